@@ -1,0 +1,1 @@
+"""Set, explain, enforce and prove Apache Kafka client quotas."""

@@ -1,0 +1,1 @@
+"""One module per verb: plain functions, values in, a frozen result out; nothing is printed here."""

@@ -1,0 +1,54 @@
+"""The one error tree of the project.
+
+Every error a user can meet derives from `KafkaQuotasError` and carries the exit code that the command ends
+with: 2 for what the user typed, 1 for everything else. Adapters translate foreign exceptions at their own
+border and chain them; `kafka_quotas.cli.main.main` is the only place that catches the tree.
+"""
+
+
+class KafkaQuotasError(Exception):
+    """An error with a message of one line, a hint that says what to do, and an exit code."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(KafkaQuotasError):
+    """What was typed can't be understood or can't be meant; nothing was done."""
+
+    exit_code = 2
+
+
+class InvalidQuotaError(UsageError):
+    """An entity, key or value that the rules of a store refuse.
+
+    `code` is the Kafka error name the same request would get (`INVALID_REQUEST`, `UNSUPPORTED_VERSION`, ...).
+    """
+
+    def __init__(self, message: str, *, code: str = "INVALID_REQUEST", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+
+
+class StoreError(KafkaQuotasError):
+    """A store did not do what it was asked to."""
+
+
+class StoreUnreachableError(StoreError):
+    """Nothing answered at the store's address, or it stopped answering."""
+
+
+class StoreRefusedError(StoreError):
+    """The store answered and said no: read-only, not authorized, taken over by another controller."""
+
+
+class ProtocolError(KafkaQuotasError):
+    """Bytes that are not the Kafka protocol; the connection they came on can't be used further."""
+
+
+class VerdictError(KafkaQuotasError):
+    """Everything ran, and what was to be shown did not hold."""

@@ -1,0 +1,1 @@
+"""The daemon: a Kafka-wire-protocol proxy that holds clients to their quotas."""

@@ -1,0 +1,1 @@
+"""The load tester: a schedule, clients, a recorder and a verdict."""
