@@ -1,8 +1,8 @@
 """Figures with units, parsed exactly and written plainly.
 
 k/M/G/T and kB/MB/GB/TB are powers of 1000, Ki/Mi/Gi/Ti of 1024, with an optional B and an optional `/s` or `ps`.
-A lower-case b is bits and needs `/s` or `ps` (`8Mbps` = 1,000,000 bytes/s). `%` belongs to request_percentage only. Arithmetic is
-exact (fractions); the result is the double Kafka stores.
+A lower-case b is bits and needs `/s` or `ps` (`8Mbps` = 1,000,000 bytes/s). `%` belongs to request_percentage only.
+Arithmetic is exact (fractions); the result is the double Kafka stores.
 """
 
 import re
