@@ -1,0 +1,56 @@
+"""Whether a store accepts an alteration: our refusals first, then the rules of Kafka that the store follows."""
+
+from enum import Enum
+
+from kafka_quotas.core.errors import InvalidQuotaError
+from kafka_quotas.core.validation import kraft_verdict, our_refusals, zookeeper_verdict
+from kafka_quotas.stores.store import Alteration
+
+
+class Rules(Enum):
+    """Whose rules decide about an alteration."""
+
+    KRAFT = "kraft"
+    """Our refusals and those of the KRaft controller."""
+    ZOOKEEPER_ONLY = "zookeeper-only"
+    """The rules of brokers in ZooKeeper mode and nothing else (`--allow-invalid`)."""
+    OURS_ONLY = "ours-only"
+    """Our refusals alone, for a store whose server gives its own verdict."""
+
+
+def refusal(alteration: Alteration, *, rules: Rules) -> InvalidQuotaError | None:
+    """Why the alteration is refused, None where it is accepted."""
+    unwritable = _unwritable_name(alteration)
+    if unwritable is not None:
+        return unwritable
+    pairs, changes = alteration.entity.parts, tuple(alteration.changes.items())
+    if rules is Rules.ZOOKEEPER_ONLY:
+        return zookeeper_verdict(pairs, changes, resolves=name_resolves)
+    refused = our_refusals(alteration.entity, alteration.changes)
+    if refused is not None or rules is Rules.OURS_ONLY:
+        return refused
+    return kraft_verdict(pairs, changes, resolves=name_resolves)
+
+
+def name_resolves(host: str) -> bool:
+    """Whether this machine finds an address for a host name, as the controller would have to."""
+    import socket  # noqa: PLC0415 - only host names as ip entities need it
+
+    try:
+        socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError):
+        return False
+    return True
+
+
+def _unwritable_name(alteration: Alteration) -> InvalidQuotaError | None:
+    """The refusal of a name that is no Unicode text, such as one from a command line in another encoding."""
+    for kind, name in alteration.entity.parts:
+        try:
+            (name or "").encode()
+        except UnicodeEncodeError:
+            return InvalidQuotaError(
+                f"the {kind} name is not valid UTF-8: {name!a}",
+                hint="check the encoding of the terminal or of the file it came from",
+            )
+    return None

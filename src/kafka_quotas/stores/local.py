@@ -1,0 +1,144 @@
+"""The local store: quotas in one SQLite file, no server needed.
+
+Contract: KRaft's rules and our refusals decide what is accepted; the accepted alterations of one call are written in
+one transaction. Safe for several processes and threads at once.
+Invariants: reading never makes the file; a change that changes nothing leaves the revision as it is.
+"""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from kafka_quotas.core.describe_filter import Match, QuotaFilter, filter_verdict_kraft, matches
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.errors import StoreError
+from kafka_quotas.stores.acceptance import Rules, refusal
+from kafka_quotas.stores.local_file import LocalFile
+from kafka_quotas.stores.polling import Polling
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
+
+POLL_INTERVAL_S = 0.05
+_NEVER_WRITTEN = "never-written"
+_DEFAULTS = StoreSettings()
+
+
+class LocalStore:
+    """Quotas in the SQLite file at `path`; with `make_folder` its folder is made with the first change."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        settings: StoreSettings = _DEFAULTS,
+        make_folder: bool = False,
+        polling: Polling | None = None,
+    ) -> None:
+        self.url = f"local:{path}"
+        self._file = LocalFile(path, timeout_s=settings.timeout_s, make_folder=make_folder)
+        self._polling = polling or Polling(POLL_INTERVAL_S)
+
+    def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
+        """The matching entries, sorted by entity.
+
+        Raises `InvalidQuotaError` for a filter that Kafka would refuse, `StoreError` where the file can't be read.
+        """
+        self._check_open()
+        refused = filter_verdict_kraft(quota_filter)
+        if refused is not None:
+            raise refused
+        with self._file.reading() as connection:
+            entries = [] if connection is None else _entries(connection, _only_entity(quota_filter))
+        return [entry for entry in entries if matches(quota_filter, entry.entity)]
+
+    def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
+        """One result per alteration, in order; with `validate_only` nothing is written.
+
+        Raises `StoreError` where the file can't be written; then no alteration was applied.
+        """
+        self._check_open()
+        results = [AlterationResult(entity=entry.entity, error=refusal(entry, rules=Rules.KRAFT)) for entry in entries]
+        accepted = [entry for entry, result in zip(entries, results, strict=True) if result.error is None]
+        if accepted and not validate_only:
+            with self._file.writing() as connection:
+                before = connection.total_changes
+                for alteration in accepted:
+                    _apply(connection, alteration)
+                if connection.total_changes != before:
+                    connection.execute("UPDATE store SET revision = revision + 1")
+        return results
+
+    def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
+        """The content as soon as its revision differs from `since`; None after `timeout_s` or when closed."""
+        if self._polling.until(lambda: self._revision() != since, timeout_s=timeout_s):
+            return self._snapshot()
+        return None
+
+    def close(self) -> None:
+        """Nothing; the file is released, and a `watch` in another thread ends."""
+        self._polling.stop()
+        self._file.close()
+
+    def _check_open(self) -> None:
+        if self._polling.stopped:
+            raise StoreError(f"the store was closed: {self.url}")
+
+    def _revision(self) -> str:
+        with self._file.reading() as connection:
+            return _NEVER_WRITTEN if connection is None else _revision(connection)
+
+    def _snapshot(self) -> Snapshot:
+        with self._file.reading() as connection:
+            if connection is None:
+                return Snapshot(revision=_NEVER_WRITTEN, entries=())
+            return Snapshot(revision=_revision(connection), entries=tuple(_entries(connection, None)))
+
+
+def _apply(connection: sqlite3.Connection, alteration: Alteration) -> None:
+    """Nothing; the changes are made in the open transaction, rows that stay the same untouched."""
+    entity = _encode(alteration.entity)
+    for key, value in alteration.changes.items():
+        if value is None:
+            connection.execute("DELETE FROM quota WHERE entity = ? AND key = ?", (entity, key))
+        else:
+            connection.execute(
+                "INSERT INTO quota VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value "
+                "WHERE value <> excluded.value",
+                (entity, key, value),
+            )
+
+
+def _entries(connection: sqlite3.Connection, only: Entity | None) -> list[QuotaEntry]:
+    """The stored entries sorted by entity: those of one entity, or all."""
+    quotas: dict[str, dict[str, float]] = {}
+    where, arguments = ("", ()) if only is None else (" WHERE entity = ?", (_encode(only),))
+    for entity, key, value in connection.execute(f"SELECT entity, key, value FROM quota{where}", arguments):  # noqa: S608 - a constant
+        quotas.setdefault(entity, {})[key] = value
+    entries = [QuotaEntry(entity=_decode(entity), quotas=values) for entity, values in quotas.items()]
+    return sorted(entries, key=lambda entry: entry.entity.sort_key)
+
+
+def _only_entity(quota_filter: QuotaFilter) -> Entity | None:
+    """The one entity that a filter can match, None where it may match several: that one is found by index."""
+    if not quota_filter.strict or not quota_filter.components:
+        return None
+    if any(component.match is Match.ANY for component in quota_filter.components):
+        return None
+    return Entity.from_pairs((component.entity_type, component.name) for component in quota_filter.components)
+
+
+def _revision(connection: sqlite3.Connection) -> str:
+    """The revision of the content in the open transaction."""
+    store_id, revision = connection.execute("SELECT id, revision FROM store").fetchone()
+    return f"{store_id}:{revision}"
+
+
+def _encode(entity: Entity) -> str:
+    """An entity as the text it is stored under."""
+    return json.dumps(entity.parts, ensure_ascii=False, separators=(",", ":"))
+
+
+def _decode(text: str) -> Entity:
+    """The entity stored under a text."""
+    return Entity.from_pairs((kind, name) for kind, name in json.loads(text))

@@ -1,0 +1,245 @@
+"""The SQLite file of the local store: opening, schema, transactions, and SQLite's errors in our words.
+
+Contract: a file appears with the first write, never by reading; writers exclude each other by `BEGIN IMMEDIATE`;
+readers never wait (WAL). A file that was deleted or replaced by another is noticed at the next transaction.
+Invariants: `application_id` marks a file as ours, `user_version` numbers the schema; one row holds the revision, which
+grows with every change of content, and a random id, which tells a new file at the same path from the old one.
+"""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError
+from kafka_quotas.stores.polling import Polling
+
+APPLICATION_ID: Final = 0x4B514F54
+SCHEMA_VERSION: Final = 1
+_SCHEMA: Final = (
+    """CREATE TABLE quota (
+        entity TEXT NOT NULL,
+        key TEXT NOT NULL,
+        value REAL NOT NULL,
+        PRIMARY KEY (entity, key)
+    ) WITHOUT ROWID""",
+    "CREATE TABLE store (id TEXT NOT NULL, revision INTEGER NOT NULL)",
+    "INSERT INTO store VALUES (lower(hex(randomblob(8))), 0)",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+_RETRY_S: Final = 0.01
+
+
+class LocalFile:
+    """One SQLite file, used by any number of threads and processes at once; a lock wait ends after `timeout_s`."""
+
+    def __init__(self, path: Path, *, timeout_s: float, make_folder: bool) -> None:
+        self.path = path
+        self._timeout_s = timeout_s
+        self._make_folder = make_folder
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection | None]:
+        """A connection that sees one moment of the file, or None where nothing was ever stored.
+
+        Raises `StoreUnreachableError` or `StoreError` where the file can't be read.
+        """
+        with self._lock, _translated(self.path):
+            connection = self._current()
+            if connection is None or _is_blank(connection, self.path):
+                yield None
+                return
+            with _transaction(connection, "BEGIN"):
+                yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A connection that holds the one write lock; what was done is committed at the end, or undone on an error.
+
+        Raises `StoreRefusedError` where the file is read-only, `StoreError` where the disk is full or another process
+        kept the lock, `StoreUnreachableError` where the file can't be made.
+        """
+        with self._lock, _translated(self.path):
+            connection = self._current() or self._create()
+            if _is_blank(connection, self.path):
+                self._use_write_ahead_log(connection)
+            with _transaction(connection, "BEGIN IMMEDIATE"):
+                if _is_blank(connection, self.path):
+                    for statement in _SCHEMA:
+                        connection.execute(statement)
+                yield connection
+
+    def close(self) -> None:
+        """Nothing; the connection is released."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = self._identity = None
+
+    def _current(self) -> sqlite3.Connection | None:
+        """The connection to the file that is at the path now, None where there is none."""
+        try:
+            status = os.stat(self.path)  # noqa: PTH116 - Path.stat() is the same call, twice as slow
+        except FileNotFoundError:
+            self.close()
+            return None
+        identity = (status.st_dev, status.st_ino)
+        if self._connection is None or identity != self._identity:
+            self.close()
+            self._connection = self._opened()
+            self._identity = identity
+        return self._connection
+
+    def _create(self) -> sqlite3.Connection:
+        """The connection to a file that is made now, together with its folder where that is allowed."""
+        if self._make_folder:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        elif not self.path.parent.is_dir():
+            raise StoreUnreachableError(
+                f"the folder of the local store does not exist: {self.path.parent}",
+                hint=f"make it: mkdir -p {self.path.parent}",
+            )
+        self._connect("rwc").close()
+        connection = self._current()
+        if connection is None:
+            raise StoreUnreachableError(f"the local store vanished while it was opened: {self.path}")
+        return connection
+
+    def _opened(self) -> sqlite3.Connection:
+        """A connection to the existing file; without write access to its folder, one that reads it as it stands."""
+        connection = self._connect("rw")
+        try:
+            connection.execute("PRAGMA schema_version").fetchone()
+        except sqlite3.OperationalError as error:
+            connection.close()
+            if _primary_code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or self._has_log():
+                raise
+            # A write-ahead-log file wants a shared-memory file beside it, which can't be made here. With no log
+            # left to read, the file alone is the whole content.
+            return self._connect("ro&immutable=1")
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    def _has_log(self) -> bool:
+        """Whether changes wait in a write-ahead log beside the file."""
+        log = self.path.with_name(self.path.name + "-wal")
+        return log.exists() and log.stat().st_size > 0
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        """A new connection in autocommit mode; transactions are begun by hand."""
+        return sqlite3.connect(
+            f"{self.path.as_uri()}?mode={mode}",
+            uri=True,
+            timeout=self._timeout_s,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+
+    def _use_write_ahead_log(self, connection: sqlite3.Connection) -> None:
+        """Nothing; the new file keeps a write-ahead log, so that readers never wait for a writer.
+
+        SQLite does not wait for its lock here, so two processes that make the same file at once have to try again.
+        """
+
+        def switched() -> bool:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if _primary_code(error) != sqlite3.SQLITE_BUSY:
+                    raise
+                return False
+            return True
+
+        Polling(_RETRY_S).until(switched, timeout_s=self._timeout_s)
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
+    """One transaction: committed at the end, rolled back on any error."""
+    connection.execute(begin)
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _is_blank(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file has no content yet.
+
+    Raises `StoreRefusedError` where it is a database of something else, or of a newer release.
+    """
+    application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+    if application_id == APPLICATION_ID:
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > SCHEMA_VERSION:
+            raise StoreRefusedError(
+                f"the local store {path} was written by a newer kafka-quotas (schema {version})",
+                hint="upgrade kafka-quotas, or choose another file with --store local:PATH",
+            )
+        return False
+    if application_id == 0 and connection.execute("PRAGMA schema_version").fetchone()[0] == 0:
+        return True
+    raise StoreRefusedError(
+        f"not a quota store but some other SQLite database: {path}",
+        hint="choose another file with --store local:PATH",
+    )
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """Turns SQLite's and the file system's errors into ours, chained."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _store_error(path, error) from error
+    except OSError as error:
+        raise StoreUnreachableError(
+            f"cannot open the local store {path}: {error.strerror or error}",
+            hint="choose another file with --store local:PATH",
+        ) from error
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code (the low byte of the extended one); 0 where the error carries none."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _store_error(path: Path, error: sqlite3.Error) -> StoreError:
+    """The error of ours for one of SQLite's."""
+    match _primary_code(error):
+        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+            return StoreError(
+                f"the local store is damaged or no store at all: {path}",
+                hint="move the file away to start afresh, or try: sqlite3 FILE .recover",
+            )
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            return StoreRefusedError(
+                f"the local store is read-only: {path}",
+                hint="check who may write to the file and to its folder",
+            )
+        case sqlite3.SQLITE_FULL:
+            return StoreError(f"no space left for the local store, nothing was changed: {path}", hint="free some space")
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return StoreError(
+                f"another process kept the local store locked, nothing was changed: {path}",
+                hint="try again; a program that holds a transaction open on the file blocks every writer",
+            )
+        case sqlite3.SQLITE_CANTOPEN:
+            return StoreUnreachableError(
+                f"cannot open the local store: {path}",
+                hint="check that it is a file, and that file and folder may be read",
+            )
+        case _:
+            return StoreError(f"the local store failed: {error} ({path})")

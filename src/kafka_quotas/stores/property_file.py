@@ -1,0 +1,21 @@
+"""Property files on disk: what `--command-config` names, and static quotas."""
+
+from pathlib import Path
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.properties import parse_properties
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """The properties in a file, by key; the text is UTF-8, or ISO-8859-1 (as in Java) where it is no UTF-8.
+
+    Raises `UsageError` where the file can't be read.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}", hint="check the name of the file") from error
+    try:
+        return parse_properties(content.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        return parse_properties(content.decode("iso-8859-1"))

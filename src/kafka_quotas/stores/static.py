@@ -1,0 +1,142 @@
+"""The read-only store over KIP-13's static quotas: four properties in a file, levels 9 and 10 below all others.
+
+Contract: a default is the entry of the default client-id, an override the entry of its client-id; that they rank below
+the eight levels is for whoever asks `core.effective` or the daemon to say, by passing them as static quotas. Other
+properties in the file, such as the rest of a `server.properties`, are ignored.
+**Source:** KIP-13, "Quota Overrides" and "Configuration".
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from kafka_quotas.core.describe_filter import QuotaFilter, filter_verdict_kraft, matches
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefusedError, StoreUnreachableError
+from kafka_quotas.core.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaKey
+from kafka_quotas.core.units import parse_quota_value
+from kafka_quotas.stores.property_file import read_properties
+from kafka_quotas.stores.polling import Polling
+from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
+
+POLL_INTERVAL_S: Final = 0.25
+_KEYS: Final = {"quota.producer": PRODUCER_BYTE_RATE, "quota.consumer": CONSUMER_BYTE_RATE}
+_NAMES: Final = tuple(f"{prefix}.{suffix}" for prefix in _KEYS for suffix in ("default", "override"))
+
+
+def read_static_quotas(path: Path) -> tuple[QuotaEntry, ...]:
+    """The static quotas in a file, sorted by entity (bytes per second; the default client-id is the default).
+
+    Raises `UsageError` where the file can't be read or a property can't be understood.
+    """
+    try:
+        return static_quotas(read_properties(path))
+    except InvalidQuotaError as error:
+        raise InvalidQuotaError(f"{path}: {error.message}", hint=error.hint) from error
+
+
+def static_quotas(properties: Mapping[str, str]) -> tuple[QuotaEntry, ...]:
+    """The static quotas among some properties, sorted by entity.
+
+    Raises `InvalidQuotaError` for a value that is no size, an override without a colon, a client-id named twice in one
+    property, or a property that is none of the four but looks like one.
+    """
+    quotas: dict[Entity, dict[str, float]] = {}
+    for name in properties:
+        if name.startswith(tuple(_KEYS)) and name not in _NAMES:
+            raise InvalidQuotaError(f"unknown static quota: {name}", hint=f"the properties are {', '.join(_NAMES)}")
+    for prefix, key in _KEYS.items():
+        for entity, value in _of_one_key(
+            key, properties.get(f"{prefix}.default"), properties.get(f"{prefix}.override")
+        ):
+            quotas.setdefault(entity, {})[key.name] = value
+    entries = [QuotaEntry(entity=entity, quotas=values) for entity, values in quotas.items()]
+    return tuple(sorted(entries, key=lambda entry: entry.entity.sort_key))
+
+
+class StaticStore:
+    """The static quotas of a file; the file is read anew at every call."""
+
+    def __init__(self, path: Path, *, polling: Polling | None = None) -> None:
+        self.url = f"static:{path}"
+        self._path = path
+        self._polling = polling or Polling(POLL_INTERVAL_S)
+
+    def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
+        """The matching entries, sorted by entity.
+
+        Raises `InvalidQuotaError` for a filter that Kafka would refuse, `UsageError` for a file that can't be read.
+        """
+        if self._polling.stopped:
+            raise StoreError(f"the store was closed: {self.url}")
+        refused = filter_verdict_kraft(quota_filter)
+        if refused is not None:
+            raise refused
+        return [entry for entry in read_static_quotas(self._path) if matches(quota_filter, entry.entity)]
+
+    def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
+        """Never anything: raises `StoreRefusedError`."""
+        del entries, validate_only
+        raise StoreRefusedError(
+            f"static quotas are read-only: {self._path}",
+            hint="edit the file, or name a store to write to with --store",
+        )
+
+    def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
+        """The content as soon as the file's text differs; None after `timeout_s` or when closed."""
+        found: list[Snapshot] = []
+
+        def changed() -> bool:
+            revision = self._revision()
+            if revision == since:
+                return False
+            found.append(Snapshot(revision=revision, entries=read_static_quotas(self._path)))
+            return True
+
+        return found[0] if self._polling.until(changed, timeout_s=timeout_s) else None
+
+    def close(self) -> None:
+        """Nothing; a `watch` in another thread ends."""
+        self._polling.stop()
+
+    def _revision(self) -> str:
+        """A digest of the file's bytes."""
+        from hashlib import sha256  # noqa: PLC0415 - only a watch needs it
+
+        try:
+            return sha256(self._path.read_bytes()).hexdigest()
+        except OSError as error:
+            raise StoreUnreachableError(
+                f"cannot read {self._path}: {error.strerror or error}", hint="check the name of the file"
+            ) from error
+
+
+def _of_one_key(key: QuotaKey, default: str | None, overrides: str | None) -> Iterator[tuple[Entity, float]]:
+    """The entities of one quota key with their limits (bytes per second)."""
+    if default is not None and _unquoted(default):
+        yield Entity.of(client_id=None), _limit(key, _unquoted(default))
+    seen: set[str] = set()
+    for override in filter(None, (part.strip() for part in _unquoted(overrides or "").split(","))):
+        client_id, colon, limit = override.rpartition(":")
+        if not colon:
+            raise InvalidQuotaError(f"not client-id:limit: {override!r}", hint='for example "clientA:4M,clientB:10M"')
+        if client_id in seen:
+            raise InvalidQuotaError(f"client-id {client_id!r} has two overrides of {key.name}")
+        seen.add(client_id)
+        yield Entity.of(client_id=client_id), _limit(key, limit)
+
+
+def _limit(key: QuotaKey, text: str) -> float:
+    """A limit above 0, in bytes per second."""
+    value = parse_quota_value(key, text)
+    if value <= 0:
+        raise InvalidQuotaError(f"a static quota must be greater than 0: {text!r}")
+    return value
+
+
+def _unquoted(text: str) -> str:
+    """A value without blanks around it and without the quotes that KIP-13 writes around overrides."""
+    stripped = text.strip()
+    if len(stripped) >= 2 and stripped[0] == stripped[-1] == '"':
+        return stripped[1:-1].strip()
+    return stripped

@@ -1,0 +1,112 @@
+"""The addresses of stores: `local:PATH`, `zk://HOST:PORT,.../CHROOT`, `kafka://HOST:PORT,...`, `static:FILE`.
+
+Invariants: a parsed address is whole (ports filled in, `~` expanded, paths absolute) and holds no secret; its text
+opens the same store from any working folder.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from kafka_quotas.core.errors import UsageError
+
+_GRAMMAR = "local:PATH, zk://host:2181,host2:2181/chroot, kafka://host:9092,host2:9092 or static:FILE"
+_HOST_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/@\[\]]+)(?::(?P<port>\d{1,5}))?")
+
+
+class StoreKind(Enum):
+    """The kinds of store, by the scheme of their address."""
+
+    LOCAL = "local"
+    ZOOKEEPER = "zk"
+    KAFKA = "kafka"
+    STATIC = "static"
+
+
+_ALIASES = {"zookeeper": StoreKind.ZOOKEEPER, "sqlite": StoreKind.LOCAL, **{kind.value: kind for kind in StoreKind}}
+_DEFAULT_PORTS = {StoreKind.ZOOKEEPER: 2181, StoreKind.KAFKA: 9092}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreUrl:
+    """A parsed address: `path` for files, `servers` (host:port) and `chroot` (`""` or `/...`) for servers."""
+
+    kind: StoreKind
+    path: Path | None = None
+    servers: tuple[str, ...] = ()
+    chroot: str = ""
+
+    def __str__(self) -> str:
+        if self.path is not None:
+            return f"{self.kind.value}:{self.path}"
+        return f"{self.kind.value}://{','.join(self.servers)}{self.chroot}"
+
+
+def parse_store_url(url: str) -> StoreUrl:
+    """The parsed address.
+
+    Raises `UsageError` for an unknown scheme, an empty path or a server that is not host:port.
+    """
+    scheme, colon, rest = url.strip().partition(":")
+    kind = _ALIASES.get(scheme.lower()) if colon else None
+    if kind is None:
+        raise UsageError(f"not a store: {url!r}", hint=_unknown_scheme_hint(url, rest))
+    if kind in _DEFAULT_PORTS:
+        return _server_url(kind, url, rest)
+    path = rest.removeprefix("//")
+    if not path:
+        raise UsageError(f"no file in {url!r}", hint=f"write {kind.value}:PATH")
+    return StoreUrl(kind=kind, path=absolute_path(path))
+
+
+def absolute_path(text: str) -> Path:
+    """The absolute path that a text means, `~` expanded; links are kept as they are."""
+    return Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - resolve() would follow links
+
+
+def default_local_path() -> Path:
+    """Where the local store lives when nothing else was chosen: `quotas.db` in the user's data folder."""
+    from platformdirs import user_data_path  # noqa: PLC0415 - only an unchosen store needs it
+
+    return user_data_path("kafka-quotas", appauthor=False) / "quotas.db"
+
+
+def _unknown_scheme_hint(url: str, rest: str) -> str:
+    """The likely meaning of an address without a known scheme."""
+    if rest.isdigit() or rest.partition("/")[0].isdigit():
+        return f"a bare host:port is kafka://{url} or zk://{url}"
+    if "://" not in url and ("/" in url or url.endswith((".db", ".sqlite"))):
+        return f"a file is local:{url}"
+    return f"a store is {_GRAMMAR}"
+
+
+def _server_url(kind: StoreKind, url: str, rest: str) -> StoreUrl:
+    """The address of a kind that is reached over the network."""
+    servers, slash, chroot = rest.removeprefix("//").partition("/")
+    if "@" in servers:
+        raise UsageError(
+            f"a {kind.value}:// address takes no user or password",
+            hint="put credentials in a file and name it with --command-config",
+        )
+    if kind is StoreKind.KAFKA and chroot:
+        raise UsageError(f"a kafka:// address has no path: {url!r}", hint="write kafka://host:9092,host2:9092")
+    cleaned = chroot.strip("/")
+    return StoreUrl(
+        kind=kind,
+        servers=tuple(_host_port(kind, url, server) for server in servers.split(",")),
+        chroot=f"/{cleaned}" if slash and cleaned else "",
+    )
+
+
+def _host_port(kind: StoreKind, url: str, server: str) -> str:
+    """One server as host:port."""
+    match = _HOST_PORT.fullmatch(server.strip())
+    port = int(match["port"]) if match and match["port"] else _DEFAULT_PORTS[kind]
+    if match is None or not 0 < port <= 65535:
+        raise UsageError(
+            f"not a host:port in {url!r}: {server!r}",
+            hint=f"write {kind.value}://host:{_DEFAULT_PORTS[kind]}; several servers are separated by commas",
+        )
+    return f"{match['host']}:{port}"
