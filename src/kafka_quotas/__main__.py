@@ -1,0 +1,7 @@
+"""`python -m kafka_quotas` is `kafka-quotas`."""
+
+import sys
+
+from kafka_quotas.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,37 @@
+"""JSON text with plain numbers, which `json.dumps` can't be told to write (`1e-05`, `10485760.0`)."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from kafka_quotas.core.units import format_number
+
+Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
+"""What JSON can hold. Infinities and NaN, which it can't, are written as the texts Java uses."""
+
+
+def json_text(value: Json) -> str:
+    """The value as JSON, indented by two, keys in the order given."""
+    return "".join(_pieces(value, "\n"))
+
+
+def _pieces(value: Json, newline: str) -> Iterator[str]:
+    """The text of a value, in pieces; `newline` carries the indentation of its line."""
+    if isinstance(value, Mapping):
+        items = ((f"{json.dumps(key, ensure_ascii=False)}: ", item) for key, item in value.items())
+        yield from _block("{", items, "}", newline)
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        yield from _block("[", (("", item) for item in value), "]", newline)
+    elif isinstance(value, float):
+        text = format_number(value)
+        yield text if text[-1].isdigit() else json.dumps(text)
+    else:
+        yield json.dumps(value, ensure_ascii=False)
+
+
+def _block(opening: str, items: Iterator[tuple[str, Json]], closing: str, newline: str) -> Iterator[str]:
+    inner, separator = newline + "  ", opening
+    for prefix, item in items:
+        yield separator + inner + prefix
+        yield from _pieces(item, inner)
+        separator = ","
+    yield opening + closing if separator == opening else newline + closing

@@ -1,0 +1,139 @@
+"""The entry point: the table of commands, and the one place where an error becomes a message and an exit code."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.lazy_group import LazyCommand, LazyGroup, Session
+from kafka_quotas.core.errors import KafkaQuotasError
+
+PROGRAM = "kafka-quotas"
+
+COMMANDS = (
+    LazyCommand(name="alter", target="kafka_quotas.cli.alter:alter", help="Set or remove quotas of one entity."),
+    LazyCommand(
+        name="describe",
+        target="kafka_quotas.cli.describe:describe",
+        help="Show stored quotas, or which quotas a client really gets.",
+    ),
+    LazyCommand(
+        name="throttle",
+        target="kafka_quotas.cli.throttle:app",
+        help="Calculate rates, delays and bursts as Kafka does.",
+    ),
+    LazyCommand(
+        name="daemon", target="kafka_quotas.cli.daemon:app", help="Enforce quotas in a proxy in front of brokers."
+    ),
+    LazyCommand(
+        name="load-test",
+        target="kafka_quotas.cli.load_test:app",
+        help="Put load on a cluster and judge whether the quotas hold.",
+    ),
+    LazyCommand(
+        name="demo", target="kafka_quotas.cli.demo:demo", help="Show it all in under a minute, on an embedded cluster."
+    ),
+)
+"""Every command: name, where it is, one line of help. A new command is a new row and a new module."""
+
+_INTERRUPTED = 130
+
+
+class Commands(LazyGroup):
+    """The commands of `COMMANDS`."""
+
+    table = COMMANDS
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        from importlib.metadata import version  # noqa: PLC0415 - 20 ms that only --version pays for
+
+        typer.echo(f"{PROGRAM} {version(PROGRAM)}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Set, explain, enforce and prove Apache Kafka client quotas.
+
+    Quotas live in a store: the local one unless --store, --bootstrap-server, --zookeeper or the variable
+    KAFKA_QUOTAS_STORE names another. Start with `kafka-quotas demo`.
+    """
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Errors are told on standard error.
+
+    `argv` are the arguments after the program's name; None takes the process's own.
+    """
+    session = Session()
+    try:
+        code = _run(sys.argv[1:] if argv is None else argv, session)
+        sys.stdout.flush()  # a closed pipe shows here, not in the interpreter's shutdown
+    except KafkaQuotasError as error:
+        return _tell(error.message, hint=error.hint, code=error.exit_code, session=session)
+    except typer.TyperException as error:
+        return _tell_usage(error, session)
+    except (KeyboardInterrupt, typer.Abort):
+        return _INTERRUPTED
+    except BrokenPipeError:
+        return _quiet_pipe()
+    except Exception as error:  # noqa: BLE001 - the boundary: a defect must not end in a traceback either
+        hint = "this is a defect of kafka-quotas; run it again with --verbose for the traceback, and report that"
+        return _tell(f"internal error: {type(error).__name__}: {error}", hint=hint, code=1, session=session)
+    return code
+
+
+def _run(argv: Sequence[str], session: Session) -> int:
+    command = typer.main.get_command(app)
+    try:
+        result = command.main(list(argv), prog_name=PROGRAM, standalone_mode=False, obj=session)
+    except SystemExit as stop:  # Typer's own ending: completion, or a reader that closed the pipe
+        return stop.code if isinstance(stop.code, int) else 0
+    return result if isinstance(result, int) else 0
+
+
+def _tell(message: str, *, hint: str | None, code: int, session: Session) -> int:
+    if session.verbose:
+        import traceback  # noqa: PLC0415 - only a failed run pays for it
+
+        traceback.print_exc()
+    print(f"error: {message}", file=sys.stderr)  # noqa: T201 - the boundary speaks to the user
+    if hint:
+        print(f"hint: {hint}", file=sys.stderr)  # noqa: T201
+    return code
+
+
+def _tell_usage(error: typer.TyperException, session: Session) -> int:
+    """The exit code of an error that Typer found in the arguments, told in our form."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else PROGRAM
+    if type(error).__name__ == "NoArgsIsHelpError":  # the class is private to Typer; its message is the help text
+        print(error.format_message(), file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    message = " ".join(error.format_message().split()).rstrip(".")
+    lowered = message[:1].lower() + message[1:]
+    return _tell(lowered, hint=f"{path} --help", code=error.exit_code, session=session)
+
+
+def _quiet_pipe() -> int:
+    """Exit code 1 when nobody reads standard output any more; the interpreter's last flush goes nowhere."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+    return 1

@@ -1,0 +1,94 @@
+"""Option types that several commands share, so that one thing has one name and one help text everywhere."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.completion import complete_clients, complete_ips, complete_stores, complete_users
+from kafka_quotas.cli.output import Output
+
+STORE_PANEL = "Store"
+ENTITY_PANEL = "Entity"
+
+StoreUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="Where quotas live: local:PATH, zk://HOST:PORT/CHROOT, kafka://HOST:PORT or static:FILE. "
+        "Without it the variable KAFKA_QUOTAS_STORE counts, else the local store in your data folder.",
+        rich_help_panel=STORE_PANEL,
+        autocompletion=complete_stores,
+    ),
+]
+BootstrapServer = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help="Short for --store kafka://HOST:PORT; several brokers are separated by commas.",
+        rich_help_panel=STORE_PANEL,
+    ),
+]
+Zookeeper = Annotated[
+    str | None,
+    typer.Option(
+        "--zookeeper",
+        metavar="HOST:PORT",
+        help="Short for --store zk://HOST:PORT; a chroot may follow, as in HOST:PORT/kafka.",
+        rich_help_panel=STORE_PANEL,
+    ),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="A file of client properties by Kafka's own names (security.protocol, sasl.jaas.config, ...). "
+        "Without it the variable KAFKA_QUOTAS_COMMAND_CONFIG counts.",
+        rich_help_panel=STORE_PANEL,
+    ),
+]
+OutputForm = Annotated[
+    Output, typer.Option("--output", "-o", metavar="FORM", help="table, json, yaml, csv or markdown.")
+]
+
+User = Annotated[
+    str | None,
+    typer.Option(
+        "--user", metavar="NAME", help="A user (principal) by name, without 'User:'.", autocompletion=complete_users
+    ),
+]
+Client = Annotated[
+    str | None, typer.Option("--client", metavar="ID", help="A client-id.", autocompletion=complete_clients)
+]
+Ip = Annotated[
+    str | None, typer.Option("--ip", metavar="ADDRESS", help="An address or host name.", autocompletion=complete_ips)
+]
+UserDefault = Annotated[
+    bool, typer.Option("--user-default", "--user-defaults", help="The default for users without a quota of their own.")
+]
+ClientDefault = Annotated[
+    bool,
+    typer.Option("--client-default", "--client-defaults", help="The default for client-ids without one of their own."),
+]
+IpDefault = Annotated[
+    bool, typer.Option("--ip-default", "--ip-defaults", help="The default for addresses without one of their own.")
+]
+EntityType = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--entity-type",
+        metavar="TYPE",
+        help="users, clients or ips, as in kafka-configs; the first --entity-type goes with the first --entity-name "
+        "or --entity-default, and so on.",
+    ),
+]
+EntityName = Annotated[
+    list[str] | None, typer.Option("--entity-name", metavar="NAME", help="The name that goes with an --entity-type.")
+]
+EntityDefault = Annotated[
+    list[bool] | None,
+    typer.Option("--entity-default", help="The default of an --entity-type, in place of a name."),
+]

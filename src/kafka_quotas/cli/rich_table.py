@@ -1,0 +1,29 @@
+"""Tables on a terminal. This module loads Rich; only a command that draws on a terminal imports it."""
+
+from typing import TextIO
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from kafka_quotas.cli.render import Table, cell_text
+
+
+def print_rich_table(table: Table, stream: TextIO) -> None:
+    """Nothing; the table is on the stream, folded to its width."""
+    console = Console(file=stream, highlight=False)
+    console.print(rich_table(table))
+
+
+def rich_table(table: Table) -> RichTable:
+    """The table as Rich draws it: names are text, never markup."""
+    drawn = RichTable(
+        box=box.SIMPLE_HEAD, title=table.caption, title_justify="left", title_style="bold", pad_edge=False
+    )
+    for column in table.columns:
+        justify = "right" if column.figures else "left"
+        drawn.add_column(column.title, justify=justify, overflow="fold", no_wrap=False)
+    for row in table.rows:
+        drawn.add_row(*(Text(cell_text(cell)) for cell in row))
+    return drawn
