@@ -1,0 +1,104 @@
+"""Runs the conformance files: one test per line, and at the end one line per file."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conformance.lines import OWN_DATA, conformance_lines
+
+_OPTION = "--conformance-data"
+_TALLY = pytest.StashKey["Tally"]()
+
+
+class Tally:
+    """Counts, per file, its lines and those that pass; a line passes when no phase of its test fails."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lines: dict[str, int] = {}
+        self.absent: set[str] = set()
+        self._file_of: dict[str, str] = {}
+        self._called: set[str] = set()
+        self._failed: set[str] = set()
+
+    def expect(self, nodeid: str, file: str) -> None:
+        """Nothing; results of this test count for that file from now on."""
+        self._file_of[nodeid] = file
+
+    def see(self, report: pytest.TestReport) -> None:
+        """Nothing; takes the outcome of one phase of a test into account."""
+        if report.failed:
+            self._failed.add(report.nodeid)
+        elif report.when == "call" and report.passed:
+            self._called.add(report.nodeid)
+
+    def summary(self) -> Iterator[str]:
+        """One line per file: how many of its lines pass."""
+        passed: dict[str, int] = defaultdict(int)
+        for nodeid in self._called - self._failed:
+            if nodeid in self._file_of:
+                passed[self._file_of[nodeid]] += 1
+        for file in sorted({*self.lines, *self.absent}):
+            if file in self.absent:
+                yield f"{file}: skipped, not in {self.folder}"
+            else:
+                yield f"{file}: {passed[file]} of {self.lines[file]} lines pass"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(_OPTION, type=Path, default=OWN_DATA, metavar="DIR", help="folder of conformance files")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "conformance(file): one test per line of that conformance file")
+    folder = config.getoption(_OPTION, default=OWN_DATA)  # the option is unknown where only tests/ was named
+    if not folder.is_dir():
+        raise pytest.UsageError(f"{_OPTION}: no such folder: {folder}")
+    config.stash[_TALLY] = Tally(folder)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    marker = metafunc.definition.get_closest_marker("conformance")
+    if marker is None:
+        return
+    file, tally = str(marker.args[0]), metafunc.config.stash[_TALLY]
+    if not (tally.folder / file).is_file():
+        tally.absent.add(file)
+        reason = pytest.mark.skip(reason=f"{file} is not in {tally.folder}")
+        metafunc.parametrize("line", [pytest.param(None, marks=reason, id="absent")])
+        return
+    lines = conformance_lines(tally.folder / file)
+    tally.lines[file] = len(lines)
+    metafunc.parametrize("line", lines, ids=[str(line.get("id", number)) for number, line in enumerate(lines, 1)])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        marker = item.get_closest_marker("conformance")
+        if marker is not None:
+            config.stash[_TALLY].expect(item.nodeid, str(marker.args[0]))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    report = yield
+    item.config.stash[_TALLY].see(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Any:
+    yield  # after everything else, so that the figures are the last that is read
+    tally = config.stash[_TALLY]
+    if tally.lines or tally.absent:
+        terminalreporter.section("conformance")
+        for line in tally.summary():
+            terminalreporter.line(line)
+
+
+@pytest.fixture
+def conformance_folder(pytestconfig: pytest.Config) -> Path:
+    """The folder the lines come from, for a test that needs another line of its file."""
+    return pytestconfig.stash[_TALLY].folder

@@ -1,0 +1,44 @@
+"""The lines of the conformance files, and the rules by which their figures are compared.
+
+A test module says `@pytest.mark.conformance("validation.jsonl")` and takes the argument `line`; it then runs once per
+line of that file, in the folder of `--conformance-data`.
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from kafka_quotas.core.entity import Entity
+
+OWN_DATA = Path(__file__).parent / "data"
+"""The folder that comes with the source."""
+
+Line = dict[str, Any]
+_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def conformance_lines(file: Path) -> list[Line]:
+    """The lines of a file as objects, in order; blank lines are none."""
+    with file.open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines if line.strip()]
+
+
+def number(value: Any) -> Any:
+    """A figure of a line: JSON has no NaN and infinities, they are texts there. None stays None."""
+    return _NON_FINITE[value] if isinstance(value, str) else value
+
+
+def entity_of(value: dict[str, str | None] | list[list[str | None]]) -> Entity:
+    """The entity of a line, from either form: an object or a list of pairs."""
+    return Entity.from_mapping(value) if isinstance(value, dict) else Entity.from_pairs((str(t), n) for t, n in value)
+
+
+def agrees(actual: float | None, expected: Any) -> bool:
+    """Whether a measured figure is the expected one, within 1e-9 of the larger and never closer than 1e-9."""
+    wanted = number(expected)
+    if actual is None or wanted is None:
+        return actual is None and wanted is None
+    if math.isnan(wanted) or math.isnan(actual):
+        return math.isnan(wanted) and math.isnan(actual)
+    return math.isclose(actual, wanted, rel_tol=1e-9, abs_tol=1e-9)

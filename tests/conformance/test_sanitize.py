@@ -1,0 +1,21 @@
+"""Every line of sanitize.jsonl."""
+
+import pytest
+from tests.conformance.lines import Line
+
+from kafka_quotas.core.errors import InvalidQuotaError
+from kafka_quotas.core.sanitizing import desanitize, jmx_sanitize, sanitize
+
+
+@pytest.mark.conformance("sanitize.jsonl")
+def test_sanitize(line: Line) -> None:
+    name = line["name"]
+    if line["fn"] == "sanitize":
+        assert sanitize(name) == line["sanitized"]
+        assert jmx_sanitize(name) == line["jmx"]
+        assert desanitize(line["sanitized"]) == name
+    elif isinstance(line["expect"], dict):
+        with pytest.raises(InvalidQuotaError):
+            desanitize(name)
+    else:
+        assert desanitize(name) == line["expect"]
