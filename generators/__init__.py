@@ -1,0 +1,1 @@
+"""Programs that write source files from the protocol's published message definitions."""

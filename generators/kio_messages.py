@@ -1,0 +1,73 @@
+"""Message definitions out of kio's schemas: every API, in the versions that Kafka 4 serves."""
+
+import dataclasses
+
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.index import api_key_map, schema_name_map
+from kio.serial._introspect import (
+    EntityField,
+    EntityTupleField,
+    classify_field,
+    get_field_tag,
+    get_schema_field_type,
+    is_optional,
+)
+from kio.static.constants import EntityType
+from kio.static.protocol import Entity
+
+from generators.message import Field, Message
+
+# What kio names by meaning, by its form on the wire.
+_WIRE_KINDS = {
+    "error_code": "int16",
+    "timedelta_i32": "int32",
+    "timedelta_i64": "int64",
+    "datetime_i64": "int64",
+}
+
+
+def api_keys() -> tuple[int, ...]:
+    """Return the keys that kio knows."""
+    return tuple(sorted(api_key_map))
+
+
+def versions(api_key: int) -> range:
+    """Return the versions of one API that kio knows."""
+    known = [v for v, types in schema_name_map[api_key_map[api_key]].items() if EntityType.response in types]
+    return range(min(known), max(known) + 1)
+
+
+def response(api_key: int, version: int) -> Message:
+    """Return the definition of one response."""
+    schema = load_response_schema(api_key, version)
+    return Message(
+        name=schema.__name__.removesuffix("Response"), is_flexible=schema.__flexible__, fields=_fields(schema)
+    )
+
+
+def request_is_flexible(api_key: int, version: int) -> bool:
+    """Return whether the request's header has a tag section."""
+    return bool(load_request_schema(api_key, version).__header_schema__.__flexible__)
+
+
+def response_header_is_flexible(api_key: int, version: int) -> bool:
+    """Return whether the response's header has a tag section."""
+    return bool(load_response_schema(api_key, version).__header_schema__.__flexible__)
+
+
+def _fields(schema: type[Entity]) -> tuple[Field, ...]:
+    return tuple(_field(field) for field in dataclasses.fields(schema))
+
+
+def _field(field: dataclasses.Field[object]) -> Field:
+    shape = classify_field(field)
+    inner = shape.type_ if isinstance(shape, EntityField | EntityTupleField) else None
+    kind = "struct" if inner is not None else get_schema_field_type(field)
+    return Field(
+        name="throttle_time_ms" if field.name == "throttle_time" else field.name,
+        kind=_WIRE_KINDS.get(kind, kind),
+        is_array=shape.is_array,
+        is_nullable=is_optional(field),
+        tag=get_field_tag(field),
+        fields=_fields(inner) if inner is not None else (),
+    )

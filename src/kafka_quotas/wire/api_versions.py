@@ -1,0 +1,135 @@
+"""The ApiVersions exchange: the one place where client and broker agree on versions, and where we have our say.
+
+Every maximum in a response is lowered to what we can patch, so that no client ever uses a version in which it would
+be handed a broker's own address or a throttle time would be out of reach. APIs that we don't know are left as they
+are: they are relayed untouched.
+
+**Source:** KIP-35, KIP-511; `ApiVersionsResponse`, `RequestContext.buildResponseSend`, Kafka 4.1.
+"""
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from kafka_quotas.wire.api_table import API_TABLE
+from kafka_quotas.wire.walk import (
+    Buffer,
+    TruncatedError,
+    array_count,
+    compact_array_count,
+    encode_unsigned_varint,
+    read_int16,
+    tags,
+)
+from kafka_quotas.wire.whole_frame import framed, whole_response_body
+
+API_VERSIONS: Final = 18
+UNSUPPORTED_VERSION: Final = 35
+FLEXIBLE_SINCE: Final = API_TABLE[API_VERSIONS].request_flexible_since
+
+_RANGE: Final = Struct(">hhh")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiVersionRange:
+    """The versions of one API that a broker serves, both ends included."""
+
+    api_key: int
+    min_version: int
+    max_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """One API of a response: its range and where its bytes are."""
+
+    served: ApiVersionRange
+    start: int
+    end: int
+
+
+def is_unsupported_version_answer(buffer: Buffer, body: int, end: int) -> bool:
+    """Return whether the response body at `body` says UNSUPPORTED_VERSION: it has the form of version 0 then.
+
+    *Raises* `TruncatedError` if the error code is not within `end`.
+    """
+    return read_int16(buffer, body, end) == UNSUPPORTED_VERSION
+
+
+def served_versions(frame: Buffer, api_version: int) -> tuple[ApiVersionRange, ...]:
+    """Return what the broker serves, out of the whole response frame to a request of `api_version`.
+
+    *Raises* `ProtocolError` if the frame is no ApiVersions response.
+    """
+    return tuple(
+        entry.served for entry in _entries(frame, api_version, whole_response_body(API_VERSIONS, api_version, frame))
+    )
+
+
+def clamp(frame: Buffer, api_version: int) -> bytes:
+    """Return the response frame with each API's highest version lowered to the highest that we can handle.
+
+    `frame` is the whole response, length field included, to a request of `api_version`; it may have the form of
+    version 0 if its error says so. An API of which the broker serves only versions above ours is left out.
+    *Raises* `ProtocolError` if the frame is no ApiVersions response.
+    """
+    body = whole_response_body(API_VERSIONS, api_version, frame)
+    entries = _entries(frame, api_version, body)
+    pieces = [piece for entry in entries if (piece := _clamped(frame, entry)) is not None]
+    if _is_flexible(frame, api_version, body):
+        count = encode_unsigned_varint(len(pieces) + 1)
+        array_end = entries[-1].end if entries else compact_array_count(frame, body + 2, len(frame))[1]
+    else:
+        count = len(pieces).to_bytes(4, "big")
+        array_end = entries[-1].end if entries else body + 6
+    return framed(b"".join((bytes(frame[4 : body + 2]), count, *pieces, bytes(frame[array_end:]))))
+
+
+def unsupported_version_answer(correlation_id: int) -> bytes:
+    """Return the frame that answers an ApiVersions request of a version above ours.
+
+    It has the form of version 0 whatever was asked and names the versions of ApiVersions itself, with which a client
+    then asks again (KIP-511).
+    """
+    api = API_TABLE[API_VERSIONS]
+    served = _RANGE.pack(API_VERSIONS, api.min_version, api.max_version)
+    return framed(
+        correlation_id.to_bytes(4, "big", signed=True)
+        + UNSUPPORTED_VERSION.to_bytes(2, "big")
+        + (1).to_bytes(4, "big")
+        + served
+    )
+
+
+def _is_flexible(frame: Buffer, api_version: int, body: int) -> bool:
+    return api_version >= FLEXIBLE_SINCE and not is_unsupported_version_answer(frame, body, len(frame))
+
+
+def _entries(frame: Buffer, api_version: int, body: int) -> list[_Entry]:
+    """Return the APIs of a response. *Raises* `ProtocolError` if they end behind the frame."""
+    is_flexible = _is_flexible(frame, api_version, body)
+    end = len(frame)
+    count, offset = (compact_array_count if is_flexible else array_count)(frame, body + 2, end)
+    entries: list[_Entry] = []
+    for _ in range(count):
+        start, offset = offset, offset + _RANGE.size
+        if offset > end:
+            raise TruncatedError
+        key, lowest, highest = _RANGE.unpack_from(frame, start)
+        if is_flexible:
+            offset = tags(frame, offset, end)
+        served = ApiVersionRange(api_key=key, min_version=lowest, max_version=highest)
+        entries.append(_Entry(served=served, start=start, end=offset))
+    return entries
+
+
+def _clamped(frame: Buffer, entry: _Entry) -> bytes | None:
+    """Return an entry's bytes with its maximum lowered, or None if nothing of the API remains."""
+    served = entry.served
+    api = API_TABLE.get(served.api_key)
+    if api is None or served.max_version <= api.max_version:
+        return bytes(frame[entry.start : entry.end])
+    if served.min_version > api.max_version:
+        return None
+    lowered = _RANGE.pack(served.api_key, served.min_version, api.max_version)
+    return lowered + bytes(frame[entry.start + _RANGE.size : entry.end])

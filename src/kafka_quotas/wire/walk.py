@@ -1,0 +1,189 @@
+"""How to step over fields of the Kafka protocol without decoding them.
+
+A *layout* is a tuple of steps: an int is so many bytes of fixed size, a function steps over one field of variable
+size. Every step takes `(buffer, offset, end)` and returns the offset behind its field. `end` is where the message
+ends and never beyond the buffer; no step reads a byte at or behind it. Fixed sizes are added up unchecked, so `walk`
+checks where it ended, and a caller that reads at the offset it got is safe.
+
+**Source:** KIP-482 (compact types, tagged fields); `org.apache.kafka.common.protocol.types.Type`, Kafka 4.1.
+"""
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from kafka_quotas.core.errors import ProtocolError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Skip: TypeAlias = Callable[[Buffer, int, int], int]
+Layout: TypeAlias = tuple[int | Skip, ...]
+
+MAX_VARINT_BYTES: Final = 5
+"""An unsigned varint of the protocol holds 32 bits, seven to a byte."""
+
+
+class TruncatedError(ProtocolError):
+    """The bytes end inside a field: more are needed, or the message is broken if there are no more."""
+
+    def __init__(self, message: str = "the message ends inside a field") -> None:
+        super().__init__(message)
+
+
+def read_unsigned_varint(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
+    """Return the varint at `offset` and the offset behind it.
+
+    *Raises* `TruncatedError` if it goes on at `end`, `ProtocolError` if it holds more than 32 bits.
+    """
+    if offset < end and (first := buffer[offset]) < 0x80:
+        return first, offset + 1
+    value = 0
+    for index in range(MAX_VARINT_BYTES):
+        if offset + index >= end:
+            raise TruncatedError
+        byte = buffer[offset + index]
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            if value > 0xFFFF_FFFF:
+                break
+            return value, offset + index + 1
+    raise ProtocolError("a variable-length integer holds more than 32 bits")
+
+
+def encode_unsigned_varint(value: int) -> bytes:
+    """Return a number of at most 32 bits as a varint."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def read_int16(buffer: Buffer, offset: int, end: int) -> int:
+    """Return the signed 16-bit integer at `offset`. *Raises* `TruncatedError` if `end` comes before its own."""
+    if offset + 2 > end:
+        raise TruncatedError
+    value = buffer[offset] << 8 | buffer[offset + 1]
+    return value - 0x1_0000 if value & 0x8000 else value
+
+
+def read_int32(buffer: Buffer, offset: int, end: int) -> int:
+    """Return the signed 32-bit integer at `offset`. *Raises* `TruncatedError` if `end` comes before its own."""
+    if offset + 4 > end:
+        raise TruncatedError
+    return int.from_bytes(buffer[offset : offset + 4], "big", signed=True)
+
+
+def _behind(offset: int, length: int, end: int) -> int:
+    """Return the offset behind `length` bytes; -1 stands for null, which has none."""
+    if length < 0:
+        if length != -1:
+            raise ProtocolError(f"a field has the length {length}")
+        return offset
+    if offset + length > end:
+        raise TruncatedError
+    return offset + length
+
+
+def string_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
+    """Return where the text of a string starts and ends; for null the end is before the start."""
+    length = read_int16(buffer, offset, end)
+    behind = _behind(offset + 2, length, end)
+    return offset + 2, behind if length >= 0 else offset + 1
+
+
+def compact_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
+    """Return where the content of a compact string or bytes starts and ends; for null the end is before the start."""
+    length, start = read_unsigned_varint(buffer, offset, end)
+    if length and start + length - 1 > end:
+        raise TruncatedError
+    return start, start + length - 1
+
+
+def string(buffer: Buffer, offset: int, end: int) -> int:
+    """Return the offset behind a string, nullable or not."""
+    return _behind(offset + 2, read_int16(buffer, offset, end), end)
+
+
+def compact_string(buffer: Buffer, offset: int, end: int) -> int:
+    """Return the offset behind a compact string, nullable or not; compact bytes and records have the same form."""
+    length, start = read_unsigned_varint(buffer, offset, end)
+    if not length:
+        return start
+    if start + length - 1 > end:
+        raise TruncatedError
+    return start + length - 1
+
+
+def bytes_field(buffer: Buffer, offset: int, end: int) -> int:
+    """Return the offset behind bytes or records, nullable or not."""
+    return _behind(offset + 4, read_int32(buffer, offset, end), end)
+
+
+def tags(buffer: Buffer, offset: int, end: int) -> int:
+    """Return the offset behind a section of tagged fields, known and unknown alike."""
+    if offset < end and not buffer[offset]:
+        return offset + 1
+    count, offset = read_unsigned_varint(buffer, offset, end)
+    for _ in range(count):
+        _, offset = read_unsigned_varint(buffer, offset, end)
+        size, offset = read_unsigned_varint(buffer, offset, end)
+        offset = _behind(offset, size, end)
+    return offset
+
+
+def walk(layout: Layout, buffer: Buffer, offset: int, end: int) -> int:
+    """Return the offset behind all fields of a layout.
+
+    *Raises* `ProtocolError` if they can't be what the layout says, `TruncatedError` if `end` comes before theirs.
+    """
+    for step in layout:
+        offset = offset + step if isinstance(step, int) else step(buffer, offset, end)
+    if offset > end:
+        raise TruncatedError
+    return offset
+
+
+def array_count(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
+    """Return the number of elements of an array (0 for null) and the offset of the first."""
+    count = read_int32(buffer, offset, end)
+    if count < -1:
+        raise ProtocolError(f"an array has {count} elements")
+    return max(count, 0), offset + 4
+
+
+def compact_array_count(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
+    """Return the number of elements of a compact array (0 for null) and the offset of the first."""
+    count, offset = read_unsigned_varint(buffer, offset, end)
+    return max(count - 1, 0), offset
+
+
+def _elements(count_of: Callable[[Buffer, int, int], tuple[int, int]], element: Layout) -> Skip:
+    """Return a step over an array whose elements have the layout `element`."""
+    if len(element) == 1 and isinstance(element[0], int):
+        size = element[0]
+
+        def skip_fixed(buffer: Buffer, offset: int, end: int) -> int:
+            count, offset = count_of(buffer, offset, end)
+            return _behind(offset, count * size, end)
+
+        return skip_fixed
+
+    def skip(buffer: Buffer, offset: int, end: int) -> int:
+        count, offset = count_of(buffer, offset, end)
+        # A layout that is not one fixed size reads a checked byte per element: a false count ends at `end`.
+        for _ in range(count):
+            for step in element:
+                offset = offset + step if isinstance(step, int) else step(buffer, offset, end)
+        return offset
+
+    return skip
+
+
+def array(*element: int | Skip) -> Skip:
+    """Return a step over an array with elements of this layout, nullable or not."""
+    return _elements(array_count, element)
+
+
+def compact_array(*element: int | Skip) -> Skip:
+    """Return a step over a compact array with elements of this layout, nullable or not."""
+    return _elements(compact_array_count, element)
