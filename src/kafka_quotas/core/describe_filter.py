@@ -7,6 +7,9 @@ named or default (`any`). A strict filter matches only entities that have no oth
 from dataclasses import dataclass
 from enum import Enum
 
+from kafka_quotas.core.entity import CLIENT_ID, ENTITY_TYPES, IP, USER, Absent, Entity
+from kafka_quotas.core.errors import InvalidQuotaError
+
 
 class Match(Enum):
     """How a component matches a name."""
@@ -35,3 +38,80 @@ class QuotaFilter:
 
 EVERYTHING = QuotaFilter()
 """The filter that every entity passes (not strict, no component)."""
+
+_ZK_NAMES = {USER: "user", CLIENT_ID: "client", IP: "ip"}
+
+
+def matches(quota_filter: QuotaFilter, entity: Entity) -> bool:
+    """Whether an entity passes a filter that the verdicts below let pass."""
+    if quota_filter.strict and len(entity.parts) != len(quota_filter.components):
+        return False
+    return all(_component_matches(component, entity) for component in quota_filter.components)
+
+
+def filter_verdict_kraft(quota_filter: QuotaFilter) -> InvalidQuotaError | None:
+    """What a KRaft broker refuses about a filter, or None.
+
+    **Source:** `ClientQuotasImage.describe` (Kafka 4.0).
+    """
+    seen: set[str] = set()
+    for component in quota_filter.components:
+        error = _kraft_component_verdict(component, seen)
+        if error is not None:
+            return error
+        seen.add(component.entity_type)
+    if IP in seen and seen & {USER, CLIENT_ID}:
+        return InvalidQuotaError(
+            "Invalid entity filter component combination. IP filter component should not be used with "
+            "user or clientId filter component."
+        )
+    return None
+
+
+def filter_verdict_zk(quota_filter: QuotaFilter) -> InvalidQuotaError | None:
+    """What a broker in ZooKeeper mode refuses about a filter, or None.
+
+    **Source:** `ZkAdminManager.describeClientQuotas` (Kafka 3.9).
+    """
+    seen: set[str] = set()
+    for component in quota_filter.components:
+        kind = component.entity_type
+        if kind in seen:
+            return InvalidQuotaError(f"Duplicate {_ZK_NAMES[kind]} filter component entity type")
+        if kind == "":
+            return InvalidQuotaError("Unexpected empty filter component entity type")
+        if kind not in _ZK_NAMES:
+            return InvalidQuotaError(f"Custom entity type '{kind}' not supported", code="UNSUPPORTED_VERSION")
+        seen.add(kind)
+    if IP in seen and seen & {USER, CLIENT_ID}:
+        return InvalidQuotaError(
+            "Invalid entity filter component combination, IP filter component should not be used with "
+            "user or clientId filter component."
+        )
+    return None
+
+
+def _component_matches(component: FilterComponent, entity: Entity) -> bool:
+    name = entity.part(component.entity_type)
+    if isinstance(name, Absent):
+        return False
+    if component.match is Match.EXACT:
+        return name == component.name
+    return component.match is Match.ANY or name is None
+
+
+def _kraft_component_verdict(component: FilterComponent, seen: set[str]) -> InvalidQuotaError | None:
+    """What is wrong with one component, given the types before it."""
+    kind, match = component.entity_type, component.match
+    if not kind:
+        return InvalidQuotaError("Invalid empty entity type.")
+    if kind in seen:
+        return InvalidQuotaError(f"Entity type {kind} cannot appear more than once in the filter.")
+    if kind not in ENTITY_TYPES:
+        return InvalidQuotaError(f"Unsupported entity type {kind}", code="UNSUPPORTED_VERSION")
+    if match is Match.EXACT and component.name is None:
+        return InvalidQuotaError("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+    if match is not Match.EXACT and component.name is not None:
+        wire_name = "MATCH_TYPE_DEFAULT" if match is Match.DEFAULT else "MATCH_TYPE_SPECIFIED"
+        return InvalidQuotaError(f"Request specified {wire_name}, but also specified a match string.")
+    return None

@@ -1,0 +1,156 @@
+"""Doubles as Java writes and reads them: ZooKeeper and kafka-configs hold quota values in this form.
+
+`to_string` writes the digits Java 17 writes. They always read back as the same double, but now and then there is one
+more of them than needed (2^-44 ends in one digit too many), so `repr` would not do. `parse` takes what
+`Double.parseDouble` takes, hexadecimal figures and type suffixes included.
+
+**Source:** `java.lang.Double.toString` and `parseDouble` as of JDK 17: free-format digit generation after Steele and
+White, its decimal exponent estimated first and its margins compared in 64 bits where they fit.
+"""
+
+import math
+import re
+import sys
+from dataclasses import dataclass
+
+from kafka_quotas.core.errors import InvalidQuotaError
+
+_TRIMMED = "".join(map(chr, range(0x21)))  # what Java's String.trim cuts off
+_DECIMAL = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
+_HEXADECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
+_NAMED = re.compile(r"[+-]?(?:NaN|Infinity)")
+
+_MANTISSA_BITS = sys.float_info.mant_dig
+_SMALLEST_EXPONENT = sys.float_info.min_exp - _MANTISSA_BITS
+_PLAIN_LOW, _PLAIN_HIGH = -3, 7
+"""Figures below 10^-3 and from 10^7 on are written with an exponent."""
+
+
+def parse(text: str) -> float:
+    """The double a text means to `Double.parseDouble`: `1e3`, `5.`, `1d`, `0x1p3`, `NaN`; blanks around it are cut.
+
+    Raises `InvalidQuotaError` for anything else, such as `1_000`, `0x10`, `inf` or an empty text.
+    """
+    trimmed = text.strip(_TRIMMED)
+    if match := _DECIMAL.fullmatch(trimmed):
+        return float(match[1])
+    if match := _HEXADECIMAL.fullmatch(trimmed):
+        try:
+            return float.fromhex(match[1])
+        except OverflowError:
+            return -math.inf if trimmed.startswith("-") else math.inf
+    if _NAMED.fullmatch(trimmed):
+        return float(trimmed)
+    raise InvalidQuotaError(f"not a number: {text!r}")
+
+
+def to_string(value: float) -> str:
+    """A double as `Double.toString` writes it: `100.0`, `1.0E7`, `1.0E-4`, `NaN`, `-Infinity`."""
+    if math.isnan(value):
+        return "NaN"
+    sign = "-" if math.copysign(1.0, value) < 0 else ""
+    if math.isinf(value):
+        return f"{sign}Infinity"
+    digits, point = _digits(abs(value)) if value else ("0", 1)
+    if 0 < point <= _PLAIN_HIGH:
+        padded = digits.ljust(point, "0")
+        return f"{sign}{padded[:point]}.{padded[point:] or '0'}"
+    if _PLAIN_LOW < point <= 0:
+        return f"{sign}0.{'0' * -point}{digits}"
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{point - 1}"
+
+
+def _digits(value: float) -> tuple[str, int]:
+    """The significant digits of a positive double, and how many of them stand before the decimal point."""
+    if value < 2**63 and value == int(value):
+        return _whole_digits(int(value))
+    return _generated_digits(_scaled(value))
+
+
+def _whole_digits(value: int) -> tuple[str, int]:
+    """The digits of a whole number, rounded where the last ones are below what the double can tell apart."""
+    beyond = value.bit_length() - 1 - _MANTISSA_BITS - 1
+    dropped = len(str(1 << beyond)) - 1 if beyond > 1 else 0
+    kept = str((value + 10**dropped // 2) // 10**dropped)
+    return kept.rstrip("0"), len(kept) + dropped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scaled:
+    """A double as `value / unit * 10**power`, and the margin within which its digits may end; all of it exact."""
+
+    value: int
+    unit: int
+    margin: int
+    power: int
+    width: int
+    """The bits Java holds the figures in, 32 or 64, sums that overflow included; 0 for any number of bits."""
+
+
+def _scaled(value: float) -> _Scaled:
+    """The scaled form of a positive double, its power of ten estimated (at most one too high)."""
+    fraction, exponent = math.frexp(value)
+    power = math.floor((fraction * 2 - 1.5) * 0.289529654 + 0.176091259 + (exponent - 1) * 0.301029995663981)
+    mantissa = int(math.ldexp(fraction, _MANTISSA_BITS))
+    bits = _MANTISSA_BITS - ((mantissa & -mantissa).bit_length() - 1)
+    precision = min(_MANTISSA_BITS, exponent - _SMALLEST_EXPONENT)  # fewer bits where the double is subnormal
+    fives, unit_fives = max(0, -power), max(0, power)
+    # Powers of two, counted from the last bit of the value; a power of two has the smaller neighbour closer by.
+    twos, unit_twos = fives + max(0, exponent - bits), unit_fives + max(0, bits - exponent)
+    margin_twos = twos + bits - 1 - precision - (bits == 1)
+    common = min(twos, unit_twos, margin_twos)
+    twos, unit_twos, margin_twos = twos - common, unit_twos - common, margin_twos - common
+    widest = max(bits + twos + _bits_of_5(fives), unit_twos + 1 + _bits_of_5(unit_fives + 1))
+    return _Scaled(
+        value=(mantissa >> (_MANTISSA_BITS - bits)) * 5**fives << twos,
+        unit=5**unit_fives << unit_twos,
+        margin=5**fives << margin_twos,
+        power=power,
+        width=32 if widest < 32 else 64 if widest < 64 else 0,
+    )
+
+
+def _bits_of_5(power: int) -> int:
+    """The bits Java counts for a power of five: exact while it fits 64 bits, then three for each factor."""
+    if power == 0:
+        return 0
+    return (5**power).bit_length() if power < 27 else 3 * power
+
+
+def _signed(value: int, width: int) -> int:
+    """The value as it is left by an overflow of so many bits; with a width of 0 nothing overflows."""
+    half = 1 << width >> 1
+    return (value + half) % (2 * half) - half if width else value
+
+
+def _generated_digits(number: _Scaled) -> tuple[str, int]:
+    """The digits one by one, until those written tell the double apart from its neighbours."""
+    value, margin, power, width = number.value, number.margin, number.power, number.width
+    ten_units = number.unit * 10
+    digits: list[int] = []
+    first = True
+    low = high = False
+    while first or not (low or high):
+        digit, rest = divmod(value, number.unit)
+        value, margin = rest * 10, _signed(margin * 10, width)
+        low = value < margin
+        high = _signed(value + margin, width) >= ten_units + (width > 0)  # a border counts where nothing overflows
+        if margin <= 0 and not first:
+            low = high = True
+        if first and digit == 0 and not high:
+            power -= 1  # the estimate was one too high
+        else:
+            digits.append(digit)
+        if first and not _PLAIN_LOW <= power <= _PLAIN_HIGH:
+            low = high = False  # with an exponent, a second digit is looked for
+        first = False
+    nearer = _signed(2 * value, width) - ten_units
+    if high and (not low or _signed(nearer, width) > 0 or (nearer == 0 and digits[-1] % 2)):
+        return _rounded_up("".join(map(str, digits)), power)
+    return "".join(map(str, digits)), power + 1
+
+
+def _rounded_up(digits: str, power: int) -> tuple[str, int]:
+    """The digits with one added to the last; all nines become a one and as many zeros."""
+    raised = str(int(digits) + 1)
+    return (raised, power + 1) if len(raised) == len(digits) else (raised[:-1], power + 2)
