@@ -15,8 +15,8 @@ from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefusedError, StoreUnreachableError
 from kafka_quotas.core.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaKey
 from kafka_quotas.core.units import parse_quota_value
-from kafka_quotas.stores.property_file import read_properties
 from kafka_quotas.stores.polling import Polling
+from kafka_quotas.stores.property_file import read_properties
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
 
 POLL_INTERVAL_S: Final = 0.25

@@ -1,0 +1,117 @@
+"""Fixtures with real servers, shared by the whole test run.
+
+| fixture | what |
+|---|---|
+| `kafka4` | one Kafka 4.3.1 broker under KRaft, as `tests.support.servers.Kafka` |
+| `kafka4_cluster` | a Kafka 4.3.1 cluster of two brokers |
+| `kafka3` | one Kafka 3.9.2 broker in ZooKeeper mode; `kafka3.zookeeper_url` is its store address |
+| `zookeeper_server` | host:port of the ZooKeeper server that `kafka3` uses too |
+| `zookeeper_chroot` | a `zk://` address under a fresh chroot of that server, for one test |
+| `unique_name` | a name nobody else uses, for users, client-ids, topics |
+
+They start when the first test asks, and stop with the run; see `tests/support/servers.py` for what runs there. A test
+that asks for one of them is marked `integration` by that. With `--kafka4`, `--kafka4-cluster`, `--kafka3`
+(host:port,...), `--kafka3-zookeeper` and `--zookeeper` servers that run elsewhere are used instead. Without Java the
+tests are skipped; where Java is present, a server that does not come up is a failure.
+"""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TypeVar
+
+import pytest
+from tests.support.java_process import java
+from tests.support.maven import KAFKA_3, KAFKA_4, jars
+from tests.support.servers import Kafka, kafka_3, kafka_4, zookeeper
+
+T = TypeVar("T")
+
+SERVER_FIXTURES = frozenset({"kafka4", "kafka4_cluster", "kafka3", "zookeeper_server"})
+_OPTIONS = {
+    "--kafka4": "bootstrap servers of a running Kafka 4 broker",
+    "--kafka4-cluster": "bootstrap servers of a running Kafka 4 cluster of two brokers or more",
+    "--kafka3": "bootstrap servers of a running Kafka 3.9 broker in ZooKeeper mode",
+    "--kafka3-zookeeper": "store address (zk://...) of the broker named with --kafka3",
+    "--zookeeper": "host:port of a running ZooKeeper server",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the addresses of servers that run already."""
+    group = parser.getgroup("servers", "real servers for the integration tests")
+    for name, description in _OPTIONS.items():
+        group.addoption(name, metavar="ADDRESS", help=f"{description}, instead of one of our own")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests that need a real server."""
+    for item in items:
+        if SERVER_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture
+def unique_name() -> str:
+    """A short name that no other test uses."""
+    return f"t{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(scope="session")
+def kafka4(pytestconfig: pytest.Config) -> Iterator[Kafka]:
+    """One Kafka 4 broker under KRaft."""
+    address = pytestconfig.getoption("--kafka4")
+    with _external(address, version=KAFKA_4.version) if address else _own(kafka_4()) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def kafka4_cluster(pytestconfig: pytest.Config) -> Iterator[Kafka]:
+    """A Kafka 4 cluster of two brokers."""
+    address = pytestconfig.getoption("--kafka4-cluster")
+    with _external(address, version=KAFKA_4.version) if address else _own(kafka_4(brokers=2)) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server(pytestconfig: pytest.Config) -> Iterator[str]:
+    """The address of a ZooKeeper server."""
+    address = pytestconfig.getoption("--zookeeper")
+    if address:
+        yield address
+        return
+    with _own(zookeeper()) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def kafka3(pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    """One Kafka 3.9 broker in ZooKeeper mode."""
+    address = pytestconfig.getoption("--kafka3")
+    if address:
+        url = pytestconfig.getoption("--kafka3-zookeeper") or pytest.fail("--kafka3 needs --kafka3-zookeeper")
+        with _external(address, version=KAFKA_3.version, zookeeper_url=url) as kafka:
+            yield kafka
+        return
+    with _own(kafka_3(zookeeper_address=request.getfixturevalue("zookeeper_server"))) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def zookeeper_chroot(zookeeper_server: str, unique_name: str) -> str:
+    """A store address under a chroot that does not exist yet."""
+    return f"zk://{zookeeper_server}/{unique_name}"
+
+
+@contextmanager
+def _external(address: str, *, version: str, zookeeper_url: str = "") -> Iterator[Kafka]:
+    """A cluster that someone else runs; Kafka's tools for it come from Maven all the same."""
+    folder = jars(KAFKA_3 if version == KAFKA_3.version else KAFKA_4)
+    yield Kafka(bootstrap=address, sasl_bootstrap="", version=version, jars=folder, zookeeper_url=zookeeper_url)
+
+
+def _own(server: AbstractContextManager[T]) -> AbstractContextManager[T]:
+    """The server itself; without Java the test is skipped."""
+    if java() is None:
+        pytest.skip("needs Java to start a real server, and there is no java on the path")
+    return server

@@ -1,0 +1,279 @@
+"""Real Kafka and ZooKeeper servers on 127.0.0.1 as context managers, for tests and benchmarks.
+
+    with kafka_4() as kafka:              # one broker, KRaft, 4.3.1
+        kafka.bootstrap                   # "127.0.0.1:12345", no authentication
+        kafka.sasl_bootstrap              # SASL_PLAINTEXT with PLAIN and SCRAM-SHA-256, users in `USERS`
+        kafka.run_tool("org.apache.kafka.tools.TopicCommand", [...])
+    with kafka_4(brokers=2) as kafka: ... # two brokers; `kafka.bootstrap` names both
+    with kafka_3() as kafka: ...          # 3.9.2 in ZooKeeper mode; `kafka.zookeeper_url` is its `zk://` address
+
+All brokers run with `quota.window.num=3` and `quota.window.size.seconds=1` (controller quotas likewise), so that a
+quota holds after three seconds. They have an authorizer that allows everything until a test sets ACLs; `admin` and
+whoever comes over the port without authentication may do all. Topics are made on first use, with one partition.
+"""
+
+import base64
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import CompletedProcess
+
+from tests.support.java_process import JavaServer, free_port, run_tool
+from tests.support.maven import KAFKA_3, KAFKA_4, MissingServerError, jars
+from tests.support.probes import kafka_brokers, zookeeper_serves
+
+USERS: Mapping[str, str] = {name: f"{name}-secret" for name in ("admin", "alice", "bob", "carol", "mallory")}
+"""The users of the SASL listener with their passwords, the same for PLAIN and for SCRAM-SHA-256."""
+
+QUOTA_WINDOW = {
+    "quota.window.num": "3",
+    "quota.window.size.seconds": "1",
+    "controller.quota.window.num": "3",
+    "controller.quota.window.size.seconds": "1",
+}
+_CHROOT = "/kafka"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kafka:
+    """A running cluster: comma-separated addresses of its two kinds of listener, and what it was started from.
+
+    `sasl_bootstrap` is empty where an external cluster has none; `zookeeper_url` is empty under KRaft.
+    """
+
+    bootstrap: str
+    sasl_bootstrap: str
+    version: str
+    jars: Path
+    zookeeper_url: str = ""
+    servers: tuple[JavaServer, ...] = ()
+
+    def run_tool(
+        self, main_class: str, arguments: Sequence[str], *, timeout_s: float = 120, stdin: str | None = None
+    ) -> CompletedProcess[str]:
+        """What one of Kafka's own tools answered, for instance `org.apache.kafka.tools.ProducerPerformance`."""
+        return run_tool(self.jars, main_class, arguments, timeout_s=timeout_s, stdin=stdin)
+
+    def client_properties(self, user: str, *, mechanism: str = "SCRAM-SHA-256") -> dict[str, str]:
+        """The properties, in Kafka's names, with which `user` comes in over `sasl_bootstrap`."""
+        login = "scram.ScramLoginModule" if mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
+        return {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": mechanism,
+            "sasl.jaas.config": f"org.apache.kafka.common.security.{login} required "
+            f'username="{user}" password="{USERS[user]}";',
+        }
+
+
+@contextmanager
+def kafka_4(*, brokers: int = 1, properties: Mapping[str, str] | None = None) -> Iterator[Kafka]:
+    """A Kafka 4 cluster under KRaft with some more broker properties; stopped at the end.
+
+    Raises `MissingServerError` where it can't be fetched or does not come up.
+    """
+    folder = jars(KAFKA_4)
+    with ExitStack() as stack:
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-4-")))
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode()
+        controller_port = free_port()
+        addresses, sasl_addresses, servers = [], [], []
+        for node_id in range(1, brokers + 1):
+            ports = free_port(), free_port()
+            settings = {
+                **_common_properties(work / f"data-{node_id}", ports, extra_protocols=("CONTROLLER:PLAINTEXT",)),
+                **_kraft_properties(node_id, controller_port, ports),
+                **(properties or {}),
+            }
+            configuration = _write_properties(work / f"broker-{node_id}.properties", settings)
+            _format_storage(folder, configuration, cluster_id, first=node_id == 1)
+            servers.append(_start_broker(stack, folder, configuration, name=f"Kafka 4 broker {node_id}"))
+            addresses.append(f"127.0.0.1:{ports[0]}")
+            sasl_addresses.append(f"127.0.0.1:{ports[1]}")
+        for server, address in zip(servers, addresses, strict=True):
+            server.wait_ready(lambda address=address: kafka_brokers(address) == brokers)  # type: ignore[misc]
+        yield Kafka(
+            bootstrap=",".join(addresses),
+            sasl_bootstrap=",".join(sasl_addresses),
+            version=KAFKA_4.version,
+            jars=folder,
+            servers=tuple(servers),
+        )
+
+
+@contextmanager
+def kafka_3(*, zookeeper_address: str | None = None, properties: Mapping[str, str] | None = None) -> Iterator[Kafka]:
+    """A Kafka 3.9 broker in ZooKeeper mode under the chroot `/kafka`, with a ZooKeeper of its own where none is given.
+
+    Raises `MissingServerError` where it can't be fetched or does not come up.
+    """
+    folder = jars(KAFKA_3)
+    with ExitStack() as stack:
+        address = zookeeper_address or stack.enter_context(zookeeper())
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-3-")))
+        ports = free_port(), free_port()
+        settings = {
+            **_common_properties(work / "data", ports),
+            "broker.id": "1",
+            "zookeeper.connect": f"{address}{_CHROOT}",
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            **(properties or {}),
+        }
+        configuration = _write_properties(work / "broker.properties", settings)
+        server = _start_broker(stack, folder, configuration, name="Kafka 3.9 broker")
+        server.wait_ready(lambda: kafka_brokers(f"127.0.0.1:{ports[0]}") == 1)
+        _add_scram_users(f"127.0.0.1:{ports[0]}")
+        yield Kafka(
+            bootstrap=f"127.0.0.1:{ports[0]}",
+            sasl_bootstrap=f"127.0.0.1:{ports[1]}",
+            version=KAFKA_3.version,
+            jars=folder,
+            zookeeper_url=f"zk://{address}{_CHROOT}",
+            servers=(server,),
+        )
+
+
+@contextmanager
+def zookeeper(*, properties: Mapping[str, str] | None = None, options: Sequence[str] = ()) -> Iterator[str]:
+    """The address (host:port) of a ZooKeeper server with some more properties and JVM options; stopped at the end.
+
+    Raises `MissingServerError` where it can't be fetched or does not come up.
+    """
+    folder = jars(KAFKA_3)
+    with ExitStack() as stack:
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zookeeper-")))
+        port = free_port()
+        settings = {
+            "dataDir": str(work / "data"),
+            "clientPort": str(port),
+            "clientPortAddress": "127.0.0.1",
+            "admin.enableServer": "false",
+            "tickTime": "500",
+            "maxClientCnxns": "0",
+            **(properties or {}),
+        }
+        configuration = _write_properties(work / "zoo.cfg", settings)
+        server = JavaServer(
+            "ZooKeeper",
+            folder,
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            [str(configuration)],
+            log=work / "zookeeper.log",
+            options=[*_log_options(work), *options],
+        )
+        stack.callback(server.stop)
+        server.wait_ready(lambda: zookeeper_serves(f"127.0.0.1:{port}"))
+        yield f"127.0.0.1:{port}"
+
+
+def _common_properties(data: Path, ports: tuple[int, int], *, extra_protocols: Sequence[str] = ()) -> dict[str, str]:
+    """What every broker is given, of either version; `ports` are those of the plain and of the SASL listener."""
+    listeners = f"PLAINTEXT://127.0.0.1:{ports[0]},SASL_PLAINTEXT://127.0.0.1:{ports[1]}"
+    plain_users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
+    sasl = "listener.name.sasl_plaintext"
+    return {
+        **QUOTA_WINDOW,
+        "log.dirs": str(data),
+        "listeners": listeners,
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": ",".join(
+            ("PLAINTEXT:PLAINTEXT", "SASL_PLAINTEXT:SASL_PLAINTEXT", *extra_protocols)
+        ),
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        f"{sasl}.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        f"{plain_users};",
+        f"{sasl}.scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+        "super.users": "User:ANONYMOUS;User:admin",
+        "allow.everyone.if.no.acl.found": "true",
+        "num.partitions": "1",
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "log.cleaner.dedupe.buffer.size": "8388608",
+        "message.max.bytes": "2097152",
+    }
+
+
+def _kraft_properties(node_id: int, controller_port: int, ports: tuple[int, int]) -> dict[str, str]:
+    """What a node of a KRaft cluster is given on top; the first node is the controller as well."""
+    plain = f"PLAINTEXT://127.0.0.1:{ports[0]},SASL_PLAINTEXT://127.0.0.1:{ports[1]}"
+    controller = f"CONTROLLER://127.0.0.1:{controller_port}"
+    return {
+        "process.roles": "broker,controller" if node_id == 1 else "broker",
+        "node.id": str(node_id),
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"{plain},{controller}" if node_id == 1 else plain,
+        "advertised.listeners": f"{plain},{controller}" if node_id == 1 else plain,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "controller.quorum.append.linger.ms": "0",
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+    }
+
+
+def _format_storage(folder: Path, configuration: Path, cluster_id: str, *, first: bool) -> None:
+    arguments = ["format", "-t", cluster_id, "-c", str(configuration)]
+    if first:
+        arguments.append("--standalone")
+        for name, password in USERS.items():
+            arguments += ["--add-scram", f"SCRAM-SHA-256=[name={name},iterations=4096,password={password}]"]
+    else:
+        arguments.append("--no-initial-controllers")
+    result = run_tool(folder, "kafka.tools.StorageTool", arguments)
+    if result.returncode != 0:
+        raise MissingServerError(f"the storage of a broker could not be formatted:\n{result.stdout}{result.stderr}")
+
+
+def _add_scram_users(bootstrap: str) -> None:
+    """Nothing; the users of the SASL listener have SCRAM credentials (iterations as few as Kafka takes)."""
+    from kafka import KafkaAdminClient  # noqa: PLC0415 - every test run imports this module
+    from kafka.admin import ScramMechanism, UserScramCredentialUpsertion  # noqa: PLC0415 - as above
+
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    try:
+        failed = admin.alter_user_scram_credentials(
+            [
+                UserScramCredentialUpsertion(name, ScramMechanism.SCRAM_SHA_256, password, iterations=4096)
+                for name, password in USERS.items()
+            ]
+        )
+    finally:
+        admin.close()
+    if any(failed.values()):
+        raise MissingServerError(f"SCRAM users could not be added: {failed}")
+
+
+def _start_broker(stack: ExitStack, folder: Path, configuration: Path, *, name: str) -> JavaServer:
+    work = configuration.parent
+    log = work / f"{configuration.stem}.log"
+    server = JavaServer(name, folder, "kafka.Kafka", [str(configuration)], log=log, options=_log_options(work))
+    stack.callback(server.stop)
+    return server
+
+
+def _log_options(work: Path) -> list[str]:
+    """The options that send the log of either generation of log4j to standard output, and so to the log file."""
+    old, new = work / "log4j.properties", work / "log4j2.properties"
+    old.write_text(
+        "log4j.rootLogger=INFO, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
+        "log4j.appender.out.layout=org.apache.log4j.PatternLayout\n"
+        "log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n\n"
+    )
+    new.write_text(
+        "rootLogger.level=INFO\nrootLogger.appenderRef.out.ref=out\nappender.out.type=Console\nappender.out.name=out\n"
+        "appender.out.layout.type=PatternLayout\nappender.out.layout.pattern=[%d] %p %m (%c)%n\n"
+    )
+    return [f"-Dlog4j.configuration=file:{old}", f"-Dlog4j2.configurationFile=file:{new}"]
+
+
+def _write_properties(path: Path, properties: Mapping[str, str]) -> Path:
+    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    return path
