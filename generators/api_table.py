@@ -49,7 +49,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kafka_quotas.wire.api import AddressLayout, Api, BrokerListKind, ThrottleLayout
-from kafka_quotas.wire.walk import array, bytes_field, compact_array, compact_string, string, tags
+from kafka_quotas.wire.walk import array, bytes_field, compact_array, compact_bytes, compact_string, string, tags
 
 API_TABLE: Final[Mapping[int, Api]] = MappingProxyType({{
 '''

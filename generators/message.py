@@ -93,6 +93,5 @@ def _step(field: Field, *, is_flexible: bool) -> int | str:
 def _primitive(kind: str, *, is_flexible: bool) -> int | str:
     if kind in FIXED_SIZES:
         return FIXED_SIZES[kind]
-    if is_flexible:
-        return "compact_string"
-    return {"string": "string", "bytes": "bytes_field", "records": "bytes_field"}[kind]
+    form = "string" if kind == "string" else "bytes"
+    return f"compact_{form}" if is_flexible else {"string": "string", "bytes": "bytes_field"}[form]

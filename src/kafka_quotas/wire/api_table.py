@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kafka_quotas.wire.api import AddressLayout, Api, BrokerListKind, ThrottleLayout
-from kafka_quotas.wire.walk import array, bytes_field, compact_array, compact_string, string, tags
+from kafka_quotas.wire.walk import array, bytes_field, compact_array, compact_bytes, compact_string, string, tags
 
 API_TABLE: Final[Mapping[int, Api]] = MappingProxyType(
     {
@@ -524,7 +524,7 @@ API_TABLE: Final[Mapping[int, Api]] = MappingProxyType(
             response_header_v1_since=2,
             throttle=(
                 ThrottleLayout(since=0, before=(2, string, string, 24, string, bytes_field)),
-                ThrottleLayout(since=2, before=(2, compact_string, compact_string, 24, compact_string, compact_string)),
+                ThrottleLayout(since=2, before=(2, compact_string, compact_string, 24, compact_string, compact_bytes)),
                 ThrottleLayout(
                     since=3,
                     before=(
@@ -535,7 +535,7 @@ API_TABLE: Final[Mapping[int, Api]] = MappingProxyType(
                         compact_string,
                         24,
                         compact_string,
-                        compact_string,
+                        compact_bytes,
                     ),
                 ),
             ),
@@ -587,7 +587,7 @@ API_TABLE: Final[Mapping[int, Api]] = MappingProxyType(
                             compact_string,
                             24,
                             compact_string,
-                            compact_string,
+                            compact_bytes,
                             compact_array(compact_string, compact_string, tags),
                             tags,
                         ),
@@ -604,7 +604,7 @@ API_TABLE: Final[Mapping[int, Api]] = MappingProxyType(
                             compact_string,
                             24,
                             compact_string,
-                            compact_string,
+                            compact_bytes,
                             compact_array(compact_string, compact_string, tags),
                             tags,
                         ),
@@ -1052,7 +1052,7 @@ API_TABLE: Final[Mapping[int, Api]] = MappingProxyType(
                                 compact_string,
                                 8,
                                 tags,
-                                compact_string,
+                                compact_bytes,
                                 compact_array(18, tags),
                                 tags,
                             ),

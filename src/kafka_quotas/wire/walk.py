@@ -19,6 +19,8 @@ Layout: TypeAlias = tuple[int | Skip, ...]
 
 MAX_VARINT_BYTES: Final = 5
 """An unsigned varint of the protocol holds 32 bits, seven to a byte."""
+MAX_STRING_BYTES: Final = 2**15 - 1
+"""Longest string in either form. It keeps a false length from making anyone wait for a whole frame."""
 
 
 class TruncatedError(ProtocolError):
@@ -94,8 +96,7 @@ def string_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
 def compact_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
     """Return where the content of a compact string or bytes starts and ends; for null the end is before the start."""
     length, start = read_unsigned_varint(buffer, offset, end)
-    if length and start + length - 1 > end:
-        raise TruncatedError
+    _behind(start, length - 1, end)
     return start, start + length - 1
 
 
@@ -105,13 +106,17 @@ def string(buffer: Buffer, offset: int, end: int) -> int:
 
 
 def compact_string(buffer: Buffer, offset: int, end: int) -> int:
-    """Return the offset behind a compact string, nullable or not; compact bytes and records have the same form."""
+    """Return the offset behind a compact string, nullable or not."""
     length, start = read_unsigned_varint(buffer, offset, end)
-    if not length:
-        return start
-    if start + length - 1 > end:
-        raise TruncatedError
-    return start + length - 1
+    if length > MAX_STRING_BYTES + 1:
+        raise ProtocolError(f"a string has the length {length - 1}")
+    return _behind(start, length - 1, end)
+
+
+def compact_bytes(buffer: Buffer, offset: int, end: int) -> int:
+    """Return the offset behind compact bytes or records, nullable or not."""
+    length, start = read_unsigned_varint(buffer, offset, end)
+    return _behind(start, length - 1, end)
 
 
 def bytes_field(buffer: Buffer, offset: int, end: int) -> int:

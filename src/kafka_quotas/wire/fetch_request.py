@@ -1,0 +1,119 @@
+"""The limits that a Fetch request asks for, lowered in place, and the replica that it claims to come from.
+
+A broker hands out at most what a client's quota allows in one quota window, because a response above that would be
+refused again and again and the consumer would starve. From outside the same is done by lowering the request's own
+`max_bytes`. Requests of versions 0 to 2 have no such field, only one limit per partition, which the broker leaves
+alone as well: of those only `min_bytes` is lowered.
+
+**Source:** KIP-74, KAFKA-9677; `KafkaApis.handleFetchRequest` (`maxQuotaWindowBytes`, `fetchMaxBytes`,
+`fetchMinBytes`), Kafka 4.1; KIP-903 for the replica id that moved into a tagged field.
+"""
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from kafka_quotas.wire.request_header import RequestHeader
+from kafka_quotas.wire.walk import (
+    Buffer,
+    Layout,
+    TruncatedError,
+    compact_array,
+    compact_string,
+    read_int32,
+    read_unsigned_varint,
+    tags,
+    walk,
+)
+
+FETCH: Final = 1
+MAX_BYTES_SINCE: Final = 3
+REPLICA_TAGGED_SINCE: Final = 15
+REPLICA_STATE_TAG: Final = 1
+NO_REPLICA: Final = -1
+"""The replica id of a consumer. A broker that follows sends its own, which is 0 or more."""
+
+_INT32: Final = Struct(">i")
+_BODY_V15: Final[Layout] = (
+    21,  # waiting time, min_bytes, max_bytes, isolation level, session id, session epoch
+    compact_array(16, compact_array(32, tags), tags),  # topics by id, their partitions
+    compact_array(16, compact_array(4), tags),  # forgotten topics
+    compact_string,  # rack
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLimits:
+    """What a Fetch request asks for, in bytes; `max_bytes` is None in versions that have no such field."""
+
+    min_bytes: int
+    max_bytes: int | None
+
+
+def fetch_limits(buffer: Buffer, header: RequestHeader) -> FetchLimits | None:
+    """Return the limits of the request that `header` was parsed from, or None if more bytes are needed.
+
+    *Raises* `ProtocolError` if the request ends before them.
+    """
+    end = min(len(buffer), header.frame_end)
+    offset = _min_bytes_offset(header)
+    try:
+        min_bytes = read_int32(buffer, offset, end)
+        has_max = header.api_version >= MAX_BYTES_SINCE
+        return FetchLimits(min_bytes=min_bytes, max_bytes=read_int32(buffer, offset + 4, end) if has_max else None)
+    except TruncatedError:
+        if end < header.frame_end:
+            return None
+        raise
+
+
+def cap_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_window_bytes: int) -> FetchLimits | None:
+    """Return the limits that the request had before, and leave none above `max_window_bytes` in it.
+
+    `max_window_bytes` is what the client's quota lets pass in one window, 0 or more. None if more bytes are needed;
+    nothing is changed then. *Raises* `ProtocolError` if the request ends before its limits.
+    """
+    limits = fetch_limits(buffer, header)
+    if limits is None:
+        return None
+    offset = _min_bytes_offset(header)
+    max_bytes = max_window_bytes if limits.max_bytes is None else min(limits.max_bytes, max_window_bytes)
+    if limits.max_bytes is not None and limits.max_bytes > max_bytes:
+        _INT32.pack_into(buffer, offset + 4, max_bytes)
+    if limits.min_bytes > max_bytes:
+        _INT32.pack_into(buffer, offset, max_bytes)
+    return limits
+
+
+def replica_id(buffer: Buffer, header: RequestHeader) -> int | None:
+    """Return the id of the broker that fetches, `NO_REPLICA` for a consumer, or None if more bytes are needed.
+
+    Up to version 14 the body's first bytes tell; from version 15 on the id is behind all else, so that the whole
+    request is needed. Nothing proves the id: any client can claim one.
+    *Raises* `ProtocolError` if the request ends before the field.
+    """
+    end = min(len(buffer), header.frame_end)
+    try:
+        if header.api_version < REPLICA_TAGGED_SINCE:
+            return read_int32(buffer, header.end, end)
+        return _tagged_replica_id(buffer, walk(_BODY_V15, buffer, header.end, end), end)
+    except TruncatedError:
+        if end < header.frame_end:
+            return None
+        raise
+
+
+def _min_bytes_offset(header: RequestHeader) -> int:
+    """Return where `min_bytes` is, which `max_bytes` follows: behind replica id (until version 14) and waiting time."""
+    return header.end + (8 if header.api_version < REPLICA_TAGGED_SINCE else 4)
+
+
+def _tagged_replica_id(buffer: Buffer, offset: int, end: int) -> int:
+    count, offset = read_unsigned_varint(buffer, offset, end)
+    for _ in range(count):
+        tag, offset = read_unsigned_varint(buffer, offset, end)
+        size, offset = read_unsigned_varint(buffer, offset, end)
+        if tag == REPLICA_STATE_TAG:
+            return read_int32(buffer, offset, min(end, offset + size))
+        offset += size
+    return NO_REPLICA
