@@ -1,0 +1,66 @@
+"""Which connection quota applies to an address: its own, else the default, else none.
+
+Invariants: addresses are compared as addresses, not as text; each address has a bucket of its own, also under the
+default.
+**Source:** `ConnectionQuotas.connectionRateForIp` (4.0), Java's `InetAddress` for what is one address.
+"""
+
+from ipaddress import IPv6Address, ip_address
+
+from kafka_quotas.core.entity import Absent, Entity
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.resolution import Match
+
+
+def canonical_address(text: str) -> str:
+    """The one spelling of an address; an IPv4 address inside IPv6 is that IPv4 address. Other text stays as it is."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return text
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(address)
+
+
+class IpQuotaResolver:
+    """The connection quotas by address."""
+
+    __slots__ = ("_default", "_limits")
+
+    def __init__(self) -> None:
+        self._limits: dict[str, tuple[Entity, float]] = {}
+        self._default: float | None = None
+
+    def update(self, entity: Entity, limit: float | None) -> None:
+        """Set the limit of an address or of the default, or remove it (None).
+
+        Raises `UsageError` for an entity that is no address.
+        """
+        ip = entity.ip
+        if isinstance(ip, Absent) or len(entity.parts) != 1:
+            raise UsageError(f"connection quotas are set on addresses, not on {entity}")
+        if ip is None:
+            self._default = limit
+        elif limit is None:
+            self._limits.pop(canonical_address(ip), None)
+        else:
+            self._limits[canonical_address(ip)] = (entity, float(limit))
+
+    def bucket(self, ip: str) -> tuple[str, str]:
+        """The bucket of an address: the pair of `ip` and the address in its one spelling."""
+        return ("ip", canonical_address(ip))
+
+    def match(self, ip: str) -> Match | None:
+        """The limit of an address (connections per second) with its entity and level, None where it is unlimited."""
+        return next(iter(self.candidates(ip)), None)
+
+    def candidates(self, ip: str) -> list[Match]:
+        """The limit of the address itself and the default, as far as they are stored, the first one wins."""
+        found = []
+        own = self._limits.get(canonical_address(ip))
+        if own is not None:
+            found.append(Match(level="ip", entity=own[0], limit=own[1]))
+        if self._default is not None:
+            found.append(Match(level="ip-default", entity=Entity.of(ip=None), limit=self._default))
+        return found

@@ -1,0 +1,136 @@
+"""The quota of one request that creates, grows or deletes topics: strict or permissive.
+
+A strict quota checks before it records, and refuses while the bucket is in debt; a permissive one always records.
+Either tells how long the client is to wait, counted down from the moment the debt was found.
+**Source:** KIP-599; `StrictControllerMutationQuota`, `PermissiveControllerMutationQuota` of Kafka 4.0.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.quota_bucket import MutationBucket, QuotaBucket
+from kafka_quotas.core.resolution import Match
+from kafka_quotas.core.throttle_time import mutation_throttle_time_ms, narrow_to_int32, narrow_to_int64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutationRefusal:
+    """A refused mutation: how long to wait (ms) and until when, under which limit of which entity (None: unlimited)."""
+
+    throttle_ms: int
+    until_ms: int
+    limit: float | None
+    entity: Entity | None
+
+
+class MutationQuota(Protocol):
+    """The quota of one request."""
+
+    @property
+    def kind(self) -> str:
+        """`strict`, `permissive` or `unbounded`."""
+        ...
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether the last refusal of this object had a throttle time above 0 ms; later successes do not change it."""
+        ...
+
+    def record(self, permits: float, now_ms: int) -> MutationRefusal | None:
+        """None where the mutations (partitions) are admitted, else the refusal."""
+        ...
+
+    def throttle_ms(self, now_ms: int) -> int:
+        """What is left of the last throttle time, in ms."""
+        ...
+
+
+class BucketOwner(Protocol):
+    """Who keeps the limits of buckets: the quota manager."""
+
+    def renewed(self, bucket: QuotaBucket) -> QuotaBucket:
+        """The same bucket with the bound that holds now."""
+        ...
+
+    def match_of(self, bucket: QuotaBucket) -> Match | None:
+        """The limit of a bucket with its entity and level, None where it is unlimited."""
+        ...
+
+
+class UnboundedMutationQuota:
+    """The quota of a request while no such quota was ever configured: everything is admitted, nothing recorded."""
+
+    kind: Final = "unbounded"
+    is_exceeded: Final = False
+
+    def record(self, permits: float, now_ms: int) -> None:
+        """None: admitted."""
+
+    def throttle_ms(self, now_ms: int) -> int:  # noqa: ARG002 - one signature for every kind
+        """0: nothing to wait for."""
+        return 0
+
+
+class _BucketQuota:
+    """A quota on one bucket, which it keeps whatever is configured later; the bound follows the configuration."""
+
+    def __init__(self, owner: BucketOwner, bucket: MutationBucket) -> None:
+        self._owner = owner
+        self._bucket = bucket
+        self._last_throttle_ms = 0
+        self._last_recorded_ms = 0
+
+    def throttle_ms(self, now_ms: int) -> int:
+        """What is left of the last throttle time, in ms: it may be asked for long after the refusal."""
+        waited_ms = now_ms - self._last_recorded_ms
+        return narrow_to_int32(max(0, narrow_to_int64(self._last_throttle_ms - waited_ms)))
+
+    def _in_debt(self, now_ms: int) -> bool:
+        """Whether the bucket is in debt; the throttle time is remembered then."""
+        tokens = self._bucket.measure(now_ms)
+        if tokens >= 0 or tokens != tokens:  # noqa: PLR0124 - NaN, of a bound that is none, is no debt
+            return False
+        bound = self._bucket.bound
+        assert bound is not None
+        self._last_throttle_ms = mutation_throttle_time_ms(tokens, bound)
+        self._last_recorded_ms = now_ms
+        return True
+
+
+class StrictMutationQuota(_BucketQuota):
+    """A quota that refuses while its bucket is in debt, for requests whose version can say so."""
+
+    kind: Final = "strict"
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether the last refusal of this object had a throttle time above 0 ms; later successes do not change it."""
+        return self._last_throttle_ms > 0
+
+    def record(self, permits: float, now_ms: int) -> MutationRefusal | None:
+        """None where the mutations (partitions) are admitted and recorded, else the refusal."""
+        self._owner.renewed(self._bucket)
+        if not self._in_debt(now_ms):
+            self._bucket.record(permits, now_ms)
+            return None
+        match = self._owner.match_of(self._bucket)
+        return MutationRefusal(
+            throttle_ms=narrow_to_int32(self._last_throttle_ms),
+            until_ms=now_ms + self._last_throttle_ms,
+            limit=match.limit if match else None,
+            entity=match.entity if match else None,
+        )
+
+
+class PermissiveMutationQuota(_BucketQuota):
+    """A quota that admits and records everything, for requests whose version can't tell a refusal."""
+
+    kind: Final = "permissive"
+    is_exceeded: Final = False
+
+    def record(self, permits: float, now_ms: int) -> None:
+        """None: admitted; a debt that results is remembered as throttle time."""
+        self._owner.renewed(self._bucket)
+        self._bucket.record(permits, now_ms)
+        self._in_debt(now_ms)

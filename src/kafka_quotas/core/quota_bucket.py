@@ -1,0 +1,123 @@
+"""The state that clients of one bucket share: a rate or a token bucket, with its bound and its verdicts.
+
+Invariants: an unlimited bucket records as well, against a bound nothing exceeds; throttle times are narrowed to 32
+bits. This is the hot path: one decision is one call, on plain attributes, with the arithmetic of `core.rate`,
+`core.token_bucket` and `core.throttle_time` written out; tests hold the two against each other.
+**Source:** `Sensor.record`, `ClientQuotaManager.recordAndGetThrottleTimeMs` and its override for controller mutations
+(Kafka 4.0).
+"""
+
+from typing import Final, Protocol
+
+from kafka_quotas.core.quota_key import LONG_MAX
+from kafka_quotas.core.rate import Rate
+from kafka_quotas.core.resolution import Bucket
+from kafka_quotas.core.throttle_time import mutation_throttle_time_ms, narrow_to_int32, throttle_time_ms
+from kafka_quotas.core.token_bucket import TokenBucket
+
+UNLIMITED: Final = float(LONG_MAX)
+"""The bound of a bucket without a limit."""
+
+
+class QuotaBucket(Protocol):
+    """What a quota manager keeps per bucket."""
+
+    name: Bucket
+    generation: int
+    recorded_ms: int | None
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Nothing; the value is recorded, nothing is checked."""
+        ...
+
+    def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
+        """The throttle time in ms, 0 where the quota holds; a 32-bit number, negative by overflow only."""
+        ...
+
+    def set_bound(self, bound: float) -> None:
+        """Nothing; the bound is another one from now on, what was recorded stays."""
+        ...
+
+    def peek(self, now_ms: int) -> float:
+        """What is measured against the bound: the rate per second, or the tokens left; asking changes nothing."""
+        ...
+
+
+class RateBucket(Rate):
+    """A rate under a bound: everything is recorded, and what exceeds the bound is paid for in time."""
+
+    __slots__ = ("_bound", "_max_throttle_ms", "generation", "name", "recorded_ms")
+
+    def __init__(self, name: Bucket, samples: int, window_ms: int, max_throttle_ms: int = LONG_MAX) -> None:
+        super().__init__(samples, window_ms)
+        self.name = name
+        self.generation = 0
+        self.recorded_ms: int | None = None
+        self._bound = UNLIMITED
+        self._max_throttle_ms = max_throttle_ms
+
+    def set_bound(self, bound: float) -> None:
+        """Nothing; the bound (per second) is another one from now on, what was recorded stays."""
+        self._bound = bound
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Nothing; the value is recorded, nothing is checked."""
+        super().record(value, now_ms)
+        self.recorded_ms = now_ms
+
+    def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
+        """The throttle time in ms, 0 where the rate is within the bound; the value stays recorded either way."""
+        if now_ms - self._start_ms >= self._window_ms:
+            self._advance(now_ms)
+        self._value += value
+        self._last_ms = self.recorded_ms = now_ms
+        if now_ms - self._others_last_ms >= self._expire_ms:
+            self._purge(now_ms)
+        total = self._prefix + self._value
+        for other in self._tail:
+            total += other
+        window_ms = now_ms - self._oldest_ms
+        if window_ms < self._whole_ms or not window_ms:
+            window_ms = self._spanned_ms(window_ms)
+        rate = total / (window_ms / 1000.0)
+        if rate <= self._bound:
+            return 0
+        return narrow_to_int32(min(throttle_time_ms(rate, self._bound, window_ms), self._max_throttle_ms))
+
+
+class MutationBucket(TokenBucket):
+    """Tokens that a strict quota takes only while there is no debt."""
+
+    __slots__ = ("_no_refill", "generation", "name", "recorded_ms")
+
+    def __init__(self, name: Bucket, samples: int, window_ms: int) -> None:
+        super().__init__(samples, window_ms)
+        self.name = name
+        self.generation = 0
+        self.recorded_ms: int | None = None
+        self.set_bound(UNLIMITED)
+
+    def set_bound(self, bound: float) -> None:
+        """Nothing; the bound (tokens per second) is another one from now on, the tokens stay."""
+        self.bound = bound
+        self._no_refill = bound * 0.0  # NaN for a bound without end, as a second refill at the same instant gives
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Nothing; the value is taken out, nothing is checked."""
+        super().record(value, now_ms)
+        self.recorded_ms = now_ms
+
+    def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
+        """The throttle time in ms where a debt refuses the value; else 0, and the value is taken out."""
+        burst = self._burst
+        tokens = self._tokens + self._per_second * ((now_ms - self._last_ms) / 1000.0)
+        if tokens > burst:  # noqa: PLR1730 - dearer as a call, and NaN would become the burst
+            tokens = burst
+        self._last_ms = now_ms
+        if tokens < 0:
+            self._tokens = tokens
+            return narrow_to_int32(mutation_throttle_time_ms(tokens, self._per_second))
+        tokens += self._no_refill - value
+        self._tokens = burst if tokens > burst else tokens  # noqa: FURB136 - as above
+        self.recorded_ms = now_ms
+        return 0

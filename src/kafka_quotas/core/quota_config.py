@@ -1,0 +1,42 @@
+"""The window settings of a quota, by Kafka's names.
+
+Invariants: both figures are whole and at least 1; the default is Kafka's, 11 samples of 1 s.
+**Source:** `QuotaConfig` and `ClientQuotaManagerConfig` (4.x): `quota.window.num`, `quota.window.size.seconds` and, for
+controller mutations, the same two under `controller.`.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_quotas.core.errors import UsageError
+
+WINDOW_NUM: Final = "quota.window.num"
+WINDOW_SIZE_SECONDS: Final = "quota.window.size.seconds"
+CONTROLLER_WINDOW_NUM: Final = "controller.quota.window.num"
+CONTROLLER_WINDOW_SIZE_SECONDS: Final = "controller.quota.window.size.seconds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaWindow:
+    """How long a rate looks back: `samples` samples of `window_s` seconds each, the current one included.
+
+    Raises `UsageError` where a figure is below 1.
+    """
+
+    samples: int = 11
+    window_s: int = 1
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise UsageError(f"{WINDOW_NUM} must be at least 1, not {self.samples}")
+        if self.window_s < 1:
+            raise UsageError(f"{WINDOW_SIZE_SECONDS} must be at least 1, not {self.window_s}")
+
+    @property
+    def window_ms(self) -> int:
+        """The length of one sample in milliseconds."""
+        return self.window_s * 1000
+
+
+DEFAULT_WINDOW: Final = QuotaWindow()
+"""Kafka's default: 11 x 1 s."""

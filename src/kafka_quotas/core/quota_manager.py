@@ -1,0 +1,285 @@
+"""The quotas of one type over all clients of one process: who draws on which bucket, and how long each is held back.
+
+Invariants: limits, buckets and throttle times are those of a broker that was told the same in the same order. Nothing
+is recorded before the first quota of the type is configured (but see `record_without_throttle`). A new limit reaches
+a bucket before its next use. Not safe for several threads at once.
+**Source:** `ClientQuotaManager`, `ClientRequestQuotaManager`, `ControllerMutationQuotaManager` of Kafka 4.0.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.mutation_quota import (
+    MutationQuota,
+    PermissiveMutationQuota,
+    StrictMutationQuota,
+    UnboundedMutationQuota,
+)
+from kafka_quotas.core.quota_bucket import UNLIMITED, MutationBucket, QuotaBucket, RateBucket
+from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.quota_key import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    LONG_MAX,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    QuotaKey,
+)
+from kafka_quotas.core.resolution import Bucket, Match, QuotaResolver, bucket_tags
+
+IDLE_MS: Final = 3_600_000
+"""A bucket without a record for longer than this is forgotten."""
+
+
+class QuotaType(Enum):
+    """What a quota manager limits."""
+
+    PRODUCE = "produce"
+    FETCH = "fetch"
+    REQUEST = "request"
+    CONTROLLER_MUTATION = "controller_mutation"
+
+    @property
+    def key(self) -> QuotaKey:
+        """The quota key under which limits of this type are stored."""
+        return _KEYS[self]
+
+
+_KEYS = {
+    QuotaType.PRODUCE: PRODUCER_BYTE_RATE,
+    QuotaType.FETCH: CONSUMER_BYTE_RATE,
+    QuotaType.REQUEST: REQUEST_PERCENTAGE,
+    QuotaType.CONTROLLER_MUTATION: CONTROLLER_MUTATION_RATE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketState:
+    """One bucket as it is reported: Kafka's tags, the limit (None: unlimited), and what is measured against it."""
+
+    tags: tuple[str, str]
+    bound: float | None
+    measured: float
+
+
+class ClientQuotaManager:
+    """The quotas of one type: configured by `update_quota`, asked by user and client-id, at times in ms."""
+
+    def __init__(self, quota_type: QuotaType, window: QuotaWindow = DEFAULT_WINDOW) -> None:
+        self.quota_type = quota_type
+        self.window = window
+        self.generation = 0
+        """Differs after every change that may give a client another limit or bucket."""
+        self._resolver = QuotaResolver()
+        self._buckets: dict[Bucket, QuotaBucket] = {}
+        self._limiters: dict[tuple[str, str], Limiter] = {}
+
+    @property
+    def enabled(self) -> bool:
+        """Whether a quota of this type was ever configured or removed."""
+        return self._resolver.enabled
+
+    def update_quota(self, entity: Entity, bound: float | None) -> None:
+        """Set the limit of an entity (in the unit of the key), or remove it (None).
+
+        Raises `UsageError` for an entity with neither user nor client-id.
+        """
+        self._resolver.update(entity, bound)
+        self.generation += 1
+
+    def update_static_quota(self, entity: Entity, bound: float | None) -> None:
+        """Set or remove (None) a limit of static configuration, which lies below all others.
+
+        Raises `UsageError` for an entity that is no client-id.
+        """
+        self._resolver.update_static(entity, bound)
+        self.generation += 1
+
+    def limiter(self, user: str, client_id: str) -> "Limiter":
+        """The handle of a user's client-id; it stays right whatever is configured later, and is cheap to keep."""
+        limiter = self._limiters.get((user, client_id))
+        if limiter is None:
+            limiter = self._limiters[user, client_id] = Limiter(self, user, client_id)
+        return limiter
+
+    def record_and_throttle_ms(self, user: str, client_id: str, value: float, now_ms: int) -> int:
+        """The throttle time in ms after recording a value; 0 where the quota holds, or none was ever configured.
+
+        Controller mutations are checked before they are recorded, and not recorded where they are refused.
+        """
+        return (self._limiters.get((user, client_id)) or self.limiter(user, client_id)).record(value, now_ms)
+
+    def record_without_throttle(self, user: str, client_id: str, value: float, now_ms: int) -> None:
+        """Record a value without a check: the next check sees it. As in Kafka this makes a bucket in any case."""
+        self._bucket_of(user, client_id).record(value, now_ms)
+
+    def unrecord(self, user: str, client_id: str, value: float, now_ms: int) -> None:
+        """Take a value back that was recorded for nothing, such as the size of a refused fetch."""
+        self._bucket_of(user, client_id).record(-value, now_ms)
+
+    def quota(self, user: str, client_id: str) -> float | None:
+        """The limit that applies, None where it is unlimited."""
+        return self._resolver.limit(self._resolver.bucket(user, client_id))
+
+    def match(self, user: str, client_id: str) -> Match | None:
+        """The limit that applies with its entity and level, None where it is unlimited."""
+        return self._resolver.match(self._resolver.bucket(user, client_id))
+
+    def bucket(self, user: str, client_id: str) -> tuple[str, str] | None:
+        """The tags of the bucket that is drawn on: sanitized user and client-id; None before any configuration."""
+        return bucket_tags(self._resolver.bucket(user, client_id)) if self.enabled else None
+
+    def max_value_in_window(self, user: str, client_id: str) -> float | None:
+        """The most that can be recorded within the whole windows without a violation; None where it is unlimited."""
+        if not self.enabled:
+            return None
+        bucket = self._bucket_of(user, client_id)
+        return self.max_value(self._resolver.limit(bucket.name))
+
+    def max_value(self, limit: float | None) -> float | None:
+        """What a limit comes to over `samples - 1` windows; None for no limit."""
+        return None if limit is None else limit * (self.window.samples - 1) * self.window.window_s
+
+    def strict_quota(self, user: str, client_id: str) -> MutationQuota:
+        """A strict quota for one request of a client: it refuses while there is a debt. It keeps its bucket."""
+        if not self.enabled:
+            return UnboundedMutationQuota()
+        return StrictMutationQuota(self, self._mutation_bucket_of(user, client_id))
+
+    def permissive_quota(self, user: str, client_id: str) -> MutationQuota:
+        """A permissive quota for one request of a client: it accepts, and tells the wait. It keeps its bucket."""
+        if not self.enabled:
+            return UnboundedMutationQuota()
+        return PermissiveMutationQuota(self, self._mutation_bucket_of(user, client_id))
+
+    def buckets(self, now_ms: int) -> list[BucketState]:
+        """All buckets, sorted by their tags; asking changes none of them."""
+        states = [
+            BucketState(
+                tags=bucket_tags(name), bound=self._resolver.limit(name), measured=self.renewed(bucket).peek(now_ms)
+            )
+            for name, bucket in self._buckets.items()
+        ]
+        return sorted(states, key=lambda state: state.tags)
+
+    def expire_idle(self, now_ms: int) -> int:
+        """How many buckets were forgotten for having had no record for more than an hour; to be called now and then."""
+        idle = []
+        for name, bucket in self._buckets.items():
+            if bucket.recorded_ms is None:
+                bucket.recorded_ms = now_ms  # made by a question: its hour starts when it is first seen here
+            elif now_ms - bucket.recorded_ms > IDLE_MS:
+                idle.append(name)
+        for name in idle:
+            del self._buckets[name]
+        if idle or len(self._limiters) > 2 * len(self._buckets):
+            self._limiters.clear()  # handles in use elsewhere go on working, and find their bucket again
+            self.generation += 1
+        return len(idle)
+
+    def renewed(self, bucket: QuotaBucket) -> QuotaBucket:
+        """The same bucket with the bound that holds now."""
+        if bucket.generation != self.generation:
+            limit = self._resolver.limit(bucket.name)
+            bucket.set_bound(UNLIMITED if limit is None else limit)
+            bucket.generation = self.generation
+        return bucket
+
+    def match_of(self, bucket: QuotaBucket) -> Match | None:
+        """The limit of a bucket with its entity and level, None where it is unlimited."""
+        return self._resolver.match(bucket.name)
+
+    def resolve(self, user: str, client_id: str) -> tuple[QuotaBucket | None, Match | None]:
+        """The bucket that is drawn on, with its bound, and the limit behind it; no bucket before any configuration."""
+        if not self.enabled:
+            return None, None
+        bucket = self._bucket_of(user, client_id)
+        return bucket, self.match_of(bucket)
+
+    def _bucket_of(self, user: str, client_id: str) -> QuotaBucket:
+        """The bucket that a user's client-id draws on, with its bound; made where there is none."""
+        name = self._resolver.bucket(user, client_id)
+        bucket = self._buckets.get(name)
+        if bucket is None:
+            bucket = self._buckets[name] = self._new_bucket(name)
+            bucket.generation = self.generation - 1
+        return self.renewed(bucket)
+
+    def _mutation_bucket_of(self, user: str, client_id: str) -> MutationBucket:
+        bucket = self._bucket_of(user, client_id)
+        assert isinstance(bucket, MutationBucket), f"{self.quota_type.value} quotas are not of mutations"
+        return bucket
+
+    def _new_bucket(self, name: Bucket) -> QuotaBucket:
+        samples, window_ms = self.window.samples, self.window.window_ms
+        if self.quota_type is QuotaType.CONTROLLER_MUTATION:
+            return MutationBucket(name, samples, window_ms)
+        bounded = self.quota_type is QuotaType.REQUEST
+        return RateBucket(name, samples, window_ms, window_ms if bounded else LONG_MAX)
+
+
+class Limiter:
+    """A user's client-id at one quota manager: the cheap way to record, right whatever is configured meanwhile."""
+
+    __slots__ = ("_bucket", "_generation", "_manager", "_match", "client_id", "user")
+
+    def __init__(self, manager: ClientQuotaManager, user: str, client_id: str) -> None:
+        self.user = user
+        self.client_id = client_id
+        self._manager = manager
+        self._generation = -1
+        self._bucket: QuotaBucket | None = None
+        self._match: Match | None = None
+
+    def record(self, value: float, now_ms: int) -> int:
+        """The throttle time in ms after recording a value; 0 where the quota holds, or none was ever configured."""
+        bucket = self._bucket if self._generation == self._manager.generation else self._resolve()
+        return 0 if bucket is None else bucket.record_and_throttle_ms(value, now_ms)
+
+    def record_without_throttle(self, value: float, now_ms: int) -> None:
+        """Record a value without a check: the next check sees it. Nothing happens before any configuration."""
+        bucket = self._resolve()
+        if bucket is not None:
+            bucket.record(value, now_ms)
+
+    def unrecord(self, value: float, now_ms: int) -> None:
+        """Take a value back that was recorded for nothing."""
+        self.record_without_throttle(-value, now_ms)
+
+    @property
+    def bound(self) -> float | None:
+        """The limit that applies, None where it is unlimited."""
+        self._resolve()
+        return None if self._match is None else self._match.limit
+
+    @property
+    def entity(self) -> Entity | None:
+        """The entity whose limit applies, None where it is unlimited."""
+        self._resolve()
+        return None if self._match is None else self._match.entity
+
+    @property
+    def bucket(self) -> tuple[str, str] | None:
+        """The tags of the bucket that is drawn on; None before any configuration."""
+        bucket = self._resolve()
+        return None if bucket is None else bucket_tags(bucket.name)
+
+    @property
+    def max_value_in_window(self) -> float | None:
+        """The most that can be recorded within the whole windows without a violation; None where it is unlimited."""
+        return self._manager.max_value(self.bound)
+
+    def peek(self, now_ms: int) -> float | None:
+        """The rate per second (or the tokens left) of the bucket; None before any configuration."""
+        bucket = self._resolve()
+        return None if bucket is None else bucket.peek(now_ms)
+
+    def _resolve(self) -> QuotaBucket | None:
+        """The bucket with the bound that holds now; None before any configuration."""
+        manager = self._manager
+        if self._generation != manager.generation:
+            self._generation = manager.generation
+            self._bucket, self._match = manager.resolve(self.user, self.client_id)
+        return self._bucket

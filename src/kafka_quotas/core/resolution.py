@@ -1,0 +1,223 @@
+"""Which entity, limit and bucket apply to a user and client-id, for one quota key.
+
+Two steps, in this order, as Kafka does it: the bucket is chosen by the kinds of levels ever used, then the limit is
+looked up from the bucket alone. So an empty client-id is never limited by a client default, on any level.
+
+Invariants: a kind of level once used stays used, removals included; names are raw, only `bucket_tags` sanitizes.
+Sanitizing maps different names to different tags, so buckets of raw names are shared exactly as Kafka's are.
+**Source:** `ClientQuotaManager.updateQuota` and `DefaultQuotaCallback` (4.0); static levels 9 and 10: KIP-13.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from kafka_quotas.core.entity import ABSENT, Absent, Entity
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.sanitizing import sanitize
+
+Bucket = tuple[str, str]
+"""Raw user and client-id that a bucket belongs to; `""`: not told apart by this."""
+
+Level = int | str
+"""1 (most specific) to 8, 9 and 10 for static configuration, or `ip` and `ip-default`."""
+
+_Name = str | Absent | None
+_Key = tuple[_Name, _Name]
+
+STATIC_OVERRIDE_LEVEL = 9
+STATIC_DEFAULT_LEVEL = 10
+
+LEVEL_PATHS: dict[Level, str] = {
+    1: "/users/USER/clients/CLIENT",
+    2: "/users/USER/clients/<default>",
+    3: "/users/USER",
+    4: "/users/<default>/clients/CLIENT",
+    5: "/users/<default>/clients/<default>",
+    6: "/users/<default>",
+    7: "/clients/CLIENT",
+    8: "/clients/<default>",
+    STATIC_OVERRIDE_LEVEL: "static override of CLIENT",
+    STATIC_DEFAULT_LEVEL: "static default",
+    "ip": "/ips/ADDRESS",
+    "ip-default": "/ips/<default>",
+}
+"""Every level, most specific first, and how it is written."""
+
+
+class LevelKind(Enum):
+    """The kinds of levels a broker remembers as used: by client-id, by user, by the pair of both."""
+
+    CLIENT = "client"
+    USER = "user"
+    PAIR = "pair"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """A stored limit that applies: its level, its entity, and the limit in the unit of the quota key."""
+
+    level: Level
+    entity: Entity
+    limit: float
+
+
+def bucket_tags(bucket: Bucket) -> tuple[str, str]:
+    """The tags by which Kafka names a bucket: the sanitized user and the raw client-id."""
+    return sanitize(bucket[0]), bucket[1]
+
+
+def level_kind(entity: Entity) -> LevelKind:
+    """The kind of level that an entity of user and client-id parts belongs to.
+
+    Raises `UsageError` for an entity with neither part.
+    """
+    has_user, has_client = entity.user is not ABSENT, entity.client_id is not ABSENT
+    if not (has_user or has_client):
+        raise UsageError(f"no user or client-id in this entity: {entity or '(empty)'}")
+    if not has_user:
+        return LevelKind.CLIENT
+    return LevelKind.PAIR if has_client else LevelKind.USER
+
+
+class QuotaResolver:
+    """The quotas of one key over users and client-ids, and the kinds of levels ever used."""
+
+    __slots__ = ("_kinds", "_limits", "_static")
+
+    def __init__(self, history_levels: Iterable[LevelKind] = ()) -> None:
+        self._limits: dict[_Key, float] = {}
+        self._static: dict[str | None, float] = {}
+        self._kinds = set(history_levels)
+
+    @property
+    def enabled(self) -> bool:
+        """Whether any quota of this key was ever configured: before that, nothing is recorded at all."""
+        return bool(self._kinds or self._static)
+
+    @property
+    def kinds_in_use(self) -> frozenset[LevelKind]:
+        """The kinds of levels ever used."""
+        return frozenset(self._kinds)
+
+    def update(self, entity: Entity, limit: float | None) -> None:
+        """Set the limit of an entity, or remove it (None); either way its kind of level is in use from now on.
+
+        Raises `UsageError` for an entity with neither user nor client-id.
+        """
+        self._kinds.add(level_kind(entity))
+        key = (entity.user, entity.client_id)
+        if limit is None:
+            self._limits.pop(key, None)
+        else:
+            self._limits[key] = float(limit)
+
+    def update_static(self, entity: Entity, limit: float | None) -> None:
+        """Set or remove (None) a limit of static configuration: of a client-id (level 9) or the default (level 10).
+
+        Raises `UsageError` for an entity that is no client-id.
+        """
+        client_id = entity.client_id
+        if isinstance(client_id, Absent) or len(entity.parts) != 1:
+            raise UsageError(f"static quotas are set on client-ids, not on {entity}")
+        if limit is None:
+            self._static.pop(client_id, None)
+        else:
+            self._static[client_id] = float(limit)
+
+    def bucket(self, user: str, client_id: str) -> Bucket:
+        """The bucket that a user's client-id draws on; meaningful where `enabled`.
+
+        Static limits lie below everything else: only a client that finds no limit otherwise falls to their bucket.
+        """
+        bucket = self._stored_bucket(user, client_id)
+        if self._static and self._stored_match(bucket) is None:
+            return ("", client_id)
+        return bucket
+
+    def match(self, bucket: Bucket) -> Match | None:
+        """The limit of a bucket with its entity and level, None where it is unlimited."""
+        found = self._stored_match(bucket)
+        if found is None and self._static and not bucket[0]:
+            found = next(self._static_matches(bucket[1]), None)
+        return found
+
+    def limit(self, bucket: Bucket) -> float | None:
+        """The limit of a bucket, None where it is unlimited."""
+        found = self.match(bucket)
+        return None if found is None else found.limit
+
+    def candidates(self, user: str, client_id: str) -> Iterator[Match]:
+        """Every limit whose entity fits a user's client-id, most specific first, whichever of them wins."""
+        for level, key in _fitting_keys(user, client_id):
+            if key in self._limits:
+                yield self._found(level, key)
+        yield from self._static_matches(client_id)
+
+    def client_defaults(self, user: str) -> list[Match]:
+        """The stored defaults of client-ids that fit a user: what an empty client-id escapes."""
+        keys: tuple[tuple[Level, _Key], ...] = ((2, (user, None)), (5, (None, None)), (8, (ABSENT, None)))
+        return [self._found(level, key) for level, key in keys if key in self._limits]
+
+    def _stored_bucket(self, user: str, client_id: str) -> Bucket:
+        """The bucket by Kafka's rule: by the one kind in use, else by the first of levels 1 to 6 that is stored."""
+        kinds = self._kinds
+        if len(kinds) > 1:
+            return self._first_stored_bucket(user, client_id)
+        if LevelKind.USER in kinds:
+            return (user, "")
+        if LevelKind.PAIR in kinds:
+            return (user, client_id)
+        return ("", client_id)
+
+    def _first_stored_bucket(self, user: str, client_id: str) -> Bucket:
+        """The bucket of the first stored entity of levels 1 to 6, else of the client-id.
+
+        Whether an entity is stored is asked with the names as they are, an empty client-id included.
+        """
+        limits = self._limits
+        if (user, client_id) in limits or (user, None) in limits:
+            return (user, client_id)
+        if (user, ABSENT) in limits:
+            return (user, "")
+        if (None, client_id) in limits or (None, None) in limits:
+            return (user, client_id)
+        if (None, ABSENT) in limits:
+            return (user, "")
+        return ("", client_id)
+
+    def _stored_match(self, bucket: Bucket) -> Match | None:
+        """The first stored limit among those that a bucket's own kind of level has."""
+        for level, key in _bucket_keys(bucket):
+            if key in self._limits:
+                return self._found(level, key)
+        return None
+
+    def _static_matches(self, client_id: str) -> Iterator[Match]:
+        """The static limits of a client-id, its own first; both reach the empty client-id too."""
+        for level, name in ((STATIC_OVERRIDE_LEVEL, client_id), (STATIC_DEFAULT_LEVEL, None)):
+            if name in self._static:
+                yield Match(level=level, entity=Entity.of(client_id=name), limit=self._static[name])
+
+    def _found(self, level: Level, key: _Key) -> Match:
+        return Match(level=level, entity=Entity.of(user=key[0], client_id=key[1]), limit=self._limits[key])
+
+
+def _bucket_keys(bucket: Bucket) -> tuple[tuple[Level, _Key], ...]:
+    """The entities that may limit a bucket, most specific first."""
+    user, client_id = bucket
+    if user and client_id:
+        return ((1, (user, client_id)), (2, (user, None)), (4, (None, client_id)), (5, (None, None)))
+    if user:
+        return ((3, (user, ABSENT)), (6, (None, ABSENT)))
+    if client_id:
+        return ((7, (ABSENT, client_id)), (8, (ABSENT, None)))
+    return ()
+
+
+def _fitting_keys(user: str, client_id: str) -> list[tuple[Level, _Key]]:
+    """The entities of all eight levels that fit a user's client-id, most specific first."""
+    keys: list[tuple[Level, _Key]] = []
+    for bucket in ((user, client_id), (user, ""), ("", client_id)):
+        keys += [pair for pair in _bucket_keys(bucket) if pair not in keys]
+    return sorted(keys, key=lambda pair: int(pair[0]))

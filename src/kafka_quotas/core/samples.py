@@ -1,0 +1,171 @@
+"""A ring of samples: what was recorded over the last `samples` windows, and when.
+
+A sample is a slot with a start, the time of its last record, and a sum. There is one slot more than `samples`, for
+the one that overlaps the start of the window. A record goes to the current slot, or, one window after that slot's
+start, to the next slot of the ring, whatever that held. Only observing expires: a slot is reset, to the time of
+observing, once its last record is `samples` windows old.
+
+Invariants: sums are added up in the order of the slots, starting from 0.0, so that results are Kafka's to the last
+bit. The current slot is held in plain attributes, the other slots in arrays with their sums and bounds kept ready:
+neither a record nor an observation looks at a slot that can't have changed. The clock may stand still or go back.
+**Source:** `SampledStat`, `WindowedSum`, `WindowedCount` of Kafka 4.0.
+"""
+
+from array import array
+from dataclasses import dataclass
+from typing import Final
+
+_FAR_MS: Final = 1 << 62
+"""Later than any time: the last record of slots that don't exist, which therefore never expire."""
+
+_NO_VALUES: Final = array("d")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One slot: when it starts, when it was last recorded to (ms), and the sum of what was recorded."""
+
+    start_ms: int
+    last_ms: int
+    value: float
+
+
+class SampleRing:
+    """The sum of what was recorded over a sliding window (Kafka's `WindowedSum`)."""
+
+    __slots__ = (
+        "_expire_ms",
+        "_index",
+        "_last_ms",
+        "_oldest_ms",
+        "_others_last_ms",
+        "_prefix",
+        "_samples",
+        "_start_ms",
+        "_tail",
+        "_times",
+        "_value",
+        "_values",
+        "_whole_ms",
+        "_window_ms",
+    )
+
+    def __init__(self, samples: int, window_ms: int) -> None:
+        self._times = array("q")  # start and last record of each slot in turn; stale for the current slot
+        self._values = array("d")
+        self._index = 0
+        self._start_ms = -_FAR_MS  # the first record finds the slot before it long complete
+        self._last_ms = _FAR_MS
+        self._value = 0.0
+        self._others_last_ms = self._oldest_ms = _FAR_MS
+        self._prefix = 0.0
+        self._tail = _NO_VALUES
+        self.reconfigure(samples, window_ms)
+
+    def reconfigure(self, samples: int, window_ms: int) -> None:
+        """Nothing; the ring has other dimensions from now on, and keeps all that was recorded.
+
+        With fewer samples the surplus slots stay, and count, until they expire; the index wraps at the new size.
+        """
+        self._samples = samples
+        self._window_ms = window_ms
+        self._expire_ms = samples * window_ms
+        self._whole_ms = (samples - 1) * window_ms
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Nothing; the value is added to the current slot, or to the next once that is complete."""
+        if now_ms - self._start_ms >= self._window_ms:
+            self._advance(now_ms)
+        self._value += value
+        self._last_ms = now_ms
+
+    def measure(self, now_ms: int) -> float:
+        """The sum over the slots that have not expired; expired ones are reset to `now_ms`."""
+        if now_ms - self._others_last_ms >= self._expire_ms or now_ms - self._last_ms >= self._expire_ms:
+            self._purge(now_ms)
+        total = self._prefix + self._value
+        for value in self._tail:
+            total += value
+        return total
+
+    @property
+    def slots(self) -> tuple[Sample, ...]:
+        """The slots in the order of the ring; reading them changes nothing."""
+        self._store_current()
+        times = self._times
+        return tuple(Sample(times[2 * index], times[2 * index + 1], value) for index, value in enumerate(self._values))
+
+    def _advance(self, now_ms: int) -> None:
+        """Make the next slot of the ring the current one, empty, starting now."""
+        size = len(self._values)
+        self._store_current()
+        self._index = index = (self._index + 1) % (self._samples + 1) if size else 0
+        if index == size:
+            self._times.extend((now_ms, now_ms))
+            self._values.append(0.0)
+        else:
+            self._reset(index, now_ms)
+        self._load_current()
+
+    def _purge(self, now_ms: int) -> None:
+        """Reset every slot whose last record is out of the window."""
+        self._store_current()
+        for index in range(len(self._values)):
+            if now_ms - self._times[2 * index + 1] >= self._expire_ms:
+                self._reset(index, now_ms)
+        self._load_current()
+
+    def _reset(self, index: int, now_ms: int) -> None:
+        self._times[2 * index] = self._times[2 * index + 1] = now_ms
+        self._values[index] = 0.0
+
+    def _store_current(self) -> None:
+        """Write the current slot back to the arrays."""
+        if self._values:
+            self._times[2 * self._index + 1] = self._last_ms
+            self._values[self._index] = self._value
+
+    def _load_current(self) -> None:
+        """Take the current slot out of the arrays, and gather what the other slots come to."""
+        index, times, values = self._index, self._times, self._values
+        self._value = values[index]
+        self._start_ms = times[2 * index]
+        self._last_ms = times[2 * index + 1]
+        times[2 * index + 1] = _FAR_MS  # so that the least of them is that of the others
+        self._others_last_ms = min(times[1::2])
+        self._oldest_ms = min(times[::2])
+        prefix = 0.0
+        for value in values[:index]:
+            prefix += value
+        self._prefix = prefix
+        self._tail = values[index + 1 :]
+
+
+class CountRing(SampleRing):
+    """How often something was recorded over a sliding window (Kafka's `WindowedCount`); values do not matter."""
+
+    __slots__ = ()
+
+    def record(self, value: float, now_ms: int) -> None:  # noqa: ARG002 - counts whatever the value
+        """Nothing; the current slot counts one more."""
+        super().record(1.0, now_ms)
+
+
+class CumulativeSum:
+    """The sum of all that was ever recorded."""
+
+    __slots__ = ("_total",)
+
+    def __init__(self) -> None:
+        self._total = 0.0
+
+    def record(self, value: float, now_ms: int) -> None:  # noqa: ARG002 - one signature for every stat
+        """Nothing; the value is added."""
+        self._total += value
+
+    def measure(self, now_ms: int) -> float:  # noqa: ARG002 - one signature for every stat
+        """The sum of all values."""
+        return self._total
+
+    def reconfigure(self, samples: int, window_ms: int) -> None:
+        """Nothing: there is no window."""
