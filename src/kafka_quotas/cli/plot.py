@@ -1,0 +1,122 @@
+"""Time series drawn into a PNG or SVG file. matplotlib is loaded by the first drawing only.
+
+Invariants: the same series give the same file (no date, no random ids in an SVG); a target that can't
+be drawn is refused before any work is done.
+"""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from kafka_quotas.cli.chart import Panel, Series, Style, panels, time_range, value_label
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+
+PLOT_SUFFIXES: Final = (".png", ".svg")
+
+_INK: Final = "#2b3440"
+_FAINT: Final = "#d9dee5"
+_COLOURS: Final = ("#1f77b4", "#8c4bb8", "#2a9d5c", "#d6701c", "#0fa3b1", "#b5446e")
+_LIMIT_COLOUR: Final = "#c0392b"
+_BARS_COLOUR: Final = "#e08e0b"
+_LARGEST_SHARE: Final = 0.06
+"""A bar is at most this share of the time axis wide."""
+
+
+def check_plot_target(path: Path) -> None:
+    """Nothing, if a plot can be written to `path`.
+
+    Raises `UsageError` for another ending than .png or .svg and for a folder that is not there, and
+    `KafkaQuotasError` where matplotlib is not installed.
+    """
+    if path.suffix.lower() not in PLOT_SUFFIXES:
+        raise UsageError(f"can't draw {path}: the name must end in .png or .svg", hint=f"for example {path.stem}.svg")
+    if not path.parent.is_dir():
+        raise UsageError(f"can't draw {path}: there is no folder {path.parent}", hint="make the folder first")
+    if find_spec("matplotlib") is None:
+        raise KafkaQuotasError("plots need matplotlib, which is not installed", hint="pip install 'kafka-quotas[plot]'")
+
+
+def save_plot(series: Sequence[Series], path: Path, *, title: str) -> None:
+    """Nothing; the series are drawn in the file, one panel per unit over one time axis.
+
+    Raises what `check_plot_target` raises, and `KafkaQuotasError` where the file can't be written.
+    """
+    check_plot_target(path)
+    import matplotlib as mpl  # noqa: PLC0415 - half a second that only a plot pays for
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    with mpl.rc_context({"svg.hashsalt": "kafka-quotas", "font.size": 10, "text.color": _INK}):
+        figure = Figure(figsize=(9.6, 5.4), layout="constrained")
+        FigureCanvasAgg(figure)
+        _draw_panels(figure, panels(series), title)
+        try:
+            figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+        except OSError as error:
+            raise KafkaQuotasError(f"can't write {path}: {error.strerror or error}") from error
+
+
+def _draw_panels(figure: Any, drawn: Sequence[Panel], title: str) -> None:
+    """Nothing; the panels stand above each other, the first one twice as high as the others."""
+    figure.suptitle(title, x=0.02, ha="left", fontsize=13, fontweight="bold")
+    if not drawn:
+        figure.text(0.5, 0.5, "nothing to draw: no points", ha="center")
+        return
+    heights = [2.0] + [1.2] * (len(drawn) - 1)
+    rows = figure.subplots(len(drawn), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights})
+    start, end = time_range(drawn)
+    for panel, (axes,) in zip(drawn, rows, strict=True):
+        _draw_panel(axes, panel, span_s=end - start)
+    figure.align_ylabels()
+    margin = (end - start) * 0.01
+    rows[-1][0].set_xlim(start - margin, end + margin)
+    rows[-1][0].set_xlabel("time (s)", color=_INK)
+
+
+def _draw_panel(axes: Any, panel: Panel, *, span_s: float) -> None:
+    for index, series in enumerate(panel.series):
+        _draw_series(axes, series, _COLOURS[index % len(_COLOURS)], span_s=span_s)
+    room = (panel.high - panel.low) * 0.08
+    axes.set_ylim(panel.low - (room if panel.low < 0 else 0), panel.high + room)
+    axes.set_ylabel(panel.unit, color=_INK)
+    axes.yaxis.set_major_formatter(lambda value, _: value_label(value, panel.unit))
+    axes.grid(visible=True, color=_FAINT, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=_INK, length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(_FAINT)
+    if panel.low < 0:
+        axes.axhline(0, color=_INK, linewidth=0.8)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, frameon=False, fontsize=9, borderaxespad=0.2)
+
+
+def _draw_series(axes: Any, series: Series, colour: str, *, span_s: float) -> None:
+    times = [point[0] for point in series.points]
+    values = [point[1] for point in series.points]
+    match series.style:
+        case Style.LIMIT:
+            axes.step(
+                times,
+                values,
+                where="post",
+                color=_LIMIT_COLOUR,
+                linestyle=(0, (5, 3)),
+                linewidth=1.6,
+                label=series.name,
+            )
+        case Style.BARS:
+            width = min(span_s * _LARGEST_SHARE, max(_nearest_s(times) * 0.8, span_s * 0.004))
+            axes.bar(times, values, width=width, color=_BARS_COLOUR, label=series.name)
+        case Style.AREA:
+            axes.fill_between(times, values, color=colour, alpha=0.18, linewidth=0)
+            axes.plot(times, values, color=colour, linewidth=1.8, label=series.name)
+        case Style.LINE:
+            axes.plot(times, values, color=colour, linewidth=1.8, label=series.name)
+
+
+def _nearest_s(times: Sequence[float]) -> float:
+    """The smallest distance of two bars, in seconds; 0 where there is only one."""
+    ordered = sorted(set(times))
+    return min((later - earlier for earlier, later in pairwise(ordered)), default=0.0)
