@@ -96,7 +96,7 @@ def rewrite_addresses(api_key: int, api_version: int, frame: Buffer, translate: 
     if found is None or not found.places:
         return bytes(frame)
     is_compact = has_header_tags(api_key, api_version)
-    pieces: list[bytes] = []
+    pieces: list[Buffer] = []
     copied = found.content_start
     for place in found.places:
         host, port = translate(place.node_id, place.host, place.port)
