@@ -1,0 +1,99 @@
+"""The two drafts of KIP-599 that spread a burst over the samples of a rate, so that it is forgotten step by step.
+
+Sample k covers [k * window, (k + 1) * window) of absolute time; the rate is the sum of the last `samples` of them,
+the current one included, over their whole length. It is checked before a request is recorded; a refused request is
+not.
+Invariants: sums are exact fractions, so that a rate that equals its bound is seen as equal.
+**Source:** KIP-599 version 15 (even) and its token-bucket page (fill); Kafka never shipped either.
+"""
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from dataclasses import dataclass
+from fractions import Fraction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpreadDecision:
+    """Whether a request was admitted, the rate before it (per second), and the time to wait in ms, 0 if admitted."""
+
+    admitted: bool
+    rate: float
+    throttle_ms: int
+
+
+class _SpreadRate(ABC):
+    """A rate under a bound (per second) over `samples` samples of `window_ms` each."""
+
+    def __init__(self, samples: int, window_ms: int, bound: float) -> None:
+        self._samples = samples
+        self._window_ms = window_ms
+        self._bound = Fraction(bound)
+        self._sums: defaultdict[int, Fraction] = defaultdict(Fraction)
+
+    def request(self, amount: float, now_ms: int) -> SpreadDecision:
+        """The decision on a request of `amount`; it is recorded where it is admitted."""
+        current = now_ms // self._window_ms
+        rate = self._rate(current)
+        if not self._fits(rate):
+            return SpreadDecision(admitted=False, rate=float(rate), throttle_ms=self._throttle_ms(rate))
+        self._forget(current)
+        self._spread(Fraction(amount), current)
+        return SpreadDecision(admitted=True, rate=float(rate), throttle_ms=0)
+
+    def rate(self, now_ms: int) -> float:
+        """The rate per second."""
+        return float(self._rate(now_ms // self._window_ms))
+
+    def _last(self, current: int) -> range:
+        """The samples that count, the oldest first, the current one last."""
+        return range(current - self._samples + 1, current + 1)
+
+    def _rate(self, current: int) -> Fraction:
+        total = sum((self._sums[index] for index in self._last(current) if index in self._sums), Fraction())
+        return total * 1000 / (self._samples * self._window_ms)
+
+    def _throttle_ms(self, rate: Fraction) -> int:
+        """The delay of a refusal: (rate - bound) / bound over all samples, halves rounded up."""
+        exact_ms = (rate - self._bound) / self._bound * self._samples * self._window_ms
+        return (2 * exact_ms.numerator + exact_ms.denominator) // (2 * exact_ms.denominator)
+
+    def _forget(self, current: int) -> None:
+        """Drop samples that no rate needs; one more length is kept for a clock that goes back."""
+        for index in [index for index in self._sums if index <= current - 2 * self._samples]:
+            del self._sums[index]
+
+    @abstractmethod
+    def _fits(self, rate: Fraction) -> bool:
+        """Whether a request is admitted at this rate."""
+
+    @abstractmethod
+    def _spread(self, amount: Fraction, current: int) -> None:
+        """Record an admitted amount."""
+
+
+class SpreadEvenRate(_SpreadRate):
+    """`rate-spread-even`: an amount is spread evenly over all samples; admitted while the rate is below the bound."""
+
+    def _fits(self, rate: Fraction) -> bool:
+        return rate < self._bound
+
+    def _spread(self, amount: Fraction, current: int) -> None:
+        for index in self._last(current):
+            self._sums[index] += amount / self._samples
+
+
+class SpreadFillRate(_SpreadRate):
+    """`rate-spread-fill`: earlier samples are filled up to the bound; admitted while the rate is not above it."""
+
+    def _fits(self, rate: Fraction) -> bool:
+        return rate <= self._bound
+
+    def _spread(self, amount: Fraction, current: int) -> None:
+        full = self._bound * self._window_ms / 1000
+        for index in self._last(current)[:-1]:
+            room = min(amount, full - self._sums.get(index, Fraction()))
+            if room > 0:
+                self._sums[index] += room
+                amount -= room
+        self._sums[current] += amount

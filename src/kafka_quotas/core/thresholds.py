@@ -1,0 +1,124 @@
+"""Thresholds on what a broker takes in: one for all topics together, and one per topic, stated or shared out.
+
+Data is rejected only where both the broker is over its total and the topic over its own threshold. A topic without a
+stated threshold gets an equal share of what the stated ones leave; topics count in that if they have a leader on this
+broker.
+Invariants: all stated thresholds, wherever led, never sum to more than the total; rejected data counts in no rate.
+Figures are bytes per second, times ms.
+**Source:** "Broker-side quota V1"; Kafka itself never had this.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_quotas.core.errors import InvalidQuotaError
+from kafka_quotas.core.ewma_meter import EwmaMeter
+
+TOTAL_THRESHOLD: Final = "total.bytes.in.per.sec.threshold"
+TOPIC_THRESHOLD: Final = "bytes.in.per.sec.threshold"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdDecision:
+    """Whether data for a topic is taken, and the rates and thresholds (bytes/s, None: none) that decided it."""
+
+    admitted: bool
+    topic: str
+    topic_rate: float
+    topic_threshold: float | None
+    total_rate: float
+    total_threshold: float | None
+
+    @property
+    def reason(self) -> str:
+        """Why data was rejected, in words for a log."""
+        return (
+            f"topic {self.topic} takes in {self.topic_rate:.0f} bytes/s of its {self.topic_threshold:.0f}, "
+            f"and the broker {self.total_rate:.0f} of its {self.total_threshold:.0f}"
+        )
+
+
+class TopicThresholds:
+    """The thresholds of one broker and the rates observed against them."""
+
+    def __init__(self, start_ms: int) -> None:
+        self._total: float | None = None
+        self._stated: dict[str, float] = {}
+        self._share: float | None = None
+        self._total_meter = EwmaMeter(start_ms)
+        self._meters: dict[str, EwmaMeter] = {}
+
+    def set_total(self, bytes_per_second: float | None) -> None:
+        """Set the total, or remove it (None).
+
+        Raises `InvalidQuotaError` where the stated thresholds of topics sum to more; nothing is changed then.
+        """
+        _refuse_excess(self._stated, bytes_per_second)
+        self._total = bytes_per_second
+        self._share_out()
+
+    def set_topic(self, topic: str, bytes_per_second: float | None) -> None:
+        """Set the threshold of a topic, or remove it (None).
+
+        Raises `InvalidQuotaError` where the stated ones would sum to more than the total; nothing is changed then.
+        """
+        stated = {name: value for name, value in self._stated.items() if name != topic}
+        if bytes_per_second is not None:
+            stated[topic] = bytes_per_second
+        _refuse_excess(stated, self._total)
+        self._stated = stated
+        self._share_out()
+
+    def set_topics(self, led: Iterable[str], now_ms: int) -> None:
+        """Nothing; these are the topics with a leader on this broker from now on. New ones start at a rate of 0."""
+        self._meters = {topic: self._meters.get(topic) or EwmaMeter(now_ms) for topic in led}
+        self._share_out()
+
+    def threshold(self, topic: str) -> float | None:
+        """The threshold of a topic: its own, else the share; None without a total or for a topic not led here."""
+        if topic in self._stated:
+            return self._stated[topic]
+        return self._share if topic in self._meters else None
+
+    def produce(self, topic: str, size: int, now_ms: int) -> ThresholdDecision:
+        """The decision on `size` bytes for a topic; they count as taken in where they are admitted.
+
+        A topic not seen before counts as led here from now on.
+        """
+        if topic not in self._meters:
+            self.set_topics((*self._meters, topic), now_ms)
+        meter = self._meters[topic]
+        topic_rate, total_rate = meter.rate(now_ms), self._total_meter.rate(now_ms)
+        threshold, total = self.threshold(topic), self._total
+        over = total is not None and threshold is not None and total_rate > total and topic_rate > threshold
+        if not over:
+            meter.record(size, now_ms)
+            self._total_meter.record(size, now_ms)
+        return ThresholdDecision(
+            admitted=not over,
+            topic=topic,
+            topic_rate=topic_rate,
+            topic_threshold=threshold,
+            total_rate=total_rate,
+            total_threshold=total,
+        )
+
+    def _share_out(self) -> None:
+        """Compute what each led topic without a stated threshold gets; nothing where there is none, or no total."""
+        unstated = sum(topic not in self._stated for topic in self._meters)
+        if self._total is None or not unstated:
+            self._share = None
+            return
+        stated = sum(value for topic, value in self._stated.items() if topic in self._meters)
+        self._share = (self._total - stated) / unstated
+
+
+def _refuse_excess(stated: dict[str, float], total: float | None) -> None:
+    """Raise `InvalidQuotaError` where stated thresholds sum to more than the total."""
+    stated_sum = sum(stated.values())
+    if total is not None and stated_sum > total:
+        raise InvalidQuotaError(
+            f"the thresholds of topics would sum to {stated_sum:.0f} bytes/s, more than the total of {total:.0f}",
+            hint=f"raise {TOTAL_THRESHOLD} first, or lower {TOPIC_THRESHOLD} of another topic",
+        )

@@ -1,0 +1,47 @@
+"""Every line of functions.jsonl: single functions."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.conformance.lines import Line, agrees, number
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.java_double import to_string
+from kafka_quotas.core.quota import Quota
+from kafka_quotas.core.samples import SampleRing
+from kafka_quotas.core.sensor import Sensor
+from kafka_quotas.core.throttle_time import (
+    bounded_throttle_time_ms,
+    mutation_throttle_time_ms,
+    nanos_to_percentage,
+    narrow_to_int32,
+    round_half_up,
+    throttle_time_ms,
+)
+
+_EXACT: dict[str, Callable[..., Any]] = {
+    "throttle_time": throttle_time_ms,
+    "bounded_throttle_time": bounded_throttle_time_ms,
+    "mutation_throttle_time": mutation_throttle_time_ms,
+    "acceptable": lambda bound, upper, value: Quota(bound, upper).acceptable(value),
+    "quota_equal": lambda a, b: Quota(number(a[0]), a[1]) == Quota(number(b[0]), b[1]),
+    "java_round": round_half_up,
+    "long_to_int": narrow_to_int32,
+    "java_double_to_string": to_string,
+}
+
+
+@pytest.mark.conformance("functions.jsonl")
+def test_function(line: Line) -> None:
+    fn, expected = line["fn"], line["expect"]
+    args = {name: number(value) for name, value in line["args"].items() if name != "stat"}
+    if isinstance(expected, dict):
+        assert expected["error"] == "IllegalArgumentException"
+        with pytest.raises(UsageError) as refused:
+            Sensor(SampleRing(2, args["window_ms"])).window_ms(0)
+        assert all(piece in str(refused.value) for piece in expected["message_contains"])
+    elif fn == "nanos_to_percentage":
+        assert agrees(nanos_to_percentage(**args), expected)
+    else:
+        assert _EXACT[fn](**args) == expected
