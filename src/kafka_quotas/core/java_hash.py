@@ -1,0 +1,32 @@
+"""The order in which Java walks its hash maps, which decides what Kafka complains about first.
+
+**Source:** `java.lang.String.hashCode` and `java.util.HashMap` (JDK 17).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+_Value = TypeVar("_Value")
+_FULL = 0.75
+
+
+def hash_code(text: str | None) -> int:
+    """The hash of a text as an unsigned 32-bit figure; 0 for None."""
+    units = (text or "").encode("utf-16-be", "surrogatepass")
+    code = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        code = (31 * code + (high << 8) + low) & 0xFFFFFFFF
+    return code
+
+
+def as_hash_map(items: Iterable[tuple[str | None, _Value]], expected: int) -> Mapping[str | None, _Value]:
+    """The items as a `new HashMap<>(expected)` holds and lists them: the last value of a key, keys by their hashes."""
+    latest = dict(items)
+    slots = 1
+    while slots < expected or len(latest) > int(slots * _FULL):
+        slots *= 2
+    return dict(sorted(latest.items(), key=lambda item: _spread(hash_code(item[0])) % slots))
+
+
+def _spread(code: int) -> int:
+    return code ^ code >> 16

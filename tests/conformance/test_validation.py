@@ -1,0 +1,41 @@
+"""Every line of validation.jsonl: both verdicts on one alteration, and what KRaft would write."""
+
+from typing import Any
+
+import pytest
+from tests.conformance.lines import Line, number, only_localhost
+
+from kafka_quotas.core.alteration import kraft_alteration, zookeeper_alteration
+from kafka_quotas.core.errors import InvalidQuotaError
+from kafka_quotas.core.java_double import to_string
+from kafka_quotas.core.validation import kraft_verdict, zookeeper_verdict
+
+
+@pytest.mark.conformance("validation.jsonl")
+def test_validation(line: Line) -> None:
+    pairs = [(kind, name) for kind, name in line["entity"]]
+    changes = [(key, number(value)) for key, value in line["ops"]]
+
+    _check(kraft_verdict(pairs, changes, resolves=only_localhost), line["kraft"])
+    _check(zookeeper_verdict(pairs, changes, resolves=only_localhost), line["zk"])
+
+    kraft = kraft_alteration({}, pairs, changes, resolves=only_localhost)
+    _check(kraft.error, line["kraft"])
+    if line["kraft"]["ok"]:
+        expect = [(key, _written(number(value))) for key, value in line["kraft"]["records"]]
+        assert sorted((record.key, _written(record.value)) for record in kraft.records) == sorted(expect)
+    outcome = zookeeper_alteration({}, pairs, changes, resolves=only_localhost, validate_only=line["validate_only"])
+    _check(outcome.error, line["zk"])
+
+
+def _check(verdict: InvalidQuotaError | None, expect: Any) -> None:
+    if expect["ok"]:
+        assert verdict is None
+    else:
+        assert verdict is not None
+        assert (verdict.code, verdict.message) == (expect["error"], expect["message"])
+
+
+def _written(value: float | None) -> str:
+    """A value of a record as a text, for NaN is not equal to itself."""
+    return "removed" if value is None else to_string(value)
