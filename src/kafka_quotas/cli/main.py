@@ -13,10 +13,10 @@ from kafka_quotas.core.errors import KafkaQuotasError
 PROGRAM = "kafka-quotas"
 
 COMMANDS = (
-    LazyCommand(name="alter", target="kafka_quotas.cli.alter:alter", help="Set or remove quotas of one entity."),
+    LazyCommand(name="alter", target="kafka_quotas.cli.alter:app", help="Set or remove quotas of one entity."),
     LazyCommand(
         name="describe",
-        target="kafka_quotas.cli.describe:describe",
+        target="kafka_quotas.cli.describe:app",
         help="Show stored quotas, or which quotas a client really gets.",
     ),
     LazyCommand(

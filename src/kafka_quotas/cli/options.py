@@ -89,6 +89,11 @@ EntityName = Annotated[
     list[str] | None, typer.Option("--entity-name", metavar="NAME", help="The name that goes with an --entity-type.")
 ]
 EntityDefault = Annotated[
-    list[bool] | None,
-    typer.Option("--entity-default", help="The default of an --entity-type, in place of a name."),
+    int,
+    typer.Option(
+        "--entity-default",
+        count=True,
+        show_default=False,
+        help="The default of an --entity-type, in place of a name.",
+    ),
 ]

@@ -1,6 +1,6 @@
 """Tables on a terminal. This module loads Rich; only a command that draws on a terminal imports it."""
 
-from typing import TextIO
+from typing import Literal, TextIO
 
 from rich import box
 from rich.console import Console
@@ -18,11 +18,10 @@ def print_rich_table(table: Table, stream: TextIO) -> None:
 
 def rich_table(table: Table) -> RichTable:
     """The table as Rich draws it: names are text, never markup."""
-    drawn = RichTable(
-        box=box.SIMPLE_HEAD, title=table.caption, title_justify="left", title_style="bold", pad_edge=False
-    )
+    drawn = RichTable(box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    drawn.title = Text(table.caption) if table.caption else None
     for column in table.columns:
-        justify = "right" if column.figures else "left"
+        justify: Literal["left", "right"] = "right" if column.figures else "left"
         drawn.add_column(column.title, justify=justify, overflow="fold", no_wrap=False)
     for row in table.rows:
         drawn.add_row(*(Text(cell_text(cell)) for cell in row))

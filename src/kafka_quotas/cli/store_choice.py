@@ -5,14 +5,15 @@ other; an empty option is refused, because it is an unset shell variable more of
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.properties import parse_properties
 from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.stores.property_file import read_properties
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Store
 
@@ -48,14 +49,16 @@ class StoreChoice:
         """Whether somebody chose the store, by option or variable."""
         return self.url.origin is not Origin.DEFAULT
 
-    def open(self, *, allow_invalid: bool = False, wait: bool = True) -> Store:
-        """The store, ready to use; the caller closes it.
+    @contextmanager
+    def open(self, *, allow_invalid: bool = False, wait: bool = True) -> Iterator[Store]:
+        """The store, ready to use, for the length of a `with` block.
 
         Raises `UsageError` where the address or the properties file can't be understood.
         """
         properties = read_properties(Path(self.command_config.value)) if self.command_config.value else {}
         settings = StoreSettings(client_properties=properties, allow_invalid=allow_invalid, wait=wait)
-        return open_store(self.url.value, settings=settings)
+        with closing(open_store(self.url.value, settings=settings)) as store:
+            yield store
 
 
 def choose_store(
@@ -83,18 +86,6 @@ def choose_store(
             None if command_config is None else str(command_config), COMMAND_CONFIG_VARIABLE, environment
         ),
     )
-
-
-def read_properties(path: Path) -> dict[str, str]:
-    """The properties in a file.
-
-    Raises `UsageError` where it can't be read as one.
-    """
-    try:
-        return parse_properties(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise UsageError(f"can't read {path}: {reason}", hint="it must be a file of KEY=VALUE lines") from error
 
 
 def _with_scheme(name: str, address: str | None, scheme: str) -> str | None:

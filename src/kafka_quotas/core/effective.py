@@ -19,7 +19,8 @@ ANONYMOUS = "ANONYMOUS"
 Entries = Iterable[tuple[Entity, Mapping[str, float]]]
 """Entities and their quotas, key name to value in the unit of the key."""
 
-_NOTHING_MATCHED = "no quota matches: unlimited"
+NOTHING_MATCHED = "no quota matches: unlimited"
+"""The warning of every answer without a limit."""
 _EMPTY_CLIENT_ID = "an empty client-id is never limited by a client default: {entity} does not apply"
 _PASSED_OVER = "{entity} fits, but does not apply: the levels in use lead to another bucket"
 
@@ -90,7 +91,7 @@ class EffectiveQuotas:
             bucket=self._by_address.bucket(ip) if found else None,
             overridden=_as_overridden(found[1:]),
             shared_with="all connections from this address" if found else "nobody: nothing is counted",
-            warnings=() if found else (_NOTHING_MATCHED,),
+            warnings=() if found else (NOTHING_MATCHED,),
         )
 
 
@@ -161,4 +162,4 @@ def _warnings(client_defaults: list[Match], client_id: str, match: Match | None,
     for passed_over in before:
         yield _PASSED_OVER.format(entity=passed_over.entity)
     if match is None:
-        yield _NOTHING_MATCHED
+        yield NOTHING_MATCHED

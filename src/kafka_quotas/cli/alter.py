@@ -1,0 +1,190 @@
+"""`kafka-quotas alter`: the options, and what is said about the result."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.completion import complete_assignments, complete_keys
+from kafka_quotas.cli.config_options import parse_changes
+from kafka_quotas.cli.entity_command import ORDER, EntityCommand
+from kafka_quotas.cli.entity_options import EntityOptions, entity_of, selected_parts
+from kafka_quotas.cli.options import (
+    BootstrapServer,
+    Client,
+    ClientDefault,
+    CommandConfig,
+    EntityDefault,
+    EntityName,
+    EntityType,
+    Ip,
+    IpDefault,
+    OutputForm,
+    StoreUrl,
+    User,
+    UserDefault,
+    Zookeeper,
+)
+from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.quantity import in_words
+from kafka_quotas.cli.render import Column, Listing, Table, is_terminal, print_listing, print_table, write
+from kafka_quotas.cli.store_choice import STORE_VARIABLE, StoreChoice, choose_store
+from kafka_quotas.commands.alter import AlterResult, Checker
+from kafka_quotas.commands.alter import alter as run_alter
+from kafka_quotas.core.describe_filter import FilterComponent, Match
+from kafka_quotas.core.entity import CLIENT_ID, IP, USER
+from kafka_quotas.core.errors import UsageError
+
+app = typer.Typer(add_completion=False)
+
+_KAFKA_NAMES = {USER: "user", CLIENT_ID: "client", IP: "ip"}
+_HOW_TO_CHOOSE = f"--bootstrap-server, --zookeeper, --store or the variable {STORE_VARIABLE} choose another store"
+_COLUMNS = (Column(title="key"), Column(title="old", figures=True), Column(title="new", figures=True))
+
+AddConfig = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--add-config",
+        metavar="KEY=VALUE,...",
+        help="Quotas to set, with units: producer_byte_rate=10MiB,consumer_byte_rate=2M. KEY=unlimited sets the "
+        "largest value, which is an exemption. May be repeated.",
+        autocompletion=complete_assignments,
+    ),
+]
+AddConfigFile = Annotated[
+    Path | None, typer.Option("--add-config-file", metavar="FILE", help="A file of KEY=VALUE lines with quotas to set.")
+]
+DeleteConfig = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--delete-config",
+        metavar="KEY,...",
+        help="Quotas to remove: the entity falls to the next level. May be repeated.",
+        autocompletion=complete_keys,
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, here and at the broker, and write nothing.")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Don't read a change back from Kafka until it is visible.")]
+AllowInvalid = Annotated[
+    bool,
+    typer.Option("--allow-invalid", help="With a zk:// store: check by ZooKeeper's own rules alone, which let 0 pass."),
+]
+
+
+@app.command(cls=EntityCommand)
+def alter(
+    ctx: typer.Context,
+    *,
+    user: User = None,
+    client: Client = None,
+    ip: Ip = None,
+    user_default: UserDefault = False,
+    client_default: ClientDefault = False,
+    ip_default: IpDefault = False,
+    entity_type: EntityType = None,
+    entity_name: EntityName = None,
+    entity_default: EntityDefault = 0,  # noqa: ARG001 - its place among the options counts, see ORDER
+    add_config: AddConfig = None,
+    add_config_file: AddConfigFile = None,
+    delete_config: DeleteConfig = None,
+    dry_run: DryRun = False,
+    no_wait: NoWait = False,
+    allow_invalid: AllowInvalid = False,
+    store: StoreUrl = None,
+    bootstrap_server: BootstrapServer = None,
+    zookeeper: Zookeeper = None,
+    command_config: CommandConfig = None,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Set or remove quotas of one entity.
+
+    The entity is a user, a client-id, a pair of both, an address, or a default of these. All changes are made together
+    or not at all. The limits hold per broker, not per cluster.
+    """
+    parts = selected_parts(
+        EntityOptions(
+            user=user,
+            client=client,
+            ip=ip,
+            user_default=user_default,
+            client_default=client_default,
+            ip_default=ip_default,
+            entity_types=entity_type or (),
+            entity_names=entity_name or (),
+            order=ctx.meta[ORDER],
+        )
+    )
+    entity = entity_of(parts)
+    changes = parse_changes(
+        add=add_config or (), add_file=add_config_file, delete=delete_config or (), allow_invalid=allow_invalid
+    )
+    choice = choose_store(
+        store=store, bootstrap_server=bootstrap_server, zookeeper=zookeeper, command_config=command_config
+    )
+    _check_allow_invalid(choice, allow_invalid)
+    with choice.open(allow_invalid=allow_invalid, wait=not no_wait) as opened:
+        result = run_alter(opened, entity=entity, changes=changes, dry_run=dry_run, allow_invalid=allow_invalid)
+    _report(result, parts[0], choice, output)
+
+
+def _check_allow_invalid(choice: StoreChoice, allow_invalid: bool) -> None:
+    if allow_invalid and not (choice.url.value or "").startswith(("zk:", "zookeeper:")):
+        raise UsageError(
+            "--allow-invalid is for zk:// stores",
+            hint="Kafka in KRaft mode, and the local store, which follows it, refuse such values themselves",
+        )
+
+
+def _report(result: AlterResult, head: FilterComponent, choice: StoreChoice, output: Output) -> None:
+    if is_terminal(sys.stderr):
+        print_table(_old_and_new(result), sys.stderr)
+    if output is Output.TABLE:
+        write(_line(result, head), sys.stdout)
+    else:
+        print_listing(_listing(result), output)
+    if result.dry_run:
+        write(_who_checked(result), sys.stderr)
+    if not choice.chosen:
+        stored = "would be stored" if result.dry_run else "stored"
+        path = result.store_url.removeprefix("local:")
+        write(f"note: {stored} locally in {path}; no broker was changed\nhint: {_HOW_TO_CHOOSE}", sys.stderr)
+
+
+def _line(result: AlterResult, head: FilterComponent) -> str:
+    """The line kafka-configs prints, which scripts look for; it names one part of a pair only."""
+    kind = _KAFKA_NAMES[head.entity_type]
+    whom = f"config for {kind} {head.name}"
+    if head.match is Match.DEFAULT:
+        whom = f"default config for {kind}s in the cluster"
+    return f"Dry run: would update {whom}." if result.dry_run else f"Completed updating {whom}."
+
+
+def _who_checked(result: AlterResult) -> str:
+    by_broker = Checker.BROKER in result.checked_by
+    checks = "here and by the broker (validate-only)" if by_broker else "here only, no broker was asked"
+    return f"note: checked {checks}; nothing was written"
+
+
+def _old_and_new(result: AlterResult) -> Table:
+    """What a person sees of the change."""
+    rows = [(change.key, _shown(change.key, change.old), _shown(change.key, change.new)) for change in result.changes]
+    return Table(columns=_COLUMNS, rows=rows, caption=f"{result.entity}{' (dry run)' if result.dry_run else ''}")
+
+
+def _shown(key: str, value: float | None) -> str:
+    return "not set" if value is None else in_words(key, value)
+
+
+def _listing(result: AlterResult) -> Listing:
+    return Listing(
+        noun="alter",
+        data={
+            "store": result.store_url,
+            "dry_run": result.dry_run,
+            "checked_by": [str(checker) for checker in result.checked_by],
+            "entity": result.entity.to_mapping(),
+            "changes": [{"key": change.key, "old": change.old, "new": change.new} for change in result.changes],
+        },
+        table=Table(columns=_COLUMNS, rows=[(change.key, change.old, change.new) for change in result.changes]),
+    )

@@ -1,0 +1,188 @@
+"""`kafka-quotas describe`: what is stored, or with --effective what really applies."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.effective_options import (
+    AllClients,
+    Brokers,
+    ClientsFile,
+    Effective,
+    EffectiveOptions,
+    History,
+    NoClientId,
+    Topic,
+    clients_asked,
+    parse_history,
+)
+from kafka_quotas.cli.effective_view import print_effective
+from kafka_quotas.cli.entity_command import ORDER, EntityCommand
+from kafka_quotas.cli.entity_options import EntityOptions, filter_of, selected_parts
+from kafka_quotas.cli.options import (
+    BootstrapServer,
+    Client,
+    ClientDefault,
+    CommandConfig,
+    EntityDefault,
+    EntityName,
+    EntityType,
+    Ip,
+    IpDefault,
+    OutputForm,
+    StoreUrl,
+    User,
+    UserDefault,
+    Zookeeper,
+)
+from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.quantity import in_words
+from kafka_quotas.cli.render import Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.store_choice import StoreChoice, choose_store
+from kafka_quotas.commands.cluster import look_at_cluster
+from kafka_quotas.commands.describe import DescribeResult
+from kafka_quotas.commands.describe import describe as run_describe
+from kafka_quotas.commands.effective import effective as run_effective
+from kafka_quotas.core.entity import ENTITY_TYPES, Entity
+from kafka_quotas.core.errors import UsageError
+
+app = typer.Typer(add_completion=False)
+
+UserAny = Annotated[bool, typer.Option("--user-any", help="Any user, the default included.")]
+ClientAny = Annotated[bool, typer.Option("--client-any", help="Any client-id, the default included.")]
+IpAny = Annotated[bool, typer.Option("--ip-any", help="Any address, the default included.")]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Only entities with no other types than those named: no pairs for --user.")
+]
+
+
+@app.command(cls=EntityCommand)
+def describe(
+    ctx: typer.Context,
+    *,
+    user: User = None,
+    client: Client = None,
+    ip: Ip = None,
+    user_default: UserDefault = False,
+    client_default: ClientDefault = False,
+    ip_default: IpDefault = False,
+    user_any: UserAny = False,
+    client_any: ClientAny = False,
+    ip_any: IpAny = False,
+    entity_type: EntityType = None,
+    entity_name: EntityName = None,
+    entity_default: EntityDefault = 0,  # noqa: ARG001 - its place among the options counts, see ORDER
+    strict: Strict = False,
+    effective: Effective = False,
+    no_client_id: NoClientId = False,
+    all_clients: AllClients = False,
+    clients: ClientsFile = None,
+    history: History = None,
+    brokers: Brokers = None,
+    topic: Topic = None,
+    store: StoreUrl = None,
+    bootstrap_server: BootstrapServer = None,
+    zookeeper: Zookeeper = None,
+    command_config: CommandConfig = None,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Show stored quotas, or with --effective which quotas a client really gets.
+
+    Without an entity everything is shown. What --output json prints of stored quotas is a list of entities that can be
+    read back. Limits hold per broker, not per cluster.
+    """
+    named = EntityOptions(
+        user=user,
+        client=client,
+        ip=ip,
+        user_default=user_default,
+        client_default=client_default,
+        ip_default=ip_default,
+        user_any=user_any,
+        client_any=client_any,
+        ip_any=ip_any,
+        entity_types=entity_type or (),
+        entity_names=entity_name or (),
+        order=ctx.meta[ORDER],
+    )
+    asked = EffectiveOptions(
+        no_client_id=no_client_id,
+        all_clients=all_clients,
+        clients_file=clients,
+        history=history or (),
+        brokers=brokers,
+        topic=topic,
+    )
+    choice = choose_store(
+        store=store, bootstrap_server=bootstrap_server, zookeeper=zookeeper, command_config=command_config
+    )
+    if effective:
+        _effective(named, asked, choice, output, strict=strict)
+    else:
+        _stored(named, asked, choice, output, strict=strict)
+
+
+def _stored(
+    named: EntityOptions, asked: EffectiveOptions, choice: StoreChoice, output: Output, *, strict: bool
+) -> None:
+    """Nothing; the stored quotas that match are printed."""
+    if asked != EffectiveOptions():
+        raise UsageError(f"{', '.join(asked.given())}: only with --effective", hint="add --effective")
+    quota_filter = filter_of(selected_parts(named), strict=strict)
+    with choice.open() as opened:
+        result = run_describe(opened, quota_filter=quota_filter)
+    print_listing(_listing(result), output)
+    if not result.entries:
+        write(f"note: no stored quota matches in {result.store_url}", sys.stderr)
+
+
+def _effective(
+    named: EntityOptions, asked: EffectiveOptions, choice: StoreChoice, output: Output, *, strict: bool
+) -> None:
+    """Nothing; what really applies to the named clients is printed."""
+    if strict:
+        raise UsageError("--strict and --effective exclude each other", hint="a client is subject to every level")
+    clients = clients_asked(named, asked)
+    history = parse_history(asked.history)
+    with choice.open() as opened:
+        found = look_at_cluster(brokers=asked.brokers, topic=asked.topic)
+        result = run_effective(opened, clients=clients, history=history, cluster=found.view, warnings=found.warnings)
+    print_effective(result, output)
+
+
+def _listing(result: DescribeResult) -> Listing:
+    quotas = [(entry.entity, key, value) for entry in result.entries for key, value in sorted(entry.quotas.items())]
+    return Listing(
+        noun="quotas",
+        data={
+            "entries": [
+                {"entity": entry.entity.to_mapping(), "quotas": dict(sorted(entry.quotas.items()))}
+                for entry in result.entries
+            ]
+        },
+        table=Table(
+            columns=(
+                Column(title="entity"),
+                Column(title="key"),
+                Column(title="value", figures=True),
+                Column(title="in words", figures=True),
+            ),
+            rows=[(str(entity), key, value, in_words(key, value)) for entity, key, value in quotas],
+        ),
+        records=Table(
+            columns=[Column(title=title) for title in (*ENTITY_TYPES, "defaults", "key", "value")],
+            rows=[(*_named(entity), _defaults(entity), key, value) for entity, key, value in quotas],
+        ),
+    )
+
+
+def _named(entity: Entity) -> tuple[str | None, ...]:
+    """The entity's names under each type; None where it has no part of a type or its default."""
+    parts = entity.to_mapping()
+    return tuple(parts.get(entity_type) for entity_type in ENTITY_TYPES)
+
+
+def _defaults(entity: Entity) -> str:
+    """The types of which the entity has the default: in CSV an empty name alone would not tell."""
+    return " ".join(kind for kind, name in entity.parts if name is None)

@@ -1,0 +1,201 @@
+"""Effective quotas in every form of output."""
+
+import sys
+import textwrap
+from collections.abc import Iterator
+
+from kafka_quotas.cli.json_text import Json
+from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.quantity import in_words
+from kafka_quotas.cli.render import Cell, Column, Listing, Table, is_terminal, print_listing, print_table, write
+from kafka_quotas.commands.client import Client, Other
+from kafka_quotas.commands.cluster_view import ClusterView
+from kafka_quotas.commands.effective import ClientOutcome, EffectiveResult
+from kafka_quotas.core.effective import NOTHING_MATCHED, EffectiveQuota
+from kafka_quotas.core.quota_key import CONTROLLER_MUTATION_RATE, QuotaKey
+
+_WIDTH = 80
+
+
+def print_effective(result: EffectiveResult, output: Output) -> None:
+    """Nothing; the answer is on standard output, what to know beside it on standard error."""
+    for warning in result.warnings:
+        write(f"warning: {warning}", sys.stderr)
+    if output is Output.TABLE and len(result.outcomes) == 1:
+        _print_one(result.outcomes[0], result.cluster)
+    else:
+        print_listing(_listing(result), output)
+        for line in _odd(result):
+            write(line, sys.stderr)
+    for note in result.notes:
+        write(f"note: {note}", sys.stderr)
+
+
+def _print_one(outcome: ClientOutcome, cluster: ClusterView | None) -> None:
+    """The table of one client, and below it what doesn't fit into a table."""
+    columns = ("key", "limit", "in words", "level", "set on")
+    rows: list[list[Cell]] = [[quota.key.name, *_cells(quota)] for quota in outcome.quotas]
+    figures = ("limit", "in words")
+    table = Table(
+        columns=[Column(title=title, figures=title in figures) for title in columns],
+        rows=rows,
+        caption=f"What applies to {outcome.client}",
+    )
+    print_table(table, sys.stdout)
+    for quota in outcome.quotas:
+        details = [*_details(quota, cluster)]
+        if details:
+            write("\n" + "\n".join(_folded(line) for line in (f"{quota.key.name}:", *details)), sys.stdout)
+
+
+def _cells(quota: EffectiveQuota) -> list[Cell]:
+    if quota.limit is None:
+        return ["unlimited", "", "", ""]
+    return [quota.limit, in_words(quota.key.name, quota.limit), str(quota.level), str(quota.entity)]
+
+
+def _details(quota: EffectiveQuota, cluster: ClusterView | None) -> Iterator[str]:
+    if quota.limit is not None:
+        yield f"  {scope(quota.key)}; bucket used by {quota.shared_with}"
+        yield from (f"  {line}" for line in _arithmetic(quota, cluster))
+    for lost in quota.overridden:
+        yield f"  overrides level {lost.level}, {lost.entity}: {in_words(quota.key.name, lost.limit)}"
+    for warning in quota.warnings:
+        yield f"  warning: {warning}"
+
+
+def scope(key: QuotaKey) -> str:
+    """Where a limit of this key holds: on each broker for itself; mutations all pass the active controller."""
+    return "on the active controller" if key == CONTROLLER_MUTATION_RATE else "per broker"
+
+
+def _arithmetic(quota: EffectiveQuota, cluster: ClusterView | None) -> Iterator[str]:
+    """What the limit comes to on the cluster."""
+    if cluster is None:
+        return
+    total, of_topic = cluster.total(quota.key, quota.limit), cluster.topic_total(quota.key, quota.limit)
+    if total is not None:
+        line = f"x {cluster.brokers} brokers = up to {in_words(quota.key.name, total)}"
+        if of_topic is not None:
+            leads = f"topic {cluster.topic} leads on {cluster.leading_brokers}"
+            line += f"; {leads}: {in_words(quota.key.name, of_topic)}"
+        yield line
+
+
+def _folded(line: str) -> str:
+    if not is_terminal(sys.stdout):
+        return line
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.fill(line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _listing(result: EffectiveResult) -> Listing:
+    cluster = result.cluster
+    return Listing(
+        noun="effective",
+        data={
+            "store": result.store_url,
+            "cluster": None if cluster is None else _cluster_data(cluster),
+            "warnings": list(result.warnings),
+            "notes": list(result.notes),
+            "clients": [_outcome_data(outcome, cluster) for outcome in result.outcomes],
+        },
+        table=_many(result),
+        records=_records(result),
+    )
+
+
+def _many(result: EffectiveResult) -> Table:
+    """One row per client and key that is limited; a client without any limit has one row."""
+    rows: list[list[Cell]] = []
+    for outcome in result.outcomes:
+        limited = [quota for quota in outcome.quotas if quota.limit is not None]
+        for number, quota in enumerate(limited):
+            _, words, level, entity = _cells(quota)
+            total = _total(quota, result.cluster)
+            rows.append(["" if number else str(outcome.client), quota.key.name, words, *total, level, entity])
+        if not limited:
+            empty = [""] * len(_total_titles(result.cluster))
+            rows.append([str(outcome.client), "(any)", "unlimited", *empty, "", ""])
+    figures = ("limit", *_total_titles(result.cluster))
+    titles = ("client", "key", *figures, "level", "set on")
+    return Table(columns=[Column(title=title, figures=title in figures) for title in titles], rows=rows)
+
+
+def _total_titles(cluster: ClusterView | None) -> list[str]:
+    return [] if cluster is None else [f"x {cluster.brokers} brokers"]
+
+
+def _total(quota: EffectiveQuota, cluster: ClusterView | None) -> list[str]:
+    """The cell of what a limit comes to on the cluster, where a cluster was asked about."""
+    if cluster is None:
+        return []
+    total = cluster.total(quota.key, quota.limit)
+    return ["" if total is None else in_words(quota.key.name, total)]
+
+
+def _odd(result: EffectiveResult) -> Iterator[str]:
+    """The warnings about single clients, but for being unlimited, which the table shows."""
+    for outcome in result.outcomes:
+        for quota in outcome.quotas:
+            for warning in quota.warnings:
+                if warning != NOTHING_MATCHED:
+                    yield f"warning: {outcome.client}: {quota.key.name}: {warning}"
+
+
+def _records(result: EffectiveResult) -> Table:
+    """One row per client and key, for CSV."""
+    titles = ("user", "client-id", "ip", "any_other", "key", "limit", "level", "entity", "shared_with")
+    rows: list[list[Cell]] = []
+    for outcome in result.outcomes:
+        client = outcome.client
+        who: list[Cell] = [_text(client.user), _text(client.client_id), _text(client.ip), " ".join(_any_other(client))]
+        for quota in outcome.quotas:
+            level = None if quota.level is None else str(quota.level)
+            entity = None if quota.entity is None else str(quota.entity)
+            rows.append([*who, quota.key.name, quota.limit, level, entity, quota.shared_with])
+    return Table(columns=[Column(title=title) for title in titles], rows=rows)
+
+
+def _cluster_data(cluster: ClusterView) -> dict[str, Json]:
+    return {"brokers": cluster.brokers, "topic": cluster.topic, "leading_brokers": cluster.leading_brokers}
+
+
+def _outcome_data(outcome: ClientOutcome, cluster: ClusterView | None) -> dict[str, Json]:
+    client = outcome.client
+    parts = (("user", client.user), ("client-id", client.client_id), ("ip", client.ip))
+    named: dict[str, Json] = {kind: _text(name) for kind, name in parts if name is not None}
+    return {
+        "client": named | {"any_other": list(_any_other(client))},
+        "quotas": [_quota_data(quota, cluster) for quota in outcome.quotas],
+    }
+
+
+def _quota_data(quota: EffectiveQuota, cluster: ClusterView | None) -> dict[str, Json]:
+    return {
+        "key": quota.key.name,
+        "limit": quota.limit,
+        "unit": quota.key.unit.value,
+        "scope": scope(quota.key),
+        "level": quota.level,
+        "entity": None if quota.entity is None else quota.entity.to_mapping(),
+        "bucket": None if quota.bucket is None else list(quota.bucket),
+        "shared_with": quota.shared_with,
+        "overridden": [
+            {"level": lost.level, "entity": lost.entity.to_mapping(), "limit": lost.limit} for lost in quota.overridden
+        ],
+        "cluster_total": None if cluster is None else cluster.total(quota.key, quota.limit),
+        "topic_total": None if cluster is None else cluster.topic_total(quota.key, quota.limit),
+        "warnings": list(quota.warnings),
+    }
+
+
+def _any_other(client: Client) -> Iterator[str]:
+    """The parts that stand for any name that nothing is stored for."""
+    for kind, name in (("user", client.user), ("client-id", client.client_id), ("ip", client.ip)):
+        if isinstance(name, Other):
+            yield kind
+
+
+def _text(name: str | Other | None) -> str | None:
+    return name if isinstance(name, str) else None

@@ -1,0 +1,17 @@
+"""Stored values in words, beside the plain numbers."""
+
+from kafka_quotas.core.quota_key import QUOTA_KEYS, Unit
+from kafka_quotas.core.units import format_bytes, format_number, format_quota_value
+
+
+def in_words(key_name: str, value: float) -> str:
+    """A value with its unit, short: `10.49 MB/s`, `50 % of one thread`, `unlimited (explicit)`."""
+    key = QUOTA_KEYS.get(key_name)
+    if key is None:
+        return format_number(value)
+    if value >= key.unlimited:
+        return format_quota_value(key, value)
+    if key.unit is Unit.BYTES_PER_SECOND:
+        return f"{format_bytes(value)}/s"
+    space = "" if key.unit.value.startswith("%") else " "
+    return f"{format_number(value)}{space}{key.unit.value}"

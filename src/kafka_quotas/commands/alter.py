@@ -1,0 +1,90 @@
+"""Set and remove quotas of one entity: check, compare with what is stored, write, tell what changed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kafka_quotas.core.describe_filter import FilterComponent, Match, QuotaFilter
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.validation import our_refusals
+from kafka_quotas.stores.store import Alteration, Store
+
+
+class Checker(StrEnum):
+    """Who has checked an alteration."""
+
+    CLIENT = "client"
+    """This program, by its own rules and those of the store's Kafka."""
+    BROKER = "broker"
+    """A broker, by its validate-only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaChange:
+    """One key before and after (units of the key; None: not set)."""
+
+    key: str
+    old: float | None
+    new: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterResult:
+    """What was changed, or with `dry_run` would be, where, and who checked it."""
+
+    entity: Entity
+    store_url: str
+    changes: tuple[QuotaChange, ...]
+    dry_run: bool
+    checked_by: tuple[Checker, ...]
+
+
+def alter(
+    store: Store,
+    *,
+    entity: Entity,
+    changes: Mapping[str, float | None],
+    dry_run: bool = False,
+    allow_invalid: bool = False,
+) -> AlterResult:
+    """What was changed; with `dry_run` everything is checked and nothing written.
+
+    A key to remove must be set, as with kafka-configs: a misspelt one would otherwise pass as done.
+
+    Raises `InvalidQuotaError` where the change is refused, `KafkaQuotasError` for a key to remove that is not set,
+    `StoreUnreachableError` and `StoreRefusedError` as the store does.
+    """
+    if not allow_invalid:
+        refused = our_refusals(entity, changes)
+        if refused is not None:
+            raise refused
+    stored = stored_quotas(store, entity)
+    _refuse_unset(entity, changes, stored)
+    (result,) = store.alter([Alteration(entity=entity, changes=changes)], validate_only=dry_run)
+    if result.error is not None:
+        raise result.error
+    return AlterResult(
+        entity=entity,
+        store_url=store.url,
+        changes=tuple(QuotaChange(key=key, old=stored.get(key), new=new) for key, new in changes.items()),
+        dry_run=dry_run,
+        checked_by=(Checker.CLIENT, Checker.BROKER) if store.url.startswith("kafka:") else (Checker.CLIENT,),
+    )
+
+
+def stored_quotas(store: Store, entity: Entity) -> Mapping[str, float]:
+    """What is stored for exactly this entity, key name to value."""
+    components = tuple(
+        FilterComponent(entity_type=kind, match=Match.DEFAULT if name is None else Match.EXACT, name=name)
+        for kind, name in entity.parts
+    )
+    entries = store.describe(QuotaFilter(components=components, strict=True))
+    return entries[0].quotas if entries else {}
+
+
+def _refuse_unset(entity: Entity, changes: Mapping[str, float | None], stored: Mapping[str, float]) -> None:
+    unset = [key for key, new in changes.items() if new is None and key not in stored]
+    if unset:
+        there = f"set there: {', '.join(sorted(stored))}" if stored else "nothing is set there"
+        raise KafkaQuotasError(f"not set on {entity}, so not removed: {', '.join(unset)}", hint=there)

@@ -1,0 +1,101 @@
+"""Which quotas a client really gets, by Kafka's resolution over everything that a store holds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kafka_quotas.commands.client import Client, Probes, clients_of_store, outcomes_of_user
+from kafka_quotas.commands.cluster_view import ClusterView
+from kafka_quotas.core.describe_filter import EVERYTHING
+from kafka_quotas.core.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas
+from kafka_quotas.core.resolution import LevelKind
+from kafka_quotas.stores.store import QuotaEntry, Store
+
+_ANONYMOUS = f"no user was given: this is the answer for {ANONYMOUS}, which a connection without authentication is"
+_FRESH = "this is the answer of a freshly started broker; one that has seen quotas removed may choose other buckets"
+_REMEMBERED = "this is the answer of a broker that has also seen quotas of these levels: {levels}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOutcome:
+    """What applies to one client, by quota key."""
+
+    client: Client
+    quotas: tuple[EffectiveQuota, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveResult:
+    """The outcomes, the cluster they hold on (None: not asked), and what to know when reading them.
+
+    `warnings` say that the whole answer may not hold, `notes` how it is meant.
+    """
+
+    store_url: str
+    outcomes: tuple[ClientOutcome, ...]
+    cluster: ClusterView | None
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def effective(
+    store: Store,
+    *,
+    clients: Sequence[Client],
+    history: Sequence[LevelKind] = (),
+    cluster: ClusterView | None = None,
+    warnings: Sequence[str] = (),
+) -> EffectiveResult:
+    """What applies to each client. A user without client-id is answered for every distinct kind of its clients.
+
+    No client at all asks for every client that the store knows of. `warnings` are passed on to the reader.
+    """
+    entries = store.describe(EVERYTHING)
+    asked = _spelled_out(clients, entries)
+    resolver = _resolver(store.url, entries, history)
+    probes = Probes(entry.entity for entry in entries)
+    return EffectiveResult(
+        store_url=store.url,
+        outcomes=tuple(ClientOutcome(client=client, quotas=_quotas(resolver, probes, client)) for client in asked),
+        cluster=cluster,
+        warnings=tuple(warnings),
+        notes=tuple(_notes(clients, history)),
+    )
+
+
+def _spelled_out(clients: Sequence[Client], entries: Sequence[QuotaEntry]) -> list[Client]:
+    """The clients to answer for, a user alone taken apart into the distinct kinds of its clients."""
+    entities = [entry.entity for entry in entries]
+    if not clients:
+        return clients_of_store(entities)
+    asked: list[Client] = []
+    for client in clients:
+        if isinstance(client.user, str) and client.client_id is None:
+            asked += outcomes_of_user(client.user, entities)
+            if client.ip is not None:
+                asked.append(Client(ip=client.ip))
+        else:
+            asked.append(client)
+    return asked
+
+
+def _resolver(url: str, entries: Sequence[QuotaEntry], history: Sequence[LevelKind]) -> EffectiveQuotas:
+    """The resolution over the entries; those of a static file rank as levels 9 and 10."""
+    pairs = [(entry.entity, entry.quotas) for entry in entries]
+    if url.startswith("static:"):
+        return EffectiveQuotas((), history_levels=history, static=pairs)
+    return EffectiveQuotas(pairs, history_levels=history)
+
+
+def _quotas(resolver: EffectiveQuotas, probes: Probes, client: Client) -> tuple[EffectiveQuota, ...]:
+    found: tuple[EffectiveQuota, ...] = ()
+    if client.user is not None or client.client_id is not None:
+        user = ANONYMOUS if client.user is None else probes.text(client.user)
+        found = resolver.for_client(user, probes.text(client.client_id or ""))
+    return found if client.ip is None else (*found, resolver.for_ip(probes.text(client.ip)))
+
+
+def _notes(clients: Sequence[Client], history: Sequence[LevelKind]) -> list[str]:
+    notes = [_REMEMBERED.format(levels=", ".join(kind.value for kind in history)) if history else _FRESH]
+    if any(client.user is None and client.client_id is not None for client in clients):
+        notes.append(_ANONYMOUS)
+    return notes
