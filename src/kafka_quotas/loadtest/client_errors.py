@@ -1,0 +1,65 @@
+"""Errors of the Kafka client in this project's words: one line that says what failed, a hint that says what to do."""
+
+from typing import TYPE_CHECKING
+
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+
+class ClusterUnreachableError(KafkaQuotasError):
+    """Nothing answered at the bootstrap address, or it stopped answering."""
+
+
+class LoadRefusedError(KafkaQuotasError):
+    """The cluster answered and said no: authentication, authorization, a topic that is missing or holds nothing."""
+
+
+def translated(error: "KafkaError", *, bootstrap: str) -> KafkaQuotasError:
+    """The error of this project that a client error means."""
+    from confluent_kafka import KafkaError  # noqa: PLC0415 - loads librdkafka
+
+    code = error.code()
+    if code in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED):  # noqa: SLF001 - their public names
+        return LoadRefusedError(
+            f"authentication failed at {bootstrap}: {_one_line(error)}",
+            hint="check sasl.username, sasl.password and sasl.mechanism (-X KEY=VALUE)",
+        )
+    if code == KafkaError._SSL:  # noqa: SLF001
+        return LoadRefusedError(
+            f"TLS failed at {bootstrap}: {_one_line(error)}", hint="check ssl.ca.location and the listener's protocol"
+        )
+    if code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TIMED_OUT):  # noqa: SLF001
+        return ClusterUnreachableError(
+            f"no broker answers at {bootstrap}: {_one_line(error)}", hint="check --bootstrap-server HOST:PORT"
+        )
+    if code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED):
+        return LoadRefusedError(
+            f"not authorized at {bootstrap}: {_one_line(error)}", hint="the ACLs of this user say no"
+        )
+    return KafkaQuotasError(f"the Kafka client failed: {_one_line(error)}")
+
+
+def property_error(reason: object) -> UsageError:
+    """The error for client properties that librdkafka does not take."""
+    return UsageError(
+        f"a client property is refused: {' '.join(str(reason).split())}",
+        hint="-X takes librdkafka's names, see its CONFIGURATION.md",
+    )
+
+
+def is_fatal(error: "KafkaError") -> bool:
+    """Whether a client error means that going on is pointless, so a run should end at once."""
+    from confluent_kafka import KafkaError  # noqa: PLC0415 - loads librdkafka
+
+    return error.fatal() or error.code() in (
+        KafkaError._AUTHENTICATION,  # noqa: SLF001
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError._SSL,  # noqa: SLF001
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    )
+
+
+def _one_line(error: "KafkaError") -> str:
+    return " ".join(error.str().split()).rstrip(".")

@@ -1,0 +1,150 @@
+"""One run: every client of a plan in a thread of its own, started together, watched, ended together."""
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.loadtest.client_errors import ClusterUnreachableError, translated
+from kafka_quotas.loadtest.cluster import TopicView, look_at_topic
+from kafka_quotas.loadtest.consumer_load import ConsumerLoad
+from kafka_quotas.loadtest.cycles import Direction
+from kafka_quotas.loadtest.load_client import RunClock
+from kafka_quotas.loadtest.outcome import Client, RunFacts, load_result
+from kafka_quotas.loadtest.plan import LoadPlan
+from kafka_quotas.loadtest.producer_load import ProducerLoad
+from kafka_quotas.loadtest.progress import EntityProgress, RunProgress, Watcher
+from kafka_quotas.loadtest.result import LoadResult
+
+_LOOK_S = 0.25
+_HEAD_START_NS = 20_000_000  # all threads wait for the same first instant
+_SILENCE_S = 20.0  # no acknowledgement at all for so long, and no throttle either, ends a run
+
+
+def run_load(plan: LoadPlan, *, clock: Clock, watcher: Watcher | None = None) -> LoadResult:
+    """The result of running a plan; an interrupt (Ctrl-C) ends the run, and the result says so.
+
+    Raises what `look_at_topic` raises, `LoadRefusedError` where a client is refused during the run,
+    `ClusterUnreachableError` where nothing was acknowledged for a long time, `UsageError` for a property refused.
+    """
+    view = look_at_topic(plan)
+    started_ms, cpu_s = clock.now_ms(), time.process_time()
+    start_ns = time.monotonic_ns() + _HEAD_START_NS
+    instants = RunClock(
+        start_ns=start_ns,
+        measure_from_ns=start_ns + int(plan.warmup_s * 1e9),
+        end_ns=start_ns + int((plan.warmup_s + plan.duration_s) * 1e9),
+    )
+    run = _Run(plan=plan, instants=instants, clients=_clients(plan, view, instants))
+    run.drive(watcher)
+    elapsed_s = (min(time.monotonic_ns(), instants.end_ns) - start_ns) / 1e9
+    facts = RunFacts(
+        started_ms=started_ms,
+        elapsed_s=elapsed_s,
+        enforcers=plan.enforcers or view.leaders,
+        cpu_share=(time.process_time() - cpu_s) / max(elapsed_s, 1e-9),
+        interrupted=run.interrupted,
+    )
+    return load_result(plan, run.clients, facts)
+
+
+def _clients(plan: LoadPlan, view: TopicView, instants: RunClock) -> list[Client]:
+    if plan.direction is Direction.PRODUCE:
+        return [ProducerLoad(plan, entity, instants) for entity in plan.entities]
+    return [ConsumerLoad(plan, entity, instants, view.filled) for entity in plan.entities]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """A run under way: its clients, their threads, and how it went."""
+
+    plan: LoadPlan
+    instants: RunClock
+    clients: list[Client]
+    interrupted: bool = False
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def drive(self, watcher: Watcher | None) -> None:
+        """Nothing; the run is over and all its threads are gone.
+
+        Raises the error of the first client that failed, and `ClusterUnreachableError` where nothing got through.
+        """
+        threads = [threading.Thread(target=self._live, args=(client,), daemon=True) for client in self.clients]
+        for thread in threads:
+            thread.start()
+        failure: Exception | None = None
+        try:
+            failure = self._watch(threads, watcher)
+        except KeyboardInterrupt:
+            self.interrupted = True
+        finally:
+            self.stop.set()
+            for thread in threads:
+                thread.join()
+        failure = next((client.error for client in self.clients if client.error), failure)
+        if failure is not None:
+            raise failure
+
+    def _live(self, client: Client) -> None:
+        """Nothing; one client's whole life, in its own thread. What it raises is raised again by `drive`."""
+        from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
+
+        self.stop.wait(max(0.0, (self.instants.start_ns - time.monotonic_ns()) / 1e9))
+        try:
+            client.run(self.stop)
+        except KafkaException as error:
+            client.error = client.error or translated(error.args[0], bootstrap=self.plan.bootstrap)
+        except Exception as error:  # noqa: BLE001 - a thread has no caller: `drive` raises it
+            client.error = error
+
+    def _watch(self, threads: list[threading.Thread], watcher: Watcher | None) -> Exception | None:
+        """None when every client is done or one has failed; the error of a run in which nothing gets through."""
+        while living := [thread for thread in threads if thread.is_alive()]:
+            living[0].join(_LOOK_S)
+            elapsed_s = max(0.0, (time.monotonic_ns() - self.instants.start_ns) / 1e9)
+            if watcher is not None:
+                watcher(self._progress(elapsed_s))
+            if any(client.error is not None for client in self.clients):
+                return None
+            failure = self._silence(elapsed_s)
+            if failure is not None:
+                return failure
+        return None
+
+    def _silence(self, elapsed_s: float) -> KafkaQuotasError | None:
+        """The error of a run in which nothing got through for too long; None while there is hope."""
+        heard = any(client.recorder.acked or client.recorder.throttle_count for client in self.clients)
+        if heard or elapsed_s < _SILENCE_S:
+            return None
+        trouble = next((client.last_trouble for client in self.clients if client.last_trouble is not None), None)
+        if trouble is not None:
+            return translated(trouble, bootstrap=self.plan.bootstrap)
+        return ClusterUnreachableError(
+            f"nothing was acknowledged in {_SILENCE_S:.0f} s by {self.plan.bootstrap}",
+            hint="is the topic's leader alive, and the quota large enough for one request?",
+        )
+
+    def _progress(self, elapsed_s: float) -> RunProgress:
+        total_s = self.plan.warmup_s + self.plan.duration_s
+        shown_s = min(elapsed_s, total_s)
+        return RunProgress(
+            elapsed_s=shown_s,
+            total_s=total_s,
+            warming_up=shown_s < self.plan.warmup_s,
+            entities=tuple(_entity_progress(self.plan, client, shown_s) for client in self.clients),
+        )
+
+
+def _entity_progress(plan: LoadPlan, client: Client, elapsed_s: float) -> EntityProgress:
+    recorder = client.recorder
+    span_ms = min(elapsed_s * 1000, plan.window_ms)
+    recent = recorder.trace.recent_bytes(int(elapsed_s * 1000 - span_ms))
+    return EntityProgress(
+        entity=client.entity,
+        bytes_per_second=recent / span_ms * 1000 * client.wire.ratio if span_ms else 0.0,
+        acked=recorder.acked,
+        waiting=recorder.sent - recorder.acked,
+        throttle_count=recorder.throttle_count,
+        throttle_sum_ms=recorder.throttle_sum_us / 1000,
+    )
