@@ -1,0 +1,32 @@
+"""Where a server listens, as HOST:PORT."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_quotas.core.errors import UsageError
+
+_HOST_PORT: Final = re.compile(r"(?:\[(?P<bracketed>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:/@\[\],]+)):(?P<port>\d{1,5})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """A host, by name or number (IPv6 without brackets), and a port from 0 to 65535."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str, *, may_be_zero: bool = False) -> Address:
+    """The address that HOST:PORT means; IPv6 goes in brackets. Port 0 only where any free one will do.
+
+    Raises `UsageError` for anything else.
+    """
+    match = _HOST_PORT.fullmatch(text.strip())
+    port = int(match["port"]) if match else -1
+    if match is None or not (0 if may_be_zero else 1) <= port <= 65535:
+        raise UsageError(f"not a host:port: {text!r}", hint="for example 127.0.0.1:9092 or [::1]:9092")
+    return Address(host=match["bracketed"] or match["host"], port=port)

@@ -1,0 +1,25 @@
+"""What the daemon counts: plain ints, so that counting costs next to nothing on the hot path.
+
+Invariants: everything here only grows; metrics and status read it, nobody decides by it.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Counters:
+    """The daemon's counters since it started."""
+
+    connections_accepted: int = 0
+    connections_failed: int = 0
+    """Connections closed for an error of either side's protocol or network."""
+    upstream_connect_failures: int = 0
+    protocol_errors: int = 0
+    requests: int = 0
+    request_bytes: int = 0
+    response_bytes: int = 0
+    authentications: int = 0
+    unknown_principals: int = 0
+    """Authentications from which no principal could be read."""
+    store_updates: int = 0
+    store_failures: int = 0

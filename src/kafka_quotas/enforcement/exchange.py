@@ -1,0 +1,94 @@
+"""A request on its way and what its response needs.
+
+`Treatment` is looked up once per API and version. An `Exchange` is made per request on the hot path: a plain slotted
+class, written by the session alone.
+"""
+
+from enum import IntEnum
+from functools import lru_cache
+from typing import Final
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.quota_manager import Limiter, QuotaType
+from kafka_quotas.wire.api_table import API_TABLE
+from kafka_quotas.wire.request_header import RequestHeader
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+SASL_HANDSHAKE: Final = 17
+API_VERSIONS: Final = 18
+SASL_AUTHENTICATE: Final = 36
+RAW_TOKEN: Final = -1
+"""The "API" of a frame that has no header: the tokens after version 0 of SaslHandshake."""
+
+
+class Treatment(IntEnum):
+    """What a response needs before it may pass."""
+
+    STREAM = 0
+    ADDRESSES = 1
+    VERSIONS = 2
+    IDENTITY = 3
+
+
+@lru_cache(maxsize=4096)
+def treatment_of(api_key: int, api_version: int) -> Treatment:
+    """What the responses of an API's version need; APIs that nobody told us about need nothing.
+
+    Raises `ProtocolError` where a response would carry broker addresses in a form we can't rewrite: passed on, it would
+    lead the client past the daemon.
+    """
+    if api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+        return Treatment.IDENTITY
+    if api_key == API_VERSIONS:
+        return Treatment.VERSIONS
+    api = API_TABLE.get(api_key)
+    if api is None or not api.addresses or api_version < 0:
+        return Treatment.STREAM
+    if api_version > api.max_version:
+        raise ProtocolError(
+            f"{api.name} version {api_version} is beyond {api.max_version}, the newest that was announced",
+            hint="its response may hold addresses of brokers that could not be rewritten",
+        )
+    return Treatment.STREAM if api.address_layout(api_version) is None else Treatment.ADDRESSES
+
+
+class Exchange:
+    """A request that was received or is being received, and the state of its response.
+
+    `frame_length` counts header and body, without the length field, as Kafka's `request.sizeInBytes`. `limiter` is None
+    for requests that no byte rate concerns; `limited` says that it had a limit when the request began. `throttle_ms` is
+    how long the client has to wait for this exchange, known once it is `charged`; `delayed` says that its response was
+    held back already.
+    """
+
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "charged",
+        "client_id",
+        "correlation_id",
+        "delayed",
+        "expects_response",
+        "frame_length",
+        "limited",
+        "limiter",
+        "quota_type",
+        "throttle_ms",
+        "treatment",
+    )
+
+    def __init__(self, header: RequestHeader, treatment: Treatment) -> None:
+        self.api_key = header.api_key
+        self.api_version = header.api_version
+        self.correlation_id = header.correlation_id
+        self.client_id = header.client_id
+        self.frame_length = header.frame_length
+        self.treatment = treatment
+        self.limiter: Limiter | None = None
+        self.quota_type = QuotaType.PRODUCE
+        self.throttle_ms = 0
+        self.expects_response = True
+        self.limited = False
+        self.charged = False
+        self.delayed = False

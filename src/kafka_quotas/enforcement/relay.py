@@ -1,0 +1,257 @@
+"""One client's socket and one broker's, and the session between them: the I/O that the session does not do.
+
+Sockets are read straight into one buffer that all relays share and written from it in the same call: nothing is kept per
+connection but what the kernel would not take. A side is read only while its session lets it.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.enforcement.counters import Counters
+from kafka_quotas.enforcement.holds import BACKPRESSURE, CONNECTING
+from kafka_quotas.enforcement.notice import Notice, Notify, Severity
+from kafka_quotas.enforcement.relay_side import RelaySide
+from kafka_quotas.enforcement.session import Session
+
+READ_BYTES: Final = 512 * 1024
+"""How much is read at once: large enough that a megabyte takes few system calls, small enough to stay in the cache."""
+LINGER_S: Final = 2.0
+"""How long a broker gets to take the last requests of a client that is gone."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RelayRoom:
+    """What all relays of a daemon share."""
+
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    counters: Counters
+    notify: Notify
+    buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(READ_BYTES)))
+
+
+class Relay:
+    """A connection pair; `on_closed` is called once, when both sockets are closed."""
+
+    def __init__(
+        self,
+        room: RelayRoom,
+        session: Session,
+        *,
+        client: socket.socket,
+        peer: str,
+        on_closed: Callable[["Relay"], None],
+    ) -> None:
+        self.session = session
+        self.peer = peer
+        self._room = room
+        self._on_closed = on_closed
+        self._client = RelaySide(room.loop, client, self._client_readable, self._client_drained)
+        self._upstream: RelaySide | None = None
+        self._connecting: asyncio.Task[socket.socket] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms: int | None = None
+        self._is_closed = False
+        self._ends_client = False
+        self._ends_upstream = False
+        self._is_draining = False
+
+    def connect(self, connecting: "asyncio.Task[socket.socket]") -> None:
+        """Nothing; the client is read as soon as the broker's connection is there."""
+        self.session.hold_requests(CONNECTING)
+        self._connecting = connecting
+        connecting.add_done_callback(self._connected)
+
+    def drain(self) -> None:
+        """Nothing; the connection closes when its last request is answered."""
+        self._is_draining = True
+        self.session.drain()
+        self._follow()
+
+    def close(self) -> None:
+        """Nothing; both sockets are closed, whatever is under way. A second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._client.close()
+        if self._upstream is not None:
+            self._upstream.close()
+        self._on_closed(self)
+
+    def _connected(self, connecting: "asyncio.Task[socket.socket]") -> None:
+        self._connecting = None
+        if connecting.cancelled():
+            self.close()
+            return
+        error = connecting.exception()
+        if error is not None:
+            self._room.counters.upstream_connect_failures += 1
+            self._fail("upstream can't be connected", error, Severity.ERROR)
+            return
+        sock = connecting.result()
+        if self._is_closed:
+            sock.close()
+            return
+        self._upstream = RelaySide(self._room.loop, sock, self._upstream_readable, self._upstream_drained)
+        self.session.release_requests(CONNECTING, self._room.clock.now_ms())
+        self._follow()
+
+    # Bytes.
+
+    def _client_readable(self) -> None:
+        room = self._room
+        count = self._receive(self._client)
+        if count > 0:
+            room.counters.request_bytes += count
+            try:
+                self.session.from_client(room.buffer[:count], room.clock.now_ms())
+                self._move()
+            except KafkaQuotasError as error:
+                room.counters.protocol_errors += 1
+                self._fail("client closed: it sent what can't be handled", error, Severity.WARNING)
+        elif count == 0:
+            self._client_ended()
+
+    def _upstream_readable(self) -> None:
+        room = self._room
+        assert self._upstream is not None
+        count = self._receive(self._upstream)
+        if count > 0:
+            if self._ends_upstream:
+                return  # nobody is there any more to hand it to
+            room.counters.response_bytes += count
+            try:
+                self.session.from_upstream(room.buffer[:count], room.clock.now_ms())
+                self._move()
+            except KafkaQuotasError as error:
+                room.counters.protocol_errors += 1
+                self._fail("connection closed: the upstream sent what can't be handled", error, Severity.ERROR)
+        elif count == 0:
+            self._upstream_ended()
+
+    def _receive(self, side: RelaySide) -> int:
+        """How many bytes are in the shared buffer; 0 at the stream's end, -1 if there was nothing to read."""
+        try:
+            return side.socket.recv_into(self._room.buffer)
+        except (BlockingIOError, InterruptedError):
+            return -1
+        except OSError:
+            return 0  # a connection that was reset has ended as well
+
+    def _move(self) -> None:
+        """Nothing; what the session put out is written, and both sides do what its holds say."""
+        session = self.session
+        try:
+            if session.to_upstream and self._upstream is not None:
+                self._upstream.writer.send(session.to_upstream)
+                session.to_upstream.clear()
+                if self._upstream.writer.is_full:
+                    session.hold_requests(BACKPRESSURE)
+            if session.to_client:
+                self._client.writer.send(session.to_client)
+                session.to_client.clear()
+                if self._client.writer.is_full:
+                    session.hold_responses(BACKPRESSURE)
+        except OSError:
+            self.close()  # written to a peer that is gone; what it left unread dies with the connection
+            return
+        self._follow()
+
+    def _follow(self) -> None:
+        """Nothing; readers and timer are as the session wants them, and a drained connection is closed."""
+        session = self.session
+        if self._is_closed or self._upstream is None:
+            return
+        self._client.read(wanted=not (session.request_holds or self._ends_upstream or self._ends_client))
+        self._upstream.read(wanted=not (session.response_holds or self._ends_client))
+        if session.wake_at_ms != self._timer_ms:
+            self._arm(session.wake_at_ms)
+        if self._is_draining and session.drained and not self._client.writer.is_full:
+            self.close()
+
+    def _arm(self, wake_at_ms: int | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_ms = wake_at_ms
+        if wake_at_ms is not None:
+            delay_s = max(0, wake_at_ms - self._room.clock.now_ms()) / 1000
+            self._timer = self._room.loop.call_later(delay_s, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._timer_ms = None
+        self._resume(lambda now_ms: self.session.wake(now_ms))
+
+    def _upstream_drained(self) -> None:
+        self._resume(lambda now_ms: self.session.release_requests(BACKPRESSURE, now_ms))
+        if self._ends_upstream and self._upstream is not None and not self._upstream.writer.is_full:
+            self._upstream.finish()
+
+    def _client_drained(self) -> None:
+        self._resume(lambda now_ms: self.session.release_responses(BACKPRESSURE, now_ms))
+        if self._ends_client and not self._client.writer.is_full:
+            self.close()
+
+    def _resume(self, release: Callable[[int], None]) -> None:
+        """Nothing; what a release lets go is moved."""
+        if self._is_closed:
+            return
+        try:
+            release(self._room.clock.now_ms())
+            self._move()
+        except KafkaQuotasError as error:
+            self._room.counters.protocol_errors += 1
+            self._fail("connection closed: it carried what can't be handled", error, Severity.WARNING)
+
+    # Ends.
+
+    def _client_ended(self) -> None:
+        """Nothing; the broker gets what the client sent last, and a moment to take it."""
+        if self.session.mid_request:
+            self._say("client vanished in the middle of a request", Severity.WARNING)
+        self._ends_upstream = True
+        self._client.close()
+        upstream = self._upstream
+        if upstream is None:
+            self.close()
+            return
+        upstream.read(wanted=True)
+        if not upstream.writer.is_full:
+            upstream.finish()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._room.loop.call_later(LINGER_S, self.close)
+
+    def _upstream_ended(self) -> None:
+        """Nothing; the client gets what the broker sent last."""
+        if self.session.unanswered and not self._ends_upstream:
+            self._say("upstream closed the connection with requests unanswered", Severity.WARNING)
+        self._ends_client = True
+        if self._ends_upstream or not self._client.writer.is_full:
+            self.close()
+        else:
+            self._follow()
+
+    def _fail(self, event: str, error: BaseException, severity: Severity) -> None:
+        self._room.counters.connections_failed += 1
+        fields: dict[str, str | float] = {"error": str(error)}
+        if isinstance(error, KafkaQuotasError) and error.hint:
+            fields["hint"] = error.hint
+        self._say(event, severity, fields)
+        self.close()
+
+    def _say(self, event: str, severity: Severity, fields: dict[str, str | float] | None = None) -> None:
+        who: dict[str, str | float] = {"client": self.peer, "user": self.session.principal}
+        if self.session.unanswered:
+            who["unanswered"] = self.session.unanswered
+        self._room.notify(Notice(event=event, severity=severity, fields=who | (fields or {})))

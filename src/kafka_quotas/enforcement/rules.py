@@ -1,0 +1,40 @@
+"""The rules of enforcement that hold for every client, whatever its quotas are."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.wire.frame import MAX_REQUEST_BYTES
+
+ANONYMOUS: Final = "ANONYMOUS"
+"""Kafka's name for a client that did not authenticate."""
+UNKNOWN_PRINCIPAL: Final = "UNKNOWN"
+"""What a client is called that authenticated in a way we can't read."""
+
+
+class ThrottleStyle(StrEnum):
+    """How a client is made to wait."""
+
+    MUTE = "mute"
+    """The response goes out at once and the connection is muted after it (KIP-219, Kafka since 2.0)."""
+    DELAY = "delay"
+    """The response is held back (KIP-13, Kafka before 2.0)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How quotas are enforced.
+
+    `max_throttle_ms` cuts every throttle time, None leaves them as long as Kafka would make them. `principal` names
+    every client of the daemon; None takes the name from SASL, `unknown_principal` where it can't be read. Follower
+    fetches are exempt for `internal_principals` only, for anyone can claim to be a follower.
+    """
+
+    window: QuotaWindow = DEFAULT_WINDOW
+    throttle_style: ThrottleStyle = ThrottleStyle.MUTE
+    max_throttle_ms: int | None = None
+    max_request_bytes: int = MAX_REQUEST_BYTES
+    principal: str | None = None
+    unknown_principal: str = UNKNOWN_PRINCIPAL
+    internal_principals: frozenset[str] = frozenset()

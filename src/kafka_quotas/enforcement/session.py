@@ -1,0 +1,324 @@
+"""One client's connection and the broker's behind it: bytes in, bytes out, and when they may move.
+
+No I/O and no clock: the shell feeds what it read, writes what it finds in `to_upstream` and `to_client`, reads a side
+only while nothing holds it (`request_holds`, `response_holds`, see `holds`), and calls `wake` at `wake_at_ms`.
+
+How a client is held to its byte rates, as a broker of this connection would do it:
+
+- A Produce request is charged with its length when its last byte has been seen. It is always passed on. If it took the
+  client over its quota no byte behind it passes until its response has gone out and the throttle time is over.
+- A Fetch response is charged with its length when its head has been seen, and is delivered; the throttle time counts
+  from then. While a client has a fetch limit, what it sends behind a Fetch waits for that decision, so that a client
+  that pipelines gains nothing. A broker does the same with every request.
+- The response carries the larger of the broker's throttle time and ours, in the versions that have the field.
+
+**Source:** KIP-219; `KafkaApis.handleProduceRequest`, `handleFetchRequest`, `SocketServer` (4.x).
+"""
+
+from collections import deque
+from typing import Final
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.exchange import FETCH, PRODUCE, RAW_TOKEN, SASL_HANDSHAKE, Exchange, Treatment
+from kafka_quotas.enforcement.frame_stream import Frame, FrameStream
+from kafka_quotas.enforcement.holds import AWAITING, DELAYED, DRAINING, NO_NEW_FRAME, THROTTLED
+from kafka_quotas.enforcement.identity import Identity
+from kafka_quotas.enforcement.ledger import Ledger
+from kafka_quotas.enforcement.mute import Mute
+from kafka_quotas.enforcement.request_intake import RequestIntake
+from kafka_quotas.enforcement.rules import Rules, ThrottleStyle
+from kafka_quotas.wire.addresses import Translate, rewrite_addresses
+from kafka_quotas.wire.api_versions import clamp
+from kafka_quotas.wire.fetch_response import charged_bytes
+from kafka_quotas.wire.frame import (
+    FRAME_LENGTH_BYTES,
+    MAX_GATHERED_BYTES,
+    MAX_UNAUTHENTICATED_BYTES,
+    checked_frame_length,
+)
+from kafka_quotas.wire.response_header import parse_response_head
+from kafka_quotas.wire.throttle_field import NEED_MORE, patch_throttle, throttle_needs_whole
+from kafka_quotas.wire.walk import Buffer
+
+CLIENT_WAITS_SINCE: Final = {PRODUCE: 6, FETCH: 8}
+"""First versions in which a client waits the throttle time out by itself. **Source:** KIP-219."""
+
+
+class Session:
+    """The state of one connection pair."""
+
+    def __init__(
+        self, *, quotas: BrokerQuotas, identity: Identity, rules: Rules, translate: Translate, ledger: Ledger
+    ) -> None:
+        self._identity = identity
+        self._translate = translate
+        self._ledger = ledger
+        self._max_throttle_ms = rules.max_throttle_ms
+        self._delays_responses = rules.throttle_style is ThrottleStyle.DELAY
+        self._intake = RequestIntake(quotas=quotas, identity=identity, rules=rules)
+        self._receiving: Exchange | None = None
+        self._in_flight: deque[Exchange] = deque()
+        self._draining = False
+        self._unasked = False
+        self.to_upstream: list[Buffer] = []
+        """Bytes for the broker, in order; the shell writes and clears them before a chunk's memory is used again."""
+        self.to_client: list[Buffer] = []
+        """Bytes for the client, likewise."""
+        self.request_holds = 0
+        """Why the client's side stands still, see `holds`."""
+        self.response_holds = 0
+        """Why the broker's side stands still, see `holds`."""
+        self.wake_at_ms: int | None = None
+        """When `wake` is to be called, None for never."""
+        self.mute: Mute | None = None
+        """What the client waits for, None if it doesn't."""
+        self.request_count = 0
+        self._requests = FrameStream(self._begin_request, self._end_request, self.to_upstream)
+        self._responses = FrameStream(self._begin_response, self._end_response, self.to_client)
+
+    @property
+    def principal(self) -> str:
+        """Who the client is, as far as it is known by now."""
+        return self._identity.principal
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests wait for their response, or for its end."""
+        return len(self._in_flight)
+
+    @property
+    def mid_request(self) -> bool:
+        """Whether the client stopped in the middle of a request, if nothing comes behind what it sent."""
+        return self._requests.mid_frame or self._requests.rest_bytes > 0
+
+    @property
+    def drained(self) -> bool:
+        """Whether every request that was begun has been answered."""
+        return not (self._in_flight or self._requests.mid_frame)
+
+    def from_client(self, chunk: memoryview, now_ms: int) -> None:
+        """Nothing; the outputs hold what may pass. The chunk must be writable: small fields are patched in place.
+
+        Raises `ProtocolError` where the client speaks something else, or what we can't handle.
+        """
+        self._requests.feed(chunk, now_ms)
+
+    def from_upstream(self, chunk: memoryview, now_ms: int) -> None:
+        """Nothing; the outputs hold what may pass. The chunk must be writable.
+
+        Raises `ProtocolError` where the broker's bytes are no responses to what was asked.
+        """
+        self._responses.feed(chunk, now_ms)
+
+    def hold_requests(self, reason: int) -> None:
+        """Nothing; the client's side stands still until the reason is released."""
+        self.request_holds |= reason
+
+    def release_requests(self, reason: int, now_ms: int) -> None:
+        """Nothing; the outputs hold what had waited, unless another reason holds."""
+        self.request_holds &= ~reason
+        if not self.request_holds:
+            self._requests.resume(now_ms)
+
+    def hold_responses(self, reason: int) -> None:
+        """Nothing; the broker's side stands still until the reason is released."""
+        self.response_holds |= reason
+
+    def release_responses(self, reason: int, now_ms: int) -> None:
+        """Nothing; the outputs hold what had waited, unless another reason holds."""
+        self.response_holds &= ~reason
+        if not self.response_holds:
+            self._responses.resume(now_ms)
+
+    def wake(self, now_ms: int) -> None:
+        """Nothing; whoever had to wait until now goes on. Called too early it does nothing."""
+        if self.wake_at_ms is None or now_ms < self.wake_at_ms:
+            return
+        self.wake_at_ms = None
+        self.mute = None
+        if self.response_holds & DELAYED:
+            self.release_responses(DELAYED, now_ms)
+        if self.request_holds & THROTTLED:
+            self.release_requests(THROTTLED, now_ms)
+
+    def drain(self) -> None:
+        """Nothing; the request that is being received may end, no other may begin."""
+        self._draining = True
+        if not self._requests.mid_frame:
+            self.request_holds |= DRAINING
+
+    # The client's side.
+
+    def _begin_request(self, chunk: memoryview, offset: int, now_ms: int) -> Frame | None:
+        del now_ms
+        if self.request_holds & NO_NEW_FRAME:
+            return None
+        begun = self._intake.begin(chunk, offset)
+        if begun is None:
+            return None
+        self._receiving, frame = begun
+        return frame
+
+    def _end_request(self, gathered: bytearray | None, now_ms: int) -> Buffer | None:
+        exchange, self._receiving = self._receiving, None
+        assert exchange is not None
+        self.request_count += 1
+        if exchange.api_key == PRODUCE and exchange.limiter is not None:
+            self._charge(exchange, exchange.frame_length, now_ms)
+        if gathered is not None:
+            self._identity.asked(exchange.api_key, exchange.api_version, gathered)
+        if exchange.expects_response:
+            self._in_flight.append(exchange)
+            if exchange.throttle_ms or _decides_later(exchange):
+                self.request_holds |= AWAITING
+        elif exchange.throttle_ms:
+            self._mute(exchange, now_ms)
+        if self._draining:
+            self.request_holds |= DRAINING
+        return gathered
+
+    # The broker's side.
+
+    def _begin_response(self, chunk: memoryview, offset: int, now_ms: int) -> Frame | None:
+        if self.response_holds & DELAYED:
+            return None
+        if not self._in_flight:
+            return self._begin_unasked(chunk, offset)
+        exchange = self._in_flight[0]
+        if exchange.api_key == RAW_TOKEN:
+            return _begin_token(chunk, offset, gather=True)
+        head = parse_response_head(chunk, offset)
+        if head is None:
+            return None
+        length, correlation_id = head
+        if correlation_id != exchange.correlation_id:
+            raise ProtocolError(
+                f"the upstream answered correlation id {correlation_id} where {exchange.correlation_id} was due"
+            )
+        if exchange.limiter is not None:
+            return self._begin_charged(exchange, chunk, offset, length, now_ms)
+        return _frame(length, gather=exchange.treatment is not Treatment.STREAM)
+
+    def _begin_charged(
+        self, exchange: Exchange, chunk: memoryview, offset: int, length: int, now_ms: int
+    ) -> Frame | None:
+        """How to pass on the response to a Produce or Fetch; None if it has to wait or more bytes are needed."""
+        if not exchange.charged:
+            self._charge(exchange, charged_bytes(exchange.api_version, length), now_ms)
+        if self._delays_responses and exchange.throttle_ms and not exchange.delayed:
+            exchange.delayed = True
+            self.response_holds |= DELAYED
+            self._wait(exchange, now_ms)
+            return None
+        patches = exchange.limited or exchange.throttle_ms > 0
+        if patches and not throttle_needs_whole(exchange.api_key, exchange.api_version):
+            upstream_ms = patch_throttle(chunk, *_place(exchange), self._told_ms(exchange), offset)
+            if upstream_ms == NEED_MORE:
+                return None
+            self._heed_upstream(exchange, upstream_ms)
+            patches = False
+        if exchange.api_key == FETCH:
+            self._settle(exchange, now_ms)
+        return _frame(length, gather=patches or exchange.treatment is not Treatment.STREAM)
+
+    def _begin_unasked(self, chunk: memoryview, offset: int) -> Frame | None:
+        """How to pass on bytes that answer nothing: only the tokens of a mechanism that we can't read may."""
+        if not self._identity.expects_tokens or self._identity.reads_tokens:
+            raise ProtocolError("the upstream sent a response that nobody asked for")
+        frame = _begin_token(chunk, offset, gather=False)
+        self._unasked = frame is not None
+        return frame
+
+    def _end_response(self, gathered: bytearray | None, now_ms: int) -> Buffer | None:
+        if self._unasked:
+            self._unasked = False
+            return None
+        exchange = self._in_flight.popleft()
+        passed = None if gathered is None else self._rewritten(exchange, gathered)
+        if exchange.api_key != FETCH and self.request_holds & AWAITING and not self._in_flight:
+            self._settle(exchange, now_ms)
+        return passed
+
+    def _rewritten(self, exchange: Exchange, frame: bytearray) -> Buffer:
+        """The gathered response with our addresses, versions and throttle time in it."""
+        if exchange.treatment is Treatment.IDENTITY:
+            self._identity.answered(exchange.api_key, exchange.api_version, frame)
+        elif exchange.treatment is Treatment.VERSIONS:
+            return clamp(frame, exchange.api_version)
+        if exchange.limiter is not None:
+            self._heed_upstream(exchange, patch_throttle(frame, *_place(exchange), self._told_ms(exchange)))
+        if exchange.treatment is Treatment.ADDRESSES:
+            return rewrite_addresses(*_place(exchange), frame, self._translate)
+        return frame
+
+    # Throttling.
+
+    def _charge(self, exchange: Exchange, amount: int, now_ms: int) -> None:
+        """Nothing; the amount is recorded, and what the client has to wait for it is noted in the exchange."""
+        limiter = exchange.limiter
+        assert limiter is not None
+        exchange.charged = True
+        throttle_ms = limiter.record(amount, now_ms)
+        if throttle_ms > 0:
+            if self._max_throttle_ms is not None:
+                throttle_ms = min(throttle_ms, self._max_throttle_ms)
+            exchange.throttle_ms = throttle_ms
+            self._ledger.throttled(exchange.quota_type, limiter, throttle_ms)
+
+    def _told_ms(self, exchange: Exchange) -> int:
+        """The throttle time to write into a response; 0 where the client would wait it out a second time."""
+        waits_itself = exchange.delayed and exchange.api_version >= CLIENT_WAITS_SINCE[exchange.api_key]
+        return 0 if waits_itself else exchange.throttle_ms
+
+    def _heed_upstream(self, exchange: Exchange, upstream_ms: int | None) -> None:
+        """Nothing; a throttle time that the broker set counts if it is the larger, and is said if we limit as well."""
+        if not upstream_ms:
+            return
+        assert exchange.limiter is not None
+        if exchange.limited:
+            self._ledger.throttled_upstream(exchange.quota_type, exchange.limiter, upstream_ms)
+        if exchange.throttle_ms:
+            exchange.throttle_ms = max(exchange.throttle_ms, upstream_ms)
+
+    def _settle(self, exchange: Exchange, now_ms: int) -> None:
+        """Nothing; what waited for this response goes on, or the client is muted from now on."""
+        if exchange.throttle_ms and not exchange.delayed:
+            self.request_holds &= ~AWAITING
+            self._mute(exchange, now_ms)
+        elif self.request_holds & AWAITING:
+            self.release_requests(AWAITING, now_ms)
+
+    def _mute(self, exchange: Exchange, now_ms: int) -> None:
+        """Nothing; the client's side stands still for the throttle time of the exchange."""
+        self.request_holds |= THROTTLED
+        self._wait(exchange, now_ms)
+
+    def _wait(self, exchange: Exchange, now_ms: int) -> None:
+        assert exchange.limiter is not None
+        until_ms = max(now_ms + exchange.throttle_ms, self.wake_at_ms or 0)
+        self.wake_at_ms = until_ms
+        self.mute = Mute(quota_type=exchange.quota_type, limiter=exchange.limiter, since_ms=now_ms, until_ms=until_ms)
+
+
+def _decides_later(exchange: Exchange) -> bool:
+    """Whether only the response tells how the client's next bytes are to be taken."""
+    if exchange.api_key == FETCH:
+        return exchange.limited
+    return exchange.treatment is Treatment.IDENTITY and exchange.api_key in (SASL_HANDSHAKE, RAW_TOKEN)
+
+
+def _place(exchange: Exchange) -> tuple[int, int]:
+    return exchange.api_key, exchange.api_version
+
+
+def _frame(length: int, *, gather: bool) -> Frame:
+    """The frame of a response; raises `ProtocolError` if it is to be gathered and too long for that."""
+    if gather and length > MAX_GATHERED_BYTES:
+        raise ProtocolError(f"a response announces {length} bytes and would have to be changed as a whole")
+    return Frame(length + FRAME_LENGTH_BYTES, gather)
+
+
+def _begin_token(chunk: memoryview, offset: int, *, gather: bool) -> Frame | None:
+    length = checked_frame_length(chunk, offset, limit=MAX_UNAUTHENTICATED_BYTES)
+    return None if length is None else Frame(length + FRAME_LENGTH_BYTES, gather)
