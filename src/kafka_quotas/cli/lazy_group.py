@@ -12,6 +12,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
+from kafka_quotas.cli.plain_values import use_plain_values
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyCommand:
@@ -41,10 +43,20 @@ class LazyGroup(TyperGroup):
         return self._loaded[name]
 
     # Typer keeps its context class in a private module, hence Any.
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments left over once the group's own options are taken."""
+        use_plain_values(self.get_params(ctx))
+        return super().parse_args(ctx, args)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """The command that the arguments name, ready to run, and the arguments after its name."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command if name is None else self.load(name), rest
+        if name is None:
+            return name, command, rest
+        loaded = self.load(name)
+        for each in _walk(loaded):
+            use_plain_values(each.get_params(ctx))
+        return name, loaded, rest
 
 
 def _real_command(row: LazyCommand) -> TyperCommand | TyperGroup:
