@@ -9,15 +9,20 @@ from ipaddress import IPv6Address, ip_address
 
 from kafka_quotas.core.entity import Absent, Entity
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.ip_literal import ipv4_literal, ipv6_literal
 from kafka_quotas.core.resolution import Match
 
 
 def canonical_address(text: str) -> str:
-    """The one spelling of an address; an IPv4 address inside IPv6 is that IPv4 address. Other text stays as it is."""
-    try:
-        address = ip_address(text)
-    except ValueError:
+    """The one spelling of an address, whichever of Java's it came in; text that is no address stays as it is.
+
+    An IPv4 address inside IPv6 is that IPv4 address, and a zone does not tell two addresses apart.
+    """
+    host = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    packed = ipv4_literal(host) or ipv6_literal(host.partition("%")[0])
+    if packed is None:
         return text
+    address = ip_address(packed)
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
     return str(address)

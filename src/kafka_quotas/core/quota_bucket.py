@@ -9,10 +9,10 @@ bits. This is the hot path: one decision is one call, on plain attributes, with 
 
 from typing import Final, Protocol
 
-from kafka_quotas.core.quota_key import LONG_MAX
+from kafka_quotas.core.quota_key import INT_MAX, LONG_MAX
 from kafka_quotas.core.rate import Rate
 from kafka_quotas.core.resolution import Bucket
-from kafka_quotas.core.throttle_time import mutation_throttle_time_ms, narrow_to_int32, throttle_time_ms
+from kafka_quotas.core.throttle_time import bounded_throttle_time_ms, mutation_throttle_time_ms, narrow_to_int32
 from kafka_quotas.core.token_bucket import TokenBucket
 
 UNLIMITED: Final = float(LONG_MAX)
@@ -46,7 +46,7 @@ class QuotaBucket(Protocol):
 class RateBucket(Rate):
     """A rate under a bound: everything is recorded, and what exceeds the bound is paid for in time."""
 
-    __slots__ = ("_bound", "_max_throttle_ms", "generation", "name", "recorded_ms")
+    __slots__ = ("_bound", "_max_throttle_ms", "_plain_ms", "generation", "name", "recorded_ms")
 
     def __init__(self, name: Bucket, samples: int, window_ms: int, max_throttle_ms: int = LONG_MAX) -> None:
         super().__init__(samples, window_ms)
@@ -55,6 +55,7 @@ class RateBucket(Rate):
         self.recorded_ms: int | None = None
         self._bound = UNLIMITED
         self._max_throttle_ms = max_throttle_ms
+        self._plain_ms = min(max_throttle_ms, INT_MAX)
 
     def set_bound(self, bound: float) -> None:
         """Nothing; the bound (per second) is another one from now on, what was recorded stays."""
@@ -67,22 +68,42 @@ class RateBucket(Rate):
 
     def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
         """The throttle time in ms, 0 where the rate is within the bound; the value stays recorded either way."""
+        if now_ms >= self._due_ms:
+            self._settle(now_ms)
+        self._last_ms = self.recorded_ms = now_ms
+        self._value = total = self._value + value
+        total += self._prefix
+        if self._tail is not None:
+            for other in self._tail:
+                total += other
+        window_ms = now_ms - self._oldest_ms
+        if window_ms < self._whole_ms or window_ms < 1:
+            window_ms = self._whole_ms + window_ms % self._window_ms if window_ms > 0 else self._spanned_ms(window_ms)
+        rate = total / (window_ms / 1000.0)
+        bound = self._bound
+        if rate <= bound:
+            return 0
+        if bound > 0.0:
+            delay_ms = (rate - bound) / bound * window_ms
+            if delay_ms < self._plain_ms:
+                floor_ms = int(delay_ms)
+                return floor_ms + 1 if delay_ms - floor_ms >= 0.5 else floor_ms
+        return self._bounded_throttle_ms(rate, window_ms)
+
+    def _settle(self, now_ms: int) -> None:
+        """Take the next slot where the current one is complete, and reset those others that have expired.
+
+        The record that follows makes the current slot one that can't expire, so it counts as recorded to already.
+        """
         if now_ms - self._start_ms >= self._window_ms:
             self._advance(now_ms)
-        self._value += value
-        self._last_ms = self.recorded_ms = now_ms
         if now_ms - self._others_last_ms >= self._expire_ms:
+            self._last_ms = now_ms
             self._purge(now_ms)
-        total = self._prefix + self._value
-        for other in self._tail:
-            total += other
-        window_ms = now_ms - self._oldest_ms
-        if window_ms < self._whole_ms or not window_ms:
-            window_ms = self._spanned_ms(window_ms)
-        rate = total / (window_ms / 1000.0)
-        if rate <= self._bound:
-            return 0
-        return narrow_to_int32(min(throttle_time_ms(rate, self._bound, window_ms), self._max_throttle_ms))
+
+    def _bounded_throttle_ms(self, rate: float, window_ms: int) -> int:
+        """The throttle time in ms, whatever the bound: none above 0, a time cut at the longest, one beyond 32 bits."""
+        return narrow_to_int32(bounded_throttle_time_ms(rate, self._bound, window_ms, self._max_throttle_ms))
 
 
 class MutationBucket(TokenBucket):

@@ -18,8 +18,6 @@ from typing import Final
 _FAR_MS: Final = 1 << 62
 """Later than any time: the last record of slots that don't exist, which therefore never expire."""
 
-_NO_VALUES: Final = array("d")
-
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -34,6 +32,7 @@ class SampleRing:
     """The sum of what was recorded over a sliding window (Kafka's `WindowedSum`)."""
 
     __slots__ = (
+        "_due_ms",
         "_expire_ms",
         "_index",
         "_last_ms",
@@ -59,7 +58,7 @@ class SampleRing:
         self._value = 0.0
         self._others_last_ms = self._oldest_ms = _FAR_MS
         self._prefix = 0.0
-        self._tail = _NO_VALUES
+        self._tail: array[float] | None = None
         self.reconfigure(samples, window_ms)
 
     def reconfigure(self, samples: int, window_ms: int) -> None:
@@ -71,6 +70,7 @@ class SampleRing:
         self._window_ms = window_ms
         self._expire_ms = samples * window_ms
         self._whole_ms = (samples - 1) * window_ms
+        self._set_due()
 
     def record(self, value: float, now_ms: int) -> None:
         """Nothing; the value is added to the current slot, or to the next once that is complete."""
@@ -84,7 +84,7 @@ class SampleRing:
         if now_ms - self._others_last_ms >= self._expire_ms or now_ms - self._last_ms >= self._expire_ms:
             self._purge(now_ms)
         total = self._prefix + self._value
-        for value in self._tail:
+        for value in self._tail or ():
             total += value
         return total
 
@@ -138,7 +138,12 @@ class SampleRing:
         for value in values[:index]:
             prefix += value
         self._prefix = prefix
-        self._tail = values[index + 1 :]
+        self._tail = values[index + 1 :] or None
+        self._set_due()
+
+    def _set_due(self) -> None:
+        """Note from when on a record may find the current slot complete, or another one expired."""
+        self._due_ms = min(self._start_ms + self._window_ms, self._others_last_ms + self._expire_ms)
 
 
 class CountRing(SampleRing):
