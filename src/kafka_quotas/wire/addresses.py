@@ -34,6 +34,8 @@ from kafka_quotas.wire.whole_frame import framed, whole_response_body
 Translate: TypeAlias = Callable[[int, str, int], tuple[str, int]]
 """(node id, host, port) -> (host, port) that the client shall see."""
 
+MAX_PORT: Final = 65_535
+
 _LAYOUTS: Final[dict[tuple[int, int], AddressLayout]] = {
     (api.key, version): layout
     for api in API_TABLE.values()
@@ -78,7 +80,7 @@ def carries_addresses(api_key: int, api_version: int) -> bool:
 def broker_addresses(api_key: int, api_version: int, frame: Buffer) -> tuple[BrokerAddress, ...]:
     """Return the brokers that a response names, in its order; empty if it names none.
 
-    `frame` is the whole response, length field included. Placeholders (node -1, no host) are left out.
+    `frame` is the whole response, length field included. Placeholders (node -1, no host, no real port) are left out.
     *Raises* `ProtocolError` if the frame can't be a response of this API and version.
     """
     found = _find(api_key, api_version, frame)
@@ -89,7 +91,7 @@ def broker_addresses(api_key: int, api_version: int, frame: Buffer) -> tuple[Bro
 def rewrite_addresses(api_key: int, api_version: int, frame: Buffer, translate: Translate) -> bytes:
     """Return the response frame with every broker's address translated, its length fields made right.
 
-    `frame` is the whole response, length field included; placeholders (node -1, no host) stay as they are.
+    `frame` is the whole response, length field included; placeholders (node -1, no host, no real port) stay as they are.
     *Raises* `ProtocolError` if the frame can't be a response of this API and version.
     """
     found = _find(api_key, api_version, frame)
@@ -156,7 +158,7 @@ def _places(
         host_start, host_end = span(frame, offset + 4, end)
         port_start = max(host_start, host_end)
         port = read_int32(frame, port_start, end)
-        if node_id >= 0 and host_end > host_start:
+        if node_id >= 0 and host_end > host_start and 0 < port <= MAX_PORT:
             host = str(frame[host_start:host_end], "utf-8", "replace")
             places.append(_Place(node_id, offset + 4, host, port_start, port))
         offset = walk(layout.element_after, frame, port_start + 4, end)

@@ -1,0 +1,289 @@
+"""Every API in every version, made by two independent implementations of the protocol, through our patches.
+
+What kio (Kafka 4's versions) or kafka-python (older ones) encoded must, after our patch, decode to the same message
+but for the throttle time or the addresses.
+"""
+
+import dataclasses
+
+import pytest
+from kio.index import load_request_schema, load_response_schema
+from kio.static.constants import EntityType
+from tests.support import kafka_python_samples, kio_samples
+
+from kafka_quotas.wire.addresses import BrokerAddress, broker_addresses, carries_addresses, rewrite_addresses
+from kafka_quotas.wire.api_table import API_TABLE
+from kafka_quotas.wire.api_versions import API_VERSIONS, ApiVersionRange, clamp, served_versions
+from kafka_quotas.wire.fetch_request import FETCH, FetchLimits, cap_fetch, fetch_limits, replica_id
+from kafka_quotas.wire.fetch_response import charged_bytes
+from kafka_quotas.wire.produce_request import PRODUCE, acks
+from kafka_quotas.wire.request_header import parse_request_header
+from kafka_quotas.wire.response_header import has_header_tags, response_body_offset
+from kafka_quotas.wire.sasl import (
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    authenticate_result,
+    authenticate_token,
+    handshake_error_code,
+    handshake_mechanism,
+)
+from kafka_quotas.wire.throttle_field import (
+    NEED_MORE,
+    has_throttle,
+    patch_throttle,
+    throttle_needs_whole,
+    throttle_offset,
+)
+
+RESPONSES = kio_samples.versions_of(EntityType.response)
+REQUESTS = kio_samples.versions_of(EntityType.request)
+OLDEST_IN_KIO = dict(reversed(RESPONSES))
+OLDER_RESPONSES = kafka_python_samples.older_versions(OLDEST_IN_KIO)
+THROTTLE_MS = 123_456_789
+BETWEEN_CONTROLLERS = {52, 53, 54, 55, 59}
+"""APIs whose addresses are controllers' and never reach a client."""
+
+ONE_BROKER = {(10, version) for version in range(4)}
+"""FindCoordinator answered with one coordinator before it became a list."""
+
+
+def handled(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [(key, version) for key, version in pairs if API_TABLE[key].handles(version)]
+
+
+def moved(node_id: int, host: str, port: int) -> tuple[str, int]:
+    return f"proxy-{node_id}.for.{host}", port + 10_000
+
+
+def addresses_in(message: object) -> list[BrokerAddress]:
+    found: list[BrokerAddress] = []
+
+    def note(node_id: int, host: str, port: int) -> tuple[str, int]:
+        found.append(BrokerAddress(node_id=node_id, host=host, port=port))
+        return host, port
+
+    kio_samples.with_addresses(message, note)
+    return found
+
+
+def versions(api_key: int, pairs: list[tuple[int, int]]) -> list[int]:
+    return [version for key, version in pairs if key == api_key]
+
+
+def test_the_table_knows_every_version_that_kio_knows():
+    for key, version in RESPONSES:
+        api = API_TABLE[key]
+        assert api.min_version <= version <= api.newest_version, (key, version)
+    assert {api.key for api in API_TABLE.values() if api.max_version < api.newest_version} == {FETCH}
+
+
+@pytest.mark.parametrize(("api_key", "version"), RESPONSES)
+def test_a_response_header_ends_where_kio_ends_it(api_key: int, version: int):
+    flexible = load_response_schema(api_key, version).__header_schema__.__flexible__
+    frame = kio_samples.response_frame(kio_samples.filled_response(api_key, version))
+    assert has_header_tags(api_key, version) == flexible
+    assert response_body_offset(api_key, version, frame) == (9 if flexible else 8)
+
+
+@pytest.mark.parametrize(("api_key", "version"), RESPONSES)
+@pytest.mark.parametrize("make", [kio_samples.filled_response, kio_samples.empty_response])
+def test_the_throttle_time_and_nothing_else_is_patched(make, api_key: int, version: int):
+    message = make(api_key, version)
+    frame = kio_samples.response_frame(message)
+    patched = bytearray(frame)
+    upstream_ms = patch_throttle(patched, api_key, version, THROTTLE_MS)
+    carries = any(field.name == "throttle_time" for field in dataclasses.fields(message))
+    if not carries or not API_TABLE[api_key].handles(version):
+        assert upstream_ms is None
+        assert patched == frame
+        return
+    assert upstream_ms == message.throttle_time.total_seconds() * 1000
+    assert kio_samples.decoded_response(bytes(patched), api_key, version) == kio_samples.with_throttle(
+        message, THROTTLE_MS
+    )
+    assert patch_throttle(patched, api_key, version, 1) == THROTTLE_MS, "a larger value stays"
+
+
+@pytest.mark.parametrize(("api_key", "version"), [pair for pair in handled(RESPONSES) if has_throttle(*pair)])
+def test_the_throttle_time_is_found_as_soon_as_its_bytes_are_there(api_key: int, version: int):
+    message = kio_samples.filled_response(api_key, version)
+    frame = kio_samples.response_frame(message)
+    offset = throttle_offset(api_key, version, frame)
+    for length in range(offset + 4):
+        assert throttle_offset(api_key, version, frame[:length]) == NEED_MORE
+    assert throttle_offset(api_key, version, frame[: offset + 4]) == offset
+    assert throttle_needs_whole(api_key, version) == (offset > 20)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version"), [pair for pair in handled(RESPONSES) if has_throttle(*pair) and has_header_tags(*pair)]
+)
+def test_tagged_fields_in_the_header_move_the_throttle_time(api_key: int, version: int):
+    frame = kio_samples.response_frame(kio_samples.filled_response(api_key, version))
+    unknown_tag = bytes.fromhex("01 05 03 aabbcc")
+    content = frame[4:8] + unknown_tag + frame[9:]
+    moved_frame = bytearray(len(content).to_bytes(4, "big") + content)
+    expected = throttle_offset(api_key, version, frame) + len(unknown_tag) - 1
+    assert throttle_offset(api_key, version, moved_frame) == expected
+    for length in range(expected + 4):
+        assert throttle_offset(api_key, version, moved_frame[:length]) == NEED_MORE
+
+
+@pytest.mark.parametrize(("api_key", "version"), OLDER_RESPONSES)
+def test_older_versions_are_patched_as_kafka_python_has_them(api_key: int, version: int):
+    frame = kafka_python_samples.response_frame(kafka_python_samples.filled_response(api_key, version))
+    before = kafka_python_samples.decoded_response(frame, api_key, version)
+    patched = bytearray(frame)
+    upstream_ms = patch_throttle(patched, api_key, version, THROTTLE_MS)
+    assert upstream_ms == before.get("throttle_time_ms")
+    after = kafka_python_samples.decoded_response(bytes(patched), api_key, version)
+    assert after == before | ({} if upstream_ms is None else {"throttle_time_ms": THROTTLE_MS})
+
+
+@pytest.mark.parametrize(("api_key", "version"), handled(RESPONSES))
+def test_addresses_and_nothing_else_are_rewritten(api_key: int, version: int):
+    message = kio_samples.filled_response(api_key, version)
+    frame = kio_samples.response_frame(message)
+    rewritten = rewrite_addresses(api_key, version, frame, moved)
+    found = broker_addresses(api_key, version, frame)
+    if api_key in BETWEEN_CONTROLLERS:
+        assert not carries_addresses(api_key, version)
+        assert rewritten == frame
+        return
+    decoded = kio_samples.decoded_response(rewritten, api_key, version)
+    expected = kio_samples.with_addresses(message, moved)
+    assert decoded == expected
+    assert carries_addresses(api_key, version) == (expected != message), "no address goes unnoticed"
+    assert list(found) == addresses_in(message)
+    assert rewrite_addresses(api_key, version, frame, lambda _, host, port: (host, port)) == frame
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version"), [pair for pair in handled(RESPONSES) if carries_addresses(*pair) and pair not in ONE_BROKER]
+)
+def test_responses_without_brokers_stay_as_they_are(api_key: int, version: int):
+    frame = kio_samples.response_frame(kio_samples.empty_response(api_key, version))
+    assert rewrite_addresses(api_key, version, frame, moved) == frame
+    assert not broker_addresses(api_key, version, frame)
+
+
+@pytest.mark.parametrize(("api_key", "version"), REQUESTS)
+def test_a_request_header_is_what_kio_wrote(api_key: int, version: int):
+    message = kio_samples.filled_request(api_key, version)
+    for client_id in ("app-1", "", None, "größe"):
+        frame = kio_samples.request_frame(message, client_id=client_id)
+        body = kio_samples.header_bytes(message, client_id)
+        header = parse_request_header(frame)
+        assert header is not None
+        assert header[:5] == (api_key, version, 77, client_id or "", body)
+        assert header.frame_end == len(frame)
+        assert parse_request_header(b"\x00" * 7 + frame, 7) == header._replace(start=7, end=body + 7)
+        assert [parse_request_header(frame[:length]) for length in range(body)] == [None] * body
+
+
+@pytest.mark.parametrize("version", versions(PRODUCE, REQUESTS))
+@pytest.mark.parametrize("wanted", [-1, 0, 1])
+@pytest.mark.parametrize("transactional_id", [None, "", "payments", "x" * 300])
+def test_acks_are_what_kio_wrote(version: int, wanted: int, transactional_id: str | None):
+    message = dataclasses.replace(
+        kio_samples.filled_request(PRODUCE, version), acks=wanted, transactional_id=transactional_id
+    )
+    frame = kio_samples.request_frame(message, client_id="app")
+    header = parse_request_header(frame)
+    assert acks(frame, header) == wanted
+    answers = [acks(frame[:length], header) for length in range(header.end, len(frame))]
+    assert set(answers[:2]) == {None}
+    assert answers == sorted(answers, key=lambda answer: answer is not None), "once known, known for good"
+    assert set(answers) == {None, wanted}
+
+
+@pytest.mark.parametrize("version", versions(FETCH, REQUESTS))
+@pytest.mark.parametrize(
+    ("cap", "min_after", "max_after"), [(5_000, 1_000, 5_000), (50, 50, 50), (10**6, 1_000, 8_000)]
+)
+def test_a_fetch_is_capped_and_nothing_else_changes(version: int, cap: int, min_after: int, max_after: int):
+    message = dataclasses.replace(kio_samples.filled_request(FETCH, version), min_bytes=1_000, max_bytes=8_000)
+    frame = bytearray(kio_samples.request_frame(message, client_id="app"))
+    header = parse_request_header(frame)
+    assert cap_fetch(frame, header, cap) == FetchLimits(min_bytes=1_000, max_bytes=8_000)
+    expected = dataclasses.replace(message, min_bytes=min_after, max_bytes=max_after)
+    assert frame == kio_samples.request_frame(expected, client_id="app")
+    head = header.end + (16 if version < 15 else 12)
+    assert fetch_limits(frame[: head - 1], header) is None
+    assert fetch_limits(frame[:head], header) == FetchLimits(min_bytes=min_after, max_bytes=max_after)
+
+
+@pytest.mark.parametrize("version", versions(FETCH, REQUESTS))
+@pytest.mark.parametrize("claimed", [-1, 0, 3])
+def test_the_replica_that_fetches_is_found(version: int, claimed: int):
+    message = kio_samples.filled_request(FETCH, version)
+    if version >= 15:
+        state = dataclasses.replace(message.replica_state, replica_id=claimed, replica_epoch=-1)
+        message = dataclasses.replace(message, replica_state=state)
+    else:
+        message = dataclasses.replace(message, replica_id=claimed)
+    frame = kio_samples.request_frame(message, client_id="app")
+    header = parse_request_header(frame)
+    assert replica_id(frame, header) == claimed
+    assert replica_id(frame[: header.end + 3], header) is None
+
+
+@pytest.mark.parametrize("version", versions(FETCH, RESPONSES))
+def test_a_fetch_is_charged_with_four_bytes_and_its_body(version: int):
+    frame = kio_samples.response_frame(kio_samples.filled_response(FETCH, version))
+    body_bytes = len(frame) - response_body_offset(FETCH, version, frame)
+    assert charged_bytes(version, len(frame) - 4) == 4 + body_bytes
+
+
+@pytest.mark.parametrize("version", versions(API_VERSIONS, RESPONSES))
+def test_api_versions_are_clamped_and_nothing_else_changes(version: int):
+    message = kio_samples.filled_response(API_VERSIONS, version)
+    message = dataclasses.replace(message, error_code=type(message.error_code)(0))
+    kept, lowered, unknown = (
+        dataclasses.replace(entry, api_key=key, min_version=lowest, max_version=highest)
+        for entry, (key, lowest, highest) in zip(
+            message.api_keys, [(0, 3, 12), (1, 4, 18), (10_001, 7, 9)], strict=True
+        )
+    )
+    too_new = dataclasses.replace(kept, api_key=1, min_version=16, max_version=18)
+    frame = kio_samples.response_frame(dataclasses.replace(message, api_keys=(kept, too_new, lowered, unknown)))
+    fetch_max = API_TABLE[FETCH].max_version
+    expected = dataclasses.replace(
+        message, api_keys=(kept, dataclasses.replace(lowered, max_version=fetch_max), unknown)
+    )
+    clamped = clamp(frame, version)
+    assert kio_samples.decoded_response(clamped, API_VERSIONS, version) == expected
+    assert clamp(clamped, version) == clamped
+    assert served_versions(clamped, version) == (
+        ApiVersionRange(api_key=0, min_version=3, max_version=12),
+        ApiVersionRange(api_key=1, min_version=4, max_version=fetch_max),
+        ApiVersionRange(api_key=10_001, min_version=7, max_version=9),
+    )
+
+
+@pytest.mark.parametrize("version", versions(SASL_HANDSHAKE, REQUESTS))
+def test_the_handshake_is_read(version: int):
+    request = dataclasses.replace(kio_samples.filled_request(SASL_HANDSHAKE, version), mechanism="SCRAM-SHA-512")
+    frame = kio_samples.request_frame(request, client_id="app")
+    assert handshake_mechanism(frame, parse_request_header(frame)) == "SCRAM-SHA-512"
+    response = kio_samples.filled_response(SASL_HANDSHAKE, version)
+    assert handshake_error_code(kio_samples.response_frame(response), version) == response.error_code
+
+
+@pytest.mark.parametrize("version", versions(SASL_AUTHENTICATE, REQUESTS))
+@pytest.mark.parametrize("token", [b"", b"\x00alice\x00secret", bytes(300)])
+def test_tokens_and_their_answers_are_read(version: int, token: bytes):
+    request = dataclasses.replace(kio_samples.filled_request(SASL_AUTHENTICATE, version), auth_bytes=token)
+    frame = kio_samples.request_frame(request, client_id=None)
+    assert authenticate_token(frame, parse_request_header(frame)) == token
+    response = dataclasses.replace(kio_samples.filled_response(SASL_AUTHENTICATE, version), auth_bytes=token)
+    result = authenticate_result(kio_samples.response_frame(response), version)
+    assert (result.error_code, result.token) == (response.error_code, token)
+    lifetime = getattr(response, "session_lifetime", None)
+    assert result.session_lifetime_ms == (lifetime.total_seconds() * 1000 if lifetime else 0)
+
+
+def test_requests_become_flexible_as_kio_says():
+    for api_key, version in REQUESTS:
+        flexible = load_request_schema(api_key, version).__header_schema__.__flexible__
+        assert (version >= API_TABLE[api_key].request_flexible_since) == flexible, (api_key, version)
