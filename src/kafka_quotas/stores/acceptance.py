@@ -12,6 +12,8 @@ class Rules(Enum):
 
     KRAFT = "kraft"
     """Our refusals and those of the KRaft controller."""
+    ZOOKEEPER = "zookeeper"
+    """Those of `KRAFT`, and those of brokers in ZooKeeper mode, which can't take IPv6 addresses for example."""
     ZOOKEEPER_ONLY = "zookeeper-only"
     """The rules of brokers in ZooKeeper mode and nothing else (`--allow-invalid`)."""
     OURS_ONLY = "ours-only"
@@ -29,7 +31,10 @@ def refusal(alteration: Alteration, *, rules: Rules) -> InvalidQuotaError | None
     refused = our_refusals(alteration.entity, alteration.changes)
     if refused is not None or rules is Rules.OURS_ONLY:
         return refused
-    return kraft_verdict(pairs, changes, resolves=name_resolves)
+    refused = kraft_verdict(pairs, changes, resolves=name_resolves)
+    if refused is None and rules is Rules.ZOOKEEPER:
+        refused = zookeeper_verdict(pairs, changes, resolves=name_resolves)
+    return refused
 
 
 def name_resolves(host: str) -> bool:

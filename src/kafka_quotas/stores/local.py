@@ -10,13 +10,14 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
-from kafka_quotas.core.describe_filter import Match, QuotaFilter, filter_verdict_kraft, matches
+from kafka_quotas.core.describe_filter import QuotaFilter, filter_verdict_kraft, matches
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import StoreError
 from kafka_quotas.stores.acceptance import Rules, refusal
 from kafka_quotas.stores.local_file import LocalFile
 from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.single_entity import single_entity
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
 
 POLL_INTERVAL_S = 0.05
@@ -49,7 +50,7 @@ class LocalStore:
         if refused is not None:
             raise refused
         with self._file.reading() as connection:
-            entries = [] if connection is None else _entries(connection, _only_entity(quota_filter))
+            entries = [] if connection is None else _entries(connection, single_entity(quota_filter))
         return [entry for entry in entries if matches(quota_filter, entry.entity)]
 
     def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
@@ -117,15 +118,6 @@ def _entries(connection: sqlite3.Connection, only: Entity | None) -> list[QuotaE
         quotas.setdefault(entity, {})[key] = value
     entries = [QuotaEntry(entity=_decode(entity), quotas=values) for entity, values in quotas.items()]
     return sorted(entries, key=lambda entry: entry.entity.sort_key)
-
-
-def _only_entity(quota_filter: QuotaFilter) -> Entity | None:
-    """The one entity that a filter can match, None where it may match several: that one is found by index."""
-    if not quota_filter.strict or not quota_filter.components:
-        return None
-    if any(component.match is Match.ANY for component in quota_filter.components):
-        return None
-    return Entity.from_pairs((component.entity_type, component.name) for component in quota_filter.components)
 
 
 def _revision(connection: sqlite3.Connection) -> str:

@@ -1,0 +1,84 @@
+"""What the brokers of a cluster say about themselves: settings that decide what quotas mean, and who leads a topic."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka.protocol.admin import DescribeConfigsRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from kafka_quotas.core.errors import StoreError
+from kafka_quotas.stores.kafka_connection import KafkaConnection
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.store_url import StoreUrl
+
+CALLBACK_CLASS: Final = "client.quota.callback.class"
+"""The property with which a broker replaces Kafka's own quota resolution."""
+DESCRIBE_ACL: Final = "DescribeConfigs"
+_BROKER_RESOURCE: Final = 4
+_DEFAULTS = StoreSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """Settings of one broker by Kafka's property names; those that are not set are not there."""
+
+    node_id: int
+    properties: Mapping[str, str]
+
+
+class KafkaCluster:
+    """Read-only questions to the brokers of a cluster; connects at the first one."""
+
+    def __init__(self, address: StoreUrl, *, settings: StoreSettings = _DEFAULTS) -> None:
+        self._connection = KafkaConnection(address, settings=settings)
+
+    def broker_ids(self) -> tuple[int, ...]:
+        """The ids of the brokers that are up, sorted.
+
+        Raises `StoreUnreachableError` where no broker answers, `StoreRefusedError` where the credentials are refused.
+        """
+        return self._connection.node_ids()
+
+    def broker_settings(self, names: Sequence[str]) -> tuple[BrokerSettings, ...]:
+        """The named settings of every broker, each asked by itself, in the order of their ids.
+
+        Raises `StoreRefusedError` where the ACL DescribeConfigs on the cluster is missing; else as `broker_ids`.
+        """
+        return tuple(
+            BrokerSettings(node_id=node_id, properties=self._settings_of(node_id, names))
+            for node_id in self.broker_ids()
+        )
+
+    def leaders(self, topic: str) -> Mapping[int, int]:
+        """The broker that leads each partition of a topic, by partition; partitions without a leader are left out.
+
+        Raises `StoreError` where there is no such topic or it may not be seen, and what `broker_ids` raises.
+        """
+        topics = [MetadataRequest.MetadataRequestTopic(name=topic)]
+        response = self._connection.send(MetadataRequest(topics=topics, allow_auto_topic_creation=False))
+        found = response.topics[0]
+        if found.error_code:
+            raise self._connection.error(found.error_code, f"topic {topic}", missing_acl="Describe")
+        leaders = {part.partition_index: part.leader_id for part in found.partitions if part.leader_id >= 0}
+        return dict(sorted(leaders.items()))
+
+    def close(self) -> None:
+        """Nothing; the connections are closed."""
+        self._connection.close()
+
+    def _settings_of(self, node_id: int, names: Sequence[str]) -> Mapping[str, str]:
+        """The named settings of one broker."""
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsRequest.DescribeConfigsResource(
+                    resource_type=_BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=list(names)
+                )
+            ]
+        )
+        result: Any = self._connection.send(request, node_id=node_id).results[0]
+        if result.error_code:
+            raise self._connection.error(result.error_code, result.error_message, missing_acl=DESCRIBE_ACL)
+        if str(result.resource_name) != str(node_id):
+            raise StoreError(f"broker {node_id} answered for {result.resource_name}")
+        return {config.name: config.value for config in result.configs if config.value is not None}

@@ -1,0 +1,228 @@
+"""The connection to ZooKeeper: kazoo's client, connected at first use, its errors in our words.
+
+Contract: reads are repeated until the time is up when the connection is lost or the session expires; a transaction is
+not, its caller has to look what became of it. When the time is up the client is dropped with everything it had queued,
+so that nothing is written after an error was reported; the next call connects anew.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    AuthFailedError,
+    BadVersionError,
+    ConnectionLoss,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    OperationTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KeeperState
+
+from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError
+from kafka_quotas.stores.library_logging import quieten
+from kafka_quotas.stores.polling import Polling
+from kafka_quotas.stores.reachability import check_reachable
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.store_url import StoreUrl
+from kafka_quotas.stores.zookeeper_plan import Check, Create, Delete, Node, SetData, Step
+from kafka_quotas.stores.zookeeper_properties import kazoo_arguments
+
+RETRY_INTERVAL_S = 0.1
+_BATCH = 500
+_INTERRUPTED = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
+_CONFLICTS = (BadVersionError, NoNodeError, NodeExistsError, NotEmptyError)
+_SPARED = (RolledBackError, RuntimeInconsistency)  # what the steps before and after the one that failed report
+_AUTH_HINT = "name a file with zookeeper.auth or zookeeper.sasl.jaas.config by --command-config"
+
+
+class InterruptedTransactionError(StoreUnreachableError):
+    """The connection was lost while a transaction was on its way: it may have been applied or not."""
+
+
+class ZooKeeperSession:
+    """A session with the ensemble at an address; every call is bounded by the settings' `timeout_s`."""
+
+    def __init__(self, address: StoreUrl, *, settings: StoreSettings) -> None:
+        quieten("kazoo")
+        self._url = str(address)
+        self._servers = address.servers
+        self._hosts = ",".join(address.servers) + address.chroot
+        self._timeout_s = settings.timeout_s
+        self._arguments = kazoo_arguments(settings.client_properties)
+        self._client: Any = None
+
+    def node(self, path: str) -> Node | None:
+        """The znode at a path, None where there is none."""
+        return self.nodes([path])[0]
+
+    def nodes(self, paths: Sequence[str]) -> list[Node | None]:
+        """The znodes at some paths, in order, None where there is none."""
+        return [node and _node(*node) for node in self._gather("get_async", paths)]
+
+    def children(self, paths: Sequence[str]) -> list[list[str]]:
+        """The names of the children of some znodes, in order; none where there is no znode."""
+        return [names or [] for names in self._gather("get_children_async", paths)]
+
+    def child_revision(self, path: str) -> int | None:
+        """The transaction (zxid) that last added or removed a child of a znode, None where there is no znode."""
+        stat = self._repeated(lambda client: client.exists_async(path))
+        return None if stat is None else stat.pzxid
+
+    def acls(self, path: str) -> list[Any]:
+        """The access list of a znode, in kazoo's form."""
+        return list(self._repeated(lambda client: client.get_acls_async(path))[0])
+
+    def commit(self, steps: Sequence[Step], *, acls: Callable[[str], list[Any]]) -> bool:
+        """Whether a transaction was applied; False where a znode was no longer as a step wants it, and nothing was.
+
+        `acls` gives the access list of a new znode. Raises `InterruptedTransactionError` where the outcome is unknown,
+        `StoreRefusedError` where access was denied.
+        """
+        prepared = [(step, acls(step.path) if isinstance(step, Create) else []) for step in steps]
+        transaction = self._connected().transaction()
+        for step, acl in prepared:
+            _add(transaction, step, acl)
+        try:
+            results = self._wait(transaction.commit_async())
+        except _INTERRUPTED as error:
+            raise InterruptedTransactionError(f"the connection to {self._url} was lost") from error
+        failures = [result for result in results if isinstance(result, Exception) and not isinstance(result, _SPARED)]
+        if failures and not isinstance(failures[0], _CONFLICTS):
+            raise self._translated(failures[0]) from failures[0]
+        return not failures
+
+    def close(self) -> None:
+        """Nothing; the session is ended."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.stop()
+            client.close()
+
+    def _gather(self, method: str, paths: Sequence[str]) -> list[Any]:
+        """The answers of one kind of read for many paths, asked together; None where there is no such znode."""
+        answers: list[Any] = []
+        for start in range(0, len(paths), _BATCH):
+            batch = paths[start : start + _BATCH]
+            answers += self._repeated(partial(_together, method, batch))
+        return answers
+
+    def _repeated(self, request: Callable[[Any], Any]) -> Any:
+        """The answer to a read, asked again while the connection is being repaired."""
+        answers: list[Any] = []
+
+        def answered() -> bool:
+            try:
+                answers.append(self._wait(request(self._connected())))
+            except _INTERRUPTED:
+                return False
+            return True
+
+        if not Polling(RETRY_INTERVAL_S).until(answered, timeout_s=self._timeout_s):
+            self.close()
+            raise self._unreachable()
+        return answers[0]
+
+    def _wait(self, pending: Any) -> Any:
+        """The result of a request, waited for no longer than the timeout, foreign errors translated."""
+        try:
+            return pending.get(timeout=self._timeout_s)
+        except _INTERRUPTED:
+            raise
+        except KazooTimeoutError as error:
+            self.close()
+            raise self._unreachable() from error
+        except KazooException as error:
+            raise self._translated(error) from error
+
+    def _translated(self, error: Exception) -> StoreError:
+        """The error of ours for one of kazoo's."""
+        if isinstance(error, NoAuthError):
+            return StoreRefusedError(f"{self._url} denied access", hint=_AUTH_HINT)
+        if isinstance(error, AuthFailedError):
+            return StoreRefusedError(f"{self._url} refused the credentials", hint=_AUTH_HINT)
+        return StoreError(f"{self._url} failed: {type(error).__name__} {error}".rstrip())
+
+    def _connected(self) -> Any:
+        """The client, connected now where it was not yet."""
+        if self._client is None:
+            check_reachable(self._servers, url=self._url, timeout_s=self._timeout_s)
+            self._client = self._start(KazooClient(hosts=self._hosts, timeout=self._timeout_s, **self._arguments))
+        return self._client
+
+    def _start(self, client: Any) -> Any:
+        """The client once it is connected."""
+        try:
+            started = client.start_async()
+            settled = Polling(RETRY_INTERVAL_S / 5).until(
+                lambda: started.is_set() or client.client_state == KeeperState.AUTH_FAILED, timeout_s=self._timeout_s
+            )
+            refused = client.client_state == KeeperState.AUTH_FAILED
+        except BaseException:
+            _discard(client)
+            raise
+        if settled and client.connected:
+            return client
+        _discard(client)
+        if refused:
+            raise StoreRefusedError(f"{self._url} refused the credentials", hint=_AUTH_HINT)
+        raise self._unreachable()
+
+    def _unreachable(self) -> StoreUnreachableError:
+        tls = " and whether the port speaks TLS" if not self._arguments.get("use_ssl") else ", and the certificates"
+        return StoreUnreachableError(
+            f"{self._url} gave no answer in {self._timeout_s:g} s", hint=f"check the server{tls}"
+        )
+
+
+def _together(method: str, paths: Sequence[str], client: Any) -> "_Together":
+    """Requests for some paths, all on their way."""
+    return _Together(getattr(client, method), paths)
+
+
+class _Together:
+    """Several requests on their way at once, waited for as one."""
+
+    def __init__(self, request: Callable[[str], Any], paths: Sequence[str]) -> None:
+        self._pending = [request(path) for path in paths]
+
+    def get(self, *, timeout: float) -> list[Any]:
+        """The answers in order; None where there is no such znode."""
+        answers: list[Any] = []
+        for pending in self._pending:
+            try:
+                answers.append(pending.get(timeout=timeout))
+            except NoNodeError:
+                answers.append(None)
+        return answers
+
+
+def _add(transaction: Any, step: Step, acl: list[Any]) -> None:
+    """Nothing; the step is part of the transaction."""
+    match step:
+        case Create():
+            transaction.create(step.path, step.data, acl=acl, sequence=step.sequence)
+        case SetData():
+            transaction.set_data(step.path, step.data, step.version)
+        case Delete():
+            transaction.delete(step.path, step.version)
+        case Check():
+            transaction.check(step.path, step.version)
+
+
+def _node(data: bytes | None, stat: Any) -> Node:
+    return Node(data=data, version=stat.version, children=stat.numChildren)
+
+
+def _discard(client: Any) -> None:
+    """Nothing; a client that never connected is gone with its threads."""
+    client.stop()
+    client.close()
