@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 from collections.abc import Iterator, Mapping
 from unittest import mock
 
@@ -18,7 +19,8 @@ class _Terminal(io.StringIO):
 def run_cli(*argv: str, terminal: bool = False, environment: Mapping[str, str] | None = None) -> tuple[int, str, str]:
     """(exit code, standard output, standard error) of `kafka-quotas ARGV`.
 
-    `terminal` makes both streams look like terminals of 80 columns; `environment` is added to the process's own.
+    `terminal` makes both streams look like terminals of 80 columns; `environment` is added to the process's own,
+    from which settings of ours are taken out.
     """
     out, err = (_Terminal(), _Terminal()) if terminal else (io.StringIO(), io.StringIO())
     with _environment(environment or {}), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -28,5 +30,7 @@ def run_cli(*argv: str, terminal: bool = False, environment: Mapping[str, str] |
 
 @contextlib.contextmanager
 def _environment(added: Mapping[str, str]) -> Iterator[None]:
-    with mock.patch.dict("os.environ", {"COLUMNS": "80", "NO_COLOR": "1", **added}):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_QUOTAS_")}
+    fixed = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "xterm"}
+    with mock.patch.dict("os.environ", kept | fixed | dict(added), clear=True):
         yield

@@ -27,7 +27,7 @@ from kafka_quotas.cli.options import (
     Zookeeper,
 )
 from kafka_quotas.cli.output import Output
-from kafka_quotas.cli.quantity import in_words
+from kafka_quotas.cli.quantity import in_words, plain
 from kafka_quotas.cli.render import Column, Listing, Table, is_terminal, print_listing, print_table, write
 from kafka_quotas.cli.store_choice import STORE_VARIABLE, StoreChoice, choose_store
 from kafka_quotas.commands.alter import AlterResult, Checker
@@ -176,7 +176,12 @@ def _shown(key: str, value: float | None) -> str:
     return "not set" if value is None else in_words(key, value)
 
 
+def _plain(key: str, value: float | None) -> int | float | None:
+    return None if value is None else plain(key, value)
+
+
 def _listing(result: AlterResult) -> Listing:
+    rows = [(change.key, _plain(change.key, change.old), _plain(change.key, change.new)) for change in result.changes]
     return Listing(
         noun="alter",
         data={
@@ -184,7 +189,7 @@ def _listing(result: AlterResult) -> Listing:
             "dry_run": result.dry_run,
             "checked_by": [str(checker) for checker in result.checked_by],
             "entity": result.entity.to_mapping(),
-            "changes": [{"key": change.key, "old": change.old, "new": change.new} for change in result.changes],
+            "changes": [{"key": key, "old": old, "new": new} for key, old, new in rows],
         },
-        table=Table(columns=_COLUMNS, rows=[(change.key, change.old, change.new) for change in result.changes]),
+        table=Table(columns=_COLUMNS, rows=rows),
     )

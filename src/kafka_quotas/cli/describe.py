@@ -37,7 +37,7 @@ from kafka_quotas.cli.options import (
     Zookeeper,
 )
 from kafka_quotas.cli.output import Output
-from kafka_quotas.cli.quantity import in_words
+from kafka_quotas.cli.quantity import in_words, plain
 from kafka_quotas.cli.render import Column, Listing, Table, print_listing, write
 from kafka_quotas.cli.store_choice import StoreChoice, choose_store
 from kafka_quotas.commands.cluster import look_at_cluster
@@ -146,7 +146,7 @@ def _effective(
     clients = clients_asked(named, asked)
     history = parse_history(asked.history)
     with choice.open() as opened:
-        found = look_at_cluster(brokers=asked.brokers, topic=asked.topic)
+        found = look_at_cluster(opened.url, settings=choice.settings(), brokers=asked.brokers, topic=asked.topic)
         result = run_effective(opened, clients=clients, history=history, cluster=found.view, warnings=found.warnings)
     print_effective(result, output)
 
@@ -157,7 +157,10 @@ def _listing(result: DescribeResult) -> Listing:
         noun="quotas",
         data={
             "entries": [
-                {"entity": entry.entity.to_mapping(), "quotas": dict(sorted(entry.quotas.items()))}
+                {
+                    "entity": entry.entity.to_mapping(),
+                    "quotas": {key: plain(key, value) for key, value in sorted(entry.quotas.items())},
+                }
                 for entry in result.entries
             ]
         },
@@ -168,11 +171,11 @@ def _listing(result: DescribeResult) -> Listing:
                 Column(title="value", figures=True),
                 Column(title="in words", figures=True),
             ),
-            rows=[(str(entity), key, value, in_words(key, value)) for entity, key, value in quotas],
+            rows=[(str(entity), key, plain(key, value), in_words(key, value)) for entity, key, value in quotas],
         ),
         records=Table(
             columns=[Column(title=title) for title in (*ENTITY_TYPES, "defaults", "key", "value")],
-            rows=[(*_named(entity), _defaults(entity), key, value) for entity, key, value in quotas],
+            rows=[(*_named(entity), _defaults(entity), key, plain(key, value)) for entity, key, value in quotas],
         ),
     )
 

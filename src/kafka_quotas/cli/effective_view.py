@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from kafka_quotas.cli.json_text import Json
 from kafka_quotas.cli.output import Output
-from kafka_quotas.cli.quantity import in_words
+from kafka_quotas.cli.quantity import in_words, plain
 from kafka_quotas.cli.render import Cell, Column, Listing, Table, is_terminal, print_listing, print_table, write
 from kafka_quotas.commands.client import Client, Other
 from kafka_quotas.commands.cluster_view import ClusterView
 from kafka_quotas.commands.effective import ClientOutcome, EffectiveResult
-from kafka_quotas.core.effective import NOTHING_MATCHED, EffectiveQuota
+from kafka_quotas.core.effective import NOTHING_MATCHED, EffectiveQuota, Overridden
 from kafka_quotas.core.quota_key import CONTROLLER_MUTATION_RATE, QuotaKey
 
 _WIDTH = 80
@@ -51,7 +51,12 @@ def _print_one(outcome: ClientOutcome, cluster: ClusterView | None) -> None:
 def _cells(quota: EffectiveQuota) -> list[Cell]:
     if quota.limit is None:
         return ["unlimited", "", "", ""]
-    return [quota.limit, in_words(quota.key.name, quota.limit), str(quota.level), str(quota.entity)]
+    return [
+        plain(quota.key.name, quota.limit),
+        in_words(quota.key.name, quota.limit),
+        str(quota.level),
+        str(quota.entity),
+    ]
 
 
 def _details(quota: EffectiveQuota, cluster: ClusterView | None) -> Iterator[str]:
@@ -153,7 +158,7 @@ def _records(result: EffectiveResult) -> Table:
         for quota in outcome.quotas:
             level = None if quota.level is None else str(quota.level)
             entity = None if quota.entity is None else str(quota.entity)
-            rows.append([*who, quota.key.name, quota.limit, level, entity, quota.shared_with])
+            rows.append([*who, quota.key.name, _plain(quota), level, entity, quota.shared_with])
     return Table(columns=[Column(title=title) for title in titles], rows=rows)
 
 
@@ -174,20 +179,26 @@ def _outcome_data(outcome: ClientOutcome, cluster: ClusterView | None) -> dict[s
 def _quota_data(quota: EffectiveQuota, cluster: ClusterView | None) -> dict[str, Json]:
     return {
         "key": quota.key.name,
-        "limit": quota.limit,
+        "limit": _plain(quota),
         "unit": quota.key.unit.value,
         "scope": scope(quota.key),
         "level": quota.level,
         "entity": None if quota.entity is None else quota.entity.to_mapping(),
         "bucket": None if quota.bucket is None else list(quota.bucket),
         "shared_with": quota.shared_with,
-        "overridden": [
-            {"level": lost.level, "entity": lost.entity.to_mapping(), "limit": lost.limit} for lost in quota.overridden
-        ],
+        "overridden": [_overridden_data(quota.key, lost) for lost in quota.overridden],
         "cluster_total": None if cluster is None else cluster.total(quota.key, quota.limit),
         "topic_total": None if cluster is None else cluster.topic_total(quota.key, quota.limit),
         "warnings": list(quota.warnings),
     }
+
+
+def _overridden_data(key: QuotaKey, lost: Overridden) -> dict[str, Json]:
+    return {"level": lost.level, "entity": lost.entity.to_mapping(), "limit": plain(key.name, lost.limit)}
+
+
+def _plain(quota: EffectiveQuota) -> int | float | None:
+    return None if quota.limit is None else plain(quota.key.name, quota.limit)
 
 
 def _any_other(client: Client) -> Iterator[str]:

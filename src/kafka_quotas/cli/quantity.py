@@ -4,6 +4,12 @@ from kafka_quotas.core.quota_key import QUOTA_KEYS, Unit
 from kafka_quotas.core.units import format_bytes, format_number, format_quota_value
 
 
+def plain(key_name: str, value: float) -> int | float:
+    """A value as the number that Kafka's own type has; the double nearest to the largest LONG is one too large."""
+    key = QUOTA_KEYS.get(key_name)
+    return key.unlimited if key is not None and value == float(key.unlimited) else value
+
+
 def in_words(key_name: str, value: float) -> str:
     """A value with its unit, short: `10.49 MB/s`, `50 % of one thread`, `unlimited (explicit)`."""
     key = QUOTA_KEYS.get(key_name)

@@ -18,7 +18,7 @@ def print_rich_table(table: Table, stream: TextIO) -> None:
 
 def rich_table(table: Table) -> RichTable:
     """The table as Rich draws it: names are text, never markup."""
-    drawn = RichTable(box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    drawn = RichTable(box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False, show_edge=False)
     drawn.title = Text(table.caption) if table.caption else None
     for column in table.columns:
         justify: Literal["left", "right"] = "right" if column.figures else "left"

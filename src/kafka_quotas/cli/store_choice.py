@@ -49,14 +49,21 @@ class StoreChoice:
         """Whether somebody chose the store, by option or variable."""
         return self.url.origin is not Origin.DEFAULT
 
+    def settings(self, *, allow_invalid: bool = False, wait: bool = True) -> StoreSettings:
+        """How the store is opened.
+
+        Raises `UsageError` where the properties file can't be read.
+        """
+        properties = read_properties(Path(self.command_config.value)) if self.command_config.value else {}
+        return StoreSettings(client_properties=properties, allow_invalid=allow_invalid, wait=wait)
+
     @contextmanager
     def open(self, *, allow_invalid: bool = False, wait: bool = True) -> Iterator[Store]:
         """The store, ready to use, for the length of a `with` block.
 
         Raises `UsageError` where the address or the properties file can't be understood.
         """
-        properties = read_properties(Path(self.command_config.value)) if self.command_config.value else {}
-        settings = StoreSettings(client_properties=properties, allow_invalid=allow_invalid, wait=wait)
+        settings = self.settings(allow_invalid=allow_invalid, wait=wait)
         with closing(open_store(self.url.value, settings=settings)) as store:
             yield store
 
