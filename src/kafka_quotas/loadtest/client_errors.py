@@ -41,10 +41,13 @@ def translated(error: "KafkaError", *, bootstrap: str) -> KafkaQuotasError:
     return KafkaQuotasError(f"the Kafka client failed: {_one_line(error)}")
 
 
-def property_error(reason: object) -> UsageError:
+def property_error(error: Exception) -> UsageError:
     """The error for client properties that librdkafka does not take."""
+    from confluent_kafka import KafkaError  # noqa: PLC0415 - loads librdkafka
+
+    reason = error.args[0] if error.args else error
     return UsageError(
-        f"a client property is refused: {' '.join(str(reason).split())}",
+        f"a client property is refused: {_one_line(reason) if isinstance(reason, KafkaError) else reason}",
         hint="-X takes librdkafka's names, see its CONFIGURATION.md",
     )
 

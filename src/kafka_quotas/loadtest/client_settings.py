@@ -19,7 +19,7 @@ _PACED_PREFETCH_S = 0.25  # a paced consumer fetches no further ahead, or it wou
 
 def client_properties(plan: LoadPlan, entity: EntityLoad) -> dict[str, object]:
     """The properties of this entity's producer or consumer, without callbacks."""
-    own = _producer(plan, entity) if plan.direction is Direction.PRODUCE else _consumer(plan, entity)
+    own = _producer(plan, entity) if entity.direction is Direction.PRODUCE else _consumer(plan, entity)
     return {
         "bootstrap.servers": plan.bootstrap,
         "client.id": entity.name.client_id,

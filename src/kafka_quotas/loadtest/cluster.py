@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kafka_quotas.loadtest.client_errors import LoadRefusedError, is_fatal, property_error, translated
 from kafka_quotas.loadtest.client_settings import probe_properties
 from kafka_quotas.loadtest.cycles import Direction
-from kafka_quotas.loadtest.plan import LoadPlan
+from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
@@ -32,8 +32,8 @@ class TopicView:
     filled: tuple[PartitionRange, ...] = ()
 
 
-def look_at_topic(plan: LoadPlan) -> TopicView:
-    """The plan's topic as its first entity sees it; takes about `connect_timeout_s` at most.
+def look_at_topic(plan: LoadPlan, entity: EntityLoad) -> TopicView:
+    """An entity's topic as the entity sees it; takes about `connect_timeout_s` at most.
 
     Raises `ClusterUnreachableError` where nothing answers, and `LoadRefusedError` where the cluster refuses the client,
     has no such topic, or (for consumers) the topic holds no record.
@@ -41,14 +41,14 @@ def look_at_topic(plan: LoadPlan) -> TopicView:
     from confluent_kafka import Consumer, KafkaException  # noqa: PLC0415 - loads librdkafka
 
     errors: list[KafkaError] = []
-    properties = probe_properties(plan, plan.entities[0])
+    properties = probe_properties(plan, entity)
     try:
         consumer = Consumer({**properties, "group.id": "kafka-quotas-load-test", "error_cb": errors.append})
     except (KafkaException, ValueError, TypeError) as error:
-        raise property_error(error.args[0] if error.args else error) from error
+        raise property_error(error) from error
     try:
-        leaders = _leaders(consumer, plan, errors)
-        filled = _filled(consumer, plan, sorted(leaders)) if plan.direction is Direction.CONSUME else ()
+        leaders = _leaders(consumer, plan, entity.topic, errors)
+        filled = _filled(consumer, plan, entity.topic, sorted(leaders)) if entity.direction is Direction.CONSUME else ()
         return TopicView(leaders=len(set(leaders.values())), filled=filled)
     except KafkaException as error:
         raise translated(error.args[0], bootstrap=plan.bootstrap) from error
@@ -56,44 +56,43 @@ def look_at_topic(plan: LoadPlan) -> TopicView:
         consumer.close()
 
 
-def _leaders(consumer: "Consumer", plan: LoadPlan, errors: "list[KafkaError]") -> dict[int, int]:
+def _leaders(consumer: "Consumer", plan: LoadPlan, name: str, errors: "list[KafkaError]") -> dict[int, int]:
     """Partition to leader, asked for in short attempts so that a refusal ends the wait at once."""
     from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - loads librdkafka
 
     deadline = time.monotonic() + plan.connect_timeout_s
     while True:
         try:
-            topic = consumer.list_topics(plan.topic, timeout=_ATTEMPT_S).topics[plan.topic]
+            topic = consumer.list_topics(name, timeout=_ATTEMPT_S).topics[name]
         except KafkaException as error:
             consumer.poll(0)  # hands over what error_cb has to say, which is more than "timed out"
             refusal = next((each for each in errors if is_fatal(each)), None)
             if refusal is None and time.monotonic() < deadline:
                 continue
-            raise translated(refusal or error.args[0], bootstrap=plan.bootstrap) from error
+            reason = refusal or (errors[0] if errors else error.args[0])
+            raise translated(reason, bootstrap=plan.bootstrap) from error
         if topic.error is None and topic.partitions:
             return {partition: each.leader for partition, each in topic.partitions.items()}
         if topic.error is not None and topic.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise translated(topic.error, bootstrap=plan.bootstrap)
         raise LoadRefusedError(
-            f"topic {plan.topic} does not exist at {plan.bootstrap}",
+            f"topic {name} does not exist at {plan.bootstrap}",
             hint="create it first, or name another with --topic; this tool makes no topics on a cluster",
         )
 
 
-def _filled(consumer: "Consumer", plan: LoadPlan, partitions: list[int]) -> tuple[PartitionRange, ...]:
+def _filled(consumer: "Consumer", plan: LoadPlan, name: str, partitions: list[int]) -> tuple[PartitionRange, ...]:
     """The partitions that hold records."""
     from confluent_kafka import TopicPartition  # noqa: PLC0415 - loads librdkafka
 
     ranges = []
     for partition in partitions:
-        low, high = consumer.get_watermark_offsets(
-            TopicPartition(plan.topic, partition), timeout=plan.connect_timeout_s
-        )
+        low, high = consumer.get_watermark_offsets(TopicPartition(name, partition), timeout=plan.connect_timeout_s)
         ranges.append(PartitionRange(partition=partition, low=low, high=high))
     filled = tuple(each for each in ranges if each.high > each.low)
     if not filled:
         raise LoadRefusedError(
-            f"topic {plan.topic} holds no records to consume",
+            f"topic {name} holds no records to consume",
             hint="fill it first, for instance with: kafka-quotas load-test produce",
         )
     return filled

@@ -53,8 +53,8 @@ class ConsumerLoad(ClientState):
         try:
             consumer = Consumer({**client_properties(self.plan, self.entity), **self.callbacks()})
         except (KafkaException, ValueError, TypeError) as error:
-            raise property_error(error.args[0] if error.args else error) from error
-        consumer.assign([TopicPartition(self.plan.topic, each.partition, each.low) for each in partitions])
+            raise property_error(error) from error
+        consumer.assign([TopicPartition(self.entity.topic, each.partition, each.low) for each in partitions])
         return consumer
 
     def _due(self, now_ns: int) -> int:
@@ -93,4 +93,4 @@ class ConsumerLoad(ClientState):
     def _start_again(self, message: "Message") -> None:
         from confluent_kafka import OFFSET_BEGINNING, TopicPartition  # noqa: PLC0415 - loaded long since
 
-        self._consumer.seek(TopicPartition(self.plan.topic, message.partition() or 0, OFFSET_BEGINNING))
+        self._consumer.seek(TopicPartition(self.entity.topic, message.partition() or 0, OFFSET_BEGINNING))

@@ -63,7 +63,7 @@ class ClientState:
 
     def on_statistics(self, statistics: str) -> None:
         """Nothing; the bytes on the wire are brought up to date."""
-        self.wire = wire_count(statistics, topic=self.plan.topic, direction=self.plan.direction)
+        self.wire = wire_count(statistics, topic=self.entity.topic, direction=self.entity.direction)
 
     def going_on(self, stop: threading.Event, now_ns: int) -> bool:
         """Whether the run still lasts."""

@@ -1,6 +1,6 @@
 """From what a run's clients recorded to what it found."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_quotas.loadtest.consumer_load import ConsumerLoad
@@ -14,11 +14,15 @@ Client = ProducerLoad | ConsumerLoad
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """What is known of a run beside its clients; `cpu_share` is this process's CPU time per second of the run."""
+    """What is known of a run beside its clients.
+
+    `enforcers`: how many brokers keep the quotas, by topic. `cpu_share` is this process's CPU time per second of
+    the run.
+    """
 
     started_ms: int
     elapsed_s: float
-    enforcers: int
+    enforcers: Mapping[str, int]
     cpu_share: float
     interrupted: bool
 
@@ -26,16 +30,13 @@ class RunFacts:
 def load_result(plan: LoadPlan, clients: Sequence[Client], facts: RunFacts) -> LoadResult:
     """The result of a run that has ended."""
     return LoadResult(
-        direction=plan.direction,
         bootstrap=plan.bootstrap,
-        topic=plan.topic,
         started_ms=facts.started_ms,
         elapsed_s=facts.elapsed_s,
         warmup_s=plan.warmup_s,
         window_samples=plan.window.samples,
         window_size_s=plan.window.window_s,
         record_size=plan.record_size,
-        enforcers=facts.enforcers,
         cpu_share=facts.cpu_share,
         interrupted=facts.interrupted,
         entities=tuple(_entity_result(plan, client, facts) for client in clients),
@@ -46,19 +47,23 @@ def _entity_result(plan: LoadPlan, client: Client, facts: RunFacts) -> EntityRes
     recorder, entity, ratio = client.recorder, client.entity, client.wire.ratio
     acks = [(float(t_ms), round(size * ratio)) for t_ms, size in recorder.trace.entries()]
     rate, quota = entity.records_per_second, entity.quota_bytes_per_second
+    enforcers = facts.enforcers[entity.topic]
     verdict = entity_verdict(
         Observation(
             acks=acks,
             offered_bytes_per_second=None if rate is None else float(rate) * plan.record_size * ratio,
             throttle_count=recorder.throttle_count,
         ),
-        quota_bytes_per_second=None if quota is None else quota * facts.enforcers,
+        quota_bytes_per_second=None if quota is None else quota * enforcers,
         window_ms=plan.window_ms,
         warmup_ms=plan.warmup_s * 1000,
-        direction=plan.direction,
+        direction=entity.direction,
     )
     return EntityResult(
         name=entity.name,
+        direction=entity.direction,
+        topic=entity.topic,
+        enforcers=enforcers,
         verdict=verdict,
         sent=recorder.sent,
         acked=recorder.acked,

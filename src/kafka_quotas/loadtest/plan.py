@@ -1,4 +1,4 @@
-"""What a run is to do: which entities put which load on which topic, for how long, and what their quotas are.
+"""What a run is to do: which clients put which load on which topics, for how long, and what their quotas are.
 
 Contract: pure values, resolved before anything is contacted; nothing in here changes during a run.
 """
@@ -40,12 +40,14 @@ def parse_entity_name(text: str) -> EntityName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityLoad:
-    """One client of a run: its name, the records per second it offers (None: all it can), and the quota to judge by.
+    """One client of a run: its name, what it does with which topic, what it offers, and the quota to judge by.
 
-    `quota_bytes_per_second` is what one broker allows; None is unlimited.
+    `records_per_second` None is all it can; `quota_bytes_per_second` is what one broker allows, None is unlimited.
     """
 
     name: EntityName
+    direction: Direction
+    topic: str
     records_per_second: Fraction | None = None
     quota_bytes_per_second: float | None = None
     properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold a password
@@ -55,13 +57,11 @@ class EntityLoad:
 class LoadPlan:
     """A whole run. Warm-up comes before `duration_s` and is not judged; sizes are bytes.
 
-    `enforcers`: how many brokers keep the quota, each for itself; None counts the brokers that lead the topic.
+    `enforcers`: how many brokers keep the quota, each for itself; None counts the brokers that lead a client's topic.
     `properties` are librdkafka's own names and win over what the tool sets.
     """
 
-    direction: Direction
     bootstrap: str
-    topic: str
     entities: tuple[EntityLoad, ...]
     duration_s: float
     warmup_s: float
@@ -73,10 +73,10 @@ class LoadPlan:
     properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        labels = [entity.name.label for entity in self.entities]
-        if not labels:
+        names = [(entity.name, entity.direction) for entity in self.entities]
+        if not names:
             raise UsageError("a load test needs an entity", hint="give --entity USER/CLIENT-ID or /CLIENT-ID")
-        if len(set(labels)) < len(labels):
+        if len(set(names)) < len(names):
             raise UsageError("an entity is named twice", hint="every --entity is one client; name each once")
         if not 1 <= self.record_size <= MAX_RECORD_SIZE:
             raise UsageError(f"a record has 1 to {MAX_RECORD_SIZE} bytes, not {self.record_size}")

@@ -53,7 +53,7 @@ class ProducerLoad(ClientState):
         try:
             return Producer({**client_properties(self.plan, self.entity), **self.callbacks()})
         except (KafkaException, ValueError, TypeError) as error:
-            raise property_error(error.args[0] if error.args else error) from error
+            raise property_error(error) from error
 
     def _due(self, now_ns: int) -> int:
         """How many records are due and not sent."""
@@ -69,7 +69,7 @@ class ProducerLoad(ClientState):
 
     def _send(self, count: int) -> int:
         """How many of `count` records librdkafka took."""
-        produce, topic, payload, every = self._producer.produce, self.plan.topic, self._payload, self._every
+        produce, topic, payload, every = self._producer.produce, self.entity.topic, self._payload, self._every
         first = self.recorder.sent
         index = first
         try:

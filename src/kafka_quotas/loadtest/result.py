@@ -21,10 +21,14 @@ class SecondSample:
 class EntityResult:
     """One client's run. Counts and bytes are of the whole run, warm-up included; latencies are not.
 
-    `unfinished` records were sent and still unanswered at the end. `wire_ratio` is bytes on the wire per payload byte.
+    `enforcers` brokers kept the quota, each for itself; the verdict is on their sum. `unfinished` records were sent and
+    still unanswered at the end. `wire_ratio` is bytes on the wire per payload byte.
     """
 
     name: EntityName
+    direction: Direction
+    topic: str
+    enforcers: int
     verdict: EntityVerdict
     sent: int
     acked: int
@@ -48,16 +52,13 @@ class EntityResult:
 class LoadResult:
     """A whole run. `interrupted`: it was ended early, and what is here was measured until then."""
 
-    direction: Direction
     bootstrap: str
-    topic: str
     started_ms: int
     elapsed_s: float
     warmup_s: float
     window_samples: int
     window_size_s: int
     record_size: int
-    enforcers: int
     cpu_share: float
     interrupted: bool
     entities: tuple[EntityResult, ...]

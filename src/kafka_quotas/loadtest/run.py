@@ -12,10 +12,13 @@ from kafka_quotas.loadtest.consumer_load import ConsumerLoad
 from kafka_quotas.loadtest.cycles import Direction
 from kafka_quotas.loadtest.load_client import RunClock
 from kafka_quotas.loadtest.outcome import Client, RunFacts, load_result
-from kafka_quotas.loadtest.plan import LoadPlan
+from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
 from kafka_quotas.loadtest.producer_load import ProducerLoad
 from kafka_quotas.loadtest.progress import EntityProgress, RunProgress, Watcher
 from kafka_quotas.loadtest.result import LoadResult
+
+_Use = tuple[str, Direction]
+"""A topic and what is done with it."""
 
 _LOOK_S = 0.25
 _HEAD_START_NS = 20_000_000  # all threads wait for the same first instant
@@ -28,7 +31,7 @@ def run_load(plan: LoadPlan, *, clock: Clock, watcher: Watcher | None = None) ->
     Raises what `look_at_topic` raises, `LoadRefusedError` where a client is refused during the run,
     `ClusterUnreachableError` where nothing was acknowledged for a long time, `UsageError` for a property refused.
     """
-    view = look_at_topic(plan)
+    views = _look_at_topics(plan)
     started_ms, cpu_s = clock.now_ms(), time.process_time()
     start_ns = time.monotonic_ns() + _HEAD_START_NS
     instants = RunClock(
@@ -36,23 +39,35 @@ def run_load(plan: LoadPlan, *, clock: Clock, watcher: Watcher | None = None) ->
         measure_from_ns=start_ns + int(plan.warmup_s * 1e9),
         end_ns=start_ns + int((plan.warmup_s + plan.duration_s) * 1e9),
     )
-    run = _Run(plan=plan, instants=instants, clients=_clients(plan, view, instants))
+    run = _Run(
+        plan=plan, instants=instants, clients=[_client(plan, entity, instants, views) for entity in plan.entities]
+    )
     run.drive(watcher)
     elapsed_s = (min(time.monotonic_ns(), instants.end_ns) - start_ns) / 1e9
     facts = RunFacts(
         started_ms=started_ms,
         elapsed_s=elapsed_s,
-        enforcers=plan.enforcers or view.leaders,
+        enforcers={topic: plan.enforcers or view.leaders for (topic, _), view in views.items()},
         cpu_share=(time.process_time() - cpu_s) / max(elapsed_s, 1e-9),
         interrupted=run.interrupted,
     )
     return load_result(plan, run.clients, facts)
 
 
-def _clients(plan: LoadPlan, view: TopicView, instants: RunClock) -> list[Client]:
-    if plan.direction is Direction.PRODUCE:
-        return [ProducerLoad(plan, entity, instants) for entity in plan.entities]
-    return [ConsumerLoad(plan, entity, instants, view.filled) for entity in plan.entities]
+def _look_at_topics(plan: LoadPlan) -> dict[_Use, TopicView]:
+    """Every topic of the plan, each as the first entity that uses it sees it."""
+    views: dict[_Use, TopicView] = {}
+    for entity in plan.entities:
+        use = (entity.topic, entity.direction)
+        if use not in views:
+            views[use] = look_at_topic(plan, entity)
+    return views
+
+
+def _client(plan: LoadPlan, entity: EntityLoad, instants: RunClock, views: dict[_Use, TopicView]) -> Client:
+    if entity.direction is Direction.PRODUCE:
+        return ProducerLoad(plan, entity, instants)
+    return ConsumerLoad(plan, entity, instants, views[entity.topic, entity.direction].filled)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,0 +1,128 @@
+"""The options of `load-test produce` and `load-test consume`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+TARGET_PANEL = "Target"
+LOAD_PANEL = "Load"
+RESULT_PANEL = "Result"
+
+Target = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help="The cluster, or the daemon in front of it; several brokers are separated by commas.",
+        rich_help_panel=TARGET_PANEL,
+    ),
+]
+Embedded = Annotated[
+    bool,
+    typer.Option(
+        "--embedded",
+        help="A cluster inside this process. It keeps no quotas, so it shows what the clients can do.",
+        rich_help_panel=TARGET_PANEL,
+    ),
+]
+Topic = Annotated[
+    str, typer.Option("--topic", metavar="NAME", help="The topic, which must exist.", rich_help_panel=TARGET_PANEL)
+]
+Property = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-X",
+        metavar="KEY=VALUE",
+        help="A client property by librdkafka's name; may be repeated, and wins over the tool's own.",
+        rich_help_panel=TARGET_PANEL,
+    ),
+]
+PropertyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="A file of such properties; -X wins over it.",
+        rich_help_panel=TARGET_PANEL,
+    ),
+]
+Passwords = Annotated[
+    Path | None,
+    typer.Option(
+        "--passwords",
+        metavar="FILE",
+        help="SASL passwords, a line USER=PASSWORD for each user.",
+        rich_help_panel=TARGET_PANEL,
+    ),
+]
+EntityNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--entity",
+        metavar="[USER]/CLIENT-ID",
+        help="A client of the run; may be repeated. Without it there is one, /load-test.",
+        rich_help_panel=LOAD_PANEL,
+    ),
+]
+Rates = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rate",
+        metavar="RATE",
+        help="What a client offers: max (the default), 5MB/s, 200rec/s or 2x-quota; once for all clients, or once for "
+        "each in the order of --entity.",
+        rich_help_panel=LOAD_PANEL,
+    ),
+]
+Quotas = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--quota",
+        metavar="RATE",
+        help="The quota to judge by, per broker: 2MB/s or unlimited; once for all or once for each. Without it the "
+        "quotas come from --store, where that is given.",
+        rich_help_panel=RESULT_PANEL,
+    ),
+]
+Duration = Annotated[
+    str, typer.Option("--duration", metavar="TIME", help="How long to measure: 60s, 2min.", rich_help_panel=LOAD_PANEL)
+]
+Warmup = Annotated[
+    str | None,
+    typer.Option(
+        "--warmup",
+        metavar="TIME",
+        help="How long before that, not judged. Default: one quota window.",
+        rich_help_panel=LOAD_PANEL,
+    ),
+]
+RecordSize = Annotated[
+    str, typer.Option("--record-size", metavar="SIZE", help="Bytes in a record: 100, 1KiB.", rich_help_panel=LOAD_PANEL)
+]
+Acks = Annotated[
+    str, typer.Option("--acks", metavar="0|1|all", help="Who confirms a record.", rich_help_panel=LOAD_PANEL)
+]
+Brokers = Annotated[
+    int | None,
+    typer.Option(
+        "--brokers",
+        metavar="N",
+        min=1,
+        help="How many brokers keep the quota, each for itself. Default: those that lead the topic.",
+        rich_help_panel=RESULT_PANEL,
+    ),
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option("--plot", metavar="FILE", help="Draw the run into FILE, .png or .svg.", rich_help_panel=RESULT_PANEL),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Keep run.json and the plot in DIR, which is made if need be.",
+        rich_help_panel=RESULT_PANEL,
+    ),
+]
