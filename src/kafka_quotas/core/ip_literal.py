@@ -17,7 +17,12 @@ _GROUPS = 8
 
 
 def is_address_or_host(name: str, resolves: Callable[[str], bool]) -> bool:
-    """Whether Java finds an address for a name: a literal, or else a host that `resolves` knows."""
+    """Whether Java finds an address for a name: a literal, or else a host that `resolves` knows.
+
+    An empty name is an address to Java, that of this machine.
+    """
+    if not name:
+        return True
     host, bracketed = name, False
     if name.startswith("["):
         if len(name) <= 2 or not name.endswith("]"):

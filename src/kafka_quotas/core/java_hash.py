@@ -6,6 +6,7 @@
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+_Key = TypeVar("_Key", str, str | None)
 _Value = TypeVar("_Value")
 _FULL = 0.75
 
@@ -19,7 +20,7 @@ def hash_code(text: str | None) -> int:
     return code
 
 
-def as_hash_map(items: Iterable[tuple[str | None, _Value]], expected: int) -> Mapping[str | None, _Value]:
+def as_hash_map(items: Iterable[tuple[_Key, _Value]], expected: int) -> Mapping[_Key, _Value]:
     """The items as a `new HashMap<>(expected)` holds and lists them: the last value of a key, keys by their hashes."""
     latest = dict(items)
     slots = 1

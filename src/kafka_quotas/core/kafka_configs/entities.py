@@ -1,0 +1,86 @@
+"""Which entities a command names: types and names as the options give them, and how they are paired.
+
+Long options are paired by their order on the command line: the first name with the first type, an `--entity-default`
+counting as an empty name. Short options have an order of their own, client before user, defaults after names. An empty
+name is the default entity. A type without a name means any entity of the type.
+
+**Source:** `ConfigCommand.ConfigCommandOptions.entityTypes`, `entityNames` and `parseClientQuotaEntity` (4.0).
+"""
+
+from collections.abc import Sequence
+
+from kafka_quotas.core.describe_filter import FilterComponent, Match, QuotaFilter
+from kafka_quotas.core.entity import CLIENT_ID, IP, USER, Entity
+from kafka_quotas.core.kafka_configs.options import KafkaConfigsError, Options
+from kafka_quotas.core.sanitizing import DEFAULT_NAME, sanitize
+
+USERS, CLIENTS, IPS = "users", "clients", "ips"
+BROKERS, BROKER_LOGGERS = "brokers", "broker-loggers"
+QUOTA_TYPES = {USERS: USER, CLIENTS: CLIENT_ID, IPS: IP}
+
+NAMED_FLAGS = {
+    "topic": "topics",
+    "client": CLIENTS,
+    "user": USERS,
+    "broker": BROKERS,
+    "broker-logger": BROKER_LOGGERS,
+    "ip": IPS,
+    "client-metrics": "client-metrics",
+    "group": "groups",
+}
+"""The short options with a name, in the order in which they count."""
+DEFAULT_FLAGS = {"client-defaults": CLIENTS, "user-defaults": USERS, "broker-defaults": BROKERS, "ip-defaults": IPS}
+"""The short options for defaults; they count after all named ones."""
+
+
+def entity_types(options: Options) -> list[str]:
+    """The types named, long options first."""
+    flags = {**NAMED_FLAGS, **DEFAULT_FLAGS}
+    return [*options.values("entity-type"), *(kind for flag, kind in flags.items() if options.has(flag))]
+
+
+def entity_names(options: Options) -> list[str]:
+    """The names, an empty one for a default, long options first.
+
+    Raises `KafkaConfigsError` where a short option was given twice.
+    """
+    long = [value or "" for name, value in options.found if name in {"entity-name", "entity-default"}]
+    short = [options.value(flag) or "" for flag in NAMED_FLAGS if options.has(flag)]
+    return [*long, *short, *("" for flag in DEFAULT_FLAGS if options.has(flag))]
+
+
+def entity(types: Sequence[str], names: Sequence[str]) -> Entity:
+    """The quota entity of types and as many names."""
+    return Entity.from_pairs((QUOTA_TYPES[kind], name or None) for kind, name in zip(types, names, strict=True))
+
+
+def entity_filter(types: Sequence[str], names: Sequence[str]) -> QuotaFilter:
+    """The strict filter a command asks brokers for.
+
+    Raises `KafkaConfigsError` where there are more names than types.
+    """
+    if len(names) > len(types):
+        raise KafkaConfigsError("More entity names specified than entity types")
+    given: list[str | None] = [*names, *[None] * (len(types) - len(names))]
+    return QuotaFilter(
+        components=tuple(_component(QUOTA_TYPES[kind], name) for kind, name in zip(types, given, strict=True)),
+        strict=True,
+    )
+
+
+def sanitized_name(types: Sequence[str], names: Sequence[str]) -> str:
+    """The name of a user, client or pair as ZooKeeper has it, a part without a name left out: `alice/clients`."""
+    swapped = len(types) == 2 and types[0] == CLIENTS
+    given = [DEFAULT_NAME if name == "" else sanitize(name) for name in names[: len(types)]]
+    if swapped and len(given) == 2:
+        given.reverse()  # a single name goes to the user, also where it stood with the client
+    root = given[0] if given else ""
+    return root if len(types) == 1 else "/".join([root, CLIENTS, *given[1:]])
+
+
+def _component(kind: str, name: str | None) -> FilterComponent:
+    if name is None:
+        return FilterComponent(entity_type=kind, match=Match.ANY)
+    if name == "":
+        return FilterComponent(entity_type=kind, match=Match.DEFAULT)
+    return FilterComponent(entity_type=kind, match=Match.EXACT, name=name)

@@ -1,0 +1,66 @@
+"""Which keys a command sets and removes, and to what text: the grammar of `--add-config` and `--delete-config`.
+
+Keys and values are parted by commas outside square brackets and by `=`, blanks around them cut; the brackets
+themselves are dropped; the last value of a key counts. In a file brackets are left alone.
+
+**Source:** `ConfigCommand.parseConfigsToBeAdded`, `parseConfigsToBeDeleted` and `validatePropsKey` (4.0).
+"""
+
+import re
+from collections.abc import Callable, Mapping
+
+from kafka_quotas.core.java_hash import as_hash_map
+from kafka_quotas.core.kafka_configs.options import KafkaConfigsError, Options
+
+LoadProperties = Callable[[str], Mapping[str, str]]
+"""Reads a Java properties file."""
+
+_BLANKS = "".join(map(chr, range(0x21)))  # what Java's String.trim cuts off
+_OUTSIDE_BRACKETS = r"(?=[^\]]*(?:\[|$))"
+_COMMA = re.compile("," + _OUTSIDE_BRACKETS)
+_EQUALS = re.compile(r"\s*=\s*" + _OUTSIDE_BRACKETS, re.ASCII)
+_KEY = re.compile(r"[a-zA-Z0-9._-]*")
+_PROPERTIES_SLOTS = 16  # those of a new java.util.Properties
+
+
+def added_configs(options: Options, load_properties: LoadProperties) -> Mapping[str, str]:
+    """The keys to set and their texts, in the order in which Java's Properties list them.
+
+    Raises `KafkaConfigsError` for what is not of the form key=value, and for characters no key has.
+    """
+    added: list[tuple[str, str]] = []
+    file = options.value("add-config-file")
+    if file is not None:
+        added.extend(load_properties(file).items())
+    text = options.value("add-config")
+    if text is not None:
+        added.extend(_pairs(text))
+    configs = as_hash_map(added, _PROPERTIES_SLOTS)
+    for key in configs:
+        if not _KEY.fullmatch(key):
+            raise KafkaConfigsError(f"Invalid character found for config key: {key}")
+    return configs
+
+
+def deleted_configs(options: Options) -> list[str]:
+    """The keys to remove, in order."""
+    return [key.strip(_BLANKS) for key in options.values("delete-config")]
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    pairs = [_EQUALS.split(piece) for piece in _pieces(text)]
+    if any(len(pair) != 2 for pair in pairs):
+        raise KafkaConfigsError(
+            'requirement failed: Invalid entity config: all configs to be added must be in the format "key=val".'
+        )
+    return [(key.strip(_BLANKS), re.sub(r"[\[\]]", "", value).strip(_BLANKS)) for key, value in pairs]
+
+
+def _pieces(text: str) -> list[str]:
+    """The text between commas; empty pieces at the end count for nothing, but a text without a comma is one piece."""
+    pieces = _COMMA.split(text)
+    if len(pieces) == 1:
+        return pieces
+    while pieces and not pieces[-1]:
+        pieces.pop()
+    return pieces

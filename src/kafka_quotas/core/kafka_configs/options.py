@@ -1,0 +1,159 @@
+"""The options of `kafka-configs` as they stand on a command line, before anybody asks what they mean.
+
+Options are never abbreviated, `-add-config` is `--add-config`, a value may follow `=`, and whatever is no option is
+ignored, as is everything after `--`. An option that takes a value takes the next word, whatever it looks like.
+
+**Source:** `kafka.admin.ConfigCommand.ConfigCommandOptions` (Kafka 4.0 before ZooKeeper was removed), joptsimple 5.0.4.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kafka_quotas.core.errors import UsageError
+
+_JOPT = "joptsimple."
+ILLEGAL_ARGUMENT = "java.lang.IllegalArgumentException"
+USAGE = "usage"
+PURPOSE = (
+    "This tool helps to manipulate and describe entity config for a topic, client, user, broker, ip, "
+    "client-metrics or group"
+)
+
+
+class KafkaConfigsError(UsageError):
+    """What `kafka-configs` refuses: its text, the class of error it is there, and its exit code.
+
+    `error_class` is the Java class, or `usage` where the original prints its usage after the text.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, error_class: str = ILLEGAL_ARGUMENT, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.error_class = error_class
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionKind:
+    """An option: the name of its value (None: it takes none), what separates several values, and what it is for."""
+
+    value: str | None
+    help: str
+    separator: str | None = None
+
+
+OPTIONS: dict[str, OptionKind] = {
+    "help": OptionKind(value=None, help="print this text"),
+    "version": OptionKind(value=None, help="print the version"),
+    "zookeeper": OptionKind(value="urls", help="deprecated: the ZooKeeper to use, host:port"),
+    "bootstrap-server": OptionKind(value="servers", help="the brokers to connect to"),
+    "bootstrap-controller": OptionKind(value="controllers", help="the controllers to connect to"),
+    "command-config": OptionKind(value="file", help="properties of the connection"),
+    "alter": OptionKind(value=None, help="change the configuration of the entity"),
+    "describe": OptionKind(value=None, help="list the configuration of the entity"),
+    "all": OptionKind(value=None, help="list static configuration as well"),
+    "entity-type": OptionKind(value="type", help="users, clients, ips or another type of entity"),
+    "entity-name": OptionKind(value="name", help="the name of the entity"),
+    "entity-default": OptionKind(value=None, help="the default entity of the type"),
+    "add-config": OptionKind(value="k1=v1,k2=[v1,v2]", help="keys and values to set"),
+    "add-config-file": OptionKind(value="file", help="a properties file with keys and values to set"),
+    "delete-config": OptionKind(value="k1,k2", help="keys to remove", separator=","),
+    "force": OptionKind(value=None, help="ask nothing"),
+    "topic": OptionKind(value="name", help="the topic"),
+    "client": OptionKind(value="id", help="the client-id"),
+    "client-defaults": OptionKind(value=None, help="the default of all client-ids"),
+    "user": OptionKind(value="name", help="the user"),
+    "user-defaults": OptionKind(value=None, help="the default of all users"),
+    "broker": OptionKind(value="id", help="the broker"),
+    "broker-defaults": OptionKind(value=None, help="the default of all brokers"),
+    "broker-logger": OptionKind(value="id", help="the broker whose loggers are meant"),
+    "ip-defaults": OptionKind(value=None, help="the default of all addresses"),
+    "ip": OptionKind(value="address", help="the address"),
+    "group": OptionKind(value="id", help="the group"),
+    "client-metrics": OptionKind(value="name", help="the client metrics subscription"),
+    "zk-tls-config-file": OptionKind(value="file", help="properties of the TLS connection to ZooKeeper"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options found, in the order of the command line, each with its value (None: it takes none)."""
+
+    found: tuple[tuple[str, str | None], ...]
+
+    def has(self, *names: str) -> bool:
+        """Whether any of these options was given."""
+        return any(name in names for name, _ in self.found)
+
+    def values(self, name: str) -> tuple[str, ...]:
+        """Every value of an option, in order."""
+        return tuple(value for found, value in self.found if found == name and value is not None)
+
+    def value(self, name: str) -> str | None:
+        """The one value of an option, None where it was not given.
+
+        Raises `KafkaConfigsError` where it was given more than once.
+        """
+        values = self.values(name)
+        if len(values) > 1:
+            raise KafkaConfigsError(
+                f"Found multiple arguments for option {name}, but you asked for only one",
+                error_class=f"{_JOPT}MultipleArgumentsForOptionException",
+            )
+        return values[0] if values else None
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
+    """The options of a command line.
+
+    Raises `KafkaConfigsError` for an unknown option and for a value that is missing.
+    """
+    found: list[tuple[str, str | None]] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            break
+        if word.startswith("-") and word != "-":
+            name, value = _split(word)
+            found.extend((name, each) for each in _values(name, value, words))
+    return Options(found=tuple(found))
+
+
+def usage_text() -> str:
+    """The list of options, one per line."""
+    rows = [(f"--{name} <{kind.value}>" if kind.value else f"--{name}", kind.help) for name, kind in OPTIONS.items()]
+    width = max(len(option) for option, _ in rows)
+    return "\n".join(f"{option:<{width}}  {purpose}" for option, purpose in sorted(rows))
+
+
+def _split(word: str) -> tuple[str, str | None]:
+    """The name of an option and what follows its `=`, or None.
+
+    Raises `KafkaConfigsError` where no option has that name.
+    """
+    name, equals, value = word.removeprefix("--").partition("=")
+    if not word.startswith("--"):
+        name = name.removeprefix("-")
+        # One hyphen could begin a cluster of one-letter options: the first letter is what is not known then.
+        unknown = word[1]
+    else:
+        unknown = name
+    if name not in OPTIONS:
+        raise KafkaConfigsError(
+            f"{unknown} is not a recognized option", error_class=f"{_JOPT}UnrecognizedOptionException"
+        )
+    return name, value if equals else None
+
+
+def _values(name: str, value: str | None, words: Iterator[str]) -> Sequence[str | None]:
+    """The values an option was given in one place; a plain option has one, None."""
+    kind = OPTIONS[name]
+    if kind.value is None:
+        return (None,)  # a value after `=` is not looked at
+    text = next(words, None) if value is None else value
+    if text is None:
+        raise KafkaConfigsError(
+            f"Option {name} requires an argument", error_class=f"{_JOPT}OptionMissingRequiredArgumentException"
+        )
+    pieces = [piece for piece in text.split(kind.separator) if piece] if kind.separator else []
+    return pieces or (text,)
