@@ -40,9 +40,9 @@ class EwmaMeter:
             return
         self._ticked_ms += due * TICK_MS
         for _ in range(due):
-            instant = self._uncounted / (TICK_MS / 1000.0)
-            self._uncounted = 0.0
-            self._rate = self._rate + ALPHA * (instant - self._rate) if self._ticked else instant
+            before, instant = self._rate, self._uncounted / (TICK_MS / 1000.0)
+            self._rate = before + ALPHA * (instant - before) if self._ticked else instant
             self._ticked = True
-            if not self._rate:
-                break  # nothing is left to fade, however many ticks are due
+            self._uncounted = 0.0
+            if not instant and self._rate == before:
+                break  # faded to the last bit, however many ticks are due

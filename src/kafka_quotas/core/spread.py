@@ -3,7 +3,8 @@
 Sample k covers [k * window, (k + 1) * window) of absolute time; the rate is the sum of the last `samples` of them,
 the current one included, over their whole length. It is checked before a request is recorded; a refused request is
 not.
-Invariants: sums are exact fractions, so that a rate that equals its bound is seen as equal.
+Invariants: sums are exact fractions of the decimal figures given, so that a rate that equals its bound is seen as
+equal.
 **Source:** KIP-599 version 15 (even) and its token-bucket page (fill); Kafka never shipped either.
 """
 
@@ -28,7 +29,7 @@ class _SpreadRate(ABC):
     def __init__(self, samples: int, window_ms: int, bound: float) -> None:
         self._samples = samples
         self._window_ms = window_ms
-        self._bound = Fraction(bound)
+        self._bound = _exact(bound)
         self._sums: defaultdict[int, Fraction] = defaultdict(Fraction)
 
     def request(self, amount: float, now_ms: int) -> SpreadDecision:
@@ -38,7 +39,7 @@ class _SpreadRate(ABC):
         if not self._fits(rate):
             return SpreadDecision(admitted=False, rate=float(rate), throttle_ms=self._throttle_ms(rate))
         self._forget(current)
-        self._spread(Fraction(amount), current)
+        self._spread(_exact(amount), current)
         return SpreadDecision(admitted=True, rate=float(rate), throttle_ms=0)
 
     def rate(self, now_ms: int) -> float:
@@ -97,3 +98,8 @@ class SpreadFillRate(_SpreadRate):
                 self._sums[index] += room
                 amount -= room
         self._sums[current] += amount
+
+
+def _exact(figure: float) -> Fraction:
+    """The decimal figure that was meant: 0.1 is a tenth, and not the double next to it."""
+    return Fraction(repr(figure))
