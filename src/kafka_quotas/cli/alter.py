@@ -1,6 +1,7 @@
 """`kafka-quotas alter`: the options, and what is said about the result."""
 
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -123,7 +124,7 @@ def alter(
         store=store, bootstrap_server=bootstrap_server, zookeeper=zookeeper, command_config=command_config
     )
     _check_allow_invalid(choice, allow_invalid)
-    with choice.open(allow_invalid=allow_invalid, wait=not no_wait) as opened:
+    with closing(choice.open(allow_invalid=allow_invalid, wait=not no_wait)) as opened:
         result = run_alter(opened, entity=entity, changes=changes, dry_run=dry_run, allow_invalid=allow_invalid)
     _report(result, parts[0], choice, output)
 

@@ -1,6 +1,7 @@
 """`kafka-quotas describe`: what is stored, or with --effective what really applies."""
 
 import sys
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -130,7 +131,7 @@ def _stored(
     if asked != EffectiveOptions():
         raise UsageError(f"{', '.join(asked.given())}: only with --effective", hint="add --effective")
     quota_filter = filter_of(selected_parts(named), strict=strict)
-    with choice.open() as opened:
+    with closing(choice.open()) as opened:
         result = run_describe(opened, quota_filter=quota_filter)
     print_listing(_listing(result), output)
     if not result.entries:
@@ -145,7 +146,7 @@ def _effective(
         raise UsageError("--strict and --effective exclude each other", hint="a client is subject to every level")
     clients = clients_asked(named, asked)
     history = parse_history(asked.history)
-    with choice.open() as opened:
+    with closing(choice.open()) as opened:
         found = look_at_cluster(opened.url, settings=choice.settings(), brokers=asked.brokers, topic=asked.topic)
         result = run_effective(opened, clients=clients, history=history, cluster=found.view, warnings=found.warnings)
     print_effective(result, output)

@@ -46,6 +46,9 @@ def _print_one(outcome: ClientOutcome, cluster: ClusterView | None) -> None:
         details = [*_details(quota, cluster)]
         if details:
             write("\n" + "\n".join(_folded(line) for line in (f"{quota.key.name}:", *details)), sys.stdout)
+    unmatched = [quota.key.name for quota in outcome.quotas if NOTHING_MATCHED in quota.warnings]
+    if unmatched:
+        write("\n" + _folded(f"{', '.join(unmatched)}: {NOTHING_MATCHED}"), sys.stdout)
 
 
 def _cells(quota: EffectiveQuota) -> list[Cell]:
@@ -65,8 +68,7 @@ def _details(quota: EffectiveQuota, cluster: ClusterView | None) -> Iterator[str
         yield from (f"  {line}" for line in _arithmetic(quota, cluster))
     for lost in quota.overridden:
         yield f"  overrides level {lost.level}, {lost.entity}: {in_words(quota.key.name, lost.limit)}"
-    for warning in quota.warnings:
-        yield f"  warning: {warning}"
+    yield from (f"  warning: {warning}" for warning in quota.warnings if warning != NOTHING_MATCHED)
 
 
 def scope(key: QuotaKey) -> str:

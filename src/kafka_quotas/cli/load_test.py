@@ -1,6 +1,6 @@
 """`kafka-quotas load-test`: load on a cluster, and the verdict whether quotas hold."""
 
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -220,7 +220,7 @@ def _run(request: LoadRequest, keeping: Keeping, *, store: str | None, command_c
     """Nothing; ends with exit code 1 where a verdict is not met, with 130 after an interrupt."""
     keeping.check()
     choice = choose_store(store=store, command_config=command_config)
-    opened = choice.open() if choice.chosen else nullcontext()
+    opened = closing(choice.open()) if choice.chosen else nullcontext()
     with opened as quotas, live_watcher(f"load-test {request.direction.value}") as watcher:
         result = load_test(request, clock=SystemClock(), store=quotas, watcher=watcher)
     keeping.keep(result)

@@ -14,6 +14,7 @@ from kafka_quotas.cli.json_text import Json, json_text
 from kafka_quotas.cli.output import Output
 from kafka_quotas.core.units import format_number
 
+SCHEMA_PREFIX = "kafka-quotas"
 Cell = str | int | float | None
 
 
@@ -68,7 +69,7 @@ def print_listing(listing: Listing, output: Output) -> None:
 
 def envelope(listing: Listing) -> dict[str, Json]:
     """The document of JSON and YAML: the schema's name and version, then the data."""
-    return {"schema": f"kafka-quotas.{listing.noun}/{listing.version}", **listing.data}
+    return {"schema": f"{SCHEMA_PREFIX}.{listing.noun}/{listing.version}", **listing.data}
 
 
 def print_table(table: Table, stream: TextIO) -> None:

@@ -22,7 +22,8 @@ def rich_table(table: Table) -> RichTable:
     drawn.title = Text(table.caption) if table.caption else None
     for column in table.columns:
         justify: Literal["left", "right"] = "right" if column.figures else "left"
-        drawn.add_column(column.title, justify=justify, overflow="fold", no_wrap=False)
+        style = "cyan" if column.figures else None
+        drawn.add_column(column.title, justify=justify, overflow="fold", style=style)
     for row in table.rows:
         drawn.add_row(*(Text(cell_text(cell)) for cell in row))
     return drawn

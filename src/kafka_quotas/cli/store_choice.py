@@ -5,8 +5,7 @@ other; an empty option is refused, because it is an unset shell variable more of
 """
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -57,15 +56,12 @@ class StoreChoice:
         properties = read_properties(Path(self.command_config.value)) if self.command_config.value else {}
         return StoreSettings(client_properties=properties, allow_invalid=allow_invalid, wait=wait)
 
-    @contextmanager
-    def open(self, *, allow_invalid: bool = False, wait: bool = True) -> Iterator[Store]:
-        """The store, ready to use, for the length of a `with` block.
+    def open(self, *, allow_invalid: bool = False, wait: bool = True) -> Store:
+        """The store, ready to use; the caller closes it.
 
         Raises `UsageError` where the address or the properties file can't be understood.
         """
-        settings = self.settings(allow_invalid=allow_invalid, wait=wait)
-        with closing(open_store(self.url.value, settings=settings)) as store:
-            yield store
+        return open_store(self.url.value, settings=self.settings(allow_invalid=allow_invalid, wait=wait))
 
 
 def choose_store(
