@@ -155,7 +155,8 @@ def row(api_key: int) -> str:
     handled = range(oldest, MAX_HANDLED.get(api_key, newest) + 1)
     messages = [(version, response(api_key, version)) for version in handled]
     throttle = [(version, throttle_steps(message)) for version, message in messages]
-    addresses = [] if api_key in INTERNAL_ADDRESSES else [(v, address_source(message)) for v, message in messages]
+    # Also above what is handled, so that one can tell that such a response would hold addresses.
+    addresses = [(version, address_source(response(api_key, version))) for version in range(oldest, newest + 1)]
     fields = {
         "key": api_key,
         "name": f'"{messages[-1][1].name}"',
@@ -169,7 +170,7 @@ def row(api_key: int) -> str:
         "throttle": _layouts(
             "ThrottleLayout", [(v, None if found is None else f"before={_tuple(found)}") for v, found in throttle]
         ),
-        "addresses": _layouts("AddressLayout", addresses),
+        "addresses": "()" if api_key in INTERNAL_ADDRESSES else _layouts("AddressLayout", addresses),
     }
     return _row(fields)
 

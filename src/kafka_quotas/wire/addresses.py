@@ -91,8 +91,8 @@ def broker_addresses(api_key: int, api_version: int, frame: Buffer) -> tuple[Bro
 def rewrite_addresses(api_key: int, api_version: int, frame: Buffer, translate: Translate) -> bytes:
     """Return the response frame with every broker's address translated, its length fields made right.
 
-    `frame` is the whole response, length field included; placeholders (node -1, no host, no real port) stay as they are.
-    *Raises* `ProtocolError` if the frame can't be a response of this API and version.
+    `frame` is the whole response, length field included; placeholders (node -1, no host, no real port) stay as they
+    are. *Raises* `ProtocolError` if the frame can't be a response of this API and version.
     """
     found = _find(api_key, api_version, frame)
     if found is None or not found.places:
@@ -153,7 +153,8 @@ def _places(
     span = compact_span if is_compact else string_span
     places: list[_Place] = []
     for _ in range(count):
-        offset = walk(layout.element_before, frame, offset, end)
+        if layout.element_before:
+            offset = walk(layout.element_before, frame, offset, end)
         node_id = read_int32(frame, offset, end)
         host_start, host_end = span(frame, offset + 4, end)
         port_start = max(host_start, host_end)

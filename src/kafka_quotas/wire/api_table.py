@@ -86,6 +86,18 @@ API_TABLE: Final[Mapping[int, Api]] = MappingProxyType(
             request_flexible_since=12,
             response_header_v1_since=12,
             throttle=(ThrottleLayout(since=1, before=()),),
+            addresses=(
+                AddressLayout(
+                    since=16,
+                    kind=BrokerListKind.TAGGED,
+                    before=(
+                        10,
+                        compact_array(16, compact_array(30, compact_array(16, tags), 4, compact_bytes, tags), tags),
+                    ),
+                    element_before=(),
+                    element_after=(compact_string, tags),
+                ),
+            ),
         ),
         2: Api(
             key=2,

@@ -9,7 +9,7 @@ are: they are relayed untouched.
 
 from dataclasses import dataclass
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafka_quotas.wire.api_table import API_TABLE
 from kafka_quotas.wire.walk import (
@@ -39,11 +39,12 @@ class ApiVersionRange:
     max_version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
-    """One API of a response: its range and where its bytes are."""
+class _Entry(NamedTuple):
+    """One API of a response and where its bytes are. A response has some 80, so this is a tuple."""
 
-    served: ApiVersionRange
+    api_key: int
+    min_version: int
+    max_version: int
     start: int
     end: int
 
@@ -61,8 +62,10 @@ def served_versions(frame: Buffer, api_version: int) -> tuple[ApiVersionRange, .
 
     *Raises* `ProtocolError` if the frame is no ApiVersions response.
     """
+    body = whole_response_body(API_VERSIONS, api_version, frame)
     return tuple(
-        entry.served for entry in _entries(frame, api_version, whole_response_body(API_VERSIONS, api_version, frame))
+        ApiVersionRange(api_key=entry.api_key, min_version=entry.min_version, max_version=entry.max_version)
+        for entry in _entries(frame, api_version, body)
     )
 
 
@@ -118,18 +121,16 @@ def _entries(frame: Buffer, api_version: int, body: int) -> list[_Entry]:
         key, lowest, highest = _RANGE.unpack_from(frame, start)
         if is_flexible:
             offset = tags(frame, offset, end)
-        served = ApiVersionRange(api_key=key, min_version=lowest, max_version=highest)
-        entries.append(_Entry(served=served, start=start, end=offset))
+        entries.append(_Entry(key, lowest, highest, start, offset))
     return entries
 
 
-def _clamped(frame: Buffer, entry: _Entry) -> bytes | None:
+def _clamped(frame: Buffer, entry: _Entry) -> Buffer | None:
     """Return an entry's bytes with its maximum lowered, or None if nothing of the API remains."""
-    served = entry.served
-    api = API_TABLE.get(served.api_key)
-    if api is None or served.max_version <= api.max_version:
-        return bytes(frame[entry.start : entry.end])
-    if served.min_version > api.max_version:
+    key, lowest, highest, start, end = entry
+    api = API_TABLE.get(key)
+    if api is None or highest <= api.max_version:
+        return frame[start:end]
+    if lowest > api.max_version:
         return None
-    lowered = _RANGE.pack(served.api_key, served.min_version, api.max_version)
-    return lowered + bytes(frame[entry.start + _RANGE.size : entry.end])
+    return _RANGE.pack(key, lowest, api.max_version) + bytes(frame[start + _RANGE.size : end])

@@ -9,9 +9,8 @@ alone as well: of those only `min_bytes` is lowered.
 `fetchMinBytes`), Kafka 4.1; KIP-903 for the replica id that moved into a tagged field.
 """
 
-from dataclasses import dataclass
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafka_quotas.wire.request_header import RequestHeader
 from kafka_quotas.wire.walk import (
@@ -34,6 +33,7 @@ NO_REPLICA: Final = -1
 """The replica id of a consumer. A broker that follows sends its own, which is 0 or more."""
 
 _INT32: Final = Struct(">i")
+_TWO_INT32: Final = Struct(">ii")
 _BODY_V15: Final[Layout] = (
     21,  # waiting time, min_bytes, max_bytes, isolation level, session id, session epoch
     compact_array(16, compact_array(32, tags), tags),  # topics by id, their partitions
@@ -42,9 +42,11 @@ _BODY_V15: Final[Layout] = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchLimits:
-    """What a Fetch request asks for, in bytes; `max_bytes` is None in versions that have no such field."""
+class FetchLimits(NamedTuple):
+    """What a Fetch request asks for, in bytes; `max_bytes` is None in versions that have no such field.
+
+    A tuple and not a dataclass because one is made per request on the daemon's hot path.
+    """
 
     min_bytes: int
     max_bytes: int | None
@@ -55,16 +57,16 @@ def fetch_limits(buffer: Buffer, header: RequestHeader) -> FetchLimits | None:
 
     *Raises* `ProtocolError` if the request ends before them.
     """
-    end = min(len(buffer), header.frame_end)
     offset = _min_bytes_offset(header)
-    try:
-        min_bytes = read_int32(buffer, offset, end)
-        has_max = header.api_version >= MAX_BYTES_SINCE
-        return FetchLimits(min_bytes=min_bytes, max_bytes=read_int32(buffer, offset + 4, end) if has_max else None)
-    except TruncatedError:
-        if end < header.frame_end:
-            return None
-        raise
+    has_max = header.api_version >= MAX_BYTES_SINCE
+    behind = offset + (8 if has_max else 4)
+    if behind > header.frame_end:
+        raise TruncatedError
+    if behind > len(buffer):
+        return None
+    if has_max:
+        return FetchLimits(*_TWO_INT32.unpack_from(buffer, offset))
+    return FetchLimits(_INT32.unpack_from(buffer, offset)[0], None)
 
 
 def cap_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_window_bytes: int) -> FetchLimits | None:
@@ -76,11 +78,13 @@ def cap_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_window_
     limits = fetch_limits(buffer, header)
     if limits is None:
         return None
+    min_bytes, max_bytes = limits
     offset = _min_bytes_offset(header)
-    max_bytes = max_window_bytes if limits.max_bytes is None else min(limits.max_bytes, max_window_bytes)
-    if limits.max_bytes is not None and limits.max_bytes > max_bytes:
-        _INT32.pack_into(buffer, offset + 4, max_bytes)
-    if limits.min_bytes > max_bytes:
+    if max_bytes is not None and max_bytes > max_window_bytes:
+        _INT32.pack_into(buffer, offset + 4, max_window_bytes)
+    if max_bytes is None or max_bytes > max_window_bytes:
+        max_bytes = max_window_bytes
+    if min_bytes > max_bytes:
         _INT32.pack_into(buffer, offset, max_bytes)
     return limits
 

@@ -21,7 +21,8 @@ def acks(buffer: Buffer, header: RequestHeader) -> int | None:
     `buffer` is the one that `header` was parsed from; what follows the header may be incomplete.
     *Raises* `ProtocolError` if the request ends before the field.
     """
-    end = min(len(buffer), header.frame_end)
+    frame_end = header.frame_end
+    end = min(len(buffer), frame_end)
     offset = header.end
     try:
         if header.api_version >= TRANSACTIONAL_ID_SINCE:
@@ -29,6 +30,6 @@ def acks(buffer: Buffer, header: RequestHeader) -> int | None:
             offset = skip(buffer, offset, end)
         return read_int16(buffer, offset, end)
     except TruncatedError:
-        if end < header.frame_end:
+        if end < frame_end:
             return None
         raise

@@ -11,6 +11,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.wire.api import NEVER
 from kafka_quotas.wire.api_table import API_TABLE
 from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES, MAX_REQUEST_BYTES, checked_frame_length
 from kafka_quotas.wire.walk import Buffer, TruncatedError, tags
@@ -23,7 +24,8 @@ MAX_HEADER_BYTES: Final = 64 * 1024
 size. Without a limit one could be made to keep a whole frame in memory before a single decision is taken."""
 
 _FIXED: Final = Struct(">ihhih")
-_NEVER_FLEXIBLE: Final = 0x7FFF
+_new: Final = tuple.__new__
+"""Makes a `RequestHeader` in half the time that its own constructor takes."""
 _FLEXIBLE_SINCE: Final = {api.key: api.request_flexible_since for api in API_TABLE.values()}
 
 
@@ -72,16 +74,27 @@ def parse_request_header(
             raise ProtocolError("a request's client id is longer than the request")
         if end > len(buffer):
             return None
-        # The broker replaces what is not UTF-8 and so do we: the bytes themselves are forwarded untouched.
-        client_id = str(buffer[id_start:end], "utf-8", "replace")
+        client_id = _client_id(bytes(buffer[id_start:end]))
     elif id_length < -1:
         raise ProtocolError(f"a request's client id has the length {id_length}")
-    if version >= _FLEXIBLE_SINCE.get(key, _NEVER_FLEXIBLE):
+    if version < _FLEXIBLE_SINCE.get(key, NEVER):
+        pass
+    elif end < len(buffer) and end < offset + FRAME_LENGTH_BYTES + length and not buffer[end]:
+        end += 1
+    else:
         behind = _behind_tags(buffer, end, offset, length)
         if behind is None:
             return None
         end = behind
-    return RequestHeader(key, version, correlation_id, client_id, end, offset, length)
+    return _new(RequestHeader, (key, version, correlation_id, client_id, end, offset, length))
+
+
+def _client_id(text: bytes) -> str:
+    """Return the client id; the broker replaces what is not UTF-8 and so do we, forwarding the bytes untouched."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return text.decode("utf-8", "replace")
 
 
 def _parse_short(buffer: Buffer, offset: int, max_frame_bytes: int) -> RequestHeader | None:

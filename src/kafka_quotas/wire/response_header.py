@@ -56,7 +56,7 @@ def response_body_offset(api_key: int, api_version: int, buffer: Buffer, offset:
     start = offset + RESPONSE_HEAD_BYTES
     if not has_header_tags(api_key, api_version):
         return start
-    limit = min(offset + FRAME_LENGTH_BYTES + head[0], offset + MAX_HEADER_BYTES)
+    limit = offset + min(FRAME_LENGTH_BYTES + head[0], MAX_HEADER_BYTES)
     try:
         return tags(buffer, start, min(len(buffer), limit))
     except TruncatedError as error:

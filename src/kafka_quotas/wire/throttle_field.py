@@ -18,10 +18,9 @@ from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.response_header import (
     RESPONSE_HEAD_BYTES,
     has_header_tags,
-    parse_response_head,
     response_body_offset,
 )
-from kafka_quotas.wire.walk import Buffer, Layout, TruncatedError, walk
+from kafka_quotas.wire.walk import Buffer, Layout, TruncatedError, read_int32, walk
 
 NEED_MORE: Final = -1
 """Returned where the answer is behind the bytes at hand."""
@@ -77,21 +76,24 @@ def throttle_offset(api_key: int, api_version: int, frame: Buffer, start: int = 
 
 def _search(api_key: int, api_version: int, layout: Layout, frame: Buffer, start: int) -> int | None:
     """Return the offset by walking from the body's start, or None if this answer has no field."""
-    head = parse_response_head(frame, start)
-    body = response_body_offset(api_key, api_version, frame, start)
-    if head is None or body is None:
-        return NEED_MORE
-    frame_end = start + FRAME_LENGTH_BYTES + head[0]
+    body = start + RESPONSE_HEAD_BYTES + 1
+    if len(frame) < body or frame[body - 1] or not has_header_tags(api_key, api_version):
+        found = response_body_offset(api_key, api_version, frame, start)
+        if found is None:
+            return NEED_MORE
+        body = found
+    frame_end = start + FRAME_LENGTH_BYTES + _INT32.unpack_from(frame, start)[0]
     end = min(len(frame), frame_end)
     try:
         if api_key == API_VERSIONS and is_unsupported_version_answer(frame, body, end):
             return None
         offset = walk(layout, frame, body, end)
-        return walk((4,), frame, offset, end) - 4
+        read_int32(frame, offset, end)
     except TruncatedError:
         if end < frame_end:
             return NEED_MORE
         raise
+    return offset
 
 
 def read_throttle_ms(frame: Buffer, offset: int) -> int:

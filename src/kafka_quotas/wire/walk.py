@@ -9,6 +9,7 @@ checks where it ended, and a caller that reads at the offset it got is safe.
 """
 
 from collections.abc import Callable
+from struct import Struct
 from typing import Final, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError
@@ -21,6 +22,8 @@ MAX_VARINT_BYTES: Final = 5
 """An unsigned varint of the protocol holds 32 bits, seven to a byte."""
 MAX_STRING_BYTES: Final = 2**15 - 1
 """Longest string in either form. It keeps a false length from making anyone wait for a whole frame."""
+
+_INT32: Final = Struct(">i")
 
 
 class TruncatedError(ProtocolError):
@@ -72,7 +75,8 @@ def read_int32(buffer: Buffer, offset: int, end: int) -> int:
     """Return the signed 32-bit integer at `offset`. *Raises* `TruncatedError` if `end` comes before its own."""
     if offset + 4 > end:
         raise TruncatedError
-    return int.from_bytes(buffer[offset : offset + 4], "big", signed=True)
+    value: int = _INT32.unpack_from(buffer, offset)[0]
+    return value
 
 
 def _behind(offset: int, length: int, end: int) -> int:
@@ -107,6 +111,12 @@ def string(buffer: Buffer, offset: int, end: int) -> int:
 
 def compact_string(buffer: Buffer, offset: int, end: int) -> int:
     """Return the offset behind a compact string, nullable or not."""
+    if offset < end and (length := buffer[offset]) < 0x80:
+        # One byte holds length + 1, or 0 for null: the field takes that many bytes, and null takes one.
+        offset += length or 1
+        if offset > end:
+            raise TruncatedError
+        return offset
     length, start = read_unsigned_varint(buffer, offset, end)
     if length > MAX_STRING_BYTES + 1:
         raise ProtocolError(f"a string has the length {length - 1}")
@@ -164,24 +174,61 @@ def compact_array_count(buffer: Buffer, offset: int, end: int) -> tuple[int, int
 
 def _elements(count_of: Callable[[Buffer, int, int], tuple[int, int]], element: Layout) -> Skip:
     """Return a step over an array whose elements have the layout `element`."""
-    if len(element) == 1 and isinstance(element[0], int):
-        size = element[0]
+    pairs, size = _paired(element)
+    if not pairs:
 
         def skip_fixed(buffer: Buffer, offset: int, end: int) -> int:
             count, offset = count_of(buffer, offset, end)
             return _behind(offset, count * size, end)
 
         return skip_fixed
+    is_compact = count_of is compact_array_count
+    plain_start, plain = _plain(pairs, size)
+    plain_size = plain_start + len(plain)
 
     def skip(buffer: Buffer, offset: int, end: int) -> int:
-        count, offset = count_of(buffer, offset, end)
-        # A layout that is not one fixed size reads a checked byte per element: a false count ends at `end`.
+        # Short arrays of the compact form are the rule: their count is one byte, and 1 stands for none.
+        if is_compact and offset < end and (count := buffer[offset]) < 0x80:
+            count -= 1
+            offset += 1
+        else:
+            count, offset = count_of(buffer, offset, end)
+        # Every element has a step, which checks `end`: a false count of elements ends there.
         for _ in range(count):
-            for step in element:
-                offset = offset + step if isinstance(step, int) else step(buffer, offset, end)
+            plain_end = offset + plain_size
+            if plain and plain_end <= end and buffer[offset + plain_start : plain_end] == plain:
+                offset = plain_end
+                continue
+            for fixed, step in pairs:
+                offset = step(buffer, offset + fixed, end)
+            offset += size
         return offset
 
     return skip
+
+
+def _plain(pairs: tuple[tuple[int, Skip], ...], size: int) -> tuple[int, bytes]:
+    """Return where the steps of an element start and what they find if all of them find nothing; empty if unknown.
+
+    A partition without an error is such an element: its last fields are no errors, no message and no tags. Comparing
+    them at once is several times faster than stepping over each.
+    """
+    if size or any(fixed for fixed, _ in pairs[1:]) or any(step not in _FINDS_NOTHING for _, step in pairs):
+        return 0, b""
+    return pairs[0][0], b"".join(_FINDS_NOTHING[step] for _, step in pairs)
+
+
+def _paired(element: Layout) -> tuple[tuple[tuple[int, Skip], ...], int]:
+    """Return a layout as (fixed size, step behind it) and the fixed size behind the last step, for a tight loop."""
+    pairs: list[tuple[int, Skip]] = []
+    fixed = 0
+    for step in element:
+        if isinstance(step, int):
+            fixed += step
+        else:
+            pairs.append((fixed, step))
+            fixed = 0
+    return tuple(pairs), fixed
 
 
 def array(*element: int | Skip) -> Skip:
@@ -191,4 +238,10 @@ def array(*element: int | Skip) -> Skip:
 
 def compact_array(*element: int | Skip) -> Skip:
     """Return a step over a compact array with elements of this layout, nullable or not."""
-    return _elements(compact_array_count, element)
+    skip = _elements(compact_array_count, element)
+    _FINDS_NOTHING[skip] = b"\1"
+    return skip
+
+
+_FINDS_NOTHING: Final[dict[Skip, bytes]] = {compact_string: b"\0", compact_bytes: b"\0", tags: b"\0"}
+"""The bytes of a field that is null or empty, for the steps over compact forms."""
