@@ -1,0 +1,1 @@
+complete --command kafka-quotas --no-files --arguments "(env _KAFKA_QUOTAS_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) kafka-quotas)" --condition "env _KAFKA_QUOTAS_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) kafka-quotas"

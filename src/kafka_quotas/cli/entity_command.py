@@ -22,6 +22,8 @@ class EntityCommand(TyperCommand):
 
         Raises `UsageError` for an entity option without a name, and for an option given twice that takes one value.
         """
+        if ctx.resilient_parsing:  # a shell completes a line that isn't finished
+            return super().parse_args(ctx, args)
         _refuse_missing_names(args)
         _, _, order = self.make_parser(ctx).parse_args(args=list(args))
         for option in set(order):
