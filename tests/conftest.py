@@ -21,6 +21,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 import pytest
+from kazoo.client import KazooClient
 from tests.support.java_process import java
 from tests.support.maven import KAFKA_3, KAFKA_4, jars
 from tests.support.servers import Kafka, kafka_3, kafka_4, zookeeper
@@ -99,7 +100,12 @@ def kafka3(pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Itera
 
 @pytest.fixture
 def zookeeper_chroot(zookeeper_server: str, unique_name: str) -> str:
-    """A store address under a chroot that does not exist yet."""
+    """A store address under a chroot of its own, where a cluster seems to live that has no quotas yet."""
+    client = KazooClient(zookeeper_server)
+    client.start()
+    client.ensure_path(f"/{unique_name}/config")
+    client.stop()
+    client.close()
     return f"zk://{zookeeper_server}/{unique_name}"
 
 

@@ -161,7 +161,7 @@ def zookeeper(*, properties: Mapping[str, str] | None = None, options: Sequence[
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             [str(configuration)],
             log=work / "zookeeper.log",
-            options=[*_log_options(work), *options],
+            options=[*_log_options(work), "-Dzookeeper.forceSync=no", *options],
         )
         stack.callback(server.stop)
         server.wait_ready(lambda: zookeeper_serves(f"127.0.0.1:{port}"))

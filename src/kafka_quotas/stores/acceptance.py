@@ -5,6 +5,7 @@ from enum import Enum
 from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.validation import kraft_verdict, our_refusals, zookeeper_verdict
 from kafka_quotas.stores.store import Alteration
+from kafka_quotas.stores.znode_names import has_znode
 
 
 class Rules(Enum):
@@ -26,6 +27,8 @@ def refusal(alteration: Alteration, *, rules: Rules) -> InvalidQuotaError | None
     if unwritable is not None:
         return unwritable
     pairs, changes = alteration.entity.parts, tuple(alteration.changes.items())
+    if rules in (Rules.ZOOKEEPER, Rules.ZOOKEEPER_ONLY) and not has_znode(alteration.entity):
+        return InvalidQuotaError(f"ZooKeeper can't hold this name: {alteration.entity}")
     if rules is Rules.ZOOKEEPER_ONLY:
         return zookeeper_verdict(pairs, changes, resolves=name_resolves)
     refused = our_refusals(alteration.entity, alteration.changes)

@@ -24,6 +24,7 @@ RETRY_INTERVAL_S: Final = 0.1
 LARGEST_RESPONSE: Final = 256 * 1024 * 1024
 """Bytes; a hundred thousand entities take about 10 MB."""
 _AUTH_HINT: Final = "check security.protocol and sasl.* in the file named with --command-config"
+_UNKNOWN: Final = "UNKNOWN_SERVER_ERROR"
 _INTERRUPTED: Final = (
     kafka_errors.KafkaConnectionError,
     kafka_errors.NodeNotReadyError,
@@ -83,7 +84,7 @@ class KafkaConnection:
     def error(self, code: int, message: str | None, *, missing_acl: str) -> StoreError | InvalidQuotaError:
         """The error of ours for an error code in a response; `missing_acl` is what the request needs on the cluster."""
         kind = kafka_errors.for_code(code)
-        name = getattr(kind, "message", None) or f"error {code}"
+        name = _UNKNOWN if code == -1 else getattr(kind, "message", None) or f"error {code}"
         if kind is kafka_errors.ClusterAuthorizationFailedError:
             return StoreRefusedError(
                 f"not authorized at {self.url}: {missing_acl} on the cluster is missing",

@@ -1,7 +1,7 @@
 """The SQLite file of the local store: opening, schema, transactions, and SQLite's errors in our words.
 
 Contract: a file appears with the first write, never by reading; writers exclude each other by `BEGIN IMMEDIATE`;
-readers never wait (WAL). A file that was deleted or replaced by another is noticed at the next transaction.
+readers never wait (WAL). A file that was deleted is noticed at the next transaction, and so is one that replaced it.
 Invariants: `application_id` marks a file as ours, `user_version` numbers the schema; one row holds the revision, which
 grows with every change of content, and a random id, which tells a new file at the same path from the old one.
 """
@@ -92,7 +92,9 @@ class LocalFile:
             return None
         identity = (status.st_dev, status.st_ino)
         if self._connection is None or identity != self._identity:
-            self.close()
+            if self._connection is not None:
+                self.close()
+                self._refuse_foreign_log()
             self._connection = self._opened()
             self._identity = identity
         return self._connection
@@ -128,6 +130,17 @@ class LocalFile:
             connection.close()
             raise
         return connection
+
+    def _refuse_foreign_log(self) -> None:
+        """Nothing, where a file that took the place of an open one may be read.
+
+        Raises `StoreError` where the log of the former file is still there: SQLite would mix it into the new one.
+        """
+        if self._has_log():
+            raise StoreError(
+                f"the local store was replaced while it was in use: {self.path}",
+                hint=f"stop what uses it, remove {self.path.name}-wal and {self.path.name}-shm beside it, start again",
+            )
 
     def _has_log(self) -> bool:
         """Whether changes wait in a write-ahead log beside the file."""

@@ -1,28 +1,26 @@
 """What one alteration does to the znodes, decided without I/O from what was read.
 
-Contract: every step carries the version it was decided on, so that the whole fails when anything changed meanwhile; the
-change notification is the last step. Keys that are no quotas (SCRAM credentials live in the same znode) stay.
-**Source:** `kafka.zk.AdminZkClient.changeEntityConfig` and `tryCleanQuotaNodes` (Kafka 3.9), which do the same steps
-one by one and without versions.
+Contract: every step carries the version it was decided on, so that the whole fails when anything changed meanwhile;
+the change notification is the last step. SCRAM credentials, which live in the same znode, stay as they are.
+What is written is decided by `core.alteration`; Kafka does the same steps one by one and without versions.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kafka_quotas.core.alteration import changed_config, znode_change
 from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.validation import SCRAM_MECHANISMS
 from kafka_quotas.core.zookeeper_layout import (
     CHANGE_PREFIX,
     change_notification,
     decode_config,
-    encode_config,
-    format_value,
     parent_paths,
     znode_path,
 )
 
 ANY_VERSION: Final = -1
-_CREDENTIALS_PREFIX: Final = "SCRAM-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,40 +82,38 @@ def planned_steps(
     Raises `InvalidQuotaError` for a value that ZooKeeper can't hold, `StoreError` where the znode holds what is no
     configuration.
     """
-    path, node = znode_path(entity), chain[-1]
-    before = decode_config(node.data) if node else {}
-    after = _changed(before, changes)
+    paths = chain_paths(entity)
+    nodes = dict(zip(paths, chain, strict=True))
+    before = _config(chain[-1])
+    kept = ((key, value) for key, value in changes.items() if value is not None or key not in SCRAM_MECHANISMS)
+    after = changed_config(before, kept)
+    change = znode_change(
+        entity,
+        after,
+        children=lambda path: _names_below(path, nodes),
+        config_of=lambda path: _config(nodes[path]),
+    )
     steps: list[Step] = []
-    if node is None:
-        if after:
-            missing = [p for p, n in zip(chain_paths(entity)[:-1], chain[:-1], strict=True) if n is None]
-            steps = [*(Create(path=parent) for parent in missing), Create(path=path, data=encode_config(after))]
-    elif not after and not node.children:
-        steps = _clean_up(entity, chain, node)
+    if change.data is None:
+        useless = [path for path in reversed(paths) if path.startswith(change.path)]
+        steps = [Delete(path=path, version=node.version) for path in useless if (node := nodes[path]) is not None]
+    elif (node := chain[-1]) is None:
+        missing = [path for path in paths[:-1] if nodes[path] is None]
+        steps = [*(Create(path=path) for path in missing), Create(path=change.path, data=change.data)]
     elif after != before or not after:
-        steps = [SetData(path=path, data=encode_config(after), version=node.version)]
+        steps = [SetData(path=change.path, data=change.data, version=node.version)]
     return (*steps, Create(path=CHANGE_PREFIX, data=change_notification(entity), sequence=True))
 
 
-def _changed(config: Mapping[str, str], changes: Mapping[str, float | None]) -> dict[str, str]:
-    """The configuration after the changes, every other key as it was."""
-    after = dict(config)
-    for key, value in changes.items():
-        if value is not None:
-            after[key] = format_value(key, value)
-        elif not key.startswith(_CREDENTIALS_PREFIX):
-            after.pop(key, None)
-    return after
+def _config(node: Node | None) -> dict[str, str]:
+    return decode_config(node.data) if node is not None else {}
 
 
-def _clean_up(entity: Entity, chain: Sequence[Node | None], node: Node) -> list[Step]:
-    """The deletion of a znode without content, and of those above it that hold nothing else."""
-    paths = chain_paths(entity)
-    steps: list[Step] = [Delete(path=paths[-1], version=node.version)]
-    if len(chain) == 3:
-        user, clients = chain[0], chain[1]
-        if clients is not None and clients.children == 1:
-            steps.append(Delete(path=paths[1]))
-            if user is not None and user.children == 1 and not decode_config(user.data):
-                steps.append(Delete(path=paths[0], version=user.version))
-    return steps
+def _names_below(path: str, nodes: Mapping[str, Node | None]) -> list[str]:
+    """The names of the children of a path, as far as they matter: only that of an only child on the way down does."""
+    node = nodes[path]
+    count = node.children if node is not None else 0
+    on_the_way = [other for other in nodes if other.startswith(f"{path}/") and nodes[other] is not None]
+    if count == 1 and on_the_way:
+        return [on_the_way[0].removeprefix(f"{path}/")]
+    return [""] * count

@@ -14,6 +14,7 @@ from kafka_quotas.core.zookeeper_layout import (
     znode_path,
 )
 from kafka_quotas.stores.store import QuotaEntry
+from kafka_quotas.stores.znode_names import has_znode
 from kafka_quotas.stores.zookeeper_plan import Node
 from kafka_quotas.stores.zookeeper_session import ZooKeeperSession
 
@@ -37,6 +38,8 @@ def read_one(session: ZooKeeperSession, entity: Entity) -> list[QuotaEntry]:
 
     Raises `StoreError` where its znode holds what is no quota.
     """
+    if not has_znode(entity):
+        return []
     path = znode_path(entity)
     return list(_entries([path], [session.node(path)]))
 
