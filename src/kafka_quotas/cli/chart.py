@@ -208,6 +208,8 @@ def _draw(
     colour = _LIMIT_COLOUR if series.style is Style.LIMIT else _COLOURS[index % len(_COLOURS)]
     if series.style in (Style.LINE, Style.LIMIT):
         row = height - max(math.ceil(filled - 1e-9), 1)
+        if series.style is Style.LIMIT and grid[row][column][0] in marks.lines and column % 2:
+            return  # a line that runs along its limit shows in every other column
         grid[row][column] = (_mark(series, index, marks), colour)
         return
     colour = _BARS_COLOUR if series.style is Style.BARS else colour

@@ -80,7 +80,8 @@ def _draw_panel(axes: Any, panel: Panel, *, span_s: float) -> None:
         _draw_series(axes, series, _COLOURS[index % len(_COLOURS)], span_s=span_s)
     room = (panel.high - panel.low) * 0.08
     axes.set_ylim(panel.low - (room if panel.low < 0 else 0), panel.high + room)
-    axes.set_ylabel(panel.unit, color=_INK)
+    label = f"{panel.series[0].name} ({panel.unit})" if len(panel.series) == 1 else panel.unit
+    axes.set_ylabel(label, color=_INK)
     axes.yaxis.set_major_formatter(lambda value, _: value_label(value, panel.unit))
     axes.grid(visible=True, color=_FAINT, linewidth=0.7)
     axes.set_axisbelow(True)

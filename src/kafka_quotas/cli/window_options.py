@@ -62,6 +62,26 @@ WindowFile = Annotated[
 ]
 
 
+WindowServer = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help="Read the window settings from the brokers of this cluster; options and --window-file beat them.",
+        rich_help_panel=WINDOW_PANEL,
+    ),
+]
+WindowCommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="A file of client properties by Kafka's own names, for --bootstrap-server.",
+        rich_help_panel=WINDOW_PANEL,
+    ),
+]
+
+
 def chosen_windows(
     *,
     quota_window_num: int | None = None,
@@ -69,11 +89,13 @@ def chosen_windows(
     controller_window_num: int | None = None,
     controller_window_size_seconds: int | None = None,
     window_file: Path | None = None,
-    broker_source: WindowSource | None = None,
+    bootstrap_server: str | None = None,
+    command_config: Path | None = None,
 ) -> WindowSettings:
     """The windows that the options make together: option, then file, then brokers, then Kafka's default.
 
-    Raises `UsageError` for a figure that is no whole number of at least 1, and for a file without any setting.
+    Raises `UsageError` for a figure that is no whole number of at least 1 and for a file without any setting, and what
+    `broker_source` raises.
     """
     given = GivenWindows(
         quota_window_num=quota_window_num,
@@ -81,5 +103,16 @@ def chosen_windows(
         controller_window_num=controller_window_num,
         controller_window_size_s=controller_window_size_seconds,
     )
-    sources = () if window_file is None else (file_source(window_file),)
-    return window_settings(given, sources=sources if broker_source is None else (*sources, broker_source))
+    sources = [] if window_file is None else [file_source(window_file)]
+    if bootstrap_server is not None:
+        sources.append(_brokers(bootstrap_server, command_config))
+    return window_settings(given, sources=tuple(sources))
+
+
+def _brokers(bootstrap_server: str, command_config: Path | None) -> WindowSource:
+    from kafka_quotas.cli.store_choice import choose_store  # noqa: PLC0415 - only with a cluster
+    from kafka_quotas.commands.broker_windows import broker_source  # noqa: PLC0415
+
+    choice = choose_store(store=None, bootstrap_server=bootstrap_server, command_config=command_config)
+    assert choice.url.value is not None
+    return broker_source(choice.url.value, choice.settings())

@@ -59,6 +59,11 @@ class WindowSettings:
         """Where the figure of a property came from: `option`, a file, brokers, or `Kafka's default`."""
         return dict(self.origins)[name]
 
+    @property
+    def untouched(self) -> bool:
+        """Whether nobody named any figure."""
+        return all(origin == DEFAULT_ORIGIN for _, origin in self.origins)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowSource:
