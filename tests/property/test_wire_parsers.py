@@ -9,18 +9,19 @@ from hypothesis import strategies as st
 from tests.support import kio_samples
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.enforcement.frame_stream import Frame, FrameStream
 from kafka_quotas.wire.addresses import broker_addresses, carries_addresses, rewrite_addresses
 from kafka_quotas.wire.api_table import API_TABLE
-from kafka_quotas.wire.api_versions import clamp, served_versions
+from kafka_quotas.wire.api_versions import clamp
 from kafka_quotas.wire.fetch_request import cap_fetch, replica_id
-from kafka_quotas.wire.frame import FrameReader
+from kafka_quotas.wire.frame import checked_frame_length
 from kafka_quotas.wire.produce_request import acks
 from kafka_quotas.wire.request_header import RequestHeader, parse_request_header
 from kafka_quotas.wire.response_header import parse_response_head, response_body_offset
 from kafka_quotas.wire.sasl import authenticate_result, authenticate_token, handshake_error_code, handshake_mechanism
 from kafka_quotas.wire.sasl_identity import oauthbearer_subject, plain_user, scram_identity
 from kafka_quotas.wire.throttle_field import NEED_MORE, has_throttle, patch_throttle, read_throttle_ms, throttle_offset
-from kafka_quotas.wire.walk import encode_unsigned_varint, read_unsigned_varint
+from kafka_quotas.wire.walk import Buffer, encode_unsigned_varint, read_unsigned_varint
 
 PLACES = [(api.key, version) for api in API_TABLE.values() for version in range(api.min_version, api.max_version + 1)]
 WALKED = [(0, 1), (0, 8), (0, 9), (0, 13), (18, 1), (18, 3), (38, 3), (41, 1), (41, 3)]
@@ -34,7 +35,6 @@ WITH_ADDRESSES_IN_KIO = [place for place in SAMPLES if carries_addresses(*place)
 THROTTLED_IN_KIO = [place for place in SAMPLES if has_throttle(*place)]
 ROOMY = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-contents = st.lists(st.binary(max_size=300), max_size=8)
 cuts = st.lists(st.integers(0, 2500), max_size=20)
 
 
@@ -42,18 +42,41 @@ def framed(content: bytes) -> bytes:
     return len(content).to_bytes(4, "big") + content
 
 
+def request(number: int, client_id: str) -> bytes:
+    text = client_id.encode()
+    return framed(struct.pack(">hhih", 0, 9, number, len(text)) + text + b"\0" + bytes(range(number * 30)))
+
+
 def pieces(stream: bytes, at: list[int]) -> list[bytes]:
     edges = [0, *sorted(min(cut, len(stream)) for cut in at), len(stream)]
     return [stream[start:end] for start, end in itertools.pairwise(edges)]
 
 
-@given(contents=contents, at=cuts)
-def test_any_cut_of_a_stream_gives_the_same_frames(contents: list[bytes], at: list[int]):
-    frames = [framed(content) for content in contents]
-    reader = FrameReader(limit=300)
-    seen = [frame for piece in pieces(b"".join(frames) + b"\x00\x00", at) for frame in reader.feed(piece)]
-    assert seen == frames
-    assert reader.pending_bytes == 2
+@given(client_ids=st.lists(st.text(max_size=20), max_size=8), gathered=st.integers(0, 255), at=cuts)
+def test_any_cut_of_a_stream_gives_the_same_frames(client_ids: list[str], gathered: int, at: list[int]):
+    frames = [request(number, client_id) for number, client_id in enumerate(client_ids)]
+    begun: list[str] = []
+    whole: list[bytes | None] = []
+    output: list[Buffer] = []
+
+    def begin(chunk: memoryview, offset: int, _now_ms: int) -> Frame | None:
+        header = parse_request_header(chunk, offset)
+        if header is None:
+            return None
+        begun.append(header.client_id)
+        return Frame(header.frame_length + 4, bool(gathered >> header.correlation_id & 1))
+
+    def end(content: bytearray | None, _now_ms: int) -> bytearray | None:
+        whole.append(None if content is None else bytes(content))
+        return content
+
+    stream = FrameStream(begin, end, output)
+    for piece in pieces(b"".join(frames) + b"\0\0", at):
+        stream.feed(memoryview(bytearray(piece)), 0)
+    assert begun == client_ids
+    assert whole == [frame if gathered >> number & 1 else None for number, frame in enumerate(frames)]
+    assert b"".join(output) == b"".join(frames)
+    assert stream.rest_bytes == 2
 
 
 @given(
@@ -108,7 +131,6 @@ def try_all(data: bytes, place: tuple[int, int]) -> None:
         lambda: broker_addresses(*place, data),
         lambda: rewrite_addresses(*place, data, lambda _, host, port: (host + "x", port)),
         lambda: clamp(data, place[1]),
-        lambda: served_versions(data, place[1]),
         lambda: [acks(data, header) for header in (whole, longer)],
         lambda: [cap_fetch(bytearray(data), header, 10) for header in (whole, longer)],
         lambda: [replica_id(data, header) for header in (whole, longer)],
@@ -119,7 +141,7 @@ def try_all(data: bytes, place: tuple[int, int]) -> None:
         lambda: plain_user(data),
         lambda: scram_identity(data),
         lambda: oauthbearer_subject(data),
-        lambda: FrameReader(limit=1000).feed(data),
+        lambda: checked_frame_length(data, 0, limit=1000),
     )
     for call in calls:
         try:

@@ -7,7 +7,6 @@ are: they are relayed untouched.
 **Source:** KIP-35, KIP-511; `ApiVersionsResponse`, `RequestContext.buildResponseSend`, Kafka 4.1.
 """
 
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -30,15 +29,6 @@ FLEXIBLE_SINCE: Final = API_TABLE[API_VERSIONS].request_flexible_since
 _RANGE: Final = Struct(">hhh")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiVersionRange:
-    """The versions of one API that a broker serves, both ends included."""
-
-    api_key: int
-    min_version: int
-    max_version: int
-
-
 class _Entry(NamedTuple):
     """One API of a response and where its bytes are. A response has some 80, so this is a tuple."""
 
@@ -55,18 +45,6 @@ def is_unsupported_version_answer(buffer: Buffer, body: int, end: int) -> bool:
     *Raises* `TruncatedError` if the error code is not within `end`.
     """
     return read_int16(buffer, body, end) == UNSUPPORTED_VERSION
-
-
-def served_versions(frame: Buffer, api_version: int) -> tuple[ApiVersionRange, ...]:
-    """Return what the broker serves, out of the whole response frame to a request of `api_version`.
-
-    *Raises* `ProtocolError` if the frame is no ApiVersions response.
-    """
-    body = whole_response_body(API_VERSIONS, api_version, frame)
-    return tuple(
-        ApiVersionRange(api_key=entry.api_key, min_version=entry.min_version, max_version=entry.max_version)
-        for entry in _entries(frame, api_version, body)
-    )
 
 
 def clamp(frame: Buffer, api_version: int) -> bytes:

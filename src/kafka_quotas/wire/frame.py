@@ -41,37 +41,3 @@ def _hint(field: bytes) -> str | None:
     if field in (b"GET ", b"POST", b"HEAD", b"HTTP"):
         return "this looks like HTTP"
     return None
-
-
-class FrameReader:
-    """Whole frames out of a stream of bytes that may be cut anywhere.
-
-    For exchanges that are small by nature (authentication, probes of a broker); what may be large is relayed instead.
-    Holds at most one frame of `limit` bytes and the last piece fed.
-    """
-
-    def __init__(self, *, limit: int) -> None:
-        self._limit = limit
-        self._pending = bytearray()
-
-    def feed(self, data: Buffer) -> list[bytes]:
-        """Return the frames, length fields included, that are complete with `data`.
-
-        *Raises* `ProtocolError` on a length that is negative or above the limit.
-        """
-        self._pending += data
-        frames: list[bytes] = []
-        start = 0
-        while (length := checked_frame_length(self._pending, start, limit=self._limit)) is not None:
-            end = start + FRAME_LENGTH_BYTES + length
-            if end > len(self._pending):
-                break
-            frames.append(bytes(self._pending[start:end]))
-            start = end
-        del self._pending[:start]
-        return frames
-
-    @property
-    def pending_bytes(self) -> int:
-        """Return how many bytes of an incomplete frame are held."""
-        return len(self._pending)

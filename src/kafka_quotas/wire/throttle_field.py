@@ -102,11 +102,6 @@ def read_throttle_ms(frame: Buffer, offset: int) -> int:
     return value
 
 
-def encode_throttle_ms(throttle_ms: int) -> bytes:
-    """Return the four bytes of a throttle time, for those who replace them while sending instead of in place."""
-    return _INT32.pack(min(throttle_ms, MAX_THROTTLE_MS))
-
-
 def patch_throttle(
     frame: bytearray | memoryview, api_key: int, api_version: int, throttle_ms: int, start: int = 0
 ) -> int | None:

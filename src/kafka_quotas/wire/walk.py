@@ -100,8 +100,10 @@ def string_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
 def compact_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
     """Return where the content of a compact string or bytes starts and ends; for null the end is before the start."""
     length, start = read_unsigned_varint(buffer, offset, end)
-    _behind(start, length - 1, end)
-    return start, start + length - 1
+    behind = start + length - 1
+    if behind > end:
+        raise TruncatedError
+    return start, behind
 
 
 def string(buffer: Buffer, offset: int, end: int) -> int:
