@@ -1,7 +1,8 @@
 """One client's socket and one broker's, and the session between them: the I/O that the session does not do.
 
-Sockets are read straight into one buffer that all relays share and written from it in the same call: nothing is kept per
-connection but what the kernel would not take. A side is read only while its session lets it.
+Sockets are read straight into one buffer that all relays share and written from it in the same call: nothing is kept
+per connection but what the kernel would not take. A side is read only while its session lets it, so that an end is seen
+only when everything before it has been passed on.
 """
 
 import asyncio
@@ -15,7 +16,8 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.holds import BACKPRESSURE, CONNECTING
 from kafka_quotas.enforcement.notice import Notice, Notify, Severity
-from kafka_quotas.enforcement.relay_side import RelaySide
+from kafka_quotas.enforcement.poller import Poller
+from kafka_quotas.enforcement.relay_side import RelaySide, SideEvents
 from kafka_quotas.enforcement.session import Session
 
 READ_BYTES: Final = 512 * 1024
@@ -29,6 +31,7 @@ class RelayRoom:
     """What all relays of a daemon share."""
 
     loop: asyncio.AbstractEventLoop
+    poller: Poller
     clock: Clock
     counters: Counters
     notify: Notify
@@ -51,14 +54,17 @@ class Relay:
         self.peer = peer
         self._room = room
         self._on_closed = on_closed
-        self._client = RelaySide(room.loop, client, self._client_readable, self._client_drained)
+        self._client = RelaySide(
+            room.poller,
+            client,
+            SideEvents(readable=self._client_readable, drained=self._client_drained, broken=self._client_ended),
+        )
         self._upstream: RelaySide | None = None
         self._connecting: asyncio.Task[socket.socket] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
         self._is_closed = False
-        self._ends_client = False
-        self._ends_upstream = False
+        self._client_gone = False
         self._is_draining = False
 
     def connect(self, connecting: "asyncio.Task[socket.socket]") -> None:
@@ -71,6 +77,8 @@ class Relay:
         """Nothing; the connection closes when its last request is answered."""
         self._is_draining = True
         self.session.drain()
+        if self._upstream is None:
+            self.close()
         self._follow()
 
     def close(self) -> None:
@@ -101,7 +109,11 @@ class Relay:
         if self._is_closed:
             sock.close()
             return
-        self._upstream = RelaySide(self._room.loop, sock, self._upstream_readable, self._upstream_drained)
+        self._upstream = RelaySide(
+            self._room.poller,
+            sock,
+            SideEvents(readable=self._upstream_readable, drained=self._upstream_drained, broken=self._upstream_ended),
+        )
         self.session.release_requests(CONNECTING, self._room.clock.now_ms())
         self._follow()
 
@@ -126,8 +138,8 @@ class Relay:
         assert self._upstream is not None
         count = self._receive(self._upstream)
         if count > 0:
-            if self._ends_upstream:
-                return  # nobody is there any more to hand it to
+            if self._client_gone:
+                return
             room.counters.response_bytes += count
             try:
                 self.session.from_upstream(room.buffer[:count], room.clock.now_ms())
@@ -169,10 +181,10 @@ class Relay:
     def _follow(self) -> None:
         """Nothing; readers and timer are as the session wants them, and a drained connection is closed."""
         session = self.session
-        if self._is_closed or self._upstream is None:
+        if self._is_closed or self._client_gone or self._upstream is None:
             return
-        self._client.read(wanted=not (session.request_holds or self._ends_upstream or self._ends_client))
-        self._upstream.read(wanted=not (session.response_holds or self._ends_client))
+        self._client.read(wanted=not session.request_holds)
+        self._upstream.read(wanted=not session.response_holds)
         if session.wake_at_ms != self._timer_ms:
             self._arm(session.wake_at_ms)
         if self._is_draining and session.drained and not self._client.writer.is_full:
@@ -190,17 +202,13 @@ class Relay:
     def _wake(self) -> None:
         self._timer = None
         self._timer_ms = None
-        self._resume(lambda now_ms: self.session.wake(now_ms))
+        self._resume(self.session.wake)
 
     def _upstream_drained(self) -> None:
         self._resume(lambda now_ms: self.session.release_requests(BACKPRESSURE, now_ms))
-        if self._ends_upstream and self._upstream is not None and not self._upstream.writer.is_full:
-            self._upstream.finish()
 
     def _client_drained(self) -> None:
         self._resume(lambda now_ms: self.session.release_responses(BACKPRESSURE, now_ms))
-        if self._ends_client and not self._client.writer.is_full:
-            self.close()
 
     def _resume(self, release: Callable[[int], None]) -> None:
         """Nothing; what a release lets go is moved."""
@@ -219,28 +227,21 @@ class Relay:
         """Nothing; the broker gets what the client sent last, and a moment to take it."""
         if self.session.mid_request:
             self._say("client vanished in the middle of a request", Severity.WARNING)
-        self._ends_upstream = True
-        self._client.close()
-        upstream = self._upstream
-        if upstream is None:
+        if self._upstream is None:
             self.close()
             return
-        upstream.read(wanted=True)
-        if not upstream.writer.is_full:
-            upstream.finish()
+        self._client_gone = True
+        self._client.close()
+        self._upstream.read(wanted=True)
+        self._upstream.finish()
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._room.loop.call_later(LINGER_S, self.close)
 
     def _upstream_ended(self) -> None:
-        """Nothing; the client gets what the broker sent last."""
-        if self.session.unanswered and not self._ends_upstream:
+        if self.session.unanswered and not self._client_gone:
             self._say("upstream closed the connection with requests unanswered", Severity.WARNING)
-        self._ends_client = True
-        if self._ends_upstream or not self._client.writer.is_full:
-            self.close()
-        else:
-            self._follow()
+        self.close()
 
     def _fail(self, event: str, error: BaseException, severity: Severity) -> None:
         self._room.counters.connections_failed += 1

@@ -1,41 +1,52 @@
 """One socket of a relay: read when asked to, written through its `SocketWriter`."""
 
-import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
+from kafka_quotas.enforcement.poller import BROKEN, READABLE, WRITABLE, Poller
 from kafka_quotas.enforcement.socket_writer import SocketWriter
+
+_READ_OR_BROKEN: Final = READABLE | BROKEN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideEvents:
+    """What a relay does about one of its sockets.
+
+    `readable` is called while bytes (or the end) can be read, `drained` when all that was kept has been written,
+    `broken` when the connection is gone though nobody reads it.
+    """
+
+    readable: Callable[[], None]
+    drained: Callable[[], None]
+    broken: Callable[[], None]
 
 
 class RelaySide:
-    """A non-blocking socket, its writer, and whether the loop watches it for bytes to read."""
+    """A non-blocking socket, its writer, and what is waited for."""
 
-    __slots__ = ("_loop", "_on_readable", "_reads", "is_open", "socket", "writer")
+    __slots__ = ("_events", "_poller", "_reads", "_wanted", "is_open", "socket", "writer")
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        sock: socket.socket,
-        on_readable: Callable[[], None],
-        on_drained: Callable[[], None],
-    ) -> None:
+    def __init__(self, poller: Poller, sock: socket.socket, events: SideEvents) -> None:
         self.socket = sock
-        self.writer = SocketWriter(loop, sock, on_drained)
+        self.writer = SocketWriter(sock)
         self.is_open = True
-        self._loop = loop
-        self._on_readable = on_readable
+        self._poller = poller
+        self._events = events
         self._reads = False
+        self._wanted = 0
+        poller.add(sock.fileno(), self._on_events)
 
     def read(self, *, wanted: bool) -> None:
-        """Nothing; bytes are waited for, or left where they are."""
-        if wanted is self._reads:
-            return
+        """Nothing; bytes are waited for, or left where they are. To be called after each `send` as well."""
         self._reads = wanted
-        if wanted:
-            self._loop.add_reader(self.socket.fileno(), self._on_readable)
-        else:
-            self._loop.remove_reader(self.socket.fileno())
+        events = (READABLE if wanted else 0) | (WRITABLE if self.writer.is_full else 0)
+        if events != self._wanted:
+            self._wanted = events
+            self._poller.want(self.socket.fileno(), events)
 
     def finish(self) -> None:
         """Nothing; the peer is told that nothing more will come."""
@@ -46,6 +57,24 @@ class RelaySide:
         """Nothing; the socket is closed. A second call does nothing."""
         if self.is_open:
             self.is_open = False
-            self.read(wanted=False)
-            self.writer.stop()
+            self._poller.remove(self.socket.fileno())
             self.socket.close()
+
+    def _on_events(self, events: int) -> None:
+        if events & WRITABLE:
+            self._flush()
+            if not self.is_open:
+                return
+        if self._reads and events & _READ_OR_BROKEN:
+            self._events.readable()
+        elif events & BROKEN:
+            self._events.broken()
+
+    def _flush(self) -> None:
+        try:
+            self.writer.flush()
+        except OSError:
+            self._events.broken()
+            return
+        if not self.writer.is_full:
+            self._events.drained()

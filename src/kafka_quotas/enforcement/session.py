@@ -29,7 +29,13 @@ from kafka_quotas.enforcement.mute import Mute
 from kafka_quotas.enforcement.request_intake import RequestIntake
 from kafka_quotas.enforcement.rules import Rules, ThrottleStyle
 from kafka_quotas.wire.addresses import Translate, rewrite_addresses
-from kafka_quotas.wire.api_versions import clamp
+from kafka_quotas.wire.api_table import API_TABLE
+from kafka_quotas.wire.api_versions import (
+    API_VERSIONS,
+    clamp,
+    is_unsupported_version_answer,
+    unsupported_version_answer,
+)
 from kafka_quotas.wire.fetch_response import charged_bytes
 from kafka_quotas.wire.frame import (
     FRAME_LENGTH_BYTES,
@@ -37,7 +43,7 @@ from kafka_quotas.wire.frame import (
     MAX_UNAUTHENTICATED_BYTES,
     checked_frame_length,
 )
-from kafka_quotas.wire.response_header import parse_response_head
+from kafka_quotas.wire.response_header import RESPONSE_HEAD_BYTES, parse_response_head
 from kafka_quotas.wire.throttle_field import NEED_MORE, patch_throttle, throttle_needs_whole
 from kafka_quotas.wire.walk import Buffer
 
@@ -245,7 +251,7 @@ class Session:
         if exchange.treatment is Treatment.IDENTITY:
             self._identity.answered(exchange.api_key, exchange.api_version, frame)
         elif exchange.treatment is Treatment.VERSIONS:
-            return clamp(frame, exchange.api_version)
+            return _clamped(exchange, frame)
         if exchange.limiter is not None:
             self._heed_upstream(exchange, patch_throttle(frame, *_place(exchange), self._told_ms(exchange)))
         if exchange.treatment is Treatment.ADDRESSES:
@@ -299,6 +305,18 @@ class Session:
         until_ms = max(now_ms + exchange.throttle_ms, self.wake_at_ms or 0)
         self.wake_at_ms = until_ms
         self.mute = Mute(quota_type=exchange.quota_type, limiter=exchange.limiter, since_ms=now_ms, until_ms=until_ms)
+
+
+def _clamped(exchange: Exchange, frame: bytearray) -> Buffer:
+    """The ApiVersions response with our maximum versions; a client that asks in a version beyond ours is told so.
+
+    A broker that is older than the version asked for says only that, and the client asks again.
+    """
+    if exchange.api_version > API_TABLE[API_VERSIONS].max_version:
+        return unsupported_version_answer(exchange.correlation_id)
+    if is_unsupported_version_answer(frame, RESPONSE_HEAD_BYTES, len(frame)):
+        return frame
+    return clamp(frame, exchange.api_version)
 
 
 def _decides_later(exchange: Exchange) -> bool:

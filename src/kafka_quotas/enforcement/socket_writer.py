@@ -1,13 +1,12 @@
 """Writing to one socket: at once if the kernel takes it, else kept until it does.
 
-Invariants: bytes go out in order; views are written or copied before `send` returns, so their memory is free again; what
-is kept is at most what was sent in one call while the socket was full, for the caller stops feeding until `on_drained`.
+Invariants: bytes go out in order; views are written or copied before `send` returns, so their memory is free again;
+what is kept is at most what one call was given, for the caller stops feeding while `is_full`.
 """
 
-import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from kafka_quotas.wire.walk import Buffer
@@ -19,10 +18,10 @@ MAX_PIECES: Final = 512
 class SocketWriter:
     """The outgoing side of a non-blocking socket."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, on_drained: Callable[[], None]) -> None:
-        self._loop = loop
+    __slots__ = ("_pending", "_socket")
+
+    def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
-        self._on_drained = on_drained
         self._pending: deque[memoryview] = deque()
 
     @property
@@ -35,54 +34,34 @@ class SocketWriter:
 
         Raises `OSError` where the connection is broken.
         """
-        if self._pending:
-            self._keep(pieces, 0)
-            return
         for start in range(0, len(pieces), MAX_PIECES):
             batch = pieces[start : start + MAX_PIECES]
-            left = self._write(batch)
-            if left:
-                self._keep(batch, sum(map(len, batch)) - left)
-                self._keep(pieces[start + MAX_PIECES :], 0)
-                self._loop.add_writer(self._socket.fileno(), self._flush)
-                return
+            sent = 0 if self._pending else self._write(batch)
+            self._keep(batch, sent)
 
-    def stop(self) -> None:
-        """Nothing; what was kept is thrown away, the socket may be closed."""
-        if self._pending:
-            self._pending.clear()
-            self._loop.remove_writer(self._socket.fileno())
+    def flush(self) -> None:
+        """Nothing; as much of what was kept is written as the kernel takes now.
 
-    def _write(self, pieces: Sequence[Buffer]) -> int:
-        """How many bytes the kernel did not take."""
-        total = sum(map(len, pieces))
-        try:
-            sent = self._socket.send(pieces[0]) if len(pieces) == 1 else self._socket.sendmsg(pieces)
-        except (BlockingIOError, InterruptedError):
-            return total
-        return total - sent
-
-    def _keep(self, pieces: Sequence[Buffer], skipped: int) -> None:
-        """Nothing; copies of the pieces behind the first `skipped` bytes are kept."""
-        for piece in pieces:
-            if skipped < len(piece):
-                self._pending.append(memoryview(bytes(piece[skipped:])))
-            skipped = max(0, skipped - len(piece))
-
-    def _flush(self) -> None:
-        """Nothing; called when the kernel takes bytes again."""
+        Raises `OSError` where the connection is broken.
+        """
         while self._pending:
             piece = self._pending[0]
-            try:
-                sent = self._socket.send(piece)
-            except (BlockingIOError, InterruptedError):
-                return
-            except OSError:
-                self._pending.clear()  # the reading side finds the same error, and says it
-                break
+            sent = self._write((piece,))
             if sent < len(piece):
                 self._pending[0] = piece[sent:]
                 return
             self._pending.popleft()
-        self._loop.remove_writer(self._socket.fileno())
-        self._on_drained()
+
+    def _write(self, pieces: Sequence[Buffer]) -> int:
+        """How many bytes the kernel took."""
+        try:
+            return self._socket.send(pieces[0]) if len(pieces) == 1 else self._socket.sendmsg(pieces)
+        except (BlockingIOError, InterruptedError):
+            return 0
+
+    def _keep(self, pieces: Sequence[Buffer], sent: int) -> None:
+        """Nothing; copies of the pieces behind the first `sent` bytes are kept."""
+        for piece in pieces:
+            if sent < len(piece):
+                self._pending.append(memoryview(bytes(piece[sent:])))
+            sent = max(0, sent - len(piece))

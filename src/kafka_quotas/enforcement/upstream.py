@@ -34,7 +34,7 @@ async def connect(address: Address, *, timeout_s: float) -> socket.socket:
 
 def prepare_stream(sock: socket.socket) -> None:
     """Nothing; the socket sends without delay and notices a peer that is gone."""
-    sock.setblocking(False)
+    sock.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
     with contextlib.suppress(OSError):  # a socket that broke meanwhile says so at its first use
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

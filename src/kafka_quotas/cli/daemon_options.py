@@ -1,0 +1,175 @@
+"""The options of `daemon run` and `daemon status`."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.enforcement.address import Address, parse_address
+from kafka_quotas.enforcement.rules import ThrottleStyle
+
+NETWORK_PANEL = "Network"
+ENFORCEMENT_PANEL = "Enforcement"
+IDENTITY_PANEL = "Who a client is"
+OPERATION_PANEL = "Operation"
+_PORT_RANGE = re.compile(r"(\d{1,5})-(\d{1,5})")
+
+Upstream = Annotated[
+    str,
+    typer.Option(
+        "--upstream",
+        metavar="HOST:PORT",
+        help="A broker of the cluster to enforce in front of.",
+        rich_help_panel=NETWORK_PANEL,
+    ),
+]
+Listen = Annotated[
+    str,
+    typer.Option(
+        "--listen",
+        metavar="HOST:PORT",
+        help="Where clients bootstrap; port 0 takes any free one. Brokers get listeners of their own on this host.",
+        rich_help_panel=NETWORK_PANEL,
+    ),
+]
+PortRange = Annotated[
+    str | None,
+    typer.Option(
+        "--port-range",
+        metavar="FIRST-LAST",
+        help="Ports for the brokers' listeners. Default: free ones behind that of --listen.",
+        rich_help_panel=NETWORK_PANEL,
+    ),
+]
+AdvertisedHost = Annotated[
+    str | None,
+    typer.Option(
+        "--advertised-host",
+        metavar="HOST",
+        help="The host clients are told to connect to. Default: the one that they came to.",
+        rich_help_panel=NETWORK_PANEL,
+    ),
+]
+ConnectTimeout = Annotated[
+    float,
+    typer.Option(
+        "--connect-timeout",
+        metavar="SECONDS",
+        min=0.1,
+        help="How long a broker is tried.",
+        rich_help_panel=NETWORK_PANEL,
+    ),
+]
+MaxRequestBytes = Annotated[
+    str,
+    typer.Option(
+        "--max-request-bytes",
+        metavar="SIZE",
+        help="A longer request closes its connection, as socket.request.max.bytes does at a broker.",
+        rich_help_panel=NETWORK_PANEL,
+    ),
+]
+StaticQuotas = Annotated[
+    Path | None,
+    typer.Option(
+        "--static-quotas",
+        metavar="FILE",
+        help="Properties quota.producer.default, quota.consumer.override and so on; they lie below the store's quotas.",
+        rich_help_panel=ENFORCEMENT_PANEL,
+    ),
+]
+Style = Annotated[
+    ThrottleStyle,
+    typer.Option(
+        "--throttle-style",
+        help="mute: answer at once, then don't read (Kafka since 2.0). delay: hold the response back (before).",
+        rich_help_panel=ENFORCEMENT_PANEL,
+    ),
+]
+MaxThrottle = Annotated[
+    int | None,
+    typer.Option(
+        "--max-throttle-ms",
+        metavar="MS",
+        min=1,
+        help="Cut throttle times at this. Default: as long as Kafka makes them.",
+        rich_help_panel=ENFORCEMENT_PANEL,
+    ),
+]
+Principal = Annotated[
+    str | None,
+    typer.Option(
+        "--principal",
+        metavar="NAME",
+        help="Count every client as this user. Default: the name from SASL, ANONYMOUS without.",
+        rich_help_panel=IDENTITY_PANEL,
+    ),
+]
+UnknownPrincipal = Annotated[
+    str,
+    typer.Option(
+        "--unknown-principal",
+        metavar="NAME",
+        help="The user of clients that authenticate in a way that can't be read (GSSAPI, delegation tokens).",
+        rich_help_panel=IDENTITY_PANEL,
+    ),
+]
+InternalPrincipal = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--internal-principal",
+        metavar="NAME",
+        help="A user whose fetches as a replica are exempt; may be repeated. Nobody else's are.",
+        rich_help_panel=IDENTITY_PANEL,
+    ),
+]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics-port",
+        metavar="[HOST:]PORT",
+        help="Serve Prometheus metrics there, on 127.0.0.1 without a host.",
+        rich_help_panel=OPERATION_PANEL,
+    ),
+]
+Control = Annotated[
+    Path | None,
+    typer.Option(
+        "--control",
+        metavar="PATH",
+        help="The Unix socket for `daemon status`. Default: daemon-PORT.sock in your runtime folder.",
+        rich_help_panel=OPERATION_PANEL,
+    ),
+]
+DrainTimeout = Annotated[
+    float,
+    typer.Option(
+        "--drain-timeout",
+        metavar="SECONDS",
+        min=0.0,
+        help="How long requests under way may take after SIGTERM.",
+        rich_help_panel=OPERATION_PANEL,
+    ),
+]
+
+
+def parse_port_range(text: str) -> tuple[int, int]:
+    """The first and last port of FIRST-LAST.
+
+    Raises `UsageError` where it is no such range.
+    """
+    match = _PORT_RANGE.fullmatch(text.strip())
+    first, last = (int(match[1]), int(match[2])) if match else (1, 0)
+    if not 1 <= first <= last <= 65535:
+        raise UsageError(f"not a range of ports: {text!r}", hint="for example 19093-19199")
+    return first, last
+
+
+def parse_metrics_address(text: str) -> Address:
+    """The address of PORT or HOST:PORT; a port alone is on 127.0.0.1.
+
+    Raises `UsageError` for anything else.
+    """
+    return parse_address(f"127.0.0.1:{text}" if text.strip().isdigit() else text, may_be_zero=True)

@@ -1,0 +1,86 @@
+"""A daemon's status as a listing."""
+
+from kafka_quotas.cli.json_text import Json
+from kafka_quotas.cli.render import Column, Listing, Table
+from kafka_quotas.core.units import format_bytes
+from kafka_quotas.enforcement.status import DaemonStatus, status_to_json
+
+_COLUMNS = (
+    Column(title="quota"),
+    Column(title="entity"),
+    Column(title="user"),
+    Column(title="client-id"),
+    Column(title="broker"),
+    Column(title="limit", figures=True),
+    Column(title="observed", figures=True),
+    Column(title="connections", figures=True),
+    Column(title="throttle", figures=True),
+    Column(title="remaining", figures=True),
+)
+
+
+def status_listing(status: DaemonStatus) -> Listing:
+    """Who is throttled as a table under a summary, everything as JSON."""
+    rows = [
+        (
+            row.quota,
+            row.entity,
+            row.user,
+            row.client_id,
+            row.broker,
+            f"{format_bytes(row.limit)}/s",
+            f"{format_bytes(row.observed)}/s",
+            row.connections,
+            f"{row.throttle_ms} ms",
+            f"{row.remaining_ms} ms",
+        )
+        for row in status.throttled
+    ]
+    records = [
+        (
+            row.quota,
+            row.entity,
+            row.user,
+            row.client_id,
+            row.broker,
+            row.limit,
+            row.observed,
+            row.connections,
+            row.throttle_ms,
+            row.remaining_ms,
+        )
+        for row in status.throttled
+    ]
+    data: dict[str, Json] = status_to_json(status)
+    return Listing(
+        noun="daemon-status",
+        data=data,
+        table=Table(columns=_COLUMNS, rows=rows, caption=_summary(status)),
+        records=Table(columns=_COLUMNS, rows=records),
+    )
+
+
+def _summary(status: DaemonStatus) -> str:
+    """What holds beside the throttled clients, a line each."""
+    store, counters = status.store, status.counters
+    trouble = f", can't be read now: {store.trouble}" if store.trouble else ""
+    throttles = sum(row.times for row in status.throttles)
+    upstream = sum(row.upstream_times for row in status.throttles)
+    listeners = ", ".join(f"{row.broker}: {row.listen} -> {row.upstream}" for row in status.listeners)
+    draining = ", draining" if status.draining else ""
+    window = f"window {status.window_num} x {status.window_size_seconds} s"
+    accepted, failed = counters["connections_accepted"], counters["connections_failed"]
+    received, sent = format_bytes(counters["request_bytes"]), format_bytes(counters["response_bytes"])
+    lines = [
+        f"daemon {status.pid}, up {status.uptime_ms / 1000:.0f} s, {status.event_loop}{draining}",
+        f"enforcing: {status.throttle_style}, fetches over quota: {status.fetch_over_quota}, {window}",
+        f"store: {store.url}, {store.limits} limits, confirmed {store.age_ms / 1000:.1f} s ago{trouble}",
+        f"listeners: {listeners}",
+        f"connections: {status.connections} open, {accepted} accepted, {failed} failed",
+        f"requests: {counters['requests']}, {received} in, {sent} out",
+        f"throttle times set: {throttles}; set by the upstream for clients limited here as well: {upstream}",
+    ]
+    if counters["unknown_principals"]:
+        lines.append(f"principals that can't be read: {counters['unknown_principals']}")
+    lines.append("throttled now:" if status.throttled else "throttled now: nobody")
+    return "\n".join(lines)

@@ -1,0 +1,36 @@
+"""Where control sockets are, when nobody says otherwise: in the user's runtime folder, one per listening port."""
+
+from pathlib import Path
+from typing import Final
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.enforcement.control import ControlError
+
+_SUFFIX: Final = ".sock"
+
+
+def runtime_folder() -> Path:
+    """The user's own folder for things that live as long as a session."""
+    from platformdirs import user_runtime_path  # noqa: PLC0415 - only an unchosen path needs it
+
+    return user_runtime_path("kafka-quotas", appauthor=False)
+
+
+def control_path(port: int, *, folder: Path | None = None) -> Path:
+    """The path for a daemon whose bootstrap listener has this port."""
+    return (folder or runtime_folder()) / f"daemon-{port}{_SUFFIX}"
+
+
+def find_control_path(*, folder: Path | None = None) -> Path:
+    """The path of the one daemon that there is.
+
+    Raises `ControlError` where there is none, `UsageError` where there are several.
+    """
+    place = folder or runtime_folder()
+    found = sorted(place.glob(f"daemon-*{_SUFFIX}")) if place.is_dir() else []
+    if not found:
+        raise ControlError(f"no daemon of yours is running (looked in {place})", hint="name its socket with --control")
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        raise UsageError(f"several daemons are running: {names}", hint=f"name one with --control {place}/NAME")
+    return found[0]

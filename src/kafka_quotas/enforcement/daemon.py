@@ -1,0 +1,206 @@
+"""The daemon as a whole: started, told by signals what to do, and ended without cutting off what was asked.
+
+SIGTERM and SIGINT drain: no new connection, no new request, every request under way is answered; a second one ends at
+once. SIGHUP reads the store and the file of static quotas anew.
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TextIO
+
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.enforcement.address import Address
+from kafka_quotas.enforcement.control import ControlServer
+from kafka_quotas.enforcement.control_path import control_path
+from kafka_quotas.enforcement.counters import Counters
+from kafka_quotas.enforcement.gate import Gate
+from kafka_quotas.enforcement.ledger import Ledger
+from kafka_quotas.enforcement.log import Log
+from kafka_quotas.enforcement.metrics import exposition
+from kafka_quotas.enforcement.metrics_server import MetricsServer
+from kafka_quotas.enforcement.monotonic_clock import MonotonicClock
+from kafka_quotas.enforcement.notice import Notice, Severity
+from kafka_quotas.enforcement.policy import Policy
+from kafka_quotas.enforcement.poller import Poller
+from kafka_quotas.enforcement.relay import RelayRoom
+from kafka_quotas.enforcement.report import Reporter
+from kafka_quotas.enforcement.settings import DaemonSettings
+from kafka_quotas.enforcement.store_follower import OpenStore, StoreFollower
+from kafka_quotas.stores.static import read_static_quotas
+from kafka_quotas.stores.store import Snapshot
+
+EXPIRY_S: Final = 60.0
+"""How often idle buckets are looked for."""
+STATIC_SCHEME: Final = "static:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonResult:
+    """How a daemon ended: by which signal, and how many connections were cut off before they were drained."""
+
+    signal_name: str
+    cut_connections: int
+
+
+def run_daemon(settings: DaemonSettings, open_store: OpenStore, *, log: TextIO) -> DaemonResult:
+    """How the daemon ended, after it was told to.
+
+    Raises `KafkaQuotasError` where it can't start: the store or the static quotas can't be read, an address or the
+    control socket is taken, metrics are wanted and prometheus-client is missing.
+    """
+
+    async def daemon() -> DaemonResult:
+        return await _Daemon(settings, open_store, log).run()
+
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(daemon())
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The maker of uvloop's event loops where it is installed, None for asyncio's own."""
+    try:
+        import uvloop  # noqa: PLC0415 - an optional dependency
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+class _Daemon:
+    """The parts of one daemon, in its event loop."""
+
+    def __init__(self, settings: DaemonSettings, open_store: OpenStore, log: TextIO) -> None:
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._clock = MonotonicClock()
+        self._notify = Log(log, self._clock).notify
+        self._counters = Counters()
+        self._policy = Policy(settings.rules.window)
+        self._signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
+        self._follower = StoreFollower(
+            open_store,
+            loop=self._loop,
+            clock=self._clock,
+            counters=self._counters,
+            notify=self._notify,
+            on_snapshot=self._apply,
+        )
+
+    async def run(self) -> DaemonResult:
+        """How it ended; everything that was started is stopped."""
+        async with contextlib.AsyncExitStack() as stack:
+            self._read_static()
+            first = self._follower.start()
+            stack.callback(self._follower.stop)
+            self._apply(first)
+            poller = Poller(self._loop)
+            stack.callback(poller.close)
+            room = RelayRoom(
+                loop=self._loop, poller=poller, clock=self._clock, counters=self._counters, notify=self._notify
+            )
+            gate = Gate(room, settings=self._settings, policy=self._policy, ledger=Ledger(self._notify))
+            stack.callback(gate.close)
+            reporter = self._reporter(gate)
+            await self._serve_status(stack, gate, reporter)
+            self._listen_to_signals(stack)
+            expiry = self._loop.create_task(self._expire())
+            stack.callback(expiry.cancel)
+            return await self._until_told(gate, reporter)
+
+    def _reporter(self, gate: Gate) -> Reporter:
+        return Reporter(
+            settings=self._settings,
+            clock=self._clock,
+            counters=self._counters,
+            gate=gate,
+            policy=self._policy,
+            ledger=gate.ledger,
+            store=lambda: self._follower.state,
+            event_loop=type(self._loop).__module__.partition(".")[0],
+        )
+
+    async def _serve_status(self, stack: contextlib.AsyncExitStack, gate: Gate, reporter: Reporter) -> None:
+        """Nothing; control socket and metrics are served, and the log says where."""
+        listen = gate.advertised(gate.directory.routes[0].port)
+        control = ControlServer(self._settings.control or control_path(listen.port), reporter.status)
+        await control.start()
+        stack.push_async_callback(control.close)
+        fields: dict[str, str | float] = {
+            "listen": str(listen),
+            "upstream": str(self._settings.upstream),
+            "store": self._follower.state.url,
+            "limits": self._policy.limit_count,
+            "control": str(control.path),
+        }
+        if self._settings.metrics is not None:
+            metrics = MetricsServer(self._settings.metrics, exposition(reporter.status))
+            port = await metrics.start()
+            stack.push_async_callback(metrics.close)
+            fields["metrics"] = f"http://{Address(host=self._settings.metrics.host, port=port)}/metrics"
+        self._notify(Notice(event="daemon listening", fields=fields))
+
+    def _listen_to_signals(self, stack: contextlib.AsyncExitStack) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self._loop.add_signal_handler(number, self._signals.put_nowait, number)
+            stack.callback(self._loop.remove_signal_handler, number)
+
+    async def _until_told(self, gate: Gate, reporter: Reporter) -> DaemonResult:
+        """How it ended, once a signal has asked for the end."""
+        while (told := await self._signals.get()) is signal.SIGHUP:
+            self._reread()
+        reporter.draining = True
+        self._notify(
+            Notice(event="daemon draining", fields={"signal": told.name, "connections": len(gate.connections)})
+        )
+        draining = self._loop.create_task(gate.drain(self._settings.drain_timeout_s))
+        again = self._loop.create_task(self._end_asked_again())
+        await asyncio.wait((draining, again), return_when=asyncio.FIRST_COMPLETED)
+        again.cancel()
+        cut = len(gate.connections) if not draining.done() else draining.result()
+        draining.cancel()
+        self._notify(Notice(event="daemon stopped", fields={"signal": told.name, "cut_connections": cut}))
+        return DaemonResult(signal_name=told.name, cut_connections=cut)
+
+    async def _end_asked_again(self) -> None:
+        while await self._signals.get() is signal.SIGHUP:
+            pass
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(EXPIRY_S)
+            self._policy.expire_idle(self._clock.now_ms())
+
+    # Quotas.
+
+    def _apply(self, snapshot: Snapshot) -> None:
+        """Nothing; a store's content is in force."""
+        is_static = self._follower.state.url.startswith(STATIC_SCHEME)
+        changed = self._policy.apply(snapshot.entries, static=is_static)
+        self._notify(
+            Notice(
+                event="quotas applied",
+                fields={"store": self._follower.state.url, "changed": changed, "limits": self._policy.limit_count},
+            )
+        )
+
+    def _read_static(self) -> None:
+        """Nothing; the static quotas are in force. Raises `UsageError` where their file can't be understood."""
+        if self._settings.static_quotas is not None:
+            self._policy.apply(read_static_quotas(self._settings.static_quotas), static=True)
+
+    def _reread(self) -> None:
+        self._notify(Notice(event="reading quotas again", fields={"signal": "SIGHUP"}))
+        try:
+            self._read_static()
+        except KafkaQuotasError as error:
+            self._notify(
+                Notice(
+                    event="static quotas can't be read; those before stay in force",
+                    severity=Severity.ERROR,
+                    fields={"error": error.message},
+                )
+            )
+        self._follower.reread()

@@ -1,0 +1,105 @@
+"""Listening sockets: one per broker.
+
+**Source:** a client follows the addresses that Metadata names, so each broker needs a port of its own.
+"""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
+
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.enforcement.address import Address
+from kafka_quotas.enforcement.notice import Notice, Notify, Severity
+
+BACKLOG: Final = 1024
+ACCEPTED_AT_ONCE: Final = 64
+"""Connections taken before others get their turn."""
+PAUSE_S: Final = 0.5
+"""How long accepting rests when the process has no file descriptor left."""
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+Accept: TypeAlias = Callable[[socket.socket, str], None]
+"""Takes an accepted, non-blocking connection and its peer's name."""
+
+
+class ListenError(KafkaQuotasError):
+    """No listening socket could be opened."""
+
+
+def bind(host: str, ports: Iterable[int]) -> socket.socket:
+    """A listening, non-blocking socket on the first of these ports that is free.
+
+    Raises `ListenError` where none is, or the host can't be listened on.
+    """
+    last: OSError | None = None
+    for port in ports:
+        try:
+            family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+            sock = socket.create_server(place[:2], family=family, backlog=BACKLOG)
+        except OSError as error:
+            last = error
+            if error.errno != errno.EADDRINUSE:
+                break
+            continue
+        sock.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
+        return sock
+    raise ListenError(
+        f"can't listen on {host}: {last.strerror or last if last else 'no port left'}",
+        hint="choose another --listen address, or widen --port-range",
+    ) from last
+
+
+class Listener:
+    """Accepts connections on one socket and hands them over."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, *, accept: Accept, notify: Notify) -> None:
+        self._loop = loop
+        self._socket = sock
+        self._accept = accept
+        self._notify = notify
+        self._pause: asyncio.TimerHandle | None = None
+        loop.add_reader(sock.fileno(), self._readable)
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    def close(self) -> None:
+        """Nothing; no connection is accepted any more."""
+        if self._pause is not None:
+            self._pause.cancel()
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+
+    def _readable(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                connection, place = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._rest(error)
+                return
+            self._accept(connection, str(Address(host=place[0], port=place[1])))
+
+    def _rest(self, error: OSError) -> None:
+        """Nothing; accepting goes on after a pause, for connections that end meanwhile free what is missing."""
+        self._notify(
+            Notice(
+                event="can't accept connections",
+                severity=Severity.ERROR,
+                fields={"port": self.port, "error": error.strerror or str(error)},
+            )
+        )
+        pause_s = PAUSE_S if error.errno in _EXHAUSTED else 0.0
+        self._loop.remove_reader(self._socket.fileno())
+        self._pause = self._loop.call_later(pause_s, self._resume)
+
+    def _resume(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._socket.fileno(), self._readable)

@@ -1,0 +1,28 @@
+"""How one daemon is run."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kafka_quotas.enforcement.address import Address
+from kafka_quotas.enforcement.rules import Rules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonSettings:
+    """Where the daemon listens and what it stands in front of.
+
+    `port_range` are the first and last port for the brokers' listeners, None for those behind `listen`'s.
+    `advertised_host` is what clients are told to connect to; None tells them the host that they came to. `control` is
+    the path of the Unix socket, None puts it in the user's runtime folder. `metrics` serves Prometheus where it is set.
+    """
+
+    upstream: Address
+    listen: Address
+    port_range: tuple[int, int] | None = None
+    advertised_host: str | None = None
+    rules: Rules = field(default_factory=Rules)
+    static_quotas: Path | None = None
+    control: Path | None = None
+    metrics: Address | None = None
+    connect_timeout_s: float = 10.0
+    drain_timeout_s: float = 10.0

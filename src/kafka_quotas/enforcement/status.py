@@ -1,0 +1,132 @@
+"""What a daemon tells about itself, and the JSON it tells it in.
+
+Times are milliseconds, rates and limits bytes per second. Lists are sorted and cut at `MAX_ROWS`.
+"""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+from kafka_quotas.core.errors import ProtocolError
+
+MAX_ROWS: Final = 1000
+FETCH_OVER_QUOTA: Final = "deliver"
+"""What happens to a fetch over quota: its data is delivered and paid for afterwards."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottledClient:
+    """A client that waits now: on how many connections, how much longer, and whose quota makes it wait."""
+
+    broker: str
+    user: str
+    client_id: str
+    quota: str
+    entity: str
+    limit: float
+    observed: float
+    connections: int
+    throttle_ms: int
+    remaining_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketRow:
+    """A bucket with a limit: who draws on it (Kafka's tags), what is measured, and how it was throttled so far."""
+
+    broker: str
+    quota: str
+    user: str
+    client_id: str
+    limit: float
+    observed: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottleRow:
+    """How often and how long a bucket's clients were throttled since the start, here and by the upstream."""
+
+    quota: str
+    user: str
+    client_id: str
+    times: int
+    total_ms: int
+    upstream_times: int
+    upstream_total_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerRow:
+    """A listener and the broker it leads to."""
+
+    broker: str
+    listen: str
+    upstream: str
+    connections: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreRow:
+    """The store: how long ago its content was last confirmed, and what keeps it from being confirmed."""
+
+    url: str
+    revision: str
+    age_ms: int
+    trouble: str | None
+    limits: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonStatus:
+    """Everything at one moment. `counters` are totals since the start, by name."""
+
+    pid: int
+    uptime_ms: int
+    event_loop: str
+    upstream: str
+    throttle_style: str
+    fetch_over_quota: str
+    window_num: int
+    window_size_seconds: int
+    max_throttle_ms: int | None
+    draining: bool
+    connections: int
+    store: StoreRow
+    listeners: tuple[ListenerRow, ...]
+    throttled: tuple[ThrottledClient, ...]
+    buckets: tuple[BucketRow, ...]
+    throttles: tuple[ThrottleRow, ...]
+    counters: dict[str, int]
+
+
+_ROWS: Final[dict[str, type]] = {
+    "listeners": ListenerRow,
+    "throttled": ThrottledClient,
+    "buckets": BucketRow,
+    "throttles": ThrottleRow,
+}
+
+
+def status_to_json(status: DaemonStatus) -> dict[str, Any]:
+    """The status as JSON values, field by field."""
+    return asdict(status)
+
+
+def status_from_json(data: object) -> DaemonStatus:
+    """The status that `status_to_json` wrote; fields that a newer daemon adds are passed over.
+
+    Raises `ProtocolError` where fields are missing.
+    """
+    try:
+        values = _known(DaemonStatus, data)
+        values["store"] = StoreRow(**_known(StoreRow, values["store"]))
+        for name, row in _ROWS.items():
+            values[name] = tuple(row(**_known(row, each)) for each in values[name])
+        return DaemonStatus(**values)
+    except (KeyError, TypeError) as error:
+        raise ProtocolError("the daemon's status can't be read", hint="is it of another version?") from error
+
+
+def _known(kind: type, data: object) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise TypeError("not an object")
+    return {field.name: data[field.name] for field in fields(kind)}

@@ -1,0 +1,182 @@
+"""Following a store: a thread that waits for changes and hands each one to the event loop.
+
+Invariants: the store is opened, asked and closed in the thread alone; what it last said stays in force while it can't
+be reached; a trouble is said once, and once more when it is over.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypeVar
+
+from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.enforcement.counters import Counters
+from kafka_quotas.enforcement.notice import Notice, Notify, Severity
+from kafka_quotas.stores.store import Snapshot, Store
+
+WAIT_S: Final = 0.5
+"""How long one wait for a change lasts; a stop or a re-read takes at most that long."""
+FIRST_WAIT_S: Final = 30.0
+"""How long the first content is waited for."""
+FIRST_RETRY_S: Final = 0.5
+LONGEST_RETRY_S: Final = 10.0
+
+T = TypeVar("T")
+
+OpenStore: TypeAlias = Callable[[], Store]
+
+
+@dataclass(slots=True, kw_only=True)
+class StoreState:
+    """What is known of the store: its address, the revision in force, and when it was last confirmed (ms)."""
+
+    url: str
+    revision: str
+    confirmed_ms: int
+    trouble: str | None = None
+
+
+class StoreFollower:
+    """Keeps `on_snapshot` informed; it is called in the event loop's thread."""
+
+    def __init__(
+        self,
+        open_store: OpenStore,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        counters: Counters,
+        notify: Notify,
+        on_snapshot: Callable[[Snapshot], None],
+    ) -> None:
+        self._open_store = open_store
+        self._loop = loop
+        self._clock = clock
+        self._counters = counters
+        self._notify = notify
+        self._on_snapshot = on_snapshot
+        self._stop = threading.Event()
+        self._reopen = threading.Event()
+        self._first: Future[Snapshot] = Future()
+        self._thread = threading.Thread(target=self._run, name="store-follower", daemon=True)
+        self.state = StoreState(url="", revision="", confirmed_ms=clock.now_ms())
+        """Written in the event loop's thread, but for the first content."""
+
+    def start(self) -> Snapshot:
+        """The store's first content; changes are followed from now on.
+
+        Raises what the store raises where it can't be opened or read: without any quotas there is nothing to enforce.
+        """
+        self._thread.start()
+        try:
+            return self._first.result()
+        except BaseException:
+            self.stop()
+            raise
+
+    def reread(self) -> None:
+        """Nothing; within a moment the store is opened anew and its content applied."""
+        self._reopen.set()
+
+    def stop(self) -> None:
+        """Nothing; the thread ends within a moment and closes the store."""
+        self._stop.set()
+        self._thread.join(WAIT_S + LONGEST_RETRY_S)
+
+    # In the thread.
+
+    def _run(self) -> None:
+        try:
+            store = self._open_store()
+        except BaseException as error:  # noqa: BLE001 - whoever started the thread gets it
+            self._first.set_exception(error)
+            return
+        with contextlib.closing(_Reopening(store, self._open_store)) as reopening:
+            try:
+                first = _first_content(store)
+            except BaseException as error:  # noqa: BLE001 - whoever started the thread gets it
+                self._first.set_exception(error)
+                return
+            self.state = StoreState(url=store.url, revision=first.revision, confirmed_ms=self._clock.now_ms())
+            self._first.set_result(first)
+            self._follow(reopening, first.revision)
+
+    def _follow(self, store: "_Reopening", since: str | None) -> None:
+        retry_s = FIRST_RETRY_S
+        while not self._stop.is_set():
+            if self._reopen.is_set():
+                self._reopen.clear()
+                store.close()
+                since = None
+            try:
+                snapshot = store.watch(since)
+            except KafkaQuotasError as error:
+                self._tell(self._lost, error)
+                store.close()
+                self._stop.wait(retry_s)
+                retry_s = min(2 * retry_s, LONGEST_RETRY_S)
+                continue
+            retry_s = FIRST_RETRY_S
+            since = snapshot.revision if snapshot is not None else since
+            self._tell(self._confirmed, snapshot)
+
+    def _tell(self, receive: Callable[[T], None], what: T) -> None:
+        """Nothing; the event loop calls `receive` with it, unless it has ended meanwhile."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(receive, what)
+
+    # In the event loop.
+
+    def _confirmed(self, snapshot: Snapshot | None) -> None:
+        state = self.state
+        state.confirmed_ms = self._clock.now_ms()
+        if state.trouble is not None:
+            state.trouble = None
+            self._notify(Notice(event="store is reached again", fields={"store": state.url}))
+        if snapshot is not None:
+            self._counters.store_updates += 1
+            state.revision = snapshot.revision
+            self._on_snapshot(snapshot)
+
+    def _lost(self, error: KafkaQuotasError) -> None:
+        self._counters.store_failures += 1
+        if self.state.trouble is None:
+            self._notify(
+                Notice(
+                    event="store can't be read; its last content stays in force",
+                    severity=Severity.ERROR,
+                    fields={"store": self.state.url, "error": error.message},
+                )
+            )
+        self.state.trouble = error.message
+
+
+class _Reopening:
+    """A store that is opened anew when it is asked after it was closed."""
+
+    def __init__(self, store: Store, open_store: OpenStore) -> None:
+        self._store: Store | None = store
+        self._open_store = open_store
+
+    def watch(self, since: str | None) -> Snapshot | None:
+        if self._store is None:
+            self._store = self._open_store()
+        return self._store.watch(since, timeout_s=WAIT_S)
+
+    def close(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            with contextlib.suppress(KafkaQuotasError):
+                store.close()
+
+
+def _first_content(store: Store) -> Snapshot:
+    """The store's content; raises `KafkaQuotasError` where it says none in time."""
+    first = store.watch(None, timeout_s=FIRST_WAIT_S)
+    if first is None:
+        raise KafkaQuotasError(f"the store said nothing within {FIRST_WAIT_S:g} s: {store.url}")
+    return first
