@@ -177,7 +177,7 @@ def _outcome_records(comparison: Comparison) -> Table:
 def _outcome_data(comparison: Comparison, compared: ComparedOutcome) -> dict[str, Json]:
     outcome = compared.outcome
     return {
-        "algorithm": outcome.algorithm,
+        "algorithm": outcome.algorithm.value,
         "source": SOURCES[outcome.algorithm],
         "admits_iff": RULES[outcome.algorithm],
         "level": without_noise(outcome.level),
@@ -191,8 +191,9 @@ def _outcome_data(comparison: Comparison, compared: ComparedOutcome) -> dict[str
 
 
 def _state_data(row: StateRow) -> dict[str, Json]:
+    names = [algorithm.value for algorithm in MUTATION_ALGORITHMS]
     return {
         "after_ms": row.after_ms,
-        "levels": {name: without_noise(level) for name, level in zip(MUTATION_ALGORITHMS, row.levels, strict=True)},
-        "admits": dict(zip(MUTATION_ALGORITHMS, row.admits, strict=True)),
+        "levels": {name: without_noise(level) for name, level in zip(names, row.levels, strict=True)},
+        "admits": dict(zip(names, row.admits, strict=True)),
     }

@@ -182,7 +182,7 @@ def _calculation(burst: Burst, outcome: BurstOutcome) -> Calculation:
     """The outcome with the document's formula beside each figure."""
     steps = _bucket_steps(burst, outcome) if outcome.unit == PARTITIONS else _rate_steps(burst, outcome)
     return Calculation(
-        method=outcome.algorithm,
+        method=outcome.algorithm.value,
         title=f"{outcome.algorithm}: admitted while {RULES[outcome.algorithm]}",
         source=SOURCES[outcome.algorithm],
         steps=(
