@@ -1,5 +1,6 @@
 """The entry point: the table of commands, and the one place where an error becomes a message and an exit code."""
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -82,6 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     `argv` are the arguments after the program's name; None takes the process's own.
     """
     session = Session()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a letter that the terminal's encoding lacks is escaped, as on stderr
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = _run(sys.argv[1:] if argv is None else argv, session)
         sys.stdout.flush()  # a closed pipe shows here, not in the interpreter's shutdown

@@ -92,7 +92,8 @@ def _parameters(title: str, parameters: Iterable[TyperArgument | TyperOption], c
 def _heading(parameter: TyperArgument | TyperOption, context: Any) -> str:
     if isinstance(parameter, TyperArgument):
         return f"\\fI{escape(parameter.display_name_raw.upper())}\\fR"
-    names = ", ".join(f"\\fB{escape(name)}\\fR" for name in (*parameter.opts, *parameter.secondary_opts))
+    spellings = sorted((*parameter.opts, *parameter.secondary_opts), key=len)  # Typer keeps those of --help in a set
+    names = ", ".join(f"\\fB{escape(name)}\\fR" for name in spellings)
     if parameter.is_flag or parameter.count:
         return names
     return f"{names} \\fI{escape(parameter.metavar or parameter.display_type(context))}\\fR"

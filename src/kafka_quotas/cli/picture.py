@@ -57,7 +57,8 @@ def svg(text: str, *, title: str) -> str:
     """A terminal's text as a picture that loads nothing from elsewhere."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(Text.from_ansi(text))
-    return _WEB_FONTS.sub("", console.export_svg(title=title, unique_id=PROGRAM))
+    drawn = _WEB_FONTS.sub("", console.export_svg(title=title, unique_id=PROGRAM))
+    return drawn.replace("<svg ", '<svg xml:space="preserve" ', 1)  # some viewers drop indentation otherwise
 
 
 @contextlib.contextmanager

@@ -54,9 +54,9 @@ def print_listing(listing: Listing, output: Output) -> None:
     """Nothing; the listing is on standard output."""
     match output:
         case Output.JSON:
-            text = json_text(envelope(listing))
+            text = json_text(envelope(listing), ascii_only=not takes_every_letter(sys.stdout))
         case Output.YAML:
-            text = yaml_text(envelope(listing))
+            text = yaml_text(envelope(listing), ascii_only=not takes_every_letter(sys.stdout))
         case Output.CSV:
             text = csv_text(listing.records or listing.table)
         case Output.MARKDOWN:
@@ -89,6 +89,11 @@ def is_terminal(stream: TextIO) -> bool:
     return stream.isatty()
 
 
+def takes_every_letter(stream: TextIO) -> bool:
+    """Whether the stream's encoding has every letter; if not, JSON and YAML escape those it may lack."""
+    return (stream.encoding or "utf-8").lower().replace("-", "").startswith("utf")
+
+
 def write(text: str, stream: TextIO) -> None:
     """Nothing; the text and a line end are on the stream."""
     stream.write(text.rstrip("\n") + "\n")
@@ -119,8 +124,8 @@ def csv_text(table: Table) -> str:
     return text.getvalue()
 
 
-def yaml_text(value: Json) -> str:
-    """The value as YAML, keys in the order given, numbers plain."""
+def yaml_text(value: Json, *, ascii_only: bool = False) -> str:
+    """The value as YAML, keys in the order given, numbers plain; with `ascii_only` other letters are escaped."""
     import yaml  # noqa: PLC0415 - one form of several
 
     class PlainNumbers(yaml.SafeDumper):
@@ -135,7 +140,9 @@ def yaml_text(value: Json) -> str:
         return dumper.represent_scalar(f"tag:yaml.org,2002:{kind}", text)
 
     PlainNumbers.add_representer(float, plain)
-    return yaml.dump(value, Dumper=PlainNumbers, sort_keys=False, allow_unicode=True, default_flow_style=False)
+    return yaml.dump(
+        value, Dumper=PlainNumbers, sort_keys=False, allow_unicode=not ascii_only, default_flow_style=False
+    )
 
 
 def cell_text(cell: Cell) -> str:

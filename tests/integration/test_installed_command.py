@@ -1,0 +1,140 @@
+"""The wheel as a user gets it: what it ships, and the installed command as a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import zipfile
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PAGES = sorted(path.name for path in (ROOT / "man" / "man1").glob("*.1"))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(build, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def prefix(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which the wheel was installed, without its dependencies."""
+    folder = tmp_path_factory.mktemp("prefix")
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--ignore-installed"]
+    done = subprocess.run(
+        [*install, "--disable-pip-version-check", "--prefix", str(folder), str(wheel)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def run(prefix: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """What the installed command answers."""
+    return subprocess.run(
+        [str(prefix / "bin" / "kafka-quotas"), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env=process_environment(prefix, environment),
+    )
+
+
+def process_environment(prefix: Path, added: Mapping[str, str]) -> dict[str, str]:
+    packages = sysconfig.get_path("purelib", vars={"base": str(prefix)})
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_QUOTAS_")}
+    return kept | {"PYTHONPATH": packages, "XDG_DATA_HOME": str(prefix / "data"), "NO_COLOR": "1", **added}
+
+
+def test_the_wheel_ships_pages_completions_and_types_and_nothing_beside(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    stem = f"kafka_quotas-{PROJECT['version']}"
+    shared = {name.removeprefix(f"{stem}.data/data/") for name in names if name.startswith(f"{stem}.data/data/")}
+    assert shared == {
+        *(f"share/man/man1/{page}" for page in PAGES),
+        "share/bash-completion/completions/kafka-quotas",
+        "share/zsh/site-functions/_kafka-quotas",
+        "share/fish/vendor_completions.d/kafka-quotas.fish",
+    }
+    assert "kafka_quotas/py.typed" in names
+    assert {name.split("/")[0] for name in names} == {"kafka_quotas", f"{stem}.dist-info", f"{stem}.data"}
+
+
+def test_pages_and_completions_are_installed_where_they_are_looked_for(prefix: Path) -> None:
+    assert sorted(path.name for path in (prefix / "share" / "man" / "man1").iterdir()) == PAGES
+    shipped = prefix / "share" / "bash-completion" / "completions" / "kafka-quotas"
+    assert shipped.read_bytes() == (ROOT / "completions" / "kafka-quotas.bash").read_bytes()
+
+
+def test_the_installed_command_is_the_installed_package(prefix: Path) -> None:
+    done = run(prefix, "--version")
+    assert (done.returncode, done.stdout) == (0, f"kafka-quotas {PROJECT['version']}\n")
+    shown = subprocess.run(
+        [sys.executable, "-c", "import kafka_quotas; print(kafka_quotas.__file__)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env=process_environment(prefix, {}),
+    )
+    assert shown.stdout.startswith(str(prefix))
+
+
+def test_a_quota_set_by_one_process_is_read_by_the_next(prefix: Path) -> None:
+    done = run(prefix, "alter", "--user", "alice", "--add-config", "producer_byte_rate=10MiB")
+    assert (done.returncode, done.stdout) == (0, "Completed updating config for user alice.\n")
+    assert f"stored locally in {prefix}/data/kafka-quotas/quotas.db" in done.stderr
+    done = run(prefix, "describe", "--output", "csv")
+    assert done.stdout == "user,client-id,ip,defaults,key,value\nalice,,,,producer_byte_rate,10485760\n"
+    assert run(prefix, "alter", "--user", "", "--add-config", "producer_byte_rate=1").returncode == 2
+
+
+def test_another_encoding_of_the_terminal_is_no_traceback(prefix: Path) -> None:
+    store = f"local:{prefix}/encoding.db"
+    options = ("--store", store, "--user", "\u00fc\u4e16\u754c", "--add-config", "producer_byte_rate=1")
+    assert run(prefix, "alter", *options, PYTHONUTF8="1").returncode == 0
+    for output in ("table", "json", "yaml", "csv", "markdown"):
+        done = run(prefix, "describe", "--store", store, "--output", output, PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+        assert (done.returncode, done.stderr) == (0, ""), output
+        if output in ("json", "yaml"):
+            assert yaml.safe_load(done.stdout)["entries"][0]["entity"] == {"user": "\u00fc\u4e16\u754c"}
+
+
+def test_ctrl_c_ends_with_130_and_no_traceback(prefix: Path, tmp_path: Path) -> None:
+    """A process that reads its events from a pipe waits there until it is interrupted."""
+    pipe = tmp_path / "events.jsonl"
+    os.mkfifo(pipe)
+    command = [str(prefix / "bin" / "kafka-quotas"), "throttle", "simulate", str(pipe), "--quota", "5MB/s"]
+    with (
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=process_environment(prefix, {})
+        ) as process,
+        pipe.open("w", encoding="utf-8"),
+    ):  # returns once the process has opened the other end
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "")
+
+
+def test_versions_agree() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert version("kafka-quotas") == PROJECT["version"]
+    assert f"## {PROJECT['version']}" in changelog
