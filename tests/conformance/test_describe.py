@@ -25,7 +25,7 @@ def test_describe(line: Line, conformance_folder: Path) -> None:
     if "components" not in line:
         _check_stored(line)
         return
-    stored = _stored(line["stored"], conformance_folder / _FILE)
+    stored = _stored(line.get("stored", "@stored"), conformance_folder / _FILE)
     quota_filter = _filter(line)
     for verdict, expect in ((filter_verdict_kraft, line["kraft"]), (filter_verdict_zk, line["zk"])):
         _check(verdict(quota_filter), quota_filter, stored, expect)

@@ -112,8 +112,9 @@ def format_quota_value(key: QuotaKey | None, value: float) -> str:
 
 
 def format_bytes(value: float) -> str:
-    """Bytes with a decimal prefix and three or four digits, for people: `10.5 MB`; append `/s` for a rate."""
+    """Bytes with a decimal prefix and up to four digits, for people: `10.5 MB`; append `/s` for a rate."""
+    rounded = float(f"{value:.4g}")
     for power, prefix in ((4, "TB"), (3, "GB"), (2, "MB"), (1, "kB")):
-        if abs(value) >= 1000**power:
-            return f"{value / 1000**power:.4g} {prefix}"
-    return f"{value:.4g} B"
+        if abs(rounded) >= 1000**power:
+            return f"{rounded / 1000**power:.15g} {prefix}"
+    return f"{rounded:.15g} B"

@@ -201,7 +201,7 @@ def _unmeant_key(entity: Entity, name: str) -> InvalidQuotaError | None:
         meant = suggest_key(name)
         if meant is None:
             return InvalidQuotaError(f"unknown quota key: {name!r}", hint=f"the keys are {', '.join(QUOTA_KEYS)}")
-        kind = "a draft name" if name in meant.misspellings else "not a quota key"
+        kind = "a draft name or a misspelling" if name in meant.misspellings else "not a quota key"
         return InvalidQuotaError(f"{name} is {kind}; the key is {meant.name}", hint=f"write {meant.name}")
     for_ip = any(kind == IP for kind, _ in entity.parts)
     if key.for_ip == for_ip:

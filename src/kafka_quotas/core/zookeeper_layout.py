@@ -41,7 +41,7 @@ def entity_path(entity: Entity) -> str:
     kinds = tuple(kind for kind, _ in entity.parts)
     if kinds not in {(USER,), (CLIENT_ID,), (IP,), (USER, CLIENT_ID)}:
         raise InvalidQuotaError(
-            f"no such entity: {entity or 'no user, client-id or ip'}",
+            f"no such entity: {str(entity) or 'none named'}",
             hint="quotas belong to a user, a client-id, a user's client-id, or an ip",
         )
     return "/".join(f"{_FOLDERS[kind]}/{_node_name(name)}" for kind, name in entity.parts)
