@@ -3,15 +3,19 @@
 from kafka_quotas.cli.chart import Series, Style
 from kafka_quotas.core.units import format_bytes
 from kafka_quotas.loadtest.result import EntityResult, LoadResult
+from kafka_quotas.loadtest.verdict import Kind
 
 
-def load_series(result: LoadResult) -> list[Series]:
-    """The series of all clients: bytes/s averaged over a quota window, its limit, and the announced throttle times."""
+def load_series(result: LoadResult, *, limited_only: bool = False) -> list[Series]:
+    """The series of the clients: bytes/s averaged over a quota window, limits, and the announced throttle times.
+
+    `limited_only` leaves out clients that no quota held back, so that the others fill the chart.
+    """
     window_s = result.window_samples * result.window_size_s
-    rates = [_rate(entity, window_s) for entity in result.entities]
-    limits = [_limit(entity) for entity in result.entities if entity.verdict.quota_bytes_per_second is not None]
-    throttles = [_throttle(entity) for entity in result.entities if entity.throttle.count]
-    return [*rates, *limits, *throttles]
+    limited = [entity for entity in result.entities if entity.verdict.kind is Kind.GREEDY]
+    rates = [_rate(entity, window_s) for entity in (limited if limited_only else result.entities)]
+    throttles = [_throttle(entity) for entity in limited if entity.throttle.count]
+    return [*rates, *(_limit(entity) for entity in limited), *throttles]
 
 
 def _rate(entity: EntityResult, window_s: int) -> Series:
@@ -27,9 +31,8 @@ def _rate(entity: EntityResult, window_s: int) -> Series:
 def _limit(entity: EntityResult) -> Series:
     quota = entity.verdict.quota_bytes_per_second or 0.0
     points = [(0.0, quota), (float(len(entity.seconds)), quota)]
-    return Series(
-        name=f"quota of {entity.name.label}, {format_bytes(quota)}/s", points=points, unit="bytes/s", style=Style.LIMIT
-    )
+    name = f"quota of {entity.name.label}, {format_bytes(quota)}/s"
+    return Series(name=name, points=points, unit="bytes/s", style=Style.LIMIT)
 
 
 def _throttle(entity: EntityResult) -> Series:

@@ -26,10 +26,7 @@ class Keeping:
     def check(self) -> None:
         """Nothing, if everything can be written; asked before the run, not after it."""
         if self.folder is not None:
-            try:
-                self.folder.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise KafkaQuotasError(f"can't make {self.folder}: {error.strerror or error}") from error
+            make_folder(self.folder)
         if self.plot is not None:
             check_plot_target(self.plot)
 
@@ -54,3 +51,14 @@ def keep_result(result: LoadResult, folder: Path, *, title: str) -> None:
         write("note: no plot was drawn, for matplotlib is not installed", sys.stderr)
     else:
         save_plot(load_series(result), folder / "run.png", title=title)
+
+
+def make_folder(folder: Path) -> None:
+    """Nothing; the folder is there. Asked before a run, not after it.
+
+    Raises `KafkaQuotasError` where it can't be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise KafkaQuotasError(f"can't make the folder {folder}: {error.strerror or error}") from error

@@ -25,9 +25,13 @@ def print_load(result: LoadResult, output: Output) -> None:
 
 def load_listing(result: LoadResult) -> Listing:
     """The result with its versioned document."""
-    mixed = len({entity.direction for entity in result.entities}) > 1
+    mixed = len({entity.direction for entity in result.entities}) > 1  # then the directions, else the latency fits
+    titles = (
+        *("client", *(["does"] if mixed else []), "achieved", "quota", "ratio", "throttled"),
+        *([] if mixed else ["p99"]),
+        "verdict",
+    )
     figures = ("achieved", "quota", "ratio", "throttled", "p99")
-    titles = ("client", *(["does"] if mixed else []), *figures, "verdict")
     return Listing(
         noun=NOUN,
         data=run_document(result),
@@ -79,8 +83,8 @@ def _row(entity: EntityResult, *, mixed: bool) -> list[Cell]:
         f"{format_bytes(verdict.achieved_bytes_per_second)}/s",
         _quota(entity),
         "" if verdict.ratio is None else f"{verdict.ratio:.3f}",
-        f"{throttle.count} x, {duration_text(throttle.sum_ms * 1000)}" if throttle.count else "never",
-        duration_text(response.p99_us) if response.count else "",
+        f"{throttle.count}x {duration_text(throttle.sum_ms * 1000)}" if throttle.count else "never",
+        *([] if mixed else [duration_text(response.p99_us) if response.count else ""]),
         told_verdict(entity),
     ]
 

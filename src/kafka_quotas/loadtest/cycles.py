@@ -110,27 +110,42 @@ def measure(acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float
 
     Raises `UsageError` for a window that is not above 0.
     """
+    times, before = _steady_part(acks, window_ms=window_ms, skip_ms=skip_ms)
+    plain = _average(times, before, window_ms=window_ms)
+    if plain.steady or plain.span_ms <= 0:
+        return plain
+    for share in _REVERSAL_SHARES:
+        measured = _over_cycles(times, before, average=plain, window_ms=window_ms, reversal_share=share)
+        if measured.cycles >= MIN_CYCLES:
+            return measured
+    return replace(plain, cycles=measured.cycles)  # the whole span tells more than one or two cycles do
+
+
+def average(acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float | None = None) -> CycleMeasurement:
+    """The plain average after the first window (or `skip_ms`): right for a client that no quota holds back.
+
+    Raises `UsageError` for a window that is not above 0.
+    """
+    times, before = _steady_part(acks, window_ms=window_ms, skip_ms=skip_ms)
+    return _average(times, before, window_ms=window_ms)
+
+
+def _steady_part(
+    acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float | None
+) -> tuple[list[float], list[int]]:
+    """The instants after what is left out at the start, and the bytes just before each of them."""
     if window_ms <= 0:
         raise UsageError(f"a window must be above 0 ms, not {window_ms}")
     skipped_ms = max(window_ms, skip_ms or 0)
     steady = [ack for ack in acks if ack[0] >= acks[0][0] + skipped_ms]
-    if not steady or steady[-1][0] <= steady[0][0]:
-        return CycleMeasurement(bytes_per_second=0.0, cycles=0, span_ms=0.0)
-    times = [t_ms for t_ms, _ in steady]
-    before = list(accumulate((size for _, size in steady), initial=0))[:-1]  # bytes just before each acknowledgement
-    average = _average(times, before, window_ms=window_ms)
-    if average.steady:
-        return average
-    for share in _REVERSAL_SHARES:
-        measured = _over_cycles(times, before, average=average, window_ms=window_ms, reversal_share=share)
-        if measured.cycles >= MIN_CYCLES:
-            return measured
-    return replace(average, cycles=measured.cycles)  # the whole span tells more than one or two cycles do
+    return [t_ms for t_ms, _ in steady], list(accumulate((size for _, size in steady), initial=0))[:-1]
 
 
 def _average(times: Sequence[float], before: Sequence[int], *, window_ms: int) -> CycleMeasurement:
-    """The plain average from the first acknowledgement to the last."""
-    span_ms = times[-1] - times[0]
+    """The plain average from the first acknowledgement to the last; nothing where there are not two instants."""
+    span_ms = times[-1] - times[0] if times else 0.0
+    if span_ms <= 0:
+        return CycleMeasurement(bytes_per_second=0.0, cycles=0, span_ms=0.0)
     bytes_per_ms = before[-1] / span_ms
     level = [size - bytes_per_ms * (t_ms - times[0]) for size, t_ms in zip(before, times, strict=True)]
     swing = max(level) - min(level)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kafka_quotas.core.units import format_bytes
-from kafka_quotas.loadtest.cycles import TOLERANCE, CycleMeasurement, Direction, judge, measure
+from kafka_quotas.loadtest.cycles import TOLERANCE, CycleMeasurement, Direction, average, judge
 
 
 class Kind(Enum):
@@ -61,7 +61,7 @@ def entity_verdict(
     offered = seen.offered_bytes_per_second
     if quota_bytes_per_second is not None and (offered is None or offered > quota_bytes_per_second):
         return _greedy(seen, quota_bytes_per_second, window_ms=window_ms, warmup_ms=warmup_ms, direction=direction)
-    measured = measure(seen.acks, window_ms=window_ms, skip_ms=warmup_ms)
+    measured = average(seen.acks, window_ms=window_ms, skip_ms=warmup_ms)
     return _unhindered(seen, measured, quota_bytes_per_second)
 
 

@@ -29,9 +29,16 @@ def wire_count(statistics: str, *, topic: str, direction: Direction) -> WireCoun
     **Source:** librdkafka STATISTICS.md: `brokers.*.txbytes|rxbytes`, `topics.*.partitions.*.txbytes|rxbytes`.
     """
     document = json.loads(statistics)
-    field = "txbytes" if direction is Direction.PRODUCE else "rxbytes"
-    partitions = document.get("topics", {}).get(topic, {}).get("partitions", {})
+    brokers = document.get("brokers", {}).values()
+    partitions = document.get("topics", {}).get(topic, {}).get("partitions", {}).values()
+    if direction is Direction.CONSUME:
+        return WireCount(
+            wire_bytes=sum(broker["rxbytes"] for broker in brokers),
+            payload_bytes=sum(partition["rxbytes"] for partition in partitions),
+        )
+    built, records = (sum(partition[field] for partition in partitions) for field in ("txbytes", "txmsgs"))
+    waiting = sum(broker["outbuf_msg_cnt"] for broker in brokers)  # in requests that were built and not yet sent
     return WireCount(
-        wire_bytes=sum(broker[field] for broker in document.get("brokers", {}).values()),
-        payload_bytes=sum(partition[field] for partition in partitions.values()),
+        wire_bytes=sum(broker["txbytes"] for broker in brokers),
+        payload_bytes=built - waiting * built // records if records else 0,
     )

@@ -1,0 +1,139 @@
+"""The whole product in half a minute: a cluster, a store, the daemon, quotas, load, and the verdicts.
+
+The quota window is 3 x 1 s instead of Kafka's 11 x 1 s, so that enough throttle cycles fit into the time.
+"""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, Protocol
+
+from kafka_quotas.commands.alter import AlterResult, alter
+from kafka_quotas.commands.client import Client
+from kafka_quotas.commands.daemon_process import running_daemon, work_folder
+from kafka_quotas.commands.effective import EffectiveResult, effective
+from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.quota_config import QuotaWindow
+from kafka_quotas.core.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaKey
+from kafka_quotas.loadtest.cycles import Direction
+from kafka_quotas.loadtest.embedded_cluster import EmbeddedCluster
+from kafka_quotas.loadtest.plan import EntityLoad, EntityName, LoadPlan
+from kafka_quotas.loadtest.progress import RunProgress
+from kafka_quotas.loadtest.result import LoadResult
+from kafka_quotas.loadtest.run import run_load
+from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.stores.store import Store
+
+WINDOW: Final = QuotaWindow(samples=3, window_s=1)
+DURATION_S: Final = 24.0
+RECORD_SIZE: Final = 1024
+_PRODUCED_TOPIC: Final = "orders"
+_CONSUMED_TOPIC: Final = "history"
+_FILL_RECORDS: Final = 16_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actor:
+    """A client of the demo: its quota and what it offers, in bytes/s; None is none, and all it can."""
+
+    client_id: str
+    direction: Direction
+    quota: int | None
+    offers: int | None
+
+    @property
+    def key(self) -> QuotaKey:
+        """The quota key that concerns it."""
+        return PRODUCER_BYTE_RATE if self.direction is Direction.PRODUCE else CONSUMER_BYTE_RATE
+
+
+CAST: Final = (
+    Actor(client_id="greedy", direction=Direction.PRODUCE, quota=2_000_000, offers=None),
+    Actor(client_id="modest", direction=Direction.PRODUCE, quota=4_000_000, offers=1_500_000),
+    Actor(client_id="unlimited", direction=Direction.PRODUCE, quota=None, offers=8_000_000),
+    Actor(client_id="reader", direction=Direction.CONSUME, quota=3_000_000, offers=None),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """What runs: the addresses of cluster and daemon, the store, and the quota window."""
+
+    cluster: str
+    daemon: str
+    store_url: str
+    window: QuotaWindow
+
+
+class Audience(Protocol):
+    """Whoever is told how the demo goes."""
+
+    def quota_is_set(self, actor: Actor, result: AlterResult) -> None:
+        """Nothing; one quota is stored."""
+        ...
+
+    def stage_is_set(self, stage: Stage) -> None:
+        """Nothing; everything runs."""
+        ...
+
+    def applies(self, result: EffectiveResult) -> None:
+        """Nothing; this is what holds for the cast."""
+        ...
+
+    def load_runs(self, progress: RunProgress) -> None:
+        """Nothing; called several times a second during the load."""
+        ...
+
+
+def demo(audience: Audience, *, clock: Clock) -> LoadResult:
+    """What every client got through the daemon, with the verdicts. All that was started is gone when it returns.
+
+    Raises `DaemonStartError` where the daemon does not start, and what `run_load` raises.
+    """
+    with ExitStack() as stack:
+        folder = stack.enter_context(work_folder())
+        cluster = stack.enter_context(EmbeddedCluster())
+        cluster.make_topic(_PRODUCED_TOPIC)
+        cluster.fill(_CONSUMED_TOPIC, records=_FILL_RECORDS, record_size=RECORD_SIZE)
+        store = open_store(f"local:{folder / 'quotas.db'}")
+        stack.callback(store.close)
+        _set_quotas(store, audience)
+        daemon = stack.enter_context(
+            running_daemon(upstream=cluster.bootstrap, store_url=store.url, window=WINDOW, folder=folder)
+        )
+        audience.stage_is_set(
+            Stage(cluster=cluster.bootstrap, daemon=daemon.bootstrap, store_url=store.url, window=WINDOW)
+        )
+        audience.applies(effective(store, clients=[Client(client_id=actor.client_id) for actor in CAST]))
+        return run_load(_plan(daemon.bootstrap), clock=clock, watcher=audience.load_runs)
+
+
+def _set_quotas(store: Store, audience: Audience) -> None:
+    """Nothing; the quotas of the cast are stored."""
+    for actor in CAST:
+        if actor.quota is not None:
+            entity = Entity.of(client_id=actor.client_id)
+            audience.quota_is_set(actor, alter(store, entity=entity, changes={actor.key.name: float(actor.quota)}))
+
+
+def _plan(bootstrap: str) -> LoadPlan:
+    return LoadPlan(
+        bootstrap=bootstrap,
+        entities=tuple(_load(actor) for actor in CAST),
+        duration_s=DURATION_S,
+        warmup_s=float(WINDOW.samples * WINDOW.window_s),
+        window=WINDOW,
+        record_size=RECORD_SIZE,
+        enforcers=1,  # one daemon keeps the quotas, however many brokers are behind it
+    )
+
+
+def _load(actor: Actor) -> EntityLoad:
+    return EntityLoad(
+        name=EntityName(user=None, client_id=actor.client_id),
+        direction=actor.direction,
+        topic=_PRODUCED_TOPIC if actor.direction is Direction.PRODUCE else _CONSUMED_TOPIC,
+        records_per_second=None if actor.offers is None else Fraction(actor.offers, RECORD_SIZE),
+        quota_bytes_per_second=None if actor.quota is None else float(actor.quota),
+    )
