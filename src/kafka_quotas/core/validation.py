@@ -8,7 +8,7 @@ leave out nothing that would be a mistake: NaN, which KRaft takes, and key names
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafka_quotas.core.entity import CLIENT_ID, ENTITY_TYPES, IP, USER, Entity
 from kafka_quotas.core.errors import InvalidQuotaError
@@ -59,7 +59,7 @@ def zookeeper_verdict(pairs: Pairs, changes: Iterable[Change], *, resolves: Reso
     return None
 
 
-def our_refusals(entity: Entity, changes: Mapping[str, float | None] | Iterable[Change]) -> InvalidQuotaError | None:
+def our_refusals(entity: Entity, changes: Mapping[str, float | None] | Sequence[Change]) -> InvalidQuotaError | None:
     """What this program refuses to send anywhere, whatever the store would say, with a hint; or None.
 
     Refused are entities that can't be meant (none, an empty name, an ip beside another type, address ranges), unknown
@@ -69,8 +69,9 @@ def our_refusals(entity: Entity, changes: Mapping[str, float | None] | Iterable[
     refused = _unmeant_entity(entity)
     if refused is not None:
         return refused
+    listed = changes if isinstance(changes, Sequence) else tuple(changes.items())
     seen: set[str | None] = set()
-    for key, value in changes.items() if isinstance(changes, Mapping) else changes:
+    for key, value in listed:
         if key in seen:
             return InvalidQuotaError(f"{key} is given twice", hint="set or remove each key once")
         seen.add(key)

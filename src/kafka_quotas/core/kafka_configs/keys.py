@@ -103,10 +103,10 @@ def _check_credential(mechanism: str, credential: str) -> None:
     if match is None:
         constant = mechanism.replace("-", "_")  # it is the name of the Java constant that is printed
         raise KafkaConfigsError(f"Invalid credential property {constant}={credential}")
-    given = match[1]
-    if given is not None and not given.strip("-"):
+    given = "-1" if match[1] is None else match[1]
+    if not given.strip("-"):
         raise KafkaConfigsError(f'For input string: "{given}"', error_class="java.lang.NumberFormatException")
-    iterations = _DEFAULT_ITERATIONS if given in {None, "-1"} else int(given)
+    iterations = _DEFAULT_ITERATIONS if given == "-1" else int(given)
     if iterations < _LEAST_ITERATIONS:
         raise KafkaConfigsError(
             f"Iterations {iterations} is less than the minimum {_LEAST_ITERATIONS} required for {mechanism}",
