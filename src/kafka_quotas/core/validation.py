@@ -41,7 +41,7 @@ def kraft_verdict(pairs: Pairs, changes: Iterable[Change], *, resolves: Resolves
     parts = _parts(pairs)
     latest = as_hash_map(requested, len(requested))
     if len(latest) < len(requested):
-        names = ", ".join(f"{kind or 'null'}={'null' if name is None else name}" for kind, name in parts.items())
+        names = ", ".join(f"{_java(kind)}={_java(name)}" for kind, name in parts.items())
         return InvalidQuotaError(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{names}}})")
     return _odd_part(parts) or _kraft_entity_verdict(parts, resolves) or _kraft_values_verdict(parts, latest)
 
@@ -89,13 +89,17 @@ def _parts(pairs: Pairs) -> Mapping[str | None, str | None]:
     return as_hash_map(listed, len(listed))
 
 
+def _java(text: str | None) -> str:
+    return "null" if text is None else text
+
+
 def _odd_part(parts: Mapping[str | None, str | None]) -> InvalidQuotaError | None:
     """What both modes refuse about the types and names themselves."""
     if not parts:
         return InvalidQuotaError("Invalid empty client quota entity")
     for kind, name in parts.items():
         if kind not in ENTITY_TYPES:
-            return InvalidQuotaError(f"Unhandled client quota entity type: {'null' if kind is None else kind}")
+            return InvalidQuotaError(f"Unhandled client quota entity type: {_java(kind)}")
         if name == "":
             return InvalidQuotaError(f"Empty {kind} not supported")
     return None
@@ -124,7 +128,7 @@ def _kraft_values_verdict(
             continue
         key = valid.get(name or "")
         if key is None:
-            return InvalidQuotaError(f"Invalid configuration key {'null' if name is None else name}")
+            return InvalidQuotaError(f"Invalid configuration key {_java(name)}")
         error = _kraft_value_verdict(key, value)
         if error is not None:
             return error
@@ -165,7 +169,7 @@ def _zookeeper_value_verdict(
     if USER in parts and key in SCRAM_MECHANISMS:
         return InvalidQuotaError(UNEXPECTED_ERROR, code="UNKNOWN_SERVER_ERROR")
     if key is None or key not in (_IP_KEYS if IP in parts else _CLIENT_KEYS):
-        return InvalidQuotaError(f"Invalid configuration key {'null' if key is None else key}")
+        return InvalidQuotaError(f"Invalid configuration key {_java(key)}")
     try:
         format_value(key, value)
     except InvalidQuotaError as error:
