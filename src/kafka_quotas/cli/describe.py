@@ -168,9 +168,9 @@ def _listing(result: DescribeResult) -> Listing:
         table=Table(
             columns=(
                 Column(title="entity"),
-                Column(title="key"),
-                Column(title="value", figures=True),
-                Column(title="in words", figures=True),
+                Column(title="key", whole=True),
+                Column(title="value", figures=True, whole=True),
+                Column(title="in words", figures=True, whole=True),
             ),
             rows=[(str(entity), key, plain(key, value), in_words(key, value)) for entity, key, value in quotas],
         ),

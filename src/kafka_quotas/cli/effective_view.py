@@ -2,7 +2,7 @@
 
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kafka_quotas.cli.json_text import Json
 from kafka_quotas.cli.output import Output
@@ -37,7 +37,7 @@ def _print_one(outcome: ClientOutcome, cluster: ClusterView | None) -> None:
     rows: list[list[Cell]] = [[quota.key.name, *_cells(quota)] for quota in outcome.quotas]
     figures = ("limit", "in words")
     table = Table(
-        columns=[Column(title=title, figures=title in figures) for title in columns],
+        columns=[_column(title, figures) for title in columns],
         rows=rows,
         caption=f"What applies to {outcome.client}",
     )
@@ -49,6 +49,11 @@ def _print_one(outcome: ClientOutcome, cluster: ClusterView | None) -> None:
     unmatched = [quota.key.name for quota in outcome.quotas if NOTHING_MATCHED in quota.warnings]
     if unmatched:
         write("\n" + _folded(f"{', '.join(unmatched)}: {NOTHING_MATCHED}"), sys.stdout)
+
+
+def _column(title: str, figures: Sequence[str]) -> Column:
+    """A column; entities and clients are what may be folded."""
+    return Column(title=title, figures=title in figures, whole=title not in ("client", "set on"))
 
 
 def _cells(quota: EffectiveQuota) -> list[Cell]:
@@ -126,7 +131,7 @@ def _many(result: EffectiveResult) -> Table:
             rows.append([str(outcome.client), "(any)", "unlimited", *empty, "", ""])
     figures = ("limit", *_total_titles(result.cluster))
     titles = ("client", "key", *figures, "level", "set on")
-    return Table(columns=[Column(title=title, figures=title in figures) for title in titles], rows=rows)
+    return Table(columns=[_column(title, figures) for title in titles], rows=rows)
 
 
 def _total_titles(cluster: ClusterView | None) -> list[str]:

@@ -4,6 +4,7 @@ The long form of kafka-configs pairs the first --entity-type with the first of -
 so on; Typer hands over each option's values apart. The order is in the context's `meta` under `ORDER`.
 """
 
+from itertools import pairwise
 from typing import Any
 
 from typer.core import TyperCommand, TyperOption
@@ -36,7 +37,7 @@ class EntityCommand(TyperCommand):
 
 def _refuse_missing_names(args: list[str]) -> None:
     """Nothing; refuses `--user --add-config ...`, where the parser would take the option for the name."""
-    for option, following in zip(args, [*args[1:], "--"], strict=True):
+    for option, following in pairwise((*args, "--")):
         if option in _DEFAULTS and following.startswith("--"):
             raise UsageError(
                 f"{option} lacks a name",

@@ -11,7 +11,7 @@ def plain(key_name: str, value: float) -> int | float:
 
 
 def in_words(key_name: str, value: float) -> str:
-    """A value with its unit, short: `10.49 MB/s`, `50 % of one thread`, `unlimited (explicit)`."""
+    """A value as it is read beside its key: `10.49 MB/s`, `50%`, `5/s`, `unlimited (explicit)`."""
     key = QUOTA_KEYS.get(key_name)
     if key is None:
         return format_number(value)
@@ -19,5 +19,4 @@ def in_words(key_name: str, value: float) -> str:
         return format_quota_value(key, value)
     if key.unit is Unit.BYTES_PER_SECOND:
         return f"{format_bytes(value)}/s"
-    space = "" if key.unit.value.startswith("%") else " "
-    return f"{format_number(value)}{space}{key.unit.value}"
+    return format_number(value) + ("%" if key.unit is Unit.PERCENT else "/s")

@@ -20,10 +20,11 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column: its title, and whether it holds figures (which are set to the right)."""
+    """A column: its title, whether it holds figures (set to the right), and whether its cells are kept whole."""
 
     title: str
     figures: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,12 +18,13 @@ def print_rich_table(table: Table, stream: TextIO) -> None:
 
 def rich_table(table: Table) -> RichTable:
     """The table as Rich draws it: names are text, never markup."""
-    drawn = RichTable(box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False, show_edge=False)
+    drawn = RichTable(box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", padding=(0, 1, 0, 0))
+    drawn.pad_edge = drawn.show_edge = False
     drawn.title = Text(table.caption) if table.caption else None
     for column in table.columns:
         justify: Literal["left", "right"] = "right" if column.figures else "left"
         style = "cyan" if column.figures else None
-        drawn.add_column(column.title, justify=justify, overflow="fold", style=style)
+        drawn.add_column(column.title, justify=justify, style=style, overflow="fold", no_wrap=column.whole)
     for row in table.rows:
         drawn.add_row(*(Text(cell_text(cell)) for cell in row))
     return drawn
