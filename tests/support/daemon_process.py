@@ -1,0 +1,160 @@
+"""The daemon as a process of its own, as a user runs it."""
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from kafka_quotas.commands import daemon as command
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.enforcement.status import DaemonStatus
+from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.stores.store import Alteration
+
+START_S = 30.0
+STOP_S = 30.0
+
+
+class DaemonProcess:
+    """A running daemon: where it listens, and what it logged so far."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._lines: list[str] = []
+        self._changed = threading.Condition()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "kafka_quotas", "daemon", "run", *arguments],
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        started = self.wait_for_log("daemon listening", timeout_s=START_S)
+        self.bootstrap = _field(started, "listen")
+        self.control = Path(_field(started, "control"))
+        self.metrics_url = _field(started, "metrics") if "metrics=" in started else ""
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def log(self) -> list[str]:
+        with self._changed:
+            return list(self._lines)
+
+    def lines(self, *pieces: str) -> list[str]:
+        """The log lines that hold all of these texts."""
+        return [line for line in self.log if all(piece in line for piece in pieces)]
+
+    def wait_for_log(self, *pieces: str, count: int = 1, timeout_s: float = 15.0) -> str:
+        """The `count`th line with all of these texts, as soon as it is there; fails after `timeout_s`."""
+
+        def found() -> list[str]:
+            return [line for line in self._lines if all(piece in line for piece in pieces)]
+
+        with self._changed:
+            done = self._changed.wait_for(
+                lambda: len(found()) >= count or self._process.poll() is not None, timeout=timeout_s
+            )
+            if done and len(found()) >= count:
+                return found()[count - 1]
+        raise AssertionError(f"no {pieces} in the daemon's log:\n" + "".join(self._lines))
+
+    def status(self) -> DaemonStatus:
+        return command.status(self.control)
+
+    def wait_until(self, holds, *, timeout_s: float = 15.0) -> DaemonStatus:
+        """The first status for which `holds` is true; fails after `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        pause = threading.Event()
+        while time.monotonic() < deadline:
+            status = self.status()
+            if holds(status):
+                return status
+            pause.wait(0.02)
+        raise AssertionError(f"it never came to hold; last: {status}")
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """The exit code; the log is complete then."""
+        code = self._process.wait(STOP_S)
+        self._reader.join(STOP_S)
+        return code
+
+    def stop(self) -> int:
+        """The exit code after SIGTERM, or of a daemon that ended by itself."""
+        if self._process.poll() is None:
+            self._process.terminate()
+        try:
+            return self.wait()
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self.wait()
+            raise
+        finally:
+            if self._process.stderr is not None:
+                self._process.stderr.close()
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            with self._changed:
+                self._lines.append(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
+
+
+@contextmanager
+def running_daemon(folder: Path, *, upstream: str, options: Sequence[str] = ()) -> Iterator[DaemonProcess]:
+    """A daemon in front of `upstream` with a local store in `folder`; drained and stopped at the end.
+
+    `upstream` may name several brokers, the first is taken. Fails where the log holds a traceback.
+    """
+    daemon = DaemonProcess(
+        [
+            "--upstream",
+            upstream.split(",", 1)[0],
+            "--listen",
+            "127.0.0.1:0",
+            "--store",
+            store_url(folder),
+            "--control",
+            str(folder / "control.sock"),
+            *options,
+        ]
+    )
+    try:
+        yield daemon
+    finally:
+        daemon.stop()
+    assert not daemon.lines("Traceback"), "".join(daemon.log)
+
+
+def store_url(folder: Path) -> str:
+    """The address of the store of a daemon in this folder."""
+    return f"local:{folder / 'quotas.db'}"
+
+
+def set_quota(folder: Path, entity: Entity, **quotas: float | None) -> None:
+    """Nothing; the store of a daemon in this folder holds these quotas (None: holds them no more)."""
+    store = open_store(store_url(folder))
+    try:
+        (result,) = store.alter([Alteration(entity=entity, changes=quotas)])
+    finally:
+        store.close()
+    assert result.error is None, result.error
+
+
+def _field(line: str, name: str) -> str:
+    match = re.search(rf'\b{name}=(?:"([^"]*)"|(\S+))', line)
+    assert match is not None, f"no {name} in {line}"
+    return match[1] or match[2]

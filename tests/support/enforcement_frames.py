@@ -1,0 +1,160 @@
+"""Kafka frames written out by hand, and a session to feed them to: small, and independent of the code under test."""
+
+import struct
+from collections.abc import Mapping
+
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.quota_config import QuotaWindow
+from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.counters import Counters
+from kafka_quotas.enforcement.identity import Identity
+from kafka_quotas.enforcement.ledger import Ledger
+from kafka_quotas.enforcement.notice import Notice
+from kafka_quotas.enforcement.rules import Rules
+from kafka_quotas.enforcement.session import Session
+
+START_MS = 1_700_000_000_000
+WINDOW = QuotaWindow(samples=3, window_s=1)
+CLIENT_ID = "app"
+
+
+def framed(content: bytes) -> bytes:
+    return struct.pack(">i", len(content)) + content
+
+
+def request(key: int, version: int, correlation_id: int, body: bytes, *, client_id: str = CLIENT_ID) -> bytes:
+    """A request; `body` starts with the header's tag section where the version has one."""
+    name = client_id.encode()
+    return framed(struct.pack(">hhih", key, version, correlation_id, len(name)) + name + body)
+
+
+def response(correlation_id: int, body: bytes) -> bytes:
+    """A response; `body` starts with the header's tag section where the version has one."""
+    return framed(struct.pack(">i", correlation_id) + body)
+
+
+def produce(
+    correlation_id: int, *, size: int = 1000, acks: int = 1, version: int = 7, client_id: str = CLIENT_ID
+) -> bytes:
+    """A Produce request whose frame is `size` bytes long, length field included; the records are zeros."""
+    head = b"\x00\x00" if version >= 9 else b"\xff\xff" if version >= 3 else b""  # tags, null transactional id
+    start = request(0, version, correlation_id, head + struct.pack(">hi", acks, 30000), client_id=client_id)
+    return framed(start[4:] + bytes(size - len(start)))
+
+
+def produce_response(correlation_id: int, *, version: int = 7, throttle_ms: int = 0) -> bytes:
+    """The response to a Produce of one partition."""
+    throttle = struct.pack(">i", throttle_ms)
+    if version >= 9:
+        partition = struct.pack(">ihqqq", 0, 0, 5, -1, 0) + b"\x01\x00\x00"  # no record errors, null message, tags
+        return response(correlation_id, b"\x00\x02\x02t\x02" + partition + b"\x00" + throttle + b"\x00")
+    partition = struct.pack(">ihq", 0, 0, 5)
+    if version >= 2:
+        partition += struct.pack(">q", -1)
+    if version >= 5:
+        partition += struct.pack(">q", 0)
+    if version >= 8:
+        partition += struct.pack(">ih", 0, -1)
+    body = struct.pack(">ih", 1, 1) + b"t" + struct.pack(">i", 1) + partition
+    return response(correlation_id, body + (throttle if version >= 1 else b""))
+
+
+def fetch(
+    correlation_id: int,
+    *,
+    version: int = 11,
+    min_bytes: int = 1,
+    max_bytes: int = 50_000_000,
+    replica_id: int = -1,
+    client_id: str = CLIENT_ID,
+) -> bytes:
+    """A Fetch request without partitions."""
+    head = b"\x00" if version >= 12 else b""
+    replica = struct.pack(">i", replica_id) if version < 15 else b""
+    limits = struct.pack(">ii", 500, min_bytes) + (struct.pack(">i", max_bytes) if version >= 3 else b"")
+    if version >= 12:
+        rest = struct.pack(">bii", 0, 0, -1) + b"\x01\x01\x01"
+        tags = b"\x01\x01\x0d" + struct.pack(">iq", replica_id, 0) + b"\x00" if replica_id >= 0 else b"\x00"
+        return request(
+            1, version, correlation_id, head + replica + limits + rest + (tags if version >= 15 else b"\x00")
+        )
+    rest = (b"\x00" if version >= 4 else b"") + (struct.pack(">ii", 0, -1) if version >= 7 else b"")
+    rest += bytes(4) + (bytes(4) if version >= 7 else b"") + (bytes(2) if version >= 11 else b"")
+    return request(1, version, correlation_id, replica + limits + rest, client_id=client_id)
+
+
+def fetch_response(correlation_id: int, *, size: int = 1000, version: int = 11, throttle_ms: int = 0) -> bytes:
+    """A Fetch response whose frame is `size` bytes long, length field included; what is behind the head is filler."""
+    head = b"\x00" if version >= 12 else b""
+    throttle = struct.pack(">i", throttle_ms) if version >= 1 else b""
+    start = response(correlation_id, head + throttle)
+    return framed(start[4:] + b"\xee" * (size - len(start)))
+
+
+def throttle_of(frame: bytes, offset: int = 8) -> int:
+    """The throttle time at an offset of a frame; negative offsets count from its end."""
+    place = offset if offset >= 0 else len(frame) + offset
+    value: int = struct.unpack_from(">i", frame, place)[0]
+    return value
+
+
+class Pair:
+    """A session with its clock: what is fed comes out of `upstream` and `client`, as far as it may."""
+
+    def __init__(
+        self,
+        *,
+        quotas: Mapping[QuotaType, float] | None = None,
+        rules: Rules | None = None,
+        entity: Entity | None = None,
+        broker: BrokerQuotas | None = None,
+    ) -> None:
+        self.rules = rules or Rules(window=WINDOW)
+        self.broker = broker or BrokerQuotas(self.rules.window)
+        for quota_type, limit in (quotas or {}).items():
+            self.broker.update(quota_type, entity or Entity.of(client_id=CLIENT_ID), limit, static=False)
+        self.notices: list[Notice] = []
+        self.counters = Counters()
+        self.ledger = Ledger(self.notices.append)
+        self.brokers_named: list[tuple[int, str, int]] = []
+        self.identity = Identity(rules=self.rules, counters=self.counters, notify=self.notices.append)
+        self.session = Session(
+            quotas=self.broker, identity=self.identity, rules=self.rules, translate=self._translate, ledger=self.ledger
+        )
+        self.now_ms = START_MS
+        self.upstream = b""
+        self.client = b""
+
+    def send(self, data: bytes) -> bytes:
+        """What reached the broker of these bytes of the client, and of what had waited."""
+        before = len(self.upstream)
+        self.session.from_client(memoryview(bytearray(data)), self.now_ms)
+        self._collect()
+        return self.upstream[before:]
+
+    def answer(self, data: bytes) -> bytes:
+        """What reached the client of these bytes of the broker, and of what had waited."""
+        before = len(self.client)
+        self.session.from_upstream(memoryview(bytearray(data)), self.now_ms)
+        self._collect()
+        return self.client[before:]
+
+    def advance(self, delta_ms: int) -> bytes:
+        """What reached the broker when so much time had passed and the session was woken, if it wanted to be."""
+        before = len(self.upstream)
+        self.now_ms += delta_ms
+        if self.session.wake_at_ms is not None and self.session.wake_at_ms <= self.now_ms:
+            self.session.wake(self.now_ms)
+        self._collect()
+        return self.upstream[before:]
+
+    def _translate(self, node_id: int, host: str, port: int) -> tuple[str, int]:
+        self.brokers_named.append((node_id, host, port))
+        return "127.0.0.1", 20_000 + node_id
+
+    def _collect(self) -> None:
+        self.upstream += b"".join(map(bytes, self.session.to_upstream))
+        self.client += b"".join(map(bytes, self.session.to_client))
+        self.session.to_upstream.clear()
+        self.session.to_client.clear()
