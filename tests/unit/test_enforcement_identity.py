@@ -1,0 +1,198 @@
+"""Who a client is: read from SASL as it passes, believed when the broker has said yes."""
+
+import struct
+
+import pytest
+from tests.support.enforcement_frames import WINDOW, Pair, framed, produce, produce_response, request, response
+
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.enforcement.rules import ANONYMOUS, UNKNOWN_PRINCIPAL, Rules
+
+LIMIT = {QuotaType.PRODUCE: 1000.0}
+PLAIN_TOKEN = b"\x00alice\x00secret"
+SCRAM_FIRST = b"n,,n=al=2Cice,r=nonce"
+
+
+def handshake(mechanism: str, *, version: int = 1, correlation_id: int = 1) -> bytes:
+    name = mechanism.encode()
+    return request(17, version, correlation_id, struct.pack(">h", len(name)) + name)
+
+
+def handshake_answer(*, error: int = 0, correlation_id: int = 1) -> bytes:
+    return response(correlation_id, struct.pack(">hi", error, 0))
+
+
+def authenticate(token: bytes, *, correlation_id: int = 2) -> bytes:
+    return request(36, 1, correlation_id, struct.pack(">i", len(token)) + token)
+
+
+def authenticate_answer(token: bytes = b"", *, error: int = 0, correlation_id: int = 2) -> bytes:
+    return response(correlation_id, struct.pack(">hhi", error, -1, len(token)) + token + bytes(8))
+
+
+def exchanged(pair: Pair, mechanism: str, *rounds: tuple[bytes, bytes]) -> None:
+    assert pair.send(handshake(mechanism)) == handshake(mechanism)
+    assert pair.answer(handshake_answer()) == handshake_answer()
+    for token, answer in rounds:
+        assert pair.send(authenticate(token)) == authenticate(token)
+        assert pair.answer(authenticate_answer(answer)) == authenticate_answer(answer)
+
+
+def test_without_authentication_everybody_is_anonymous() -> None:
+    assert Pair().session.principal == ANONYMOUS
+
+
+def test_a_plain_user_counts_once_the_broker_said_yes() -> None:
+    pair = Pair()
+    pair.send(handshake("PLAIN"))
+    pair.answer(handshake_answer())
+    pair.send(authenticate(PLAIN_TOKEN))
+    assert pair.session.principal == ANONYMOUS
+    pair.answer(authenticate_answer())
+    assert pair.session.principal == "alice"
+    assert pair.counters.authentications == 1
+
+
+def test_a_plain_user_whom_the_broker_refuses_does_not_count() -> None:
+    pair = Pair()
+    pair.send(handshake("PLAIN"))
+    pair.answer(handshake_answer())
+    pair.send(authenticate(PLAIN_TOKEN))
+    pair.answer(authenticate_answer(error=58))
+    assert pair.session.principal == ANONYMOUS
+    assert pair.counters.authentications == 0
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_scram_user_counts_after_the_brokers_last_message(mechanism: str) -> None:
+    pair = Pair()
+    exchanged(pair, mechanism, (SCRAM_FIRST, b"r=nonce2,s=c2FsdA==,i=4096"))
+    assert pair.session.principal == ANONYMOUS
+    token, answer = b"c=biws,r=nonce2,p=cHJvb2Y=", b"v=dmVyaWZpZXI="
+    pair.send(authenticate(token))
+    pair.answer(authenticate_answer(answer))
+    assert pair.session.principal == "al,ice"
+
+
+def test_a_scram_error_is_no_success() -> None:
+    pair = Pair()
+    exchanged(pair, "SCRAM-SHA-256", (SCRAM_FIRST, b"e=unknown-user"))
+    assert pair.session.principal == ANONYMOUS
+
+
+def test_a_delegation_token_does_not_name_its_owner() -> None:
+    pair = Pair()
+    exchanged(
+        pair,
+        "SCRAM-SHA-256",
+        (SCRAM_FIRST + b",tokenauth=true", b"r=nonce2,s=c2FsdA==,i=4096"),
+        (b"c=biws,r=nonce2,p=cHJvb2Y=", b"v=dmVyaWZpZXI="),
+    )
+    assert pair.session.principal == UNKNOWN_PRINCIPAL
+    assert pair.counters.unknown_principals == 1
+
+
+@pytest.mark.parametrize("mechanism", ["GSSAPI", "AWS_MSK_IAM"])
+def test_what_can_not_be_read_becomes_the_fallback_and_is_said(mechanism: str) -> None:
+    pair = Pair(rules=Rules(window=WINDOW, unknown_principal="somebody"))
+    exchanged(pair, mechanism, (b"\x60opaque", b""))
+    assert pair.session.principal == "somebody"
+    assert pair.counters.unknown_principals == 1
+    assert pair.notices[-1].fields == {"mechanism": mechanism, "counts_as": "somebody"}
+
+
+def test_a_token_that_is_none_leaves_the_name_unknown_should_the_broker_be_content() -> None:
+    pair = Pair()
+    exchanged(pair, "PLAIN", (b"no NUL in here", b""))
+    assert pair.session.principal == UNKNOWN_PRINCIPAL
+
+
+def test_reauthentication_is_the_same_exchange_once_more() -> None:
+    pair = Pair()
+    exchanged(pair, "PLAIN", (PLAIN_TOKEN, b""))
+    exchanged(pair, "PLAIN", (b"\x00bob\x00secret", b""))
+    assert pair.session.principal == "bob"
+
+
+def test_a_refused_mechanism_starts_nothing() -> None:
+    pair = Pair()
+    pair.send(handshake("OTHER", version=0))
+    pair.answer(handshake_answer(error=33))
+    assert pair.send(produce(2)) == produce(2)
+    assert pair.session.principal == ANONYMOUS
+
+
+def test_a_fixed_principal_beats_what_passes() -> None:
+    pair = Pair(rules=Rules(window=WINDOW, principal="gateway"))
+    exchanged(pair, "PLAIN", (PLAIN_TOKEN, b""))
+    exchanged(pair, "GSSAPI", (b"\x60", b""))
+    assert pair.session.principal == "gateway"
+    assert pair.counters.unknown_principals == 0
+
+
+def test_raw_tokens_after_handshake_version_0() -> None:
+    pair = Pair()
+    pair.send(handshake("PLAIN", version=0))
+    assert pair.send(framed(PLAIN_TOKEN)) == b""  # not before the broker has taken the mechanism
+    pair.answer(handshake_answer())
+    assert pair.upstream.endswith(framed(PLAIN_TOKEN))
+    assert pair.session.principal == ANONYMOUS
+    assert pair.answer(framed(b"")) == framed(b"")
+    assert pair.session.principal == "alice"
+    assert pair.send(produce(2)) == produce(2)
+    assert pair.answer(produce_response(2)) == produce_response(2)
+
+
+def test_raw_scram_takes_two_rounds() -> None:
+    pair = Pair()
+    pair.send(handshake("SCRAM-SHA-256", version=0))
+    pair.answer(handshake_answer())
+    pair.send(framed(SCRAM_FIRST))
+    pair.answer(framed(b"r=nonce2,s=c2FsdA==,i=4096"))
+    pair.send(framed(b"c=biws,r=nonce2,p=cHJvb2Y="))
+    assert pair.session.principal == ANONYMOUS
+    pair.answer(framed(b"v=dmVyaWZpZXI="))
+    assert pair.session.principal == "al,ice"
+    assert pair.send(produce(2)) == produce(2)
+
+
+def test_opaque_raw_tokens_pass_until_the_first_request() -> None:
+    pair = Pair()
+    pair.send(handshake("GSSAPI", version=0))
+    pair.answer(handshake_answer())
+    for token, answer in ((b"\x60first", b"\x60reply"), (b"", b"\x05\x04wrap")):
+        assert pair.send(framed(token)) == framed(token)
+        assert pair.answer(framed(answer)) == framed(answer)
+    assert pair.send(framed(b"\x05\x04last")) == framed(b"\x05\x04last")  # nobody answers this one
+    assert pair.session.principal == ANONYMOUS
+    assert pair.send(produce(2)) == produce(2)
+    assert pair.session.principal == UNKNOWN_PRINCIPAL
+    assert pair.answer(produce_response(2)) == produce_response(2)
+
+
+def test_a_client_that_starts_with_a_kerberos_token() -> None:
+    pair = Pair()
+    assert pair.send(framed(b"\x60first")) == framed(b"\x60first")
+    assert pair.answer(framed(b"\x60reply")) == framed(b"\x60reply")
+    assert pair.send(produce(2)) == produce(2)
+    assert pair.session.principal == UNKNOWN_PRINCIPAL
+
+
+def test_quotas_follow_the_principal_on_the_same_connection() -> None:
+    pair = Pair(quotas=LIMIT, entity=Entity.of(user="alice"))
+    pair.send(produce(9, size=50_000))
+    pair.answer(produce_response(9))
+    assert pair.session.mute is None
+    exchanged(pair, "PLAIN", (PLAIN_TOKEN, b""))
+    pair.send(produce(10, size=50_000))
+    pair.answer(produce_response(10))
+    assert pair.session.mute is not None
+    assert pair.session.mute.limiter.entity == Entity.of(user="alice")
+
+
+def test_an_authentication_request_is_not_gathered_without_end() -> None:
+    token = bytes(600_000)
+    with pytest.raises(ProtocolError, match="authentication request announces"):
+        Pair().send(authenticate(token)[:100])
