@@ -93,6 +93,7 @@ def test_a_wrong_option_points_to_the_help_of_the_command() -> None:
         (KafkaQuotasError("broken"), 1, "error: broken\n"),
         (UsageError("meant otherwise", hint="try this"), 2, "error: meant otherwise\nhint: try this\n"),
         (VerdictError("not held"), 1, "error: not held\n"),
+        (KafkaQuotasError("a\nb\x1b[31m \u00e4"), 1, "error: a\\nb\\x1b[31m \u00e4\n"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )

@@ -195,6 +195,7 @@ def test_tables_keep_texts_that_look_like_numbers() -> None:
     )
     assert plain_text(table, style="simple").splitlines()[2:] == ["007     1000000000000000", "1e3"]
     assert csv_text(table) == "name,limit\n007,1000000000000000\n1e3,\n"
+    assert "| a\\|b" in plain_text(Table(columns=table.columns, rows=[("a|b", 1)]), style="pipe")
     assert csv_text(Table(columns=(Column(title="name"),), rows=[('a,"b"\n',)])) == 'name\n"a,""b""\n"\n'
 
 

@@ -7,7 +7,6 @@ one; values carry units and are exact.
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kafka_quotas.core import java_double
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
 from kafka_quotas.core.quota_key import QUOTA_KEYS, QuotaKey, suggest_key
 from kafka_quotas.core.units import parse_quota_value
@@ -102,4 +101,6 @@ def _value(key: QuotaKey, text: str, *, allow_invalid: bool) -> float:
     except InvalidQuotaError:
         if not allow_invalid:
             raise
+        from kafka_quotas.core import java_double  # noqa: PLC0415 - only --allow-invalid needs it
+
         return java_double.parse(text)

@@ -116,10 +116,15 @@ def _tell(message: str, *, hint: str | None, code: int, session: Session) -> int
         import traceback  # noqa: PLC0415 - only a failed run pays for it
 
         traceback.print_exc()
-    print(f"error: {message}", file=sys.stderr)  # noqa: T201 - the boundary speaks to the user
+    print(f"error: {_one_line(message)}", file=sys.stderr)  # noqa: T201 - the boundary speaks to the user
     if hint:
-        print(f"hint: {hint}", file=sys.stderr)  # noqa: T201
+        print(f"hint: {_one_line(hint)}", file=sys.stderr)  # noqa: T201
     return code
+
+
+def _one_line(text: str) -> str:
+    """The text without line ends and whatever else could steer a terminal: a message may quote a name or a server."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 def _tell_usage(error: typer.TyperException, session: Session) -> int:

@@ -104,8 +104,9 @@ def plain_text(table: Table, *, style: str) -> str:
     """The table as text in a style of tabulate."""
     from tabulate import tabulate  # noqa: PLC0415 - JSON and CSV do without
 
+    mark = "\\|" if style == "pipe" else "|"  # a bar would end the cell
     return tabulate(
-        [[cell_text(cell) for cell in row] for row in table.rows],
+        [[cell_text(cell).replace("|", mark) for cell in row] for row in table.rows],
         headers=[column.title for column in table.columns],
         tablefmt=style,
         colalign=["right" if column.figures else "left" for column in table.columns] if table.rows else None,
