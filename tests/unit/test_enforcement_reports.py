@@ -1,0 +1,204 @@
+"""What the daemon says about itself: routes, log lines, ledger, status, metrics."""
+
+import io
+from dataclasses import fields
+
+import pytest
+
+from kafka_quotas.core.clock import VirtualClock
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.errors import ProtocolError, UsageError
+from kafka_quotas.core.quota_config import QuotaWindow
+from kafka_quotas.core.quota_manager import ClientQuotaManager, QuotaType
+from kafka_quotas.enforcement import ledger as ledger_module
+from kafka_quotas.enforcement.address import Address, parse_address
+from kafka_quotas.enforcement.broker_directory import BrokerDirectory, Route
+from kafka_quotas.enforcement.counters import Counters
+from kafka_quotas.enforcement.ledger import OTHERS, Ledger
+from kafka_quotas.enforcement.log import LINES_PER_SECOND, Log
+from kafka_quotas.enforcement.metrics import exposition
+from kafka_quotas.enforcement.notice import Notice, Severity
+from kafka_quotas.enforcement.status import (
+    BucketRow,
+    DaemonStatus,
+    ListenerRow,
+    StoreRow,
+    ThrottledClient,
+    ThrottleRow,
+    status_from_json,
+    status_to_json,
+)
+
+FIRST = Address(host="broker-1", port=9092)
+SECOND = Address(host="broker-2", port=9092)
+
+
+def directory() -> tuple[BrokerDirectory, list[Route], list[int]]:
+    opened: list[Route] = []
+    named: list[int] = []
+
+    def open_listener(route: Route) -> int:
+        opened.append(route)
+        return 20_000 + len(opened)
+
+    bootstrap = Route(node_id=None, port=20_000, upstream=FIRST)
+    return BrokerDirectory(bootstrap, open_listener=open_listener, name_bootstrap=named.append), opened, named
+
+
+def test_the_bootstrap_listener_becomes_that_of_the_node_with_the_upstreams_address() -> None:
+    routes, opened, named = directory()
+    assert routes.port_of(1, FIRST) == 20_000
+    assert named == [1]
+    assert opened == []
+    assert [route.node_id for route in routes.routes] == [1]
+
+
+def test_every_other_broker_gets_a_listener_and_keeps_it_when_it_moves() -> None:
+    routes, opened, _ = directory()
+    assert routes.port_of(2, SECOND) == 20_001
+    assert routes.port_of(2, Address(host="elsewhere", port=1)) == 20_001
+    assert opened[0].upstream == Address(host="elsewhere", port=1)
+    assert len(opened) == 1
+
+
+def test_a_second_node_at_the_upstreams_address_gets_a_listener_of_its_own() -> None:
+    routes, _, _ = directory()
+    assert routes.port_of(1, FIRST) == 20_000
+    assert routes.port_of(2, FIRST) == 20_001
+    assert routes.port_of(1, SECOND) == 20_000
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [("localhost:1", "localhost", 1), ("[::1]:9092", "::1", 9092), (" 1.2.3.4:65535 ", "1.2.3.4", 65535)],
+)
+def test_addresses(text: str, host: str, port: int) -> None:
+    address = parse_address(text)
+    assert (address.host, address.port) == (host, port)
+    assert parse_address(str(address)) == address
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:0", "host:65536", "::1:80", "a b:1", "http://h:1"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="not a host:port"):
+        parse_address(text)
+
+
+def test_a_notice_is_one_line_whatever_a_client_sent() -> None:
+    notice = Notice(event="e", fields={"plain": "a-b", "n": 3, "odd": 'x="1"\n\x1b[31m é', "empty": ""})
+    assert str(notice) == 'e plain=a-b n=3 odd="x=\\"1\\"\\n\\x1b[31m é" empty=""'
+    assert str(notice).isprintable()
+
+
+def test_the_log_has_time_severity_and_event_and_leaves_debug_out() -> None:
+    stream = io.StringIO()
+    log = Log(stream, VirtualClock(1_700_000_000_123))
+    log.notify(Notice(event="something happened", severity=Severity.WARNING, fields={"who": "me"}))
+    log.notify(Notice(event="detail", severity=Severity.DEBUG))
+    assert stream.getvalue() == "2023-11-14T22:13:20.123Z warning something happened who=me\n"
+
+
+def test_a_flood_of_one_event_is_cut_counted_and_hides_no_other() -> None:
+    stream, clock = io.StringIO(), VirtualClock(1_700_000_000_000)
+    log = Log(stream, clock)
+    for _ in range(LINES_PER_SECOND + 5):
+        log.notify(Notice(event="flood"))
+    log.notify(Notice(event="other"))
+    assert stream.getvalue().count("flood") == LINES_PER_SECOND
+    assert "other" in stream.getvalue()
+    clock.advance(1000)
+    log.notify(Notice(event="flood"))
+    assert stream.getvalue().endswith("flood left_out=5\n")
+
+
+def test_a_log_that_nobody_reads_any_more_stops_nothing() -> None:
+    class Broken(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    Log(Broken(), VirtualClock()).notify(Notice(event="x"))
+
+
+def test_the_ledger_counts_each_bucket_and_says_the_first_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "MAX_BUCKETS", 2)
+    said: list[Notice] = []
+    ledger = Ledger(said.append)
+    manager = ClientQuotaManager(QuotaType.PRODUCE, QuotaWindow())
+    manager.update_quota(Entity.of(client_id=None), 1.0)
+    for client in ("a", "a", "b", "c", "d"):
+        ledger.throttled(QuotaType.PRODUCE, manager.limiter("u", client), 10)
+    counts = {bucket: (count.times, count.total_ms) for (_, bucket), count in ledger.throttles.items()}
+    assert counts == {("", "a"): (2, 20), ("", "b"): (1, 10), OTHERS: (2, 20)}
+    assert [notice.fields["client_id"] for notice in said] == ["a", "b", "c"]
+    assert ledger.upstream_throttles == {}
+
+
+def status() -> DaemonStatus:
+    return DaemonStatus(
+        pid=1,
+        uptime_ms=5000,
+        event_loop="uvloop",
+        upstream="h:1",
+        throttle_style="mute",
+        fetch_over_quota="deliver",
+        window_num=11,
+        window_size_seconds=1,
+        max_throttle_ms=None,
+        draining=False,
+        connections=3,
+        store=StoreRow(url="local:x", revision="1", age_ms=250, trouble=None, limits=2),
+        listeners=(ListenerRow(broker="1", listen="127.0.0.1:1", upstream="h:1", connections=3),),
+        throttled=(
+            ThrottledClient(
+                broker="1",
+                user="u",
+                client_id="a",
+                quota="producer_byte_rate",
+                entity="client-id a",
+                limit=100.0,
+                observed=150.0,
+                connections=2,
+                throttle_ms=500,
+                remaining_ms=400,
+            ),
+        ),
+        buckets=(
+            BucketRow(broker="1", quota="producer_byte_rate", user="", client_id='a"\n', limit=100.0, observed=150.0),
+        ),
+        throttles=(
+            ThrottleRow(
+                quota="producer_byte_rate",
+                user="",
+                client_id="a",
+                times=4,
+                total_ms=2000,
+                upstream_times=1,
+                upstream_total_ms=7,
+            ),
+        ),
+        counters={field.name: 0 for field in fields(Counters)},
+    )
+
+
+def test_a_status_survives_json_and_newer_fields() -> None:
+    data = status_to_json(status())
+    data["added_later"] = 1
+    assert status_from_json(data) == status()
+
+
+@pytest.mark.parametrize("data", [None, {}, [], {"pid": 1}])
+def test_what_is_no_status_is_told(data: object) -> None:
+    with pytest.raises(ProtocolError):
+        status_from_json(data)
+
+
+def test_the_metrics_have_kafkas_names_and_escape_labels() -> None:
+    text = exposition(status)().decode()
+    assert 'kafka_server_produce_byte_rate{broker="1",client_id="a\\"\\n",user=""} 150.0\n' in text
+    assert 'kafka_server_produce_byte_rate_limit{broker="1",client_id="a\\"\\n",user=""} 100.0\n' in text
+    assert "kafka_server_produce_queue_size 2.0\n" in text
+    assert "kafka_server_fetch_queue_size 0.0\n" in text
+    assert 'kafka_server_produce_throttle_time_ms_total{client_id="a",user=""} 2000.0\n' in text
+    assert 'kafka_server_produce_upstream_throttles_total{client_id="a",user=""} 1.0\n' in text
+    assert "kafka_quotas_store_age_seconds 0.25\n" in text
+    assert "# TYPE kafka_quotas_requests_total counter" in text or "# TYPE kafka_quotas_requests counter" in text
