@@ -154,10 +154,11 @@ def _places(
 ) -> list[_Place]:
     """Return where the addresses of `count` brokers are, the first of them starting at `offset`."""
     span = compact_span if is_compact else string_span
+    before, after = layout.element_before, layout.element_after
     places: list[_Place] = []
     for _ in range(count):
-        if layout.element_before:
-            offset = walk(layout.element_before, frame, offset, end)
+        if before:
+            offset = walk(before, frame, offset, end)
         node_id = read_int32(frame, offset, end)
         host_start, host_end = span(frame, offset + 4, end)
         port_start = max(host_start, host_end)
@@ -165,7 +166,9 @@ def _places(
         if node_id >= 0 and host_end > host_start and 0 < port <= MAX_PORT:
             host = bytes(frame[host_start:host_end]).decode("utf-8", "replace")
             places.append(_new(_Place, (node_id, offset + 4, host, port_start, port)))
-        offset = walk(layout.element_after, frame, port_start + 4, end)
+        offset = port_start + 4
+        if after:
+            offset = walk(after, frame, offset, end)
     return places
 
 

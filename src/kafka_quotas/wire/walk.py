@@ -55,6 +55,8 @@ def read_unsigned_varint(buffer: Buffer, offset: int, end: int) -> tuple[int, in
 
 def encode_unsigned_varint(value: int) -> bytes:
     """Return a number of at most 32 bits as a varint."""
+    if value < 0x80:
+        return bytes((value,))
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -99,7 +101,10 @@ def string_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
 
 def compact_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
     """Return where the content of a compact string or bytes starts and ends; for null the end is before the start."""
-    length, start = read_unsigned_varint(buffer, offset, end)
+    if offset < end and (length := buffer[offset]) < 0x80:
+        start = offset + 1
+    else:
+        length, start = read_unsigned_varint(buffer, offset, end)
     behind = start + length - 1
     if behind > end:
         raise TruncatedError
