@@ -31,6 +31,15 @@ def zookeeper_serves(address: str) -> bool:
         return b"Mode: standalone" in answer.read()
 
 
+def accepts_connections(address: str) -> bool:
+    """Whether something listens at host:port, for servers whose protocol starts with a handshake.
+
+    Raises `OSError` where nothing does.
+    """
+    _connected(address).close()
+    return True
+
+
 def _connected(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     return socket.create_connection((host, int(port)), timeout=PROBE_TIMEOUT_S)

@@ -21,9 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CompletedProcess
 
+from kazoo.client import KazooClient
+from tests.support.certificates import make_certificates
 from tests.support.java_process import JavaServer, free_port, run_tool
 from tests.support.maven import KAFKA_3, KAFKA_4, MissingServerError, jars
-from tests.support.probes import kafka_brokers, zookeeper_serves
+from tests.support.probes import accepts_connections, kafka_brokers, zookeeper_serves
 
 USERS: Mapping[str, str] = {name: f"{name}-secret" for name in ("admin", "alice", "bob", "carol", "mallory")}
 """The users of the SASL listener with their passwords, the same for PLAIN and for SCRAM-SHA-256."""
@@ -136,36 +138,87 @@ def kafka_3(*, zookeeper_address: str | None = None, properties: Mapping[str, st
 
 
 @contextmanager
-def zookeeper(*, properties: Mapping[str, str] | None = None, options: Sequence[str] = ()) -> Iterator[str]:
-    """The address (host:port) of a ZooKeeper server with some more properties and JVM options; stopped at the end.
+def zookeeper() -> Iterator[str]:
+    """The address (host:port) of a ZooKeeper server; stopped at the end.
 
     Raises `MissingServerError` where it can't be fetched or does not come up.
     """
-    folder = jars(KAFKA_3)
-    with ExitStack() as stack:
-        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zookeeper-")))
-        port = free_port()
-        settings = {
-            "dataDir": str(work / "data"),
-            "clientPort": str(port),
-            "clientPortAddress": "127.0.0.1",
-            "admin.enableServer": "false",
-            "tickTime": "500",
-            "maxClientCnxns": "0",
-            **(properties or {}),
-        }
-        configuration = _write_properties(work / "zoo.cfg", settings)
-        server = JavaServer(
-            "ZooKeeper",
-            folder,
-            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
-            [str(configuration)],
-            log=work / "zookeeper.log",
-            options=[*_log_options(work), "-Dzookeeper.forceSync=no", *options],
+    with zookeeper_process() as (address, _):
+        yield address
+
+
+@contextmanager
+def zookeeper_process() -> Iterator[tuple[str, JavaServer]]:
+    """The address of a ZooKeeper server, and its process."""
+    port = free_port()
+    settings = {"clientPort": str(port), "clientPortAddress": "127.0.0.1", "tickTime": "500"}
+    with tempfile.TemporaryDirectory(prefix="zookeeper-") as work:
+        address = f"127.0.0.1:{port}"
+        with closing_server(_start_zookeeper(Path(work), settings, options=())) as server:
+            server.wait_ready(lambda: zookeeper_serves(address))
+            yield address, server
+
+
+@contextmanager
+def secured_zookeeper(folder: Path) -> Iterator[str]:
+    """The address of a ZooKeeper server that speaks TLS, asks for a client certificate, and for a login by SASL.
+
+    The certificates are made in `folder`; `admin` of `USERS` may log in. Under `/secured` a cluster seems to live.
+    """
+    make_certificates(folder)
+    port = free_port()
+    settings = {
+        "secureClientPort": str(port),
+        "secureClientPortAddress": "127.0.0.1",
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "ssl.keyStore.location": str(folder / "server.pem"),
+        "ssl.keyStore.type": "PEM",
+        "ssl.trustStore.location": str(folder / "authority.pem"),
+        "ssl.trustStore.type": "PEM",
+        "authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        "sessionRequireClientSASLAuth": "true",
+    }
+    module = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+    logins = folder / "logins.conf"
+    logins.write_text(f'Server {{ {module} user_admin="{USERS["admin"]}"; }};\n')
+    options = [f"-Djava.security.auth.login.config={logins}"]
+    with closing_server(_start_zookeeper(folder, settings, options=options)) as server:
+        server.wait_ready(lambda: accepts_connections(f"127.0.0.1:{port}"))
+        client = KazooClient(
+            f"127.0.0.1:{port}",
+            use_ssl=True,
+            ca=str(folder / "authority.pem"),
+            certfile=str(folder / "client.pem"),
+            keyfile=str(folder / "client.pem"),
+            sasl_options={"mechanism": "DIGEST-MD5", "username": "admin", "password": USERS["admin"]},
         )
-        stack.callback(server.stop)
-        server.wait_ready(lambda: zookeeper_serves(f"127.0.0.1:{port}"))
+        client.start()
+        client.ensure_path("/secured/config")
+        client.stop()
+        client.close()
         yield f"127.0.0.1:{port}"
+
+
+@contextmanager
+def closing_server(server: JavaServer) -> Iterator[JavaServer]:
+    """The server, stopped at the end."""
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def _start_zookeeper(work: Path, settings: Mapping[str, str], *, options: Sequence[str]) -> JavaServer:
+    common = {"dataDir": str(work / "data"), "admin.enableServer": "false", "maxClientCnxns": "0"}
+    configuration = _write_properties(work / "zoo.cfg", {**common, **settings})
+    return JavaServer(
+        "ZooKeeper",
+        jars(KAFKA_3),
+        "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+        [str(configuration)],
+        log=work / "zookeeper.log",
+        options=[*_log_options(work), "-Dzookeeper.forceSync=no", *options],
+    )
 
 
 def _common_properties(data: Path, ports: tuple[int, int], *, extra_protocols: Sequence[str] = ()) -> dict[str, str]:

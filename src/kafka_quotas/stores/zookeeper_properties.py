@@ -14,6 +14,7 @@ The `ssl` names are those of Kafka's `--zk-tls-config-file`. Other properties ar
 """
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any, Final
 
 from kafka_quotas.core.errors import UsageError
@@ -56,6 +57,8 @@ def _sasl_options(text: str) -> dict[str, str]:
             f"{SASL_LOGIN}: {login.module} is not supported",
             hint="use org.apache.zookeeper.server.auth.DigestLoginModule",
         )
+    if find_spec("puresasl") is None:
+        raise UsageError(f"{SASL_LOGIN} needs pure-sasl", hint="install it: pip install 'kafka-quotas[sasl]'")
     return {
         "mechanism": "DIGEST-MD5",
         "username": login.option("username", property_name=SASL_LOGIN),

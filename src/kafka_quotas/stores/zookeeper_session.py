@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import (
     AuthFailedError,
     BadVersionError,
@@ -25,7 +24,6 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KeeperState
 
 from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError
 from kafka_quotas.stores.library_logging import quieten
@@ -33,6 +31,7 @@ from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.reachability import check_reachable
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store_url import StoreUrl
+from kafka_quotas.stores.zookeeper_client import AUTH_HINT, discard, started_client, unreachable
 from kafka_quotas.stores.zookeeper_plan import Check, Create, Delete, Node, SetData, Step
 from kafka_quotas.stores.zookeeper_properties import kazoo_arguments
 
@@ -41,7 +40,6 @@ _BATCH = 500
 _INTERRUPTED = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
 _CONFLICTS = (BadVersionError, NoNodeError, NodeExistsError, NotEmptyError)
 _SPARED = (RolledBackError, RuntimeInconsistency)  # what the steps before and after the one that failed report
-_AUTH_HINT = "name a file with zookeeper.auth or zookeeper.sasl.jaas.config by --command-config"
 
 
 class InterruptedTransactionError(StoreUnreachableError):
@@ -104,8 +102,7 @@ class ZooKeeperSession:
         """Nothing; the session is ended."""
         client, self._client = self._client, None
         if client is not None:
-            client.stop()
-            client.close()
+            discard(client)
 
     def _gather(self, method: str, paths: Sequence[str]) -> list[Any]:
         """The answers of one kind of read for many paths, asked together; None where there is no such znode."""
@@ -146,41 +143,20 @@ class ZooKeeperSession:
     def _translated(self, error: Exception) -> StoreError:
         """The error of ours for one of kazoo's."""
         if isinstance(error, NoAuthError):
-            return StoreRefusedError(f"{self._url} denied access", hint=_AUTH_HINT)
+            return StoreRefusedError(f"{self._url} denied access", hint=AUTH_HINT)
         if isinstance(error, AuthFailedError):
-            return StoreRefusedError(f"{self._url} refused the credentials", hint=_AUTH_HINT)
+            return StoreRefusedError(f"{self._url} refused the credentials", hint=AUTH_HINT)
         return StoreError(f"{self._url} failed: {type(error).__name__} {error}".rstrip())
 
     def _connected(self) -> Any:
         """The client, connected now where it was not yet."""
         if self._client is None:
             check_reachable(self._servers, url=self._url, timeout_s=self._timeout_s)
-            self._client = self._start(KazooClient(hosts=self._hosts, timeout=self._timeout_s, **self._arguments))
+            self._client = started_client(self._hosts, self._arguments, url=self._url, timeout_s=self._timeout_s)
         return self._client
 
-    def _start(self, client: Any) -> Any:
-        """The client once it is connected."""
-        try:
-            started = client.start_async()
-            settled = Polling(RETRY_INTERVAL_S / 5).until(
-                lambda: started.is_set() or client.client_state == KeeperState.AUTH_FAILED, timeout_s=self._timeout_s
-            )
-            refused = client.client_state == KeeperState.AUTH_FAILED
-        except BaseException:
-            _discard(client)
-            raise
-        if settled and client.connected:
-            return client
-        _discard(client)
-        if refused:
-            raise StoreRefusedError(f"{self._url} refused the credentials", hint=_AUTH_HINT)
-        raise self._unreachable()
-
     def _unreachable(self) -> StoreUnreachableError:
-        tls = " and whether the port speaks TLS" if not self._arguments.get("use_ssl") else ", and the certificates"
-        return StoreUnreachableError(
-            f"{self._url} gave no answer in {self._timeout_s:g} s", hint=f"check the server{tls}"
-        )
+        return unreachable(self._url, timeout_s=self._timeout_s, tls=bool(self._arguments.get("use_ssl")))
 
 
 def _together(method: str, paths: Sequence[str], client: Any) -> "_Together":
@@ -220,9 +196,3 @@ def _add(transaction: Any, step: Step, acl: list[Any]) -> None:
 
 def _node(data: bytes | None, stat: Any) -> Node:
     return Node(data=data, version=stat.version, children=stat.numChildren)
-
-
-def _discard(client: Any) -> None:
-    """Nothing; a client that never connected is gone with its threads."""
-    client.stop()
-    client.close()

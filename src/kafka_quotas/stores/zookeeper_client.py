@@ -1,0 +1,109 @@
+"""Starting kazoo's client: connected, or one error with the reason that kazoo only logs.
+
+Contract: threads of a client that is given up are gone; no traceback of theirs reaches standard error.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import AuthFailedError, SASLException, SessionClosedRequireSaslError
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.states import KeeperState
+
+from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError
+from kafka_quotas.stores.polling import Polling
+
+AUTH_HINT: Final = "name a file with zookeeper.auth or zookeeper.sasl.jaas.config by --command-config"
+_POLL_INTERVAL_S: Final = 0.02
+_REFUSALS: Final = (AuthFailedError, SASLException, SessionClosedRequireSaslError)
+
+
+class _Threads(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's threads; what ends one of them is kept instead of printed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failure: Exception | None = None
+
+    def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """The started thread."""
+
+        def guarded() -> None:
+            try:
+                func(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - a thread has no caller to raise to
+                self.failure = error
+
+        return super().spawn(guarded)
+
+
+class _LastWarning(logging.Handler):
+    """The reason of the last failed attempt to connect, out of kazoo's log."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.reason = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Nothing; the reason is kept where the record has one."""
+        if record.args and "Connection" in record.msg:
+            self.reason = str(record.args[0] if isinstance(record.args, tuple) else record.args)
+
+
+def started_client(hosts: str, arguments: Mapping[str, Any], *, url: str, timeout_s: float) -> Any:
+    """A connected client for `host:port,.../chroot`.
+
+    Raises `StoreRefusedError` where the credentials are refused, `StoreUnreachableError` after `timeout_s` seconds.
+    """
+    threads, warning = _Threads(), _LastWarning()
+    log = logging.Logger("kazoo of one store", logging.WARNING)  # noqa: LOG001 - belongs to this client alone
+    log.addHandler(warning)
+    client = KazooClient(hosts=hosts, timeout=timeout_s, handler=threads, logger=log, **arguments)
+    try:
+        if _answers(client, threads, timeout_s=timeout_s):
+            return client
+        failure = threads.failure
+        refused = client.client_state == KeeperState.AUTH_FAILED or isinstance(failure, _REFUSALS)
+    except BaseException:
+        discard(client)
+        raise
+    discard(client)
+    if refused:
+        raise StoreRefusedError(f"{url} refused the credentials", hint=AUTH_HINT) from failure
+    if failure is not None:
+        raise StoreError(f"{url} failed: {type(failure).__name__} {failure}".rstrip()) from failure
+    raise unreachable(url, timeout_s=timeout_s, tls=bool(arguments.get("use_ssl")), reason=warning.reason)
+
+
+def _answers(client: Any, threads: _Threads, *, timeout_s: float) -> bool:
+    """Whether the client came to have a request answered: a session alone may still be refused its login."""
+    polling = Polling(_POLL_INTERVAL_S)
+    pending: list[Any] = []
+    started = client.start_async()
+
+    def ended() -> bool:
+        return threads.failure is not None or client.client_state == KeeperState.AUTH_FAILED
+
+    def settled() -> bool:
+        if started.is_set() and not pending:
+            pending.append(client.exists_async("/"))
+        return ended() or bool(pending and pending[0].ready())
+
+    return polling.until(settled, timeout_s=timeout_s) and not ended() and pending[0].successful()
+
+
+def unreachable(url: str, *, timeout_s: float, tls: bool, reason: str = "") -> StoreUnreachableError:
+    """The error for servers that did not answer in time."""
+    detail = f" ({reason})" if reason else ""
+    what = "the certificates" if tls else "whether the port speaks TLS"
+    return StoreUnreachableError(
+        f"{url} gave no answer in {timeout_s:g} s{detail}", hint=f"check that ZooKeeper runs there, and {what}"
+    )
+
+
+def discard(client: Any) -> None:
+    """Nothing; the client is closed and its threads are gone."""
+    client.stop()
+    client.close()

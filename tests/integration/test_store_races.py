@@ -1,0 +1,112 @@
+"""Writers at the same moment: whatever they do to one entity, no change of any of them is lost."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafka_quotas.core.describe_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
+
+KEYS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+ROUNDS = 40
+PROCESS_ROUNDS = 100
+_WRITER = """
+import sys
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.stores.store import Alteration
+
+url, key, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+store = open_store(url)
+for number in range(1, rounds + 1):
+    (result,) = store.alter([Alteration(entity=Entity.of(user="shared"), changes={key: float(number)})])
+    assert result.error is None, result.error
+    store.alter([Alteration(entity=Entity.of(user=f"{key} {number}"), changes={key: 1.0})])
+store.close()
+"""
+
+
+def test_processes_at_one_local_file(tmp_path: Path) -> None:
+    url = f"local:{tmp_path / 'quotas.db'}"  # the file does not exist yet: making it is part of the race
+    command = [sys.executable, "-c", _WRITER, url]
+    writers = [
+        subprocess.Popen([*command, key, str(PROCESS_ROUNDS)], stderr=subprocess.PIPE, text=True) for key in KEYS
+    ]
+    errors = [writer.communicate(timeout=120)[1] for writer in writers]
+    assert errors == [""] * len(KEYS)
+    store = open_store(url)
+    entries = {entry.entity: dict(entry.quotas) for entry in store.describe(EVERYTHING)}
+    snapshot = store.watch(None, timeout_s=0)
+    store.close()
+    assert entries.pop(Entity.of(user="shared")) == dict.fromkeys(KEYS, float(PROCESS_ROUNDS))
+    assert len(entries) == len(KEYS) * PROCESS_ROUNDS
+    assert snapshot is not None
+    assert snapshot.revision.endswith(f":{2 * len(KEYS) * PROCESS_ROUNDS}")  # every change counted
+
+
+@pytest.mark.parametrize(
+    "entity", [Entity.of(user="shared"), Entity.of(user="shared", client_id="app"), Entity.of(client_id=None)], ids=str
+)
+def test_tools_at_one_znode(zookeeper_chroot: str, entity: Entity) -> None:
+    """Each tool owns a key, sets and removes it by turns, and must always find it as it left it.
+
+    The removals empty the znode now and then, so that its clean-up, and that of its parents, races with the others.
+    """
+    failures: list[str] = []
+    _together([lambda key=key: _own_a_key(zookeeper_chroot, entity, key, failures) for key in KEYS])  # type: ignore[misc]
+    assert failures == []
+    store = open_store(zookeeper_chroot)
+    assert store.describe(EVERYTHING) == [QuotaEntry(entity=entity, quotas=dict.fromkeys(KEYS, float(ROUNDS)))]
+    store.close()
+
+
+def test_a_user_and_its_clients_come_and_go_at_the_same_time(zookeeper_chroot: str) -> None:
+    entities = [Entity.of(user="shared"), *(Entity.of(user="shared", client_id=name) for name in ("a", "b", None))]
+    failures: list[str] = []
+    _together(
+        [lambda entity=entity: _own_a_key(zookeeper_chroot, entity, KEYS[0], failures) for entity in entities]  # type: ignore[misc]
+    )
+    assert failures == []
+    store = open_store(zookeeper_chroot)
+    assert {entry.entity for entry in store.describe(EVERYTHING)} == set(entities)
+    store.close()
+
+
+def _own_a_key(url: str, entity: Entity, key: str, failures: list[str]) -> None:
+    store = open_store(url)
+    for number in range(1, ROUNDS + 1):
+        if number % 2 and number != ROUNDS:
+            _change(store, entity, key, None, failures)
+        _change(store, entity, key, float(number), failures)
+    store.close()
+
+
+def _change(store: Store, entity: Entity, key: str, value: float | None, failures: list[str]) -> None:
+    """One change, and a look whether it is there: nobody else touches this key."""
+    (result,) = store.alter([Alteration(entity=entity, changes={key: value})])
+    found = [entry.quotas.get(key) for entry in store.describe(_exactly(entity))] or [None]
+    if result.error is not None or found != [value]:
+        failures.append(f"{key}={value}: {result.error}, found {found}")
+
+
+def _exactly(entity: Entity) -> QuotaFilter:
+    components = tuple(
+        FilterComponent(entity_type=kind, match=Match.DEFAULT if name is None else Match.EXACT, name=name)
+        for kind, name in entity.parts
+    )
+    return QuotaFilter(components=components, strict=True)
+
+
+def _together(jobs: list[Callable[[], None]]) -> None:
+    threads = [threading.Thread(target=job) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in threads)

@@ -1,0 +1,52 @@
+"""A quota set through a store holds a real producer at a real broker: the whole point of setting one."""
+
+from tests.support.greedy_producer import acknowledgements
+from tests.support.servers import Kafka
+
+from kafka_quotas.core.describe_filter import EVERYTHING
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.loadtest.cycles import TOLERANCE, QuotaVerdict, judge
+from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.stores.store import Alteration, QuotaEntry
+
+QUOTA = 1_000_000.0
+WINDOW_MS = 3000  # the servers' 3 x 1 s
+DURATION_S = 24.0  # seven cycles or so, where three are needed
+
+
+def _set(url: str, entity: Entity, value: float | None) -> None:
+    store = open_store(url)
+    (result,) = store.alter([Alteration(entity=entity, changes={"producer_byte_rate": value})])
+    store.close()
+    assert result.error is None
+
+
+def _produce(bootstrap: str, name: str) -> QuotaVerdict:
+    acks = acknowledgements(bootstrap, name, name, duration_s=DURATION_S)
+    return judge(acks, quota_bytes_per_second=QUOTA, window_ms=WINDOW_MS)
+
+
+def test_a_quota_set_through_kafka_throttles_a_producer(kafka4: Kafka, unique_name: str) -> None:
+    url, entity = f"kafka://{kafka4.bootstrap}", Entity.of(client_id=unique_name)
+    _set(url, entity, QUOTA)
+    verdict = _produce(kafka4.bootstrap, unique_name)
+    _set(url, entity, None)
+    assert verdict.ok, verdict.evidence
+    assert verdict.tolerance == TOLERANCE, verdict.evidence
+
+
+def test_a_quota_set_through_zookeeper_is_taken_up_by_the_broker(kafka3: Kafka, unique_name: str) -> None:
+    entity = Entity.of(client_id=unique_name)
+    _set(kafka3.zookeeper_url, entity, QUOTA)
+    broker = open_store(f"kafka://{kafka3.bootstrap}")
+    assert QuotaEntry(entity=entity, quotas={"producer_byte_rate": QUOTA}) in broker.describe(EVERYTHING)
+    broker.close()
+    verdict = _produce(kafka3.bootstrap, unique_name)
+    _set(kafka3.zookeeper_url, entity, None)
+    assert verdict.ok, verdict.evidence
+    assert verdict.tolerance == TOLERANCE, verdict.evidence
+
+
+def test_without_a_quota_the_same_producer_is_many_times_faster(kafka4: Kafka, unique_name: str) -> None:
+    acks = acknowledgements(kafka4.bootstrap, unique_name, unique_name, duration_s=2.0)
+    assert sum(size for _, size in acks) > 5 * 2 * QUOTA
