@@ -72,9 +72,7 @@ def _change_document(change: PlannedChange) -> dict[str, object]:
 
 
 def _change_from(document: Mapping[str, Any]) -> PlannedChange:
-    entity = Entity.from_mapping(
-        {kind: None if name is None else _text(name) for kind, name in document["entity"].items()}
-    )
+    names = {kind: None if name is None else _text(name) for kind, name in document["entity"].items()}
     return PlannedChange(
         entity=Entity.from_mapping(names),
         key=_text(document["key"]),
