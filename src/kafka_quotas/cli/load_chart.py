@@ -1,5 +1,7 @@
 """A load test as a chart: every client's rate, the quotas as limits, and the throttle times below."""
 
+from collections.abc import Sequence
+
 from kafka_quotas.cli.chart import Series, Style
 from kafka_quotas.core.units import format_bytes
 from kafka_quotas.loadtest.result import EntityResult, LoadResult
@@ -7,15 +9,14 @@ from kafka_quotas.loadtest.verdict import Kind
 
 
 def load_series(result: LoadResult, *, limited_only: bool = False) -> list[Series]:
-    """The series of the clients: bytes/s averaged over a quota window, limits, and the announced throttle times.
+    """The series of the clients: bytes/s averaged over a quota window, limits, and the longest throttle times.
 
     `limited_only` leaves out clients that no quota held back, so that the others fill the chart.
     """
     window_s = result.window_samples * result.window_size_s
     limited = [entity for entity in result.entities if entity.verdict.kind is Kind.GREEDY]
     rates = [_rate(entity, window_s) for entity in (limited if limited_only else result.entities)]
-    throttles = [_throttle(entity) for entity in limited if entity.throttle.count]
-    return [*rates, *(_limit(entity) for entity in limited), *throttles]
+    return [*rates, *(_limit(entity) for entity in limited), *_throttles(limited)]
 
 
 def _rate(entity: EntityResult, window_s: int) -> Series:
@@ -35,6 +36,11 @@ def _limit(entity: EntityResult) -> Series:
     return Series(name=name, points=points, unit="bytes/s", style=Style.LIMIT)
 
 
-def _throttle(entity: EntityResult) -> Series:
-    points = [(float(each.second), float(each.throttle_ms)) for each in entity.seconds if each.throttle_ms]
-    return Series(name=f"throttle of {entity.name.label}", points=points, unit="ms", style=Style.BARS)
+def _throttles(limited: Sequence[EntityResult]) -> list[Series]:
+    """One series: of every second the longest throttle time that any client was told."""
+    longest: dict[int, int] = {}
+    for entity in limited:
+        for each in entity.seconds:
+            longest[each.second] = max(each.throttle_ms, longest.get(each.second, 0))
+    points = [(float(second), float(throttle_ms)) for second, throttle_ms in sorted(longest.items()) if throttle_ms]
+    return [Series(name="longest throttle time", points=points, unit="ms", style=Style.BARS)] if points else []

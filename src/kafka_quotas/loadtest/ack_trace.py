@@ -24,7 +24,7 @@ class AckTrace:
             entries[-1] = (slot, entries[-1][1] + size)
             return
         entries.append((slot, size))
-        if len(entries) > self._max_entries:
+        while len(self._entries) > self._max_entries:
             self._coarsen()
 
     def entries(self) -> tuple[tuple[int, int], ...]:

@@ -69,7 +69,7 @@ class LoadPlan:
     record_size: int = 1024
     acks: str = "all"
     enforcers: int | None = None
-    connect_timeout_s: float = 10.0
+    connect_timeout_s: float = 5.0
     properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:

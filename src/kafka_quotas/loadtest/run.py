@@ -115,8 +115,8 @@ class _Run:
 
     def _watch(self, threads: list[threading.Thread], watcher: Watcher | None) -> Exception | None:
         """None when every client is done or one has failed; the error of a run in which nothing gets through."""
-        while living := [thread for thread in threads if thread.is_alive()]:
-            living[0].join(_LOOK_S)
+        while any(thread.is_alive() for thread in threads):
+            self.stop.wait(_LOOK_S)  # not a join: an interrupted join makes Python 3.11 take the thread for ended
             elapsed_s = max(0.0, (time.monotonic_ns() - self.instants.start_ns) / 1e9)
             if watcher is not None:
                 watcher(self._progress(elapsed_s))

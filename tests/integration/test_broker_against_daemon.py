@@ -1,0 +1,126 @@
+"""The daemon does what a real broker does: the same clients, load and quotas, once against each.
+
+A producer and a consumer run side by side, first straight at the broker, which keeps their quotas, then through the
+daemon, which keeps the same quotas while the broker has none. Both windows are 3 x 1 s.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+from confluent_kafka import Producer
+from tests.support.servers import Kafka
+
+from kafka_quotas.commands.alter import alter
+from kafka_quotas.commands.daemon_process import running_daemon, work_folder
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.quota_config import QuotaWindow
+from kafka_quotas.loadtest.cycles import MIN_CYCLES, Direction
+from kafka_quotas.loadtest.plan import EntityLoad, EntityName, LoadPlan
+from kafka_quotas.loadtest.result import EntityResult
+from kafka_quotas.loadtest.run import run_load
+from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.system_clock import SystemClock
+
+WINDOW: Final = QuotaWindow(samples=3, window_s=1)
+PRODUCER_QUOTA: Final = 4e6
+CONSUMER_QUOTA: Final = 5e6
+QUOTAS: Final = {"producer_byte_rate": PRODUCER_QUOTA, "consumer_byte_rate": CONSUMER_QUOTA}
+TOLERANCE: Final = 0.03
+FILL_BYTES: Final = 40_000_000
+
+
+@pytest.fixture(scope="module")
+def runs(kafka4: Kafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[Direction, EntityResult]]:
+    """What each client got, by who kept the quotas: `broker` and `daemon`."""
+    name = f"compared-{tmp_path_factory.mktemp('name').name}"
+    _make_topics(kafka4, name)
+    entity = Entity.of(client_id=name)
+    with work_folder() as folder:
+        _set(f"kafka://{kafka4.bootstrap}", entity, dict(QUOTAS))
+        broker = _run(kafka4.bootstrap, name)
+        _set(f"kafka://{kafka4.bootstrap}", entity, dict.fromkeys(QUOTAS))
+        url = f"local:{folder / 'quotas.db'}"
+        _set(url, entity, dict(QUOTAS))
+        with running_daemon(upstream=kafka4.bootstrap, store_url=url, window=WINDOW, folder=folder) as daemon:
+            through = _run(daemon.bootstrap, name)
+            log = Path(folder / "daemon.log").read_text(encoding="utf-8")
+    assert "Traceback" not in log
+    return {"broker": broker, "daemon": through}
+
+
+def test_producers_get_their_quota_from_both(runs: dict[str, dict[Direction, EntityResult]]) -> None:
+    broker, daemon = (_ratio(runs[keeper][Direction.PRODUCE]) for keeper in ("broker", "daemon"))
+
+    assert broker == pytest.approx(1.0, abs=TOLERANCE)
+    assert daemon == pytest.approx(1.0, abs=TOLERANCE)
+    assert daemon == pytest.approx(broker, abs=TOLERANCE)
+
+
+def test_consumers_get_no_less_than_from_the_broker_and_no_more_than_their_quota(
+    runs: dict[str, dict[Direction, EntityResult]],
+) -> None:
+    broker, daemon = (_ratio(runs[keeper][Direction.CONSUME]) for keeper in ("broker", "daemon"))
+
+    assert broker - TOLERANCE <= daemon <= 1.0 + TOLERANCE
+
+
+@pytest.mark.parametrize("keeper", ["broker", "daemon"])
+@pytest.mark.parametrize("direction", list(Direction))
+def test_the_judging_rule_holds_for_both(
+    runs: dict[str, dict[Direction, EntityResult]], keeper: str, direction: Direction
+) -> None:
+    entity = runs[keeper][direction]
+
+    assert entity.verdict.cycles >= MIN_CYCLES, entity.verdict.evidence
+    assert entity.ok, entity.verdict.evidence
+    assert entity.throttle.count > 0
+
+
+def _ratio(entity: EntityResult) -> float:
+    assert entity.verdict.ratio is not None
+    return entity.verdict.ratio
+
+
+def _run(bootstrap: str, name: str) -> dict[Direction, EntityResult]:
+    quotas = {Direction.PRODUCE: PRODUCER_QUOTA, Direction.CONSUME: CONSUMER_QUOTA}
+    plan = LoadPlan(
+        bootstrap=bootstrap,
+        entities=tuple(
+            EntityLoad(
+                name=EntityName(user=None, client_id=name),
+                direction=direction,
+                topic=f"{name}-{direction.value}",
+                quota_bytes_per_second=quota,
+            )
+            for direction, quota in quotas.items()
+        ),
+        duration_s=21.0,
+        warmup_s=3.0,
+        window=WINDOW,
+    )
+    result = run_load(plan, clock=SystemClock())
+    return {entity.direction: entity for entity in result.entities}
+
+
+def _set(url: str, entity: Entity, changes: dict[str, float | None]) -> None:
+    store = open_store(url)
+    try:
+        alter(store, entity=entity, changes=changes)
+    finally:
+        store.close()
+
+
+def _make_topics(kafka: Kafka, name: str) -> None:
+    for direction in Direction:
+        created = kafka.run_tool(
+            "org.apache.kafka.tools.TopicCommand",
+            ["--bootstrap-server", kafka.bootstrap, "--create", "--topic", f"{name}-{direction.value}"],
+        )
+        assert created.returncode == 0, created.stderr
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "batch.size": 100_000})
+    for index in range(FILL_BYTES // 1024):
+        producer.produce(f"{name}-{Direction.CONSUME.value}", bytes(1024))
+        if index % 1000 == 999:
+            producer.flush(30)
+    assert producer.flush(30) == 0

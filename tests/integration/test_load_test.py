@@ -1,0 +1,179 @@
+"""`load-test` against the embedded cluster, against what is not there, and against a broker that says no."""
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.support.java_process import free_port
+from tests.support.run_cli import run_cli
+from tests.support.servers import USERS, Kafka
+
+from kafka_quotas.cli import load_test as load_test_command
+from kafka_quotas.core.quota_config import QuotaWindow
+from kafka_quotas.loadtest.client_errors import LoadRefusedError
+from kafka_quotas.loadtest.cluster import look_at_topic
+from kafka_quotas.loadtest.cycles import Direction
+from kafka_quotas.loadtest.embedded_cluster import EmbeddedCluster
+from kafka_quotas.loadtest.plan import EntityLoad, EntityName, LoadPlan
+from kafka_quotas.loadtest.progress import RunProgress, Watcher
+
+QUICK = ("--embedded", "--warmup", "1s", "--duration", "4s", "--quota-window-num", "1")
+
+
+def test_producers_keep_their_schedules(tmp_path: Path) -> None:
+    entities = ("--entity", "/slow", "--entity", "/fast", "--rate", "100rec/s", "--rate", "4MB/s")
+
+    code, out, err = run_cli("load-test", "produce", *QUICK, *entities, "--output", "json", "--out", str(tmp_path))
+
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    slow, fast = document["entities"]
+    assert slow["records"] == {
+        "sent": pytest.approx(500, abs=3),
+        "acked": slow["records"]["sent"],
+        "unfinished": 0,
+        "failed": {},
+    }
+    assert fast["verdict"]["achieved_bytes_per_second"] == pytest.approx(4e6 * fast["wire_ratio"], rel=0.02)
+    assert 1.005 < fast["wire_ratio"] < 1.05  # a record of 1 KiB has some ten bytes of framing
+    assert slow["latency"]["response"]["count"] == pytest.approx(400, abs=3)  # the warm-up has none
+    assert slow["latency"]["response"]["max_us"] >= slow["latency"]["service"]["p50_us"]
+    assert json.loads((tmp_path / "run.json").read_text()) == document
+    assert (tmp_path / "run.png").stat().st_size > 10_000
+
+
+def test_a_quota_that_nobody_keeps_is_not_met() -> None:
+    code, out, _ = run_cli("load-test", "produce", *QUICK, "--quota", "1MB/s")
+
+    assert code == 1
+    assert "NOT HELD" in out
+
+
+def test_consumers_read_the_same_records_over_and_over() -> None:
+    entities = ("--entity", "/paced", "--entity", "/greedy", "--rate", "2MB/s", "--rate", "max")
+
+    code, out, err = run_cli("load-test", "consume", *QUICK, *entities, "--output", "json")
+
+    assert (code, err) == (0, "")
+    paced, greedy = json.loads(out)["entities"]
+    assert paced["verdict"]["achieved_bytes_per_second"] == pytest.approx(2e6 * paced["wire_ratio"], rel=0.05)
+    assert greedy["payload_bytes"] > 32_000_000  # more than twice what the topic holds
+
+
+def test_an_interrupt_ends_the_run_with_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def impatient(_title: str) -> Iterator[Watcher]:
+        def watch(progress: RunProgress) -> None:
+            if progress.entities[0].acked >= 50:
+                signal.raise_signal(signal.SIGINT)
+
+        yield watch
+
+    monkeypatch.setattr(load_test_command, "live_watcher", impatient)
+
+    code, out, err = run_cli(
+        *("load-test", "produce", "--embedded", "--duration", "60s", "--warmup", "0s", "--rate", "100rec/s"),
+        *("--quota", "1MB/s", "--quota-window-num", "1", "--output", "json"),
+    )
+
+    assert (code, err) == (130, "")
+    document = json.loads(out)
+    assert (document["interrupted"], document["ok"]) == (True, False)
+    assert document["elapsed_s"] < 30
+    assert document["entities"][0]["records"]["acked"] >= 50
+
+
+@pytest.mark.parametrize("verb", ["produce", "consume"])
+def test_an_unreachable_cluster_is_one_line_in_bounded_time(verb: str) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    started = time.monotonic()
+
+    code, out, err = run_cli("load-test", verb, "--bootstrap-server", address)
+
+    assert (code, out) == (1, "")
+    assert err.startswith(f"error: no broker answers at {address}: ")
+    assert "Connection refused" in err
+    assert len(err.splitlines()) == 2
+    assert time.monotonic() - started < 20
+
+
+def test_a_property_that_librdkafka_does_not_know_is_refused() -> None:
+    code, _, err = run_cli("load-test", "produce", "--embedded", "-X", "no.such=1")
+
+    assert code == 2
+    assert 'No such configuration property: "no.such"' in err
+
+
+def test_a_topic_without_records_is_refused() -> None:
+    with EmbeddedCluster(brokers=2) as cluster:
+        partitions = cluster.make_topic("empty")
+        entity = EntityLoad(name=EntityName(user=None, client_id="a"), direction=Direction.CONSUME, topic="empty")
+        plan = LoadPlan(
+            bootstrap=cluster.bootstrap, entities=(entity,), duration_s=1, warmup_s=0, window=QuotaWindow(samples=1)
+        )
+        with pytest.raises(LoadRefusedError, match="topic empty holds no records"):
+            look_at_topic(plan, entity)
+
+        cluster.fill("empty", records=partitions, record_size=10)
+        view = look_at_topic(plan, entity)
+
+    assert view.leaders == 2
+    assert [each.high - each.low for each in view.filled] == [1] * partitions
+
+
+def test_a_missing_topic_is_refused_by_name(kafka4: Kafka, unique_name: str) -> None:
+    code, out, err = run_cli("load-test", "consume", "--bootstrap-server", kafka4.bootstrap, "--topic", unique_name)
+
+    assert (code, out) == (1, "")
+    assert err.startswith(f"error: topic {unique_name} does not exist at ")
+
+
+def test_a_wrong_password_is_told_at_once(kafka4: Kafka, tmp_path: Path) -> None:
+    passwords = tmp_path / "passwords.properties"
+    passwords.write_text("alice=wrong\n")
+    security = ("-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=SCRAM-SHA-256")
+
+    code, out, err = run_cli(
+        *("load-test", "produce", "--bootstrap-server", kafka4.sasl_bootstrap, "--entity", "alice/app"),
+        *("--passwords", str(passwords), *security),
+    )
+
+    assert (code, out) == (1, "")
+    assert err.startswith(f"error: authentication failed at {kafka4.sasl_bootstrap}: ")
+    assert "wrong" not in err
+
+
+def test_a_user_is_held_to_a_quota_by_a_real_broker(kafka4: Kafka, unique_name: str, tmp_path: Path) -> None:
+    passwords = tmp_path / "passwords.properties"
+    passwords.write_text(f"bob={USERS['bob']}\n")
+    _make_topic(kafka4, unique_name)
+    code, _, err = run_cli(
+        *("alter", "--bootstrap-server", kafka4.bootstrap, "--user", "bob", "--client", unique_name),
+        *("--add-config", "producer_byte_rate=2MB"),
+    )
+    assert code == 0, err
+
+    code, out, err = run_cli(
+        *("load-test", "produce", "--bootstrap-server", kafka4.sasl_bootstrap, "--topic", unique_name),
+        *("-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=PLAIN", "--passwords", str(passwords)),
+        *("--entity", f"bob/{unique_name}", "--store", f"kafka://{kafka4.bootstrap}"),
+        *("--quota-window-num", "3", "--duration", "20s", "--output", "json"),
+    )
+
+    assert (code, err) == (0, "")
+    entity = json.loads(out)["entities"][0]
+    assert entity["verdict"]["quota_bytes_per_second"] == 2_000_000
+    assert entity["verdict"]["ratio"] == pytest.approx(1.0, abs=0.02)
+    assert entity["throttle"]["count"] > 0
+
+
+def _make_topic(kafka: Kafka, name: str) -> None:
+    created = kafka.run_tool(
+        "org.apache.kafka.tools.TopicCommand",
+        ["--bootstrap-server", kafka.bootstrap, "--create", "--topic", name, "--partitions", "1"],
+    )
+    assert created.returncode == 0, created.stderr

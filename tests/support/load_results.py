@@ -1,0 +1,97 @@
+"""Results of load tests that never ran, for whatever shows or keeps one."""
+
+from kafka_quotas.loadtest.cycles import Direction
+from kafka_quotas.loadtest.plan import EntityName
+from kafka_quotas.loadtest.recorder import LatencySummary, ThrottleSummary
+from kafka_quotas.loadtest.result import EntityResult, LoadResult, SecondSample
+from kafka_quotas.loadtest.verdict import EntityVerdict, Kind
+
+_LATENCY = LatencySummary(
+    count=100, min_us=200, mean_us=950.5, p50_us=900, p90_us=1500, p99_us=12_300, p999_us=14_000, max_us=15_000
+)
+_NO_THROTTLE = ThrottleSummary(count=0, sum_ms=0.0, p50_ms=0.0, p99_ms=0.0, max_ms=0.0)
+
+
+def greedy(*, ok: bool = True, failures: tuple[tuple[str, int], ...] = ()) -> EntityResult:
+    """A producer with a quota of 2 MB/s."""
+    achieved = 1_996_000.0 if ok else 3_000_000.0
+    return EntityResult(
+        name=EntityName(user=None, client_id="greedy"),
+        direction=Direction.PRODUCE,
+        topic="t",
+        enforcers=1,
+        verdict=EntityVerdict(
+            kind=Kind.GREEDY,
+            ok=ok,
+            achieved_bytes_per_second=achieved,
+            offered_bytes_per_second=None,
+            quota_bytes_per_second=2e6,
+            ratio=achieved / 2e6,
+            lower=0.98,
+            upper=1.02,
+            cycles=5,
+            span_ms=17_000.0,
+            evidence="the evidence",
+        ),
+        sent=5000,
+        acked=4900,
+        unfinished=100,
+        failures=failures,
+        payload_bytes=5_017_600,
+        wire_ratio=1.01,
+        service=_LATENCY,
+        schedule_delay=_LATENCY,
+        response=_LATENCY,
+        throttle=ThrottleSummary(count=50, sum_ms=8000.0, p50_ms=100.0, p99_ms=1000.0, max_ms=1100.0),
+        seconds=tuple(SecondSample(second=s, bytes_per_second=2e6, throttle_ms=100 if s else 0) for s in range(20)),
+    )
+
+
+def unlimited(direction: Direction = Direction.CONSUME) -> EntityResult:
+    """A client without a quota."""
+    return EntityResult(
+        name=EntityName(user="alice", client_id="free"),
+        direction=direction,
+        topic="t",
+        enforcers=2,
+        verdict=EntityVerdict(
+            kind=Kind.UNLIMITED,
+            ok=True,
+            achieved_bytes_per_second=8e6,
+            offered_bytes_per_second=8e6,
+            quota_bytes_per_second=None,
+            ratio=None,
+            lower=None,
+            upper=None,
+            cycles=0,
+            span_ms=20_000.0,
+            evidence="all it offered",
+        ),
+        sent=10,
+        acked=10,
+        unfinished=0,
+        failures=(),
+        payload_bytes=10_240,
+        wire_ratio=1.01,
+        service=_LATENCY,
+        schedule_delay=_LATENCY,
+        response=_LATENCY,
+        throttle=_NO_THROTTLE,
+        seconds=tuple(SecondSample(second=s, bytes_per_second=8e6, throttle_ms=0) for s in range(20)),
+    )
+
+
+def result(*entities: EntityResult, interrupted: bool = False) -> LoadResult:
+    """A run of these clients."""
+    return LoadResult(
+        bootstrap="127.0.0.1:9092",
+        started_ms=1_700_000_000_000,
+        elapsed_s=23.0,
+        warmup_s=3.0,
+        window_samples=3,
+        window_size_s=1,
+        record_size=1024,
+        cpu_share=0.25,
+        interrupted=interrupted,
+        entities=entities,
+    )

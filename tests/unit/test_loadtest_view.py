@@ -1,0 +1,205 @@
+"""A load test's result in every form, live and afterwards."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.support.load_results import greedy, result, unlimited
+from tests.support.run_cli import run_cli
+
+from kafka_quotas.cli import demo as demo_command
+from kafka_quotas.cli.chart import Style
+from kafka_quotas.cli.json_text import json_text
+from kafka_quotas.cli.load_chart import load_series
+from kafka_quotas.cli.load_keeping import keep_result
+from kafka_quotas.cli.load_live import bar, progress_lines
+from kafka_quotas.cli.load_view import duration_text, load_listing, print_load
+from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.render import envelope
+from kafka_quotas.commands.demo import CAST
+from kafka_quotas.loadtest.cycles import Direction
+from kafka_quotas.loadtest.plan import EntityLoad, EntityName
+from kafka_quotas.loadtest.progress import EntityProgress, RunProgress
+from kafka_quotas.loadtest.result import LoadResult
+
+
+def test_the_document_is_pinned() -> None:
+    document = json.loads(json_text(envelope(load_listing(result(greedy())))))
+    entity = document.pop("entities")[0]
+
+    assert document == {
+        "schema": "kafka-quotas.load-test/1",
+        "bootstrap": "127.0.0.1:9092",
+        "started_ms": 1_700_000_000_000,
+        "elapsed_s": 23,
+        "warmup_s": 3,
+        "quota_window": {"quota.window.num": 3, "quota.window.size.seconds": 1},
+        "record_size": 1024,
+        "cpu_share": 0.25,
+        "interrupted": False,
+        "ok": True,
+    }
+    assert entity.pop("seconds")[1] == {"second": 1, "bytes_per_second": 2_000_000, "throttle_ms": 100}
+    assert entity.pop("latency").keys() == {"service", "schedule_delay", "response"}
+    assert entity == {
+        "user": None,
+        "client_id": "greedy",
+        "direction": "produce",
+        "topic": "t",
+        "enforcers": 1,
+        "ok": True,
+        "verdict": {
+            "kind": "greedy",
+            "ok": True,
+            "achieved_bytes_per_second": 1_996_000,
+            "offered_bytes_per_second": None,
+            "quota_bytes_per_second": 2_000_000,
+            "ratio": 0.998,
+            "lower": 0.98,
+            "upper": 1.02,
+            "cycles": 5,
+            "span_ms": 17_000,
+            "evidence": "the evidence",
+        },
+        "records": {"sent": 5000, "acked": 4900, "unfinished": 100, "failed": {}},
+        "payload_bytes": 5_017_600,
+        "wire_ratio": 1.01,
+        "throttle": {"count": 50, "sum_ms": 8000, "p50_ms": 100, "p99_ms": 1000, "max_ms": 1100},
+    }
+
+
+def test_the_table_fits_a_terminal_and_says_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    print_load(result(greedy(), unlimited()), Output.TABLE)
+
+    lines = capsys.readouterr().out.splitlines()
+    table = [line for line in lines if "MB/s" in line]
+    assert table[0].split() == ["greedy", "produces", "1.996", "MB/s", "2", "MB/s", "0.998", "50x", "8", "s", "held"]
+    assert "unhindered" in table[1]
+    assert max(len(line) for line in table) <= 80
+    assert "greedy: held: the evidence" in lines
+
+
+def test_latency_is_shown_where_all_do_the_same() -> None:
+    alike = load_listing(result(greedy(), unlimited(Direction.PRODUCE))).table
+
+    assert [column.title for column in alike.columns] == [
+        "client", "achieved", "quota", "ratio", "throttled", "p99", "verdict",
+    ]  # fmt: skip
+    assert alike.rows[0][5] == "12.3 ms"
+
+
+def test_lost_records_are_no_success() -> None:
+    lost = result(greedy(failures=(("_MSG_TIMED_OUT", 3),)))
+
+    assert not lost.ok
+    assert load_listing(lost).table.rows[0][-1] == "RECORDS LOST"
+    assert not result(greedy(ok=False)).ok
+    assert not result(greedy(), interrupted=True).ok
+
+
+def test_the_chart_holds_rates_limits_and_throttle_times() -> None:
+    series = load_series(result(greedy(), unlimited()))
+
+    assert [(each.name, each.style) for each in series] == [
+        ("greedy", Style.LINE),
+        ("alice/free", Style.LINE),
+        ("quota of greedy, 2 MB/s", Style.LIMIT),
+        ("longest throttle time", Style.BARS),
+    ]
+    assert series[0].points[0] == (1.0, 2e6)
+    assert [each.name for each in load_series(result(unlimited()), limited_only=True)] == []
+
+
+def test_the_result_is_kept_whole(tmp_path: Path) -> None:
+    keep_result(result(greedy(), unlimited()), tmp_path, title="a run")
+
+    assert json.loads((tmp_path / "run.json").read_text())["schema"] == "kafka-quotas.load-test/1"
+    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "text"), [(0, "0 us"), (820, "820 us"), (12_345, "12.3 ms"), (4_560_000, "4.56 s")]
+)
+def test_durations_are_short(microseconds: float, text: str) -> None:
+    assert duration_text(microseconds) == text
+
+
+def test_the_live_view_shows_time_and_rates() -> None:
+    entity = EntityProgress(
+        entity=EntityLoad(
+            name=EntityName(user=None, client_id="greedy"),
+            direction=Direction.PRODUCE,
+            topic="t",
+            quota_bytes_per_second=2e6,
+        ),
+        bytes_per_second=1.9e6,
+        acked=10,
+        waiting=2,
+        throttle_count=4,
+        throttle_sum_ms=400.0,
+    )
+    progress = RunProgress(elapsed_s=6.0, total_s=24.0, warming_up=False, entities=(entity,) * 25)
+
+    lines = progress_lines(progress, "load")
+
+    assert lines[0] == f"load {'━' * 6}{'╌' * 18} 6 of 24 s, measuring"
+    assert lines[1] == "  greedy                 1.9 MB/s   0.95 of 2 MB/s        throttled 4 x"
+    assert lines[-1] == "  and 5 more clients"
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_a_bar_never_leaves_its_width() -> None:
+    assert (bar(-1, width=4), bar(0.5, width=4), bar(9, width=4)) == ("╌╌╌╌", "━━╌╌", "━━━━")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "last"),
+    [
+        (result(greedy()), 0, "Every quota held."),
+        (result(greedy(ok=False)), 1, "A quota did NOT hold."),
+        (result(greedy(), interrupted=True), 130, "kept in"),
+    ],
+)
+def test_the_demo_ends_as_its_verdicts_say(
+    outcome: LoadResult, code: int, last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo_command, "run_demo", lambda audience, *, clock: outcome)
+
+    found, out, _ = run_cli("demo", "--out", str(tmp_path))
+
+    assert found == code
+    assert out.splitlines()[-1].startswith(last)
+
+
+def test_the_demo_has_a_greedy_a_modest_and_an_unlimited_client() -> None:
+    greedy_ones = [actor for actor in CAST if actor.quota is not None and actor.offers is None]
+    modest = [actor for actor in CAST if actor.quota is not None and actor.offers is not None]
+
+    assert {actor.direction for actor in greedy_ones} == set(Direction)
+    assert all((actor.offers or 0) < (actor.quota or 0) for actor in modest)
+    assert [actor.client_id for actor in CAST if actor.quota is None] == ["unlimited"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["produce"], "say what to put under load"),
+        (["produce", "--embedded", "--bootstrap-server", "127.0.0.1:1"], "say what to put under load"),
+        (["produce", "--embedded", "--acks", "2"], "--acks is 0, 1 or all"),
+        (["produce", "--embedded", "--rate", "fast"], "not a rate: 'fast'"),
+        (["produce", "--embedded", "--quota", "0"], "--quota must be above 0"),
+        (["produce", "--embedded", "--duration", "soon"], "not a length of time"),
+        (["produce", "--embedded", "--duration", "0s"], "a duration must be above 0 s"),
+        (["produce", "--embedded", "-X", "nonsense"], "not a property: 'nonsense'"),
+        (["produce", "--embedded", "--entity", "a/"], "not an entity: 'a/'"),
+        (["produce", "--embedded", "--plot", "run.gif"], "must end in .png or .svg"),
+        (["consume", "--embedded", "--passwords", "nowhere.txt"], "cannot read nowhere.txt"),
+    ],
+)
+def test_bad_input_is_one_line_and_starts_nothing(arguments: list[str], message: str) -> None:
+    code, out, err = run_cli("load-test", *arguments)
+
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert message in err
+    assert len(err.splitlines()) <= 2
