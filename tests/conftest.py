@@ -113,7 +113,7 @@ def zookeeper_chroot(zookeeper_server: str, unique_name: str) -> str:
 def _external(address: str, *, version: str, zookeeper_url: str = "") -> Iterator[Kafka]:
     """A cluster that someone else runs; Kafka's tools for it come from Maven all the same."""
     folder = jars(KAFKA_3 if version == KAFKA_3.version else KAFKA_4)
-    yield Kafka(bootstrap=address, sasl_bootstrap="", version=version, jars=folder, zookeeper_url=zookeeper_url)
+    yield Kafka(bootstrap=address, version=version, jars=folder, zookeeper_url=zookeeper_url)
 
 
 def _own(server: AbstractContextManager[T]) -> AbstractContextManager[T]:

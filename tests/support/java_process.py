@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.support.maven import MissingServerError
 
-READY_TIMEOUT_S = 90.0
+READY_TIMEOUT_S = 150.0
 STOP_TIMEOUT_S = 15.0
 PROBE_INTERVAL_S = 0.1
 LOG_TAIL_LINES = 60

@@ -3,6 +3,8 @@
     with kafka_4() as kafka:              # one broker, KRaft, 4.3.1
         kafka.bootstrap                   # "127.0.0.1:12345", no authentication
         kafka.sasl_bootstrap              # SASL_PLAINTEXT with PLAIN and SCRAM-SHA-256, users in `USERS`
+        kafka.tls_bootstrap               # SSL; who shows `client.pem` is `User:CN=carol`, others are anonymous
+        kafka.certificates                # folder with `authority.pem` and `client.pem`
         kafka.run_tool("org.apache.kafka.tools.TopicCommand", [...])
     with kafka_4(brokers=2) as kafka: ... # two brokers; `kafka.bootstrap` names both
     with kafka_3() as kafka: ...          # 3.9.2 in ZooKeeper mode; `kafka.zookeeper_url` is its `zk://` address
@@ -17,7 +19,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -41,13 +43,15 @@ _CHROOT = "/kafka"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kafka:
-    """A running cluster: comma-separated addresses of its two kinds of listener, and what it was started from.
+    """A running cluster: comma-separated addresses of its kinds of listener, and what it was started from.
 
-    `sasl_bootstrap` is empty where an external cluster has none; `zookeeper_url` is empty under KRaft.
+    What an external cluster lacks is empty; `zookeeper_url` is empty under KRaft.
     """
 
     bootstrap: str
-    sasl_bootstrap: str
+    sasl_bootstrap: str = ""
+    tls_bootstrap: str = ""
+    certificates: Path = Path()
     version: str
     jars: Path
     zookeeper_url: str = ""
@@ -80,25 +84,26 @@ def kafka_4(*, brokers: int = 1, properties: Mapping[str, str] | None = None) ->
     with ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-4-")))
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode()
+        make_certificates(work)
         controller_port = free_port()
-        addresses, sasl_addresses, servers = [], [], []
-        for node_id in range(1, brokers + 1):
-            ports = free_port(), free_port()
+        nodes = {node_id: _Ports() for node_id in range(1, brokers + 1)}
+        servers = []
+        for node_id, ports in nodes.items():
             settings = {
-                **_common_properties(work / f"data-{node_id}", ports, extra_protocols=("CONTROLLER:PLAINTEXT",)),
+                **_common_properties(work, f"data-{node_id}", ports),
                 **_kraft_properties(node_id, controller_port, ports),
                 **(properties or {}),
             }
             configuration = _write_properties(work / f"broker-{node_id}.properties", settings)
             _format_storage(folder, configuration, cluster_id, first=node_id == 1)
             servers.append(_start_broker(stack, folder, configuration, name=f"Kafka 4 broker {node_id}"))
-            addresses.append(f"127.0.0.1:{ports[0]}")
-            sasl_addresses.append(f"127.0.0.1:{ports[1]}")
-        for server, address in zip(servers, addresses, strict=True):
-            server.wait_ready(lambda address=address: kafka_brokers(address) == brokers)  # type: ignore[misc]
+        for server, ports in zip(servers, nodes.values(), strict=True):
+            server.wait_ready(lambda port=ports.plain: kafka_brokers(f"127.0.0.1:{port}") == brokers)  # type: ignore[misc]
         yield Kafka(
-            bootstrap=",".join(addresses),
-            sasl_bootstrap=",".join(sasl_addresses),
+            bootstrap=",".join(f"127.0.0.1:{ports.plain}" for ports in nodes.values()),
+            sasl_bootstrap=",".join(f"127.0.0.1:{ports.sasl}" for ports in nodes.values()),
+            tls_bootstrap=",".join(f"127.0.0.1:{ports.tls}" for ports in nodes.values()),
+            certificates=work,
             version=KAFKA_4.version,
             jars=folder,
             servers=tuple(servers),
@@ -115,9 +120,10 @@ def kafka_3(*, zookeeper_address: str | None = None, properties: Mapping[str, st
     with ExitStack() as stack:
         address = zookeeper_address or stack.enter_context(zookeeper())
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-3-")))
-        ports = free_port(), free_port()
+        make_certificates(work)
+        ports = _Ports()
         settings = {
-            **_common_properties(work / "data", ports),
+            **_common_properties(work, "data", ports),
             "broker.id": "1",
             "zookeeper.connect": f"{address}{_CHROOT}",
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
@@ -125,11 +131,13 @@ def kafka_3(*, zookeeper_address: str | None = None, properties: Mapping[str, st
         }
         configuration = _write_properties(work / "broker.properties", settings)
         server = _start_broker(stack, folder, configuration, name="Kafka 3.9 broker")
-        server.wait_ready(lambda: kafka_brokers(f"127.0.0.1:{ports[0]}") == 1)
-        _add_scram_users(f"127.0.0.1:{ports[0]}")
+        server.wait_ready(lambda: kafka_brokers(f"127.0.0.1:{ports.plain}") == 1)
+        _add_scram_users(f"127.0.0.1:{ports.plain}")
         yield Kafka(
-            bootstrap=f"127.0.0.1:{ports[0]}",
-            sasl_bootstrap=f"127.0.0.1:{ports[1]}",
+            bootstrap=f"127.0.0.1:{ports.plain}",
+            sasl_bootstrap=f"127.0.0.1:{ports.sasl}",
+            tls_bootstrap=f"127.0.0.1:{ports.tls}",
+            certificates=work,
             version=KAFKA_3.version,
             jars=folder,
             zookeeper_url=f"zk://{address}{_CHROOT}",
@@ -221,19 +229,36 @@ def _start_zookeeper(work: Path, settings: Mapping[str, str], *, options: Sequen
     )
 
 
-def _common_properties(data: Path, ports: tuple[int, int], *, extra_protocols: Sequence[str] = ()) -> dict[str, str]:
-    """What every broker is given, of either version; `ports` are those of the plain and of the SASL listener."""
-    listeners = f"PLAINTEXT://127.0.0.1:{ports[0]},SASL_PLAINTEXT://127.0.0.1:{ports[1]}"
+@dataclass(frozen=True, slots=True)
+class _Ports:
+    """The ports of one broker's listeners."""
+
+    plain: int = field(default_factory=free_port)
+    sasl: int = field(default_factory=free_port)
+    tls: int = field(default_factory=free_port)
+
+    @property
+    def listeners(self) -> str:
+        """The listeners, as `listeners` and `advertised.listeners` want them."""
+        host = "127.0.0.1"
+        return f"PLAINTEXT://{host}:{self.plain},SASL_PLAINTEXT://{host}:{self.sasl},SSL://{host}:{self.tls}"
+
+
+def _common_properties(work: Path, data: str, ports: _Ports) -> dict[str, str]:
+    """What every broker is given, of either version; certificates and data lie in `work`."""
     plain_users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
     sasl = "listener.name.sasl_plaintext"
     return {
         **QUOTA_WINDOW,
-        "log.dirs": str(data),
-        "listeners": listeners,
-        "advertised.listeners": listeners,
-        "listener.security.protocol.map": ",".join(
-            ("PLAINTEXT:PLAINTEXT", "SASL_PLAINTEXT:SASL_PLAINTEXT", *extra_protocols)
-        ),
+        "log.dirs": str(work / data),
+        "listeners": ports.listeners,
+        "advertised.listeners": ports.listeners,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(work / "server.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(work / "authority.pem"),
+        "ssl.client.auth": "requested",
         "inter.broker.listener.name": "PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
         f"{sasl}.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
@@ -253,17 +278,20 @@ def _common_properties(data: Path, ports: tuple[int, int], *, extra_protocols: S
     }
 
 
-def _kraft_properties(node_id: int, controller_port: int, ports: tuple[int, int]) -> dict[str, str]:
+def _kraft_properties(node_id: int, controller_port: int, ports: _Ports) -> dict[str, str]:
     """What a node of a KRaft cluster is given on top; the first node is the controller as well."""
-    plain = f"PLAINTEXT://127.0.0.1:{ports[0]},SASL_PLAINTEXT://127.0.0.1:{ports[1]}"
-    controller = f"CONTROLLER://127.0.0.1:{controller_port}"
+    listeners = ports.listeners
+    if node_id == 1:
+        listeners += f",CONTROLLER://127.0.0.1:{controller_port}"
     return {
         "process.roles": "broker,controller" if node_id == 1 else "broker",
         "node.id": str(node_id),
         "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
         "controller.listener.names": "CONTROLLER",
-        "listeners": f"{plain},{controller}" if node_id == 1 else plain,
-        "advertised.listeners": f"{plain},{controller}" if node_id == 1 else plain,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,"
+        "CONTROLLER:PLAINTEXT",
+        "listeners": listeners,
+        "advertised.listeners": listeners,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "controller.quorum.append.linger.ms": "0",
         "share.coordinator.state.topic.num.partitions": "1",
