@@ -17,6 +17,8 @@ def print_answer(noun: str, answer: Answer, output: Output, *, window: QuotaWind
         write(f"{', '.join(given)}; window {window.samples} x {window.window_s} s ({window_origin})", sys.stdout)
         sys.stdout.write("\n")
         print_tables(answer_tables(answer), output)
+        if answer.notes:
+            sys.stdout.write("\n")
         for note in answer.notes:
             write(f"note: {note}", sys.stdout)
         return
@@ -25,14 +27,14 @@ def print_answer(noun: str, answer: Answer, output: Output, *, window: QuotaWind
 
 
 def print_tables(tables: Sequence[Table], output: Output) -> None:
-    """Nothing; the tables are on standard output, a blank line after each."""
-    for table in tables:
+    """Nothing; the tables are on standard output, a blank line between them."""
+    for index, table in enumerate(tables):
+        sys.stdout.write("\n" if index else "")
         if output is Output.TABLE:
             print_table(table, sys.stdout)
         else:
             sys.stdout.write(f"**{table.caption}**\n\n" if table.caption else "")
             write(plain_text(table, style="pipe"), sys.stdout)
-        sys.stdout.write("\n")
 
 
 def answer_tables(answer: Answer) -> list[Table]:

@@ -65,7 +65,7 @@ def print_comparison(comparison: Comparison, output: Output, *, window_origin: s
         write(f"{figures}; {window}", sys.stdout)
         sys.stdout.write("\n")
         print_tables([_outcome_table(comparison), _state_table(comparison)], output)
-        write(_LEGEND, sys.stdout)
+        write(f"\n{_LEGEND}", sys.stdout)
         return
     data: dict[str, Json] = {
         "quota": burst.quota,
