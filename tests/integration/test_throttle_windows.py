@@ -1,0 +1,34 @@
+"""The calculator with the window settings of a real broker."""
+
+import json
+
+from tests.support.run_cli import run_cli
+from tests.support.servers import Kafka
+
+from kafka_quotas.commands.broker_windows import broker_source
+from kafka_quotas.commands.window_settings import WINDOW_PROPERTIES
+from kafka_quotas.stores.settings import StoreSettings
+
+
+def test_the_calculator_takes_the_windows_of_the_brokers(kafka4_cluster: Kafka) -> None:
+    url = f"kafka://{kafka4_cluster.bootstrap}"
+    source = broker_source(url, StoreSettings())
+    assert set(source.properties) == set(WINDOW_PROPERTIES)
+    command = ("throttle", "rate", "--quota", "5MB/s", "--observed", "6MB/s", "--output", "json")
+    code, out, err = run_cli(*command, "--bootstrap-server", kafka4_cluster.bootstrap)
+    assert (code, err) == (0, "")
+    assert json.loads(out)["window"] == {
+        "num": int(source.properties["quota.window.num"]),
+        "size_seconds": int(source.properties["quota.window.size.seconds"]),
+        "origin": f"brokers of {url}",
+    }
+    code, out, _ = run_cli(*command, "--bootstrap-server", kafka4_cluster.bootstrap, "--quota-window-num", "7")
+    assert json.loads(out)["window"]["num"] == 7
+
+
+def test_brokers_that_do_not_answer_are_one_line() -> None:
+    command = ("throttle", "rate", "--quota", "5", "--observed", "6", "--bootstrap-server", "127.0.0.1:1")
+    code, out, err = run_cli(*command)
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ")
+    assert len(err.splitlines()) <= 2
