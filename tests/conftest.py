@@ -15,10 +15,12 @@ that asks for one of them is marked `integration` by that. With `--kafka4`, `--k
 tests are skipped; where Java is present, a server that does not come up is a failure.
 """
 
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
+from unittest import mock
 
 import pytest
 from kazoo.client import KazooClient
@@ -50,6 +52,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if SERVER_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _folders_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Neither the contexts nor the journal of whoever runs the tests are read or written."""
+    home = tmp_path_factory.mktemp("home")
+    folders = {"XDG_CONFIG_HOME": str(home / "config"), "XDG_STATE_HOME": str(home / "state")}
+    with mock.patch.dict(os.environ, folders):
+        yield
 
 
 @pytest.fixture

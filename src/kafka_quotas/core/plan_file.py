@@ -32,7 +32,7 @@ class KeptPlan:
 def plan_text(kept: KeptPlan) -> str:
     """The plan as JSON text, one change per line."""
     head = {"schema": PLAN_SCHEMA, "store": kept.store_url, "fingerprint": kept.plan.fingerprint}
-    lines = (json.dumps(_change_document(change), ensure_ascii=False) for change in kept.plan.changes)
+    lines = (json.dumps(change_document(change), ensure_ascii=False) for change in kept.plan.changes)
     changes = ",\n    ".join(lines)
     block = f"[\n    {changes}\n  ]" if changes else "[]"
     return f'{json.dumps(head, indent=2, ensure_ascii=False)[:-2]},\n  "changes": {block}\n}}\n'
@@ -51,7 +51,7 @@ def plan_from(document: Mapping[str, Any]) -> KeptPlan:
     if document.get("schema") != PLAN_SCHEMA:
         raise UsageError(f"not a plan of this version: {document.get('schema')!r}", hint=_HINT)
     try:
-        changes = tuple(_change_from(entry) for entry in document["changes"])
+        changes = tuple(change_from(entry) for entry in document["changes"])
         kept = KeptPlan(
             plan=Plan(changes=changes, fingerprint=_text(document["fingerprint"])), store_url=_text(document["store"])
         )
@@ -62,7 +62,8 @@ def plan_from(document: Mapping[str, Any]) -> KeptPlan:
     return kept
 
 
-def _change_document(change: PlannedChange) -> dict[str, object]:
+def change_document(change: PlannedChange) -> dict[str, object]:
+    """One change as JSON can hold it."""
     return {
         "entity": change.entity.to_mapping(),
         "key": change.key,
@@ -71,7 +72,11 @@ def _change_document(change: PlannedChange) -> dict[str, object]:
     }
 
 
-def _change_from(document: Mapping[str, Any]) -> PlannedChange:
+def change_from(document: Mapping[str, Any]) -> PlannedChange:
+    """The change that `change_document` wrote.
+
+    Raises `LookupError`, `TypeError`, `ValueError`, `AttributeError`, `OverflowError` or `UsageError` for any other one.
+    """
     names = {kind: None if name is None else _text(name) for kind, name in document["entity"].items()}
     return PlannedChange(
         entity=Entity.from_mapping(names),

@@ -1,0 +1,64 @@
+"""The journal as options and variables choose it, and why a change is made."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.render import write
+from kafka_quotas.commands.history import Recorder, new_run_id
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.stores.journal import Journal, default_journal_path
+from kafka_quotas.stores.store_url import absolute_path
+from kafka_quotas.system_clock import SystemClock
+
+JOURNAL_VARIABLE = "KAFKA_QUOTAS_JOURNAL"
+
+Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why, for the journal that revert reads.")]
+
+
+def journal_path() -> Path:
+    """Where the journal is: the file of the variable KAFKA_QUOTAS_JOURNAL, else the one in the user's state folder."""
+    chosen = os.environ.get(JOURNAL_VARIABLE)
+    return absolute_path(chosen) if chosen else default_journal_path()
+
+
+def open_journal() -> Journal:
+    """The journal of this user."""
+    return Journal(journal_path())
+
+
+def recorder_for(command: str, *, reason: str | None) -> Recorder:
+    """What `command` writes its changes into the journal with.
+
+    Raises `UsageError` for an empty reason.
+    """
+    if reason is not None and not reason.strip():
+        raise UsageError("--reason is empty", hint="is the shell variable behind it set?")
+    clock = SystemClock()
+    return Recorder(
+        journal=open_journal(),
+        clock=clock,
+        entry_id=new_run_id(clock),
+        command=command,
+        user=_user_name(),
+        warn=warn,
+        reason=reason,
+    )
+
+
+def warn(text: str) -> None:
+    """Nothing; the warning is on standard error."""
+    write(f"warning: {text}", sys.stderr)
+
+
+def _user_name() -> str:
+    """Who runs this, as the system names them."""
+    import getpass  # noqa: PLC0415 - only a change needs it
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user id without a name, as in containers
+        return str(os.getuid())
