@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.completion import complete_stores
+
 TARGET_PANEL = "Target"
 LOAD_PANEL = "Load"
 RESULT_PANEL = "Result"
@@ -124,5 +126,16 @@ Out = Annotated[
         metavar="DIR",
         help="Keep run.json and the plot in DIR, which is made if need be.",
         rich_help_panel=RESULT_PANEL,
+    ),
+]
+QuotaStore = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="Take the quotas to judge by from this store, as they resolve for each client. Without it from the one "
+        "that the variable KAFKA_QUOTAS_STORE names; where there is neither, --quota alone counts.",
+        rich_help_panel=RESULT_PANEL,
+        autocompletion=complete_stores,
     ),
 ]

@@ -1,5 +1,6 @@
 """`kafka-quotas load-test`: load on a cluster, and the verdict whether quotas hold."""
 
+import sys
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,9 @@ import typer
 from kafka_quotas.cli import load_options as options
 from kafka_quotas.cli.load_keeping import Keeping
 from kafka_quotas.cli.load_live import live_watcher
-from kafka_quotas.cli.options import CommandConfig, OutputForm, StoreUrl
+from kafka_quotas.cli.options import CommandConfig, OutputForm
 from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.render import write
 from kafka_quotas.cli.store_choice import choose_store
 from kafka_quotas.cli.window_options import QuotaWindowNum, QuotaWindowSize, WindowFile, chosen_windows
 from kafka_quotas.commands.load_test import DEFAULT_TOPIC, LoadRequest, is_unlimited, load_test
@@ -77,7 +79,7 @@ def produce(
     acks: options.Acks = "all",
     quota: options.Quotas = None,
     brokers: options.Brokers = None,
-    store: StoreUrl = None,
+    store: options.QuotaStore = None,
     command_config: CommandConfig = None,
     quota_window_num: QuotaWindowNum = None,
     quota_window_size_seconds: QuotaWindowSize = None,
@@ -128,7 +130,7 @@ def consume(
     record_size: options.RecordSize = "1KiB",
     quota: options.Quotas = None,
     brokers: options.Brokers = None,
-    store: StoreUrl = None,
+    store: options.QuotaStore = None,
     command_config: CommandConfig = None,
     quota_window_num: QuotaWindowNum = None,
     quota_window_size_seconds: QuotaWindowSize = None,
@@ -219,6 +221,10 @@ def _properties(pairs: list[str], file: Path | None) -> dict[str, str]:
 def _run(request: LoadRequest, keeping: Keeping, *, store: str | None, command_config: Path | None) -> None:
     """Nothing; ends with exit code 1 where a verdict is not met, with 130 after an interrupt."""
     keeping.check()
+    if request.bootstrap is None and any(quota is not None for quota in request.quotas):
+        write(
+            "note: the embedded cluster keeps no quotas; put the daemon in front of one, as the demo does", sys.stderr
+        )
     choice = choose_store(store=store, command_config=command_config)
     opened = closing(choice.open()) if choice.chosen else nullcontext()
     with opened as quotas, live_watcher(f"load-test {request.direction.value}") as watcher:

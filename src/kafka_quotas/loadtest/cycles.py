@@ -114,11 +114,13 @@ def measure(acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float
     plain = _average(times, before, window_ms=window_ms)
     if plain.steady or plain.span_ms <= 0:
         return plain
+    cycles = 0
     for share in _REVERSAL_SHARES:
         measured = _over_cycles(times, before, average=plain, window_ms=window_ms, reversal_share=share)
         if measured.cycles >= MIN_CYCLES:
             return measured
-    return replace(plain, cycles=measured.cycles)  # the whole span tells more than one or two cycles do
+        cycles = measured.cycles
+    return replace(plain, cycles=cycles)  # the whole span tells more than one or two cycles do
 
 
 def average(acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float | None = None) -> CycleMeasurement:
