@@ -90,17 +90,6 @@ class RateBucket(Rate):
                 return floor_ms + 1 if delay_ms - floor_ms >= 0.5 else floor_ms
         return self._bounded_throttle_ms(rate, window_ms)
 
-    def _settle(self, now_ms: int) -> None:
-        """Take the next slot where the current one is complete, and reset those others that have expired.
-
-        The record that follows makes the current slot one that can't expire, so it counts as recorded to already.
-        """
-        if now_ms - self._start_ms >= self._window_ms:
-            self._advance(now_ms)
-        if now_ms - self._others_last_ms >= self._expire_ms:
-            self._last_ms = now_ms
-            self._purge(now_ms)
-
     def _bounded_throttle_ms(self, rate: float, window_ms: int) -> int:
         """The throttle time in ms, whatever the bound: none above 0, a time cut at the longest, one beyond 32 bits."""
         return narrow_to_int32(bounded_throttle_time_ms(rate, self._bound, window_ms, self._max_throttle_ms))

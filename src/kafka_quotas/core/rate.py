@@ -24,7 +24,7 @@ class Rate(SampleRing):
         """The window a rate measured now is divided by, in ms; the first sample starts now where there is none."""
         if not self._values:
             self._advance(now_ms)
-        elif now_ms - self._others_last_ms >= self._expire_ms or now_ms - self._last_ms >= self._expire_ms:
+        elif now_ms >= self._expired_ms or now_ms - self._last_ms >= self._expire_ms:
             self._purge(now_ms)
         return self._spanned_ms(now_ms - self._oldest_ms)
 

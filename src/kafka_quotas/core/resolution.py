@@ -86,8 +86,8 @@ class QuotaResolver:
     __slots__ = ("_kinds", "_limits", "_static")
 
     def __init__(self, history_levels: Iterable[LevelKind] = ()) -> None:
-        self._limits: dict[_Key, float] = {}
-        self._static: dict[str | None, float] = {}
+        self._limits: dict[_Key, Match] = {}
+        self._static: dict[str | None, Match] = {}
         self._kinds = set(history_levels)
 
     @property
@@ -110,7 +110,7 @@ class QuotaResolver:
         if limit is None:
             self._limits.pop(key, None)
         else:
-            self._limits[key] = float(limit)
+            self._limits[key] = Match(level=_level(entity), entity=entity, limit=float(limit))
 
     def update_static(self, entity: Entity, limit: float | None) -> None:
         """Set or remove (None) a limit of static configuration: of a client-id (level 9) or the default (level 10).
@@ -123,7 +123,8 @@ class QuotaResolver:
         if limit is None:
             self._static.pop(client_id, None)
         else:
-            self._static[client_id] = float(limit)
+            level = STATIC_DEFAULT_LEVEL if client_id is None else STATIC_OVERRIDE_LEVEL
+            self._static[client_id] = Match(level=level, entity=entity, limit=float(limit))
 
     def bucket(self, user: str, client_id: str) -> Bucket:
         """The bucket that a user's client-id draws on; meaningful where `enabled`.
@@ -139,7 +140,7 @@ class QuotaResolver:
         """The limit of a bucket with its entity and level, None where it is unlimited."""
         found = self._stored_match(bucket)
         if found is None and self._static and not bucket[0]:
-            found = next(self._static_matches(bucket[1]), None)
+            found = self._static.get(bucket[1]) or self._static.get(None)
         return found
 
     def limit(self, bucket: Bucket) -> float | None:
@@ -149,15 +150,16 @@ class QuotaResolver:
 
     def candidates(self, user: str, client_id: str) -> Iterator[Match]:
         """Every limit whose entity fits a user's client-id, most specific first, whichever of them wins."""
-        for level, key in _fitting_keys(user, client_id):
-            if key in self._limits:
-                yield self._found(level, key)
-        yield from self._static_matches(client_id)
+        keys = {key for bucket in ((user, client_id), (user, ""), ("", client_id)) for key in _bucket_keys(bucket)}
+        yield from sorted(
+            (self._limits[key] for key in keys if key in self._limits), key=lambda match: int(match.level)
+        )
+        yield from (self._static[name] for name in (client_id, None) if name in self._static)
 
     def client_defaults(self, user: str) -> list[Match]:
         """The stored defaults of client-ids that fit a user: what an empty client-id escapes."""
-        keys: tuple[tuple[Level, _Key], ...] = ((2, (user, None)), (5, (None, None)), (8, (ABSENT, None)))
-        return [self._found(level, key) for level, key in keys if key in self._limits]
+        keys: tuple[_Key, ...] = ((user, None), (None, None), (ABSENT, None))
+        return [self._limits[key] for key in keys if key in self._limits]
 
     def _stored_bucket(self, user: str, client_id: str) -> Bucket:
         """The bucket by Kafka's rule: by the one kind in use, else by the first of levels 1 to 6 that is stored."""
@@ -188,36 +190,26 @@ class QuotaResolver:
 
     def _stored_match(self, bucket: Bucket) -> Match | None:
         """The first stored limit among those that a bucket's own kind of level has."""
-        for level, key in _bucket_keys(bucket):
+        for key in _bucket_keys(bucket):
             if key in self._limits:
-                return self._found(level, key)
+                return self._limits[key]
         return None
 
-    def _static_matches(self, client_id: str) -> Iterator[Match]:
-        """The static limits of a client-id, its own first; both reach the empty client-id too."""
-        for level, name in ((STATIC_OVERRIDE_LEVEL, client_id), (STATIC_DEFAULT_LEVEL, None)):
-            if name in self._static:
-                yield Match(level=level, entity=Entity.of(client_id=name), limit=self._static[name])
 
-    def _found(self, level: Level, key: _Key) -> Match:
-        return Match(level=level, entity=Entity.of(user=key[0], client_id=key[1]), limit=self._limits[key])
-
-
-def _bucket_keys(bucket: Bucket) -> tuple[tuple[Level, _Key], ...]:
+def _bucket_keys(bucket: Bucket) -> tuple[_Key, ...]:
     """The entities that may limit a bucket, most specific first."""
     user, client_id = bucket
     if user and client_id:
-        return ((1, (user, client_id)), (2, (user, None)), (4, (None, client_id)), (5, (None, None)))
+        return ((user, client_id), (user, None), (None, client_id), (None, None))
     if user:
-        return ((3, (user, ABSENT)), (6, (None, ABSENT)))
-    if client_id:
-        return ((7, (ABSENT, client_id)), (8, (ABSENT, None)))
-    return ()
+        return ((user, ABSENT), (None, ABSENT))
+    return ((ABSENT, client_id), (ABSENT, None)) if client_id else ()
 
 
-def _fitting_keys(user: str, client_id: str) -> list[tuple[Level, _Key]]:
-    """The entities of all eight levels that fit a user's client-id, most specific first."""
-    keys: list[tuple[Level, _Key]] = []
-    for bucket in ((user, client_id), (user, ""), ("", client_id)):
-        keys += [pair for pair in _bucket_keys(bucket) if pair not in keys]
-    return sorted(keys, key=lambda pair: int(pair[0]))
+def _level(entity: Entity) -> Level:
+    """The level of an entity of user and client-id parts, 1 to 8."""
+    user, client_id = entity.user, entity.client_id
+    if user is ABSENT:
+        return 8 if client_id is None else 7
+    of_client = 2 if client_id is ABSENT else 1 if client_id is None else 0
+    return 1 + of_client + (3 if user is None else 0)

@@ -13,6 +13,7 @@ neither a record nor an observation looks at a slot that can't have changed. The
 
 from array import array
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 _FAR_MS: Final = 1 << 62
@@ -32,17 +33,18 @@ class SampleRing:
     """The sum of what was recorded over a sliding window (Kafka's `WindowedSum`)."""
 
     __slots__ = (
+        "_complete_ms",
         "_due_ms",
         "_expire_ms",
+        "_expired_ms",
         "_index",
         "_last_ms",
+        "_lasts_ms",
         "_oldest_ms",
-        "_others_last_ms",
         "_prefix",
         "_samples",
-        "_start_ms",
+        "_starts_ms",
         "_tail",
-        "_times",
         "_value",
         "_values",
         "_whole_ms",
@@ -50,15 +52,17 @@ class SampleRing:
     )
 
     def __init__(self, samples: int, window_ms: int) -> None:
-        self._times = array("q")  # start and last record of each slot in turn; stale for the current slot
+        self._starts_ms = array("q")
+        self._lasts_ms = array("q")  # these two are stale for the current slot
         self._values = array("d")
         self._index = 0
-        self._start_ms = -_FAR_MS  # the first record finds the slot before it long complete
-        self._last_ms = _FAR_MS
         self._value = 0.0
-        self._others_last_ms = self._oldest_ms = _FAR_MS
+        self._last_ms = self._oldest_ms = _FAR_MS
         self._prefix = 0.0
         self._tail: array[float] | None = None
+        # From when on the current slot is complete, from when on another one has expired, and the earlier of the two.
+        self._complete_ms = self._due_ms = -_FAR_MS  # the first record finds the slot before it long complete
+        self._expired_ms = _FAR_MS
         self.reconfigure(samples, window_ms)
 
     def reconfigure(self, samples: int, window_ms: int) -> None:
@@ -66,22 +70,21 @@ class SampleRing:
 
         With fewer samples the surplus slots stay, and count, until they expire; the index wraps at the new size.
         """
+        self._store_current()
         self._samples = samples
-        self._window_ms = window_ms
-        self._expire_ms = samples * window_ms
-        self._whole_ms = (samples - 1) * window_ms
-        self._set_due()
+        self._window_ms, self._expire_ms, self._whole_ms = _spans_ms(samples, window_ms)
+        self._load_current()
 
     def record(self, value: float, now_ms: int) -> None:
         """Nothing; the value is added to the current slot, or to the next once that is complete."""
-        if now_ms - self._start_ms >= self._window_ms:
+        if now_ms >= self._complete_ms:
             self._advance(now_ms)
         self._value += value
         self._last_ms = now_ms
 
     def measure(self, now_ms: int) -> float:
         """The sum over the slots that have not expired; expired ones are reset to `now_ms`."""
-        if now_ms - self._others_last_ms >= self._expire_ms or now_ms - self._last_ms >= self._expire_ms:
+        if now_ms >= self._expired_ms or now_ms - self._last_ms >= self._expire_ms:
             self._purge(now_ms)
         total = self._prefix + self._value
         for value in self._tail or ():
@@ -92,58 +95,87 @@ class SampleRing:
     def slots(self) -> tuple[Sample, ...]:
         """The slots in the order of the ring; reading them changes nothing."""
         self._store_current()
-        times = self._times
-        return tuple(Sample(times[2 * index], times[2 * index + 1], value) for index, value in enumerate(self._values))
+        return tuple(map(Sample, self._starts_ms, self._lasts_ms, self._values))
 
     def _advance(self, now_ms: int) -> None:
         """Make the next slot of the ring the current one, empty, starting now."""
-        size = len(self._values)
         self._store_current()
-        self._index = index = (self._index + 1) % (self._samples + 1) if size else 0
-        if index == size:
-            self._times.extend((now_ms, now_ms))
-            self._values.append(0.0)
-        else:
-            self._reset(index, now_ms)
+        self._turn(now_ms)
         self._load_current()
 
     def _purge(self, now_ms: int) -> None:
         """Reset every slot whose last record is out of the window."""
         self._store_current()
-        for index in range(len(self._values)):
-            if now_ms - self._times[2 * index + 1] >= self._expire_ms:
-                self._reset(index, now_ms)
+        self._reset_expired(now_ms)
         self._load_current()
 
+    def _settle(self, now_ms: int) -> None:
+        """Take the next slot where the current one is complete, and reset those others that have expired.
+
+        The record that follows makes the current slot one that can't expire, so it counts as recorded to already.
+        """
+        self._store_current()
+        expired = now_ms >= self._expired_ms
+        if now_ms >= self._complete_ms:
+            expired = expired or now_ms - self._last_ms >= self._expire_ms
+            self._turn(now_ms)
+        else:
+            self._lasts_ms[self._index] = now_ms
+        if expired:
+            self._reset_expired(now_ms)
+        self._load_current()
+
+    def _turn(self, now_ms: int) -> None:
+        """Move on to the next slot of the ring, in the arrays alone."""
+        size = len(self._values)
+        self._index = index = (self._index + 1) % (self._samples + 1) if size else 0
+        if index == size:  # arrays joined have no spare room, as appending would leave
+            self._starts_ms += array("q", (now_ms,))
+            self._lasts_ms += array("q", (now_ms,))
+            self._values += array("d", (0.0,))
+        else:
+            self._reset(index, now_ms)
+
+    def _reset_expired(self, now_ms: int) -> None:
+        """Reset what is out of the window, in the arrays alone."""
+        expire_ms = self._expire_ms
+        for index, last_ms in enumerate(self._lasts_ms):
+            if now_ms - last_ms >= expire_ms:
+                self._reset(index, now_ms)
+
     def _reset(self, index: int, now_ms: int) -> None:
-        self._times[2 * index] = self._times[2 * index + 1] = now_ms
+        self._starts_ms[index] = self._lasts_ms[index] = now_ms
         self._values[index] = 0.0
 
     def _store_current(self) -> None:
         """Write the current slot back to the arrays."""
         if self._values:
-            self._times[2 * self._index + 1] = self._last_ms
+            self._lasts_ms[self._index] = self._last_ms
             self._values[self._index] = self._value
 
     def _load_current(self) -> None:
         """Take the current slot out of the arrays, and gather what the other slots come to."""
-        index, times, values = self._index, self._times, self._values
+        index, starts_ms, lasts_ms, values = self._index, self._starts_ms, self._lasts_ms, self._values
+        if not values:
+            return
         self._value = values[index]
-        self._start_ms = times[2 * index]
-        self._last_ms = times[2 * index + 1]
-        times[2 * index + 1] = _FAR_MS  # so that the least of them is that of the others
-        self._others_last_ms = min(times[1::2])
-        self._oldest_ms = min(times[::2])
+        self._last_ms = lasts_ms[index]
+        lasts_ms[index] = _FAR_MS  # so that the least of them is that of the others
+        self._complete_ms = complete_ms = starts_ms[index] + self._window_ms
+        self._expired_ms = expired_ms = min(lasts_ms) + self._expire_ms
+        self._due_ms = min(complete_ms, expired_ms)
+        self._oldest_ms = min(starts_ms)
         prefix = 0.0
         for value in values[:index]:
             prefix += value
         self._prefix = prefix
         self._tail = values[index + 1 :] or None
-        self._set_due()
 
-    def _set_due(self) -> None:
-        """Note from when on a record may find the current slot complete, or another one expired."""
-        self._due_ms = min(self._start_ms + self._window_ms, self._others_last_ms + self._expire_ms)
+
+@lru_cache(maxsize=64)
+def _spans_ms(samples: int, window_ms: int) -> tuple[int, int, int]:
+    """The length of one window, of all, and of all but one; cached so that rings share the numbers, not the memory."""
+    return window_ms, samples * window_ms, (samples - 1) * window_ms
 
 
 class CountRing(SampleRing):
