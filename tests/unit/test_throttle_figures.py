@@ -73,7 +73,9 @@ def test_other_windows_give_other_delays() -> None:
     traffic = RateTraffic(quota=5e6, steady=5e6, burst=15e6)
     small = throttle_rate(traffic, QuotaWindow(samples=3, window_s=2))
     kip = calculation(small, "kip-13")
-    assert (figures(kip)["produced"], figures(kip)["bound"], kip.delay_ms) == ("25 MB", "20 MB", 1000)
+    assert (figures(kip)["produced"], figures(kip)["bound"], kip.delay_ms) == ("35 MB", "30 MB", 1000)
+    ten = calculation(throttle_rate(traffic, QuotaWindow(samples=10)), "kip-13")
+    assert (figures(ten)["produced"], figures(ten)["bound"], ten.delay_ms) == ("60 MB", "50 MB", 2000)
     single = throttle_rate(traffic, QuotaWindow(samples=1))
     assert figures(calculation(single, "kip-13"))["produced"] == "15 MB"
 

@@ -17,10 +17,11 @@ from kafka_quotas.commands.throttle_arithmetic import (
 )
 from kafka_quotas.commands.throttle_history import Moment, after_steady_traffic
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.quota_config import QuotaWindow
+from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.throttle_time import throttle_time_ms
 
 KIP_13 = "KIP-13, delay time in QuotaViolationException"
+KIP_13_SAMPLES = 10
 SHIPPED = "Kafka 4.x: Rate, SampledStat, QuotaUtils.throttleTime"
 
 
@@ -93,7 +94,7 @@ def _burst(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Answer:
         ),
         calculations=(_kip_13(traffic, burst, window), *shipped),
         notes=(
-            f"KIP-13 counts {_whole_samples(window)} samples, the burst's own as the last",
+            f"KIP-13 counts {_kip_13_samples(window)} samples, the burst's own as the last",
             "the delay Kafka gives depends on where in one of its samples the burst falls",
             _kept(window),
         ),
@@ -102,7 +103,7 @@ def _burst(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Answer:
 
 def _kip_13(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Calculation:
     """KIP-13's own arithmetic: all but the last sample carry the steady rate, the last one the burst."""
-    samples = _whole_samples(window)
+    samples = _kip_13_samples(window)
     window_ms = samples * window.window_ms
     before = (samples - 1) * traffic.steady * window.window_s
     produced, allowed = before + burst, traffic.quota * window_ms / 1000
@@ -134,6 +135,11 @@ def _kip_13(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Calculat
         ),
         delay_ms=delay_ms,
     )
+
+
+def _kip_13_samples(window: QuotaWindow) -> int:
+    """How many samples KIP-13 would count: its N, whose default of 10 shipped as 11, the current one included."""
+    return KIP_13_SAMPLES if window.samples == DEFAULT_WINDOW.samples else window.samples
 
 
 def _shipped(traffic: RateTraffic, burst: float, window: QuotaWindow, moment: Moment) -> Calculation:
