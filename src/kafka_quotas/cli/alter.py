@@ -1,6 +1,7 @@
 """`kafka-quotas alter`: the options, and what is said about the result."""
 
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ from kafka_quotas.cli.completion import complete_assignments, complete_keys
 from kafka_quotas.cli.config_options import parse_changes
 from kafka_quotas.cli.entity_command import ORDER, EntityCommand
 from kafka_quotas.cli.entity_options import EntityOptions, entity_of, selected_parts
+from kafka_quotas.cli.journal_options import Reason, recorder_for
 from kafka_quotas.cli.options import (
     BootstrapServer,
     Client,
@@ -31,11 +33,14 @@ from kafka_quotas.cli.output import Output
 from kafka_quotas.cli.quantity import in_words, plain
 from kafka_quotas.cli.render import Column, Listing, Table, is_terminal, print_listing, print_table, write
 from kafka_quotas.cli.store_choice import STORE_VARIABLE, StoreChoice, choose_store
+from kafka_quotas.cli.temporary_options import For, parse_for_ms
 from kafka_quotas.commands.alter import AlterResult, Checker
 from kafka_quotas.commands.alter import alter as run_alter
 from kafka_quotas.core.describe_filter import FilterComponent, Match
 from kafka_quotas.core.entity import CLIENT_ID, IP, USER
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.instant import format_instant
+from kafka_quotas.core.plan import PlannedChange
 
 app = typer.Typer(add_completion=False)
 
@@ -92,6 +97,8 @@ def alter(
     dry_run: DryRun = False,
     no_wait: NoWait = False,
     allow_invalid: AllowInvalid = False,
+    for_: For = None,
+    reason: Reason = None,
     store: StoreUrl = None,
     bootstrap_server: BootstrapServer = None,
     zookeeper: Zookeeper = None,
@@ -124,9 +131,27 @@ def alter(
         store=store, bootstrap_server=bootstrap_server, zookeeper=zookeeper, command_config=command_config
     )
     _check_allow_invalid(choice, allow_invalid)
+    recorder, for_ms = recorder_for("alter", reason=reason), parse_for_ms(for_)
     with closing(choice.open(allow_invalid=allow_invalid, wait=not no_wait)) as opened:
         result = run_alter(opened, entity=entity, changes=changes, dry_run=dry_run, allow_invalid=allow_invalid)
+    undo_at_ms = None if for_ms is None else recorder.clock.now_ms() + for_ms
+    noted = not dry_run and recorder.record(result.store_url, _made(result), undo_at_ms=undo_at_ms)
     _report(result, parts[0], choice, output)
+    if noted and undo_at_ms is not None:
+        write(_undoing(undo_at_ms), sys.stderr)
+
+
+def _made(result: AlterResult) -> Iterator[PlannedChange]:
+    """What was changed, as the journal keeps it."""
+    for change in result.changes:
+        yield PlannedChange(entity=result.entity, key=change.key, old=change.old, new=change.new)
+
+
+def _undoing(undo_at_ms: int) -> str:
+    return (
+        f"note: to be undone at {format_instant(undo_at_ms)}\n"
+        "hint: `kafka-quotas revert --due` does it, run every minute by cron for example"
+    )
 
 
 def _check_allow_invalid(choice: StoreChoice, allow_invalid: bool) -> None:

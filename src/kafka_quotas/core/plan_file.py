@@ -75,7 +75,7 @@ def change_document(change: PlannedChange) -> dict[str, object]:
 def change_from(document: Mapping[str, Any]) -> PlannedChange:
     """The change that `change_document` wrote.
 
-    Raises `LookupError`, `TypeError`, `ValueError`, `AttributeError`, `OverflowError` or `UsageError` for any other one.
+    Raises `UsageError` or one of the errors that reading odd values raises for any other document.
     """
     names = {kind: None if name is None else _text(name) for kind, name in document["entity"].items()}
     return PlannedChange(
