@@ -73,7 +73,7 @@ class KafkaConnection:
             return bool(answers)
 
         if not Polling(RETRY_INTERVAL_S).until(answered, timeout_s=self._timeout_s):
-            raise self._unreachable(node_id) from (causes[-1] if causes else None)
+            raise self._unreachable(node_id, causes[-1] if causes else None) from (causes[-1] if causes else None)
         return answers[0]
 
     def node_ids(self) -> tuple[int, ...]:
@@ -106,11 +106,13 @@ class KafkaConnection:
         """The connection manager, connected now where it was not yet."""
         with self._lock:
             if self._manager is None:
-                check_reachable(self._servers, url=self.url, timeout_s=self._timeout_s)
+                tls = self._arguments.get("ssl_context")
+                check_reachable(self._servers, url=self.url, timeout_s=self._timeout_s, tls=tls)
                 net = NetworkSelector(**self._arguments)
                 manager = KafkaConnectionManager(net, **self._arguments)
                 net.start()
                 try:
+                    manager.run(_first_contact, manager, self._arguments["request_timeout_ms"])
                     manager.bootstrap(self._arguments["request_timeout_ms"])
                 except BaseException:
                     _close(manager, net)
@@ -118,10 +120,11 @@ class KafkaConnection:
                 self._manager, self._net = manager, net
             return self._manager
 
-    def _unreachable(self, node_id: int | None) -> StoreUnreachableError:
+    def _unreachable(self, node_id: int | None, cause: Exception | None) -> StoreUnreachableError:
         who = self.url if node_id is None else f"broker {node_id} of {self.url}"
+        reason = " ".join(str(argument) for argument in cause.args) if cause is not None else ""
         return StoreUnreachableError(
-            f"{who} gave no answer in {self._timeout_s:g} s",
+            f"{who} gave no answer in {self._timeout_s:g} s" + (f" ({' '.join(reason.split())})" if reason else ""),
             hint="check that the port speaks Kafka, and that security.protocol fits: TLS and plaintext do not mix",
         )
 
@@ -136,7 +139,29 @@ class KafkaConnection:
             return StoreRefusedError(f"{self.url} refused the credentials", hint=_AUTH_HINT)
         if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
             return StoreRefusedError(f"{self.url} does not take this sasl.mechanism", hint=_AUTH_HINT)
-        return StoreError(f"{self.url} failed: {error}")
+        return StoreError(f"{self.url} failed: {' '.join(str(error).split())}", hint="check that the port speaks Kafka")
+
+
+async def _first_contact(manager: Any, timeout_ms: int) -> None:
+    """Nothing, once one server of the address has let us in.
+
+    kafka-python's own bootstrap tries again whatever the failure was and tells it to its log alone; this raises the
+    failure of the last server where none lets us in.
+    """
+    failure: Exception | None = None
+    for server in manager.cluster.bootstrap_brokers():
+        connection = manager.get_connection(server.node_id, timeout_ms=timeout_ms, refresh_metadata_on_err=False)
+        try:
+            await connection
+        except kafka_errors.KafkaError as error:
+            failure = error
+        else:
+            failure = None
+            break
+        finally:
+            manager.close(server.node_id)
+    if failure is not None:
+        raise failure
 
 
 def _close(manager: Any, net: Any) -> None:

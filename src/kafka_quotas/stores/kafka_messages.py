@@ -40,22 +40,15 @@ def described_entries(response: Any) -> list[QuotaEntry]:
 
 def alter_request(alterations: Iterable[Alteration], *, validate_only: bool) -> Any:
     """The request that applies some alterations, one entry each."""
-    kind = AlterClientQuotasRequest.EntryData
     return AlterClientQuotasRequest(
-        entries=[
-            kind(
-                entity=[
-                    kind.EntityData(entity_type=type_, entity_name=name) for type_, name in alteration.entity.parts
-                ],
-                ops=[
-                    kind.OpData(key=key, value=0.0 if value is None else value, remove=value is None)
-                    for key, value in alteration.changes.items()
-                ],
-            )
-            for alteration in alterations
-        ],
+        entries=[_altering(alteration.entity, alteration.changes.items()) for alteration in alterations],
         validate_only=validate_only,
     )
+
+
+def alter_as_given_request(entity: Entity, changes: Iterable[tuple[str, float | None]]) -> Any:
+    """The request that makes changes to one entity in this order, also where a key occurs twice."""
+    return AlterClientQuotasRequest(entries=[_altering(entity, changes)], validate_only=False)
 
 
 def alter_outcomes(response: Any) -> dict[Entity, tuple[int, str | None]]:
@@ -75,6 +68,17 @@ def request_batches(alterations: Sequence[Alteration]) -> Iterator[list[Alterati
         changes += len(alteration.changes)
     if batch:
         yield batch
+
+
+def _altering(entity: Entity, changes: Iterable[tuple[str, float | None]]) -> Any:
+    """The entry with the changes to one entity."""
+    kind = AlterClientQuotasRequest.EntryData
+    return kind(
+        entity=[kind.EntityData(entity_type=type_, entity_name=name) for type_, name in entity.parts],
+        ops=[
+            kind.OpData(key=key, value=0.0 if value is None else value, remove=value is None) for key, value in changes
+        ],
+    )
 
 
 def _entity(parts: Any) -> Entity:

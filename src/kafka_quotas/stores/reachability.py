@@ -1,23 +1,34 @@
-"""Whether anything listens at a store's servers: a refused connection is told at once, and by its reason."""
+"""Whether a store's servers can be talked to at all: told at once, with the reason that client libraries hide.
+
+They retry a refused connection, or a certificate they don't trust, until the time is up; the reason is in their log.
+"""
 
 import socket
+import ssl
 from collections.abc import Sequence
+from contextlib import closing
+from typing import Final
 
-from kafka_quotas.core.errors import StoreUnreachableError
+from kafka_quotas.core.errors import StoreRefusedError, StoreUnreachableError
 
-_PROBE_TIMEOUT_S = 5.0
+_PROBE_TIMEOUT_S: Final = 5.0
 
 
-def check_reachable(servers: Sequence[str], *, url: str, timeout_s: float) -> None:
-    """Nothing, where one of the servers (host:port) takes a TCP connection.
+def check_reachable(servers: Sequence[str], *, url: str, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
+    """Nothing, where one of the servers (host:port) takes a connection, with `tls` a TLS one.
 
-    Raises `StoreUnreachableError` with the reason of each where none does.
+    Raises `StoreUnreachableError` with the reason of each server where none does, `StoreRefusedError` for a TLS
+    handshake that failed.
     """
     reasons = []
     for server in servers:
-        host, _, port = server.rpartition(":")
         try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=min(timeout_s, _PROBE_TIMEOUT_S)).close()
+            _probe(server, timeout_s=min(timeout_s, _PROBE_TIMEOUT_S), tls=tls)
+        except ssl.SSLError as error:
+            raise StoreRefusedError(
+                f"no TLS connection to {server}: {getattr(error, 'verify_message', '') or error.reason or error}",
+                hint="check the trust store and the security settings in the file named with --command-config",
+            ) from error
         except OSError as error:
             reasons.append(f"{server}: {_reason(error)}")
         else:
@@ -25,6 +36,15 @@ def check_reachable(servers: Sequence[str], *, url: str, timeout_s: float) -> No
     raise StoreUnreachableError(
         f"{url} can't be reached ({'; '.join(reasons)})", hint="check the address, and that the server runs"
     )
+
+
+def _probe(server: str, *, timeout_s: float, tls: ssl.SSLContext | None) -> None:
+    """Nothing; a connection was made and closed again."""
+    host, _, port = server.rpartition(":")
+    host = host.strip("[]")
+    with closing(socket.create_connection((host, int(port)), timeout=timeout_s)) as plain:
+        if tls is not None:
+            tls.wrap_socket(plain, server_hostname=host).close()
 
 
 def _reason(error: OSError) -> str:

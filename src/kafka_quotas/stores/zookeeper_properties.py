@@ -13,6 +13,7 @@
 The `ssl` names are those of Kafka's `--zk-tls-config-file`. Other properties are ignored.
 """
 
+import ssl
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, Final
@@ -39,6 +40,25 @@ def kazoo_arguments(properties: Mapping[str, str]) -> dict[str, Any]:
     if properties.get(f"{_SSL}client.enable", "").strip().lower() == "true":
         arguments |= _tls_arguments(properties)
     return arguments
+
+
+def tls_context(arguments: Mapping[str, Any]) -> ssl.SSLContext | None:
+    """The TLS context that kazoo makes of these arguments, None without TLS."""
+    if not arguments.get("use_ssl"):
+        return None
+    context = ssl.create_default_context()
+    context.check_hostname = arguments["check_hostname"]
+    if "ca" in arguments:
+        context.load_verify_locations(arguments["ca"])
+    if "certfile" in arguments:
+        try:
+            context.load_cert_chain(arguments["certfile"], password=arguments["keyfile_password"] or "")
+        except ssl.SSLError as error:
+            raise UsageError(
+                f"{_SSL}keystore.location: the key or certificate can't be used",
+                hint=f"check the file and {_SSL}keystore.password",
+            ) from error
+    return context
 
 
 def _credential(text: str) -> tuple[str, str]:

@@ -33,7 +33,7 @@ from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store_url import StoreUrl
 from kafka_quotas.stores.zookeeper_client import AUTH_HINT, discard, started_client, unreachable
 from kafka_quotas.stores.zookeeper_plan import Check, Create, Delete, Node, SetData, Step
-from kafka_quotas.stores.zookeeper_properties import kazoo_arguments
+from kafka_quotas.stores.zookeeper_properties import kazoo_arguments, tls_context
 
 RETRY_INTERVAL_S = 0.1
 _BATCH = 500
@@ -151,7 +151,8 @@ class ZooKeeperSession:
     def _connected(self) -> Any:
         """The client, connected now where it was not yet."""
         if self._client is None:
-            check_reachable(self._servers, url=self._url, timeout_s=self._timeout_s)
+            tls = tls_context(self._arguments)
+            check_reachable(self._servers, url=self._url, timeout_s=self._timeout_s, tls=tls)
             self._client = started_client(self._hosts, self._arguments, url=self._url, timeout_s=self._timeout_s)
         return self._client
 

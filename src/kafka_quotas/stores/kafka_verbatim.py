@@ -1,0 +1,89 @@
+"""Quotas at brokers as `kafka-configs` asks for them: what it says goes out as it stands, and once.
+
+Contract: unlike the Kafka store this checks nothing, merges nothing and reads nothing back; the brokers decide, and
+their error names and texts come back as they gave them.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import kafka.errors as kafka_errors
+
+from kafka_quotas.core.describe_filter import QuotaFilter
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.errors import StoreError
+from kafka_quotas.stores.kafka_connection import KafkaConnection
+from kafka_quotas.stores.kafka_messages import (
+    alter_as_given_request,
+    alter_outcomes,
+    describe_request,
+    described_entries,
+)
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.store import QuotaEntry
+from kafka_quotas.stores.store_url import StoreUrl
+
+_DESCRIBE_ACL = "DescribeConfigs"
+_ALTER_ACL = "AlterConfigs"
+_SILENT = {"CLUSTER_AUTHORIZATION_FAILED": "Cluster authorization failed."}
+"""What Kafka's own client says where the broker gives an error without a text."""
+
+
+class BrokerAnswerError(StoreError):
+    """A broker's answer that is an error: `code` is Kafka's name of it, the message its text."""
+
+    def __init__(self, message: str, *, code: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+
+
+class VerbatimQuotas(Protocol):
+    """Where `kafka-configs` reads and alters quotas."""
+
+    def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
+        """The matching entries, sorted by entity."""
+        ...
+
+    def alter(self, entity: Entity, changes: Sequence[tuple[str, float | None]]) -> None:
+        """Nothing; the keys are set, or removed where the value is None, also when one occurs twice."""
+        ...
+
+    def close(self) -> None:
+        """Nothing; connections are released."""
+        ...
+
+
+class VerbatimKafka:
+    """Quotas in a Kafka cluster, asked for without any rule of ours; connects at the first call."""
+
+    def __init__(self, address: StoreUrl, *, settings: StoreSettings) -> None:
+        self._connection = KafkaConnection(address, settings=settings)
+
+    def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
+        """The matching entries, sorted by entity.
+
+        Raises `BrokerAnswerError` where the broker refuses, `StoreUnreachableError` where none answers,
+        `StoreRefusedError` where the credentials are refused or the brokers are too old.
+        """
+        response = self._connection.send(describe_request(quota_filter))
+        if response.error_code:
+            raise self._answer(response.error_code, response.error_message, missing_acl=_DESCRIBE_ACL)
+        return described_entries(response)
+
+    def alter(self, entity: Entity, changes: Sequence[tuple[str, float | None]]) -> None:
+        """Nothing; the brokers have taken the changes, in one request; raises what `describe` raises."""
+        response = self._connection.send(alter_as_given_request(entity, changes))
+        for code, message in alter_outcomes(response).values():
+            if code:
+                raise self._answer(code, message, missing_acl=_ALTER_ACL)
+
+    def close(self) -> None:
+        """Nothing; the connections are closed."""
+        self._connection.close()
+
+    def _answer(self, code: int, message: str | None, *, missing_acl: str) -> BrokerAnswerError:
+        name = "UNKNOWN_SERVER_ERROR" if code == -1 else kafka_errors.for_code(code).message
+        told = message or _SILENT.get(name, "The broker gave no reason.")
+        return BrokerAnswerError(
+            told, code=name, hint=self._connection.error(code, message, missing_acl=missing_acl).hint
+        )

@@ -1,0 +1,111 @@
+"""Secrets that contexts refer to and never hold: in a file, in an environment variable, or printed by a command.
+
+Invariants: a secret is read at the moment it is needed, never kept, never part of a message; what a reference shows of
+itself is no secret either, so of a command only the program's name.
+"""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+
+COMMAND_TIMEOUT_S = 60.0
+"""Long enough to type the passphrase that a password manager asks for."""
+
+
+class SecretPlace(StrEnum):
+    """Where a secret is."""
+
+    FILE = "file"
+    VARIABLE = "variable"
+    COMMAND = "command"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secret:
+    """A reference to a secret: the file's path, the variable's name, or the command line."""
+
+    place: SecretPlace
+    where: str
+
+    def __str__(self) -> str:
+        shown = shlex.split(self.where)[0] if self.place is SecretPlace.COMMAND else self.where
+        return f"(secret, from the {self.place} {shown})"
+
+    def read(self, *, folder: Path, environment: Mapping[str, str] = os.environ) -> str:
+        """The secret, line ends at its end removed; relative paths are meant from `folder`.
+
+        Raises `KafkaQuotasError` where it can't be had, or is empty.
+        """
+        match self.place:
+            case SecretPlace.FILE:
+                text = _read_file(folder / Path(self.where).expanduser())
+            case SecretPlace.VARIABLE:
+                text = environment.get(self.where, "")
+            case SecretPlace.COMMAND:
+                text = _read_command(self.where, folder)
+        secret = text.rstrip("\r\n")
+        if not secret:
+            raise KafkaQuotasError(f"a secret is empty: {self}", hint=_HINTS[self.place])
+        return secret
+
+
+_HINTS = {
+    SecretPlace.FILE: "write the password into the file, on one line",
+    SecretPlace.VARIABLE: "set the variable in the environment of the command",
+    SecretPlace.COMMAND: "the command has to print the password on standard output",
+}
+
+
+def secret_at(place: SecretPlace, where: object) -> Secret:
+    """The reference to a secret; a command may come as a list of words.
+
+    Raises `UsageError` where it refers to nothing.
+    """
+    if place is SecretPlace.COMMAND and isinstance(where, list) and all(isinstance(word, str) for word in where):
+        where = shlex.join(where)
+    if not isinstance(where, str) or not where.strip():
+        raise UsageError(f"a secret's {place} is not named", hint="it is a text in quotes")
+    if place is SecretPlace.COMMAND:
+        try:
+            shlex.split(where)
+        except ValueError:
+            raise UsageError("a password command has a quote that is not closed") from None
+    return Secret(place=place, where=where)
+
+
+def _read_file(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise KafkaQuotasError(f"cannot read the secret in {path}: {reason}") from error
+
+
+def _read_command(command: str, folder: Path) -> str:
+    """What the command prints; it may ask on the terminal, and what it says on standard error is shown."""
+    words = shlex.split(command)
+    try:
+        # The command is the user's own, from a file that only the user writes; no shell sees it.
+        done = subprocess.run(  # noqa: S603
+            words,
+            stdout=subprocess.PIPE,
+            check=True,
+            timeout=COMMAND_TIMEOUT_S,
+            cwd=folder if folder.is_dir() else None,
+        )
+        return done.stdout.decode()
+    except subprocess.CalledProcessError as error:
+        # Neither the command line nor its output may show up in a traceback.
+        raise KafkaQuotasError(f"the password command {words[0]} failed with exit code {error.returncode}") from None
+    except subprocess.TimeoutExpired:
+        raise KafkaQuotasError(f"the password command {words[0]} took longer than {COMMAND_TIMEOUT_S:g} s") from None
+    except OSError as error:
+        raise KafkaQuotasError(f"cannot run the password command {words[0]}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise KafkaQuotasError(f"the password command {words[0]} printed no UTF-8") from None

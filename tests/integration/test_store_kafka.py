@@ -1,0 +1,255 @@
+"""The Kafka store against real brokers: logins, missing ACLs, large changes, visibility, and brokers that won't do."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+from tests.support.java_process import java
+from tests.support.old_broker import old_broker
+from tests.support.servers import Kafka, kafka_4
+
+from kafka_quotas.core.describe_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefusedError, StoreUnreachableError
+from kafka_quotas.stores.kafka_cluster import CALLBACK_CLASS, KafkaCluster
+from kafka_quotas.stores.kafka_messages import LARGEST_REQUEST
+from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.stores.polling import Polling
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
+from kafka_quotas.stores.store_url import parse_store_url
+
+RATE = "producer_byte_rate"
+
+
+@contextmanager
+def opened(address: str, **settings: object) -> Iterator[Store]:
+    with closing(open_store(f"kafka://{address}", settings=StoreSettings(**settings))) as store:  # type: ignore[arg-type]
+        yield store
+
+
+def _exactly(entity: Entity) -> QuotaFilter:
+    components = (FilterComponent(entity_type=kind, match=Match.EXACT, name=name) for kind, name in entity.parts)
+    return QuotaFilter(components=tuple(components), strict=True)
+
+
+def _set(store: Store, entity: Entity, value: float | None) -> Exception | None:
+    (result,) = store.alter([Alteration(entity=entity, changes={RATE: value})])
+    return result.error
+
+
+class TestLogin:
+    @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+    def test_by_sasl(self, kafka4: Kafka, mechanism: str, unique_name: str) -> None:
+        properties = kafka4.client_properties("admin", mechanism=mechanism)
+        entity = Entity.of(user=unique_name)
+        with opened(kafka4.sasl_bootstrap, client_properties=properties) as store:
+            assert _set(store, entity, 5.0) is None
+            assert store.describe(_exactly(entity)) == [QuotaEntry(entity=entity, quotas={RATE: 5.0})]
+            assert _set(store, entity, None) is None
+
+    def test_by_tls_with_a_certificate(self, kafka4: Kafka) -> None:
+        properties = {
+            "security.protocol": "SSL",
+            "ssl.truststore.location": str(kafka4.certificates / "authority.pem"),
+            "ssl.keystore.location": str(kafka4.certificates / "client.pem"),
+        }
+        with opened(kafka4.tls_bootstrap, client_properties=properties) as store:
+            assert isinstance(store.describe(EVERYTHING), list)
+
+    @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+    def test_a_wrong_password_is_told_as_such(self, kafka4: Kafka, mechanism: str) -> None:
+        properties = kafka4.client_properties("alice", mechanism=mechanism)
+        properties["sasl.jaas.config"] = properties["sasl.jaas.config"].replace("alice-secret", "wrong")
+        with (
+            opened(kafka4.sasl_bootstrap, client_properties=properties, timeout_s=10) as store,
+            pytest.raises(StoreRefusedError, match="refused the credentials") as caught,
+        ):
+            store.describe(EVERYTHING)
+        assert "sasl" in (caught.value.hint or "")
+
+    def test_plaintext_to_a_port_with_logins_is_given_up(self, kafka4: Kafka) -> None:
+        with opened(kafka4.sasl_bootstrap, timeout_s=2) as store, pytest.raises(StoreUnreachableError) as caught:
+            store.describe(EVERYTHING)
+        assert "\n" not in caught.value.message
+        assert "security.protocol" in (caught.value.hint or "")
+
+    def test_an_authority_that_is_not_trusted_is_told_as_such(self, kafka4: Kafka) -> None:
+        stranger = {"ssl.truststore.location": str(kafka4.certificates / "stranger.pem")}
+        with opened(kafka4.tls_bootstrap, client_properties={"security.protocol": "SSL", **stranger}) as store:
+            with pytest.raises(StoreRefusedError, match="no TLS connection") as caught:
+                store.describe(EVERYTHING)
+            assert "\n" not in caught.value.message
+            assert "trust store" in (caught.value.hint or "")
+
+
+@pytest.fixture
+def mallory(kafka4: Kafka) -> Iterator[Store]:
+    """A store as a user who may do nothing with the cluster, while all others may."""
+    cluster = ResourcePattern(ResourceType.CLUSTER, "kafka-cluster")
+
+    def acl(principal: str, permission: ACLPermissionType) -> ACL:
+        return ACL(
+            principal=principal,
+            host="*",
+            operation=ACLOperation.ALL,
+            permission_type=permission,
+            resource_pattern=cluster,
+        )
+
+    acls = [acl("User:mallory", ACLPermissionType.DENY), acl("User:*", ACLPermissionType.ALLOW)]
+    admin = KafkaAdminClient(bootstrap_servers=kafka4.bootstrap)
+    admin.create_acls(acls)
+    with opened(kafka4.sasl_bootstrap, client_properties=kafka4.client_properties("mallory")) as store:
+        assert Polling(0.05).until(lambda: _denied(store), timeout_s=30)
+        yield store
+        admin.delete_acls(acls)
+        admin.close()
+        assert Polling(0.05).until(lambda: not _denied(store), timeout_s=30)
+
+
+def _denied(store: Store) -> bool:
+    try:
+        store.describe(EVERYTHING)
+    except StoreRefusedError:
+        return True
+    return False
+
+
+class TestRefusals:
+    def test_missing_acls_are_named(self, mallory: Store, unique_name: str) -> None:
+        with pytest.raises(StoreRefusedError, match="DescribeConfigs on the cluster is missing") as caught:
+            mallory.describe(EVERYTHING)
+        assert "--operation DescribeConfigs" in (caught.value.hint or "")
+        for validate_only in (True, False):
+            alteration = Alteration(entity=Entity.of(user=unique_name), changes={RATE: 5.0})
+            (result,) = mallory.alter([alteration], validate_only=validate_only)
+            assert isinstance(result.error, StoreRefusedError)
+            assert "AlterConfigs on the cluster is missing" in result.error.message
+
+    @pytest.mark.parametrize("validate_only", [False, True])
+    def test_the_brokers_own_verdict_is_passed_on(self, kafka4: Kafka, validate_only: bool) -> None:
+        alteration = Alteration(entity=Entity.of(ip="no such host"), changes={"connection_creation_rate": 5.0})
+        with opened(kafka4.bootstrap) as store:
+            (result,) = store.alter([alteration], validate_only=validate_only)
+        assert isinstance(result.error, InvalidQuotaError)
+        assert result.error.code == "INVALID_REQUEST"
+        assert result.error.message == "no such host is not a valid IP or resolvable host."
+
+    def test_brokers_without_quota_requests_are_too_old(self) -> None:
+        with old_broker() as address, opened(address, timeout_s=10) as store:
+            with pytest.raises(StoreRefusedError, match=r"older than Kafka 2\.6") as caught:
+                store.describe(EVERYTHING)
+            assert "--zookeeper" in (caught.value.hint or "")
+            with pytest.raises(StoreRefusedError, match=r"older than Kafka 2\.6"):
+                _set(store, Entity.of(user="alice"), 5.0)
+
+    def test_a_refused_connection_is_told_at_once(self) -> None:
+        with opened("127.0.0.1:1") as store, pytest.raises(StoreUnreachableError, match="connection refused"):
+            store.describe(EVERYTHING)
+
+    def test_a_port_that_is_not_kafka_is_given_up(self, zookeeper_server: str) -> None:
+        with (
+            opened(zookeeper_server, timeout_s=2) as store,
+            pytest.raises(StoreUnreachableError, match="no answer") as caught,
+        ):
+            store.describe(EVERYTHING)
+        assert "\n" not in caught.value.message
+
+
+class TestLargeChanges:
+    def test_more_than_a_controller_takes_at_once(self, kafka4: Kafka, unique_name: str) -> None:
+        count = LARGEST_REQUEST // 2 + 500  # two keys each, so two requests
+        entities = [Entity.of(user=unique_name, client_id=f"client {number}") for number in range(count)]
+        with opened(kafka4.bootstrap) as store:
+            for value in (5.0, None):
+                changes = {RATE: value, "consumer_byte_rate": value}
+                results = store.alter([Alteration(entity=entity, changes=changes) for entity in entities])
+                assert [result.entity for result in results] == entities
+                assert {result.error for result in results} == {None}
+                found = {entry.entity for entry in store.describe(EVERYTHING)}
+                assert found.issuperset(entities) if value else found.isdisjoint(entities)
+
+
+class TestCluster:
+    def test_a_change_is_visible_on_every_broker_at_once(self, kafka4_cluster: Kafka, unique_name: str) -> None:
+        entity = Entity.of(user=unique_name)
+        first, second = kafka4_cluster.bootstrap.split(",")
+        with opened(first) as writer, opened(second) as reader:
+            for number in range(1, 30):
+                assert _set(writer, entity, float(number)) is None
+                assert reader.describe(_exactly(entity)) == [QuotaEntry(entity=entity, quotas={RATE: float(number)})]
+            assert _set(writer, entity, None) is None
+            assert reader.describe(_exactly(entity)) == []
+
+    def test_a_change_that_does_not_show_is_an_error_unless_not_waited_for(
+        self, kafka4_cluster: Kafka, unique_name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        import kafka_quotas.stores.kafka_visibility as visibility  # noqa: PLC0415
+
+        monkeypatch.setattr(visibility, "described_entries", lambda response: [])
+        entity = Entity.of(user=unique_name)
+        with opened(kafka4_cluster.bootstrap, timeout_s=2) as store:
+            error = _set(store, entity, 5.0)
+            assert isinstance(error, StoreUnreachableError)
+            assert "accepted, but" in error.message
+            assert "--no-wait" in (error.hint or "")
+        with opened(kafka4_cluster.bootstrap, wait=False) as store:
+            assert _set(store, entity, None) is None
+
+    def test_brokers_say_what_quotas_mean_there(self, kafka4_cluster: Kafka, unique_name: str) -> None:
+        cluster = KafkaCluster(parse_store_url(f"kafka://{kafka4_cluster.bootstrap}"))
+        with closing(cluster):
+            assert cluster.broker_ids() == (1, 2)
+            settings = cluster.broker_settings(["quota.window.num", "quota.window.size.seconds", CALLBACK_CLASS])
+            wanted = {"quota.window.num": "3", "quota.window.size.seconds": "1"}
+            assert [(broker.node_id, broker.properties) for broker in settings] == [(1, wanted), (2, wanted)]
+            _create_topic(kafka4_cluster, unique_name, partitions=4)
+            leaders = cluster.leaders(unique_name)
+            assert list(leaders) == [0, 1, 2, 3]
+            assert sorted(leaders.values()) == [1, 1, 2, 2]
+            with pytest.raises(StoreError, match="no-such-topic"):
+                cluster.leaders("no-such-topic")
+
+
+def _create_topic(kafka: Kafka, name: str, *, partitions: int) -> None:
+    arguments = ["--bootstrap-server", kafka.bootstrap, "--create", "--topic", name, "--partitions", str(partitions)]
+    assert kafka.run_tool("org.apache.kafka.tools.TopicCommand", arguments).returncode == 0
+
+
+class TestStalledBroker:
+    def test_it_is_given_up_and_used_again_when_it_is_back(self) -> None:
+        if java() is None:
+            pytest.skip("needs Java to start a real server, and there is no java on the path")
+        entity = Entity.of(user="alice")
+        with kafka_4() as kafka, opened(kafka.bootstrap, timeout_s=3) as store:
+            assert _set(store, entity, 5.0) is None
+            os.kill(kafka.servers[0].pid, signal.SIGSTOP)
+            try:
+                with pytest.raises(StoreUnreachableError, match="no answer") as caught:
+                    store.describe(EVERYTHING)
+                assert "\n" not in caught.value.message
+            finally:
+                os.kill(kafka.servers[0].pid, signal.SIGCONT)
+            with opened(kafka.bootstrap, timeout_s=30) as patient:
+                assert patient.describe(EVERYTHING) == [QuotaEntry(entity=entity, quotas={RATE: 5.0})]
+
+
+def test_kafkas_own_tool_sees_what_we_set(kafka4: Kafka, unique_name: str) -> None:
+    entity = Entity.of(user=unique_name, client_id=None)
+    with opened(kafka4.bootstrap) as store:
+        assert _set(store, entity, 10_485_760.0) is None
+        arguments = ["--bootstrap-server", kafka4.bootstrap, "--describe", "--entity-type", "users"]
+        arguments += ["--entity-name", unique_name, "--entity-type", "clients", "--entity-default"]
+        result = kafka4.run_tool("kafka.admin.ConfigCommand", arguments)
+        assert f"{RATE}=1.048576E7" in result.stdout, result.stderr
+        assert _set(store, entity, None) is None
+
+
+def test_an_error_of_the_broker_is_one_of_ours(kafka4: Kafka) -> None:
+    with opened(kafka4.bootstrap) as store, pytest.raises(InvalidQuotaError):
+        store.describe(QuotaFilter(components=(FilterComponent(entity_type="group", match=Match.ANY),)))
