@@ -106,7 +106,7 @@ def test_the_chart_holds_rates_limits_and_throttle_times() -> None:
         ("quota of greedy, 2 MB/s", Style.LIMIT),
         ("longest throttle time", Style.BARS),
     ]
-    assert series[0].points[0] == (1.0, 2e6)
+    assert series[0].points[0] == (3.0, 2e6)  # the end of the first whole window
     assert [each.name for each in load_series(result(unlimited()), limited_only=True)] == []
 
 

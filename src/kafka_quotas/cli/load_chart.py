@@ -20,12 +20,13 @@ def load_series(result: LoadResult, *, limited_only: bool = False) -> list[Serie
 
 
 def _rate(entity: EntityResult, window_s: int) -> Series:
-    """The average of the last window at the end of every second: what the quota looks at."""
+    """The average of the last window at the end of every second, from the first whole window on.
+
+    Before that a burst into an empty past would tower over all that follows.
+    """
     sizes = [each.bytes_per_second for each in entity.seconds]
-    points = [
-        (float(second + 1), sum(sizes[max(0, second + 1 - window_s) : second + 1]) / min(second + 1, window_s))
-        for second in range(len(sizes))
-    ]
+    span_s = min(window_s, len(sizes))
+    points = [(float(end), sum(sizes[end - span_s : end]) / span_s) for end in range(max(span_s, 1), len(sizes) + 1)]
     return Series(name=entity.name.label, points=points, unit="bytes/s")
 
 
