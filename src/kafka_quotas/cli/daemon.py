@@ -20,6 +20,7 @@ from kafka_quotas.cli.daemon_options import (
     Style,
     UnknownPrincipal,
     Upstream,
+    UpstreamWindows,
     parse_metrics_address,
     parse_port_range,
 )
@@ -63,6 +64,7 @@ def run(
     quota_window_num: QuotaWindowNum = None,
     quota_window_size_seconds: QuotaWindowSize = None,
     window_file: WindowFile = None,
+    upstream_windows: UpstreamWindows = False,
     throttle_style: Style = ThrottleStyle.MUTE,
     max_throttle_ms: MaxThrottle = None,
     port_range: PortRange = None,
@@ -84,6 +86,8 @@ def run(
         quota_window_num=quota_window_num,
         quota_window_size_seconds=quota_window_size_seconds,
         window_file=window_file,
+        bootstrap_server=upstream if upstream_windows else None,
+        command_config=command_config,
     )
     rules = Rules(
         window=windows.client,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.window_options import WINDOW_PANEL
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.enforcement.address import Address, parse_address
 from kafka_quotas.enforcement.rules import ThrottleStyle
@@ -78,6 +79,14 @@ StaticQuotas = Annotated[
         metavar="FILE",
         help="Properties quota.producer.default, quota.consumer.override and so on; they lie below the store's quotas.",
         rich_help_panel=ENFORCEMENT_PANEL,
+    ),
+]
+UpstreamWindows = Annotated[
+    bool,
+    typer.Option(
+        "--upstream-windows",
+        help="Read the window settings from the brokers of --upstream, with --command-config; the options above win.",
+        rich_help_panel=WINDOW_PANEL,
     ),
 ]
 Style = Annotated[

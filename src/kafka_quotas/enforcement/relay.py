@@ -153,7 +153,7 @@ class Relay:
     def _receive(self, side: RelaySide) -> int:
         """How many bytes are in the shared buffer; 0 at the stream's end, -1 if there was nothing to read."""
         try:
-            return side.socket.recv_into(self._room.buffer)
+            return side.sock.recv_into(self._room.buffer)
         except (BlockingIOError, InterruptedError):
             return -1
         except OSError:

@@ -28,10 +28,10 @@ class SideEvents:
 class RelaySide:
     """A non-blocking socket, its writer, and what is waited for."""
 
-    __slots__ = ("_events", "_poller", "_reads", "_wanted", "is_open", "socket", "writer")
+    __slots__ = ("_events", "_poller", "_reads", "_wanted", "is_open", "sock", "writer")
 
     def __init__(self, poller: Poller, sock: socket.socket, events: SideEvents) -> None:
-        self.socket = sock
+        self.sock = sock
         self.writer = SocketWriter(sock)
         self.is_open = True
         self._poller = poller
@@ -46,19 +46,19 @@ class RelaySide:
         events = (READABLE if wanted else 0) | (WRITABLE if self.writer.is_full else 0)
         if events != self._wanted:
             self._wanted = events
-            self._poller.want(self.socket.fileno(), events)
+            self._poller.want(self.sock.fileno(), events)
 
     def finish(self) -> None:
         """Nothing; the peer is told that nothing more will come."""
         with contextlib.suppress(OSError):
-            self.socket.shutdown(socket.SHUT_WR)
+            self.sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """Nothing; the socket is closed. A second call does nothing."""
         if self.is_open:
             self.is_open = False
-            self._poller.remove(self.socket.fileno())
-            self.socket.close()
+            self._poller.remove(self.sock.fileno())
+            self.sock.close()
 
     def _on_events(self, events: int) -> None:
         if events & WRITABLE:
