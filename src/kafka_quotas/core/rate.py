@@ -22,7 +22,7 @@ class Rate(SampleRing):
 
     def window_ms(self, now_ms: int) -> int:
         """The window a rate measured now is divided by, in ms; the first sample starts now where there is none."""
-        if not self._values:
+        if not self._slots:
             self._advance(now_ms)
         elif now_ms >= self._expired_ms or now_ms - self._last_ms >= self._expire_ms:
             self._purge(now_ms)
@@ -30,9 +30,10 @@ class Rate(SampleRing):
 
     def peek(self, now_ms: int) -> float:
         """The rate that `measure` would find, with no sample reset or made by asking."""
-        kept = [slot for slot in self.slots if now_ms - slot.last_ms < self._expire_ms]
+        slots = self.slots
+        kept = [slot for slot in slots if now_ms - slot.last_ms < self._expire_ms]
         starts = [slot.start_ms for slot in kept]
-        if len(kept) < len(self._values) or not kept:
+        if len(kept) < len(slots) or not kept:
             starts.append(now_ms)
         total = 0.0
         for slot in kept:

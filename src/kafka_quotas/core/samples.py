@@ -6,8 +6,9 @@ start, to the next slot of the ring, whatever that held. Only observing expires:
 observing, once its last record is `samples` windows old.
 
 Invariants: sums are added up in the order of the slots, starting from 0.0, so that results are Kafka's to the last
-bit. The current slot is held in plain attributes, the other slots in arrays with their sums and bounds kept ready:
-neither a record nor an observation looks at a slot that can't have changed. The clock may stand still or go back.
+bit. The current slot is held in plain attributes, the other slots in one array of doubles (times are exact up to
+2^53 ms) with their sums and bounds kept ready: neither a record nor an observation looks at a slot that can't have
+changed. The clock may stand still or go back.
 **Source:** `SampledStat`, `WindowedSum`, `WindowedCount` of Kafka 4.0.
 """
 
@@ -39,22 +40,18 @@ class SampleRing:
         "_expired_ms",
         "_index",
         "_last_ms",
-        "_lasts_ms",
         "_oldest_ms",
         "_prefix",
         "_samples",
-        "_starts_ms",
+        "_slots",
         "_tail",
         "_value",
-        "_values",
         "_whole_ms",
         "_window_ms",
     )
 
     def __init__(self, samples: int, window_ms: int) -> None:
-        self._starts_ms = array("q")
-        self._lasts_ms = array("q")  # these two are stale for the current slot
-        self._values = array("d")
+        self._slots = array("d")  # start, last record and sum of each slot in turn; stale for the current one
         self._index = 0
         self._value = 0.0
         self._last_ms = self._oldest_ms = _FAR_MS
@@ -95,7 +92,8 @@ class SampleRing:
     def slots(self) -> tuple[Sample, ...]:
         """The slots in the order of the ring; reading them changes nothing."""
         self._store_current()
-        return tuple(map(Sample, self._starts_ms, self._lasts_ms, self._values))
+        slots = self._slots
+        return tuple(Sample(int(slots[at]), int(slots[at + 1]), slots[at + 2]) for at in range(0, len(slots), 3))
 
     def _advance(self, now_ms: int) -> None:
         """Make the next slot of the ring the current one, empty, starting now."""
@@ -120,56 +118,55 @@ class SampleRing:
             expired = expired or now_ms - self._last_ms >= self._expire_ms
             self._turn(now_ms)
         else:
-            self._lasts_ms[self._index] = now_ms
+            self._slots[3 * self._index + 1] = now_ms
         if expired:
             self._reset_expired(now_ms)
         self._load_current()
 
     def _turn(self, now_ms: int) -> None:
         """Move on to the next slot of the ring, in the arrays alone."""
-        size = len(self._values)
+        size = len(self._slots) // 3
         self._index = index = (self._index + 1) % (self._samples + 1) if size else 0
-        if index == size:  # arrays joined have no spare room, as appending would leave
-            self._starts_ms += array("q", (now_ms,))
-            self._lasts_ms += array("q", (now_ms,))
-            self._values += array("d", (0.0,))
+        if index == size:
+            self._slots = self._slots + array("d", (now_ms, now_ms, 0.0))  # has no spare room, as extending would leave
         else:
             self._reset(index, now_ms)
 
     def _reset_expired(self, now_ms: int) -> None:
         """Reset what is out of the window, in the arrays alone."""
-        expire_ms = self._expire_ms
-        for index, last_ms in enumerate(self._lasts_ms):
-            if now_ms - last_ms >= expire_ms:
+        gone_ms = float(now_ms - self._expire_ms)
+        for index, last_ms in enumerate(self._slots[1::3].tolist()):
+            if last_ms <= gone_ms:
                 self._reset(index, now_ms)
 
     def _reset(self, index: int, now_ms: int) -> None:
-        self._starts_ms[index] = self._lasts_ms[index] = now_ms
-        self._values[index] = 0.0
+        at = 3 * index
+        self._slots[at] = self._slots[at + 1] = now_ms
+        self._slots[at + 2] = 0.0
 
     def _store_current(self) -> None:
         """Write the current slot back to the arrays."""
-        if self._values:
-            self._lasts_ms[self._index] = self._last_ms
-            self._values[self._index] = self._value
+        if self._slots:
+            self._slots[3 * self._index + 1] = self._last_ms
+            self._slots[3 * self._index + 2] = self._value
 
     def _load_current(self) -> None:
         """Take the current slot out of the arrays, and gather what the other slots come to."""
-        index, starts_ms, lasts_ms, values = self._index, self._starts_ms, self._lasts_ms, self._values
-        if not values:
+        slots, at = self._slots.tolist(), 3 * self._index
+        if not slots:
             return
-        self._value = values[index]
-        self._last_ms = lasts_ms[index]
-        lasts_ms[index] = _FAR_MS  # so that the least of them is that of the others
-        self._complete_ms = complete_ms = starts_ms[index] + self._window_ms
-        self._expired_ms = expired_ms = min(lasts_ms) + self._expire_ms
+        self._value = slots[at + 2]
+        self._last_ms = int(slots[at + 1])
+        slots[at + 1] = float(_FAR_MS)  # so that the least of them is that of the others
+        self._complete_ms = complete_ms = int(slots[at]) + self._window_ms
+        self._expired_ms = expired_ms = int(min(slots[1::3])) + self._expire_ms
         self._due_ms = min(complete_ms, expired_ms)
-        self._oldest_ms = min(starts_ms)
+        self._oldest_ms = int(min(slots[::3]))
         prefix = 0.0
-        for value in values[:index]:
+        for value in slots[2:at:3]:
             prefix += value
         self._prefix = prefix
-        self._tail = values[index + 1 :] or None
+        self._tail = self._slots[at + 5 :: 3] or None
 
 
 @lru_cache(maxsize=64)

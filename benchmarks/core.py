@@ -1,0 +1,201 @@
+"""What one decision of the core costs, in time and in memory.
+
+    python benchmarks/core.py [--decisions N] [--entities N] [--compiled]
+
+Time: nanoseconds per record-check-throttle (11 x 1 s) and per token-bucket decision, asked of a bucket (the algorithm
+alone), of a handle (what the daemon keeps per connection) and by user and client-id; for one hot entity and for many.
+The clock of the hot entity moves 1 ms per decision. Each of the many entities is asked every 100 ms, so that every
+tenth decision starts a new sample. It is processor time of this thread, the loop itself taken off; the best of several
+rounds for the hot entity, the mean for the many.
+
+Memory: bytes per bucket with its full ring of samples, its name and its place in the manager, as tracemalloc counts
+them (the texts of user and client-id belong to the caller); what a handle costs is told apart. Expiry: the cost of one
+look for idle buckets, and of forgetting them all.
+
+`--compiled` compiles the modules of the hot path with mypyc into a temporary folder and runs the same figures on them.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.quota_bucket import MutationBucket, RateBucket
+from kafka_quotas.core.quota_manager import IDLE_MS, ClientQuotaManager, QuotaType
+
+START_MS = 1_700_000_000_000
+LAST_MS = START_MS + 17_000  # the ring of twelve samples is full, and half way round again
+ROUNDS = 10
+AIM_NS = {QuotaType.PRODUCE: 1000, QuotaType.REQUEST: 1000, QuotaType.CONTROLLER_MUTATION: 200}
+AIM_BYTES = 1024
+WORK = {
+    QuotaType.PRODUCE: ("bytes, within the quota", 1000.0, 1e12),
+    QuotaType.REQUEST: ("thread time (fractions), within the quota", 0.0123, 1e12),
+    QuotaType.CONTROLLER_MUTATION: ("token bucket, within the quota", 1.0, 1e9),
+}
+COMPILED = ("core/throttle_time.py", "core/samples.py", "core/rate.py", "core/token_bucket.py", "core/quota_bucket.py")
+
+Decide = Callable[[float, int], int]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--decisions", type=int, default=100_000, help="per round")
+    parser.add_argument("--entities", type=int, default=100_000)
+    parser.add_argument("--compiled", action="store_true", help="compile the hot path with mypyc first")
+    options = parser.parse_args()
+    if options.compiled:
+        sys.exit(run_compiled(sys.argv[1:]))
+    compiled = (
+        "" if str(sys.modules[RateBucket.__module__].__file__).endswith(".py") else ", hot path compiled by mypyc"
+    )
+    print(f"Python {sys.version.split()[0]}{compiled}; {ROUNDS} rounds of {options.decisions} decisions\n")
+    time_hot(options.decisions)
+    time_many(options.decisions, options.entities)
+    measure_memory(options.entities)
+
+
+def time_hot(decisions: int) -> None:
+    """Print the cost of a decision on one entity."""
+    print("one hot entity, ns per decision")
+    times_ms = [START_MS + index for index in range(decisions)]
+    for quota_type, (work, value, bound) in WORK.items():
+        report(quota_type, work, hot_ns(quota_type, value, bound, times_ms))
+    over = hot_ns(QuotaType.PRODUCE, 1000.0, 1e3, times_ms)
+    report(QuotaType.PRODUCE, "bytes, over the quota, throttle time computed", over)
+
+
+def hot_ns(quota_type: QuotaType, value: float, bound: float, times_ms: Sequence[int]) -> dict[str, float]:
+    """Nanoseconds per decision by way of asking."""
+    found = {}
+    for way in ("bucket", "handle", "by name"):
+        manager = manager_of(quota_type, bound)
+        decide = way_of_asking(manager, way)
+        rounds = [times_ms, *([at_ms + len(times_ms) * turn for at_ms in times_ms] for turn in range(1, ROUNDS))]
+        found[way] = min(per_decision_ns(decide, value, turn) for turn in rounds)
+    return found
+
+
+def manager_of(quota_type: QuotaType, bound: float) -> ClientQuotaManager:
+    """A manager whose default quota gives every pair of user and client-id a bucket of its own."""
+    manager = ClientQuotaManager(quota_type)
+    manager.update_quota(Entity.of(user=None, client_id=None), bound)
+    return manager
+
+
+def way_of_asking(manager: ClientQuotaManager, way: str) -> Decide:
+    """The call that decides on one entity."""
+    if way == "by name":
+        return lambda value, now_ms: manager.record_and_throttle_ms("user", "client", value, now_ms)
+    if way == "handle":
+        return manager.limiter("user", "client").record
+    bucket, _ = manager.resolve("user", "client")
+    assert isinstance(bucket, RateBucket | MutationBucket)
+    return bucket.record_and_throttle_ms
+
+
+def per_decision_ns(decide: Decide, value: float, times_ms: Sequence[int]) -> float:
+    """Nanoseconds per call, the loop taken off."""
+    began = time.thread_time_ns()
+    for _ in times_ms:
+        pass
+    loop_ns = time.thread_time_ns() - began
+    began = time.thread_time_ns()
+    for now_ms in times_ms:
+        decide(value, now_ms)
+    return (time.thread_time_ns() - began - loop_ns) / len(times_ms)
+
+
+def time_many(decisions: int, entities: int) -> None:
+    """Print the cost of a decision spread over many entities in turn."""
+    print(f"\n{entities} entities in turn, ns per decision")
+    for quota_type, (work, value, bound) in WORK.items():
+        report(quota_type, work, {"handle": many_ns(quota_type, value, bound, decisions, entities)})
+
+
+def many_ns(quota_type: QuotaType, value: float, bound: float, decisions: int, entities: int) -> float:
+    """Nanoseconds per decision by handle, every ring of samples full."""
+    manager = manager_of(quota_type, bound)
+    records = [manager.limiter(f"user-{index}", f"client-{index}").record for index in range(entities)]
+    for now_ms in range(START_MS, LAST_MS + 1, 1000):
+        for record in records:
+            record(value, now_ms)
+    began_ms, per_ms, found = LAST_MS + 1000, max(1, entities // 100), []
+    for turn in range(ROUNDS):
+        indices = range(turn * decisions, (turn + 1) * decisions)
+        calls = [(records[index % entities], began_ms + index // per_ms) for index in indices]
+        began = time.thread_time_ns()
+        for _record, _now_ms in calls:
+            pass
+        loop_ns = time.thread_time_ns() - began
+        began = time.thread_time_ns()
+        for record, now_ms in calls:
+            record(value, now_ms)
+        found.append((time.thread_time_ns() - began - loop_ns) / decisions)
+    return sum(found) / len(found)  # not the best: rounds differ in how many samples they start
+
+
+def measure_memory(entities: int) -> None:
+    """Print bytes per bucket and per handle, and what looking for idle buckets costs."""
+    print(f"\nmemory over {entities} entities, bytes each (aim at most {AIM_BYTES} per bucket), and expiry")
+    for quota_type, (_, value, bound) in WORK.items():
+        manager = manager_of(quota_type, bound)
+        per_bucket, per_handle = bytes_each(manager, entities, value)
+        looked_ms, kept = timed_ms(manager.expire_idle, LAST_MS + IDLE_MS)
+        forgot_ms, forgotten = timed_ms(manager.expire_idle, LAST_MS + IDLE_MS + 1)
+        assert (kept, forgotten) == (0, entities)
+        print(
+            f"  {quota_type.value:20} {per_bucket:5.0f} per bucket {per_handle:5.0f} per handle;"
+            f"  a look {looked_ms:.0f} ms, forgetting all {forgot_ms:.0f} ms"
+        )
+
+
+def bytes_each(manager: ClientQuotaManager, entities: int, value: float) -> tuple[float, float]:
+    """Bytes per bucket and per handle, once every ring of samples is full."""
+    names = [(f"user-{index}", f"client-{index}") for index in range(entities)]
+    tracemalloc.start()
+    try:
+        for now_ms in range(START_MS, LAST_MS + 1, 1000):
+            for user, client_id in names:
+                manager.record_without_throttle(user, client_id, value, now_ms)
+        of_buckets = tracemalloc.get_traced_memory()[0]
+        for user, client_id in names:
+            manager.record_and_throttle_ms(user, client_id, value, LAST_MS)
+        of_handles = tracemalloc.get_traced_memory()[0] - of_buckets
+    finally:
+        tracemalloc.stop()
+    return of_buckets / entities, of_handles / entities
+
+
+def timed_ms(call: Callable[[int], int], now_ms: int) -> tuple[float, int]:
+    """How long a call took, and its result."""
+    began = time.thread_time_ns()
+    result = call(now_ms)
+    return (time.thread_time_ns() - began) / 1e6, result
+
+
+def report(quota_type: QuotaType, work: str, found_ns: dict[str, float]) -> None:
+    ways = "  ".join(f"{way} {ns:5.0f}" for way, ns in found_ns.items())
+    print(f"  {work:46} {ways}   (aim {AIM_NS[quota_type]})")
+
+
+def run_compiled(arguments: Sequence[str]) -> int:
+    """The exit code of this benchmark run on a copy of the package whose hot path is compiled."""
+    source = Path(__file__).parent.parent / "src"
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["cp", "-r", source / "kafka_quotas", folder], check=True)
+        modules = [f"kafka_quotas/{name}" for name in COMPILED]
+        subprocess.run([sys.executable, "-m", "mypyc", *modules], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        rest = [argument for argument in arguments if argument != "--compiled"]
+        environment = {**os.environ, "PYTHONPATH": folder}
+        return subprocess.run([sys.executable, __file__, *rest], env=environment, check=False).returncode
+
+
+if __name__ == "__main__":
+    main()
