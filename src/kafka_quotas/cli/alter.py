@@ -18,6 +18,7 @@ from kafka_quotas.cli.options import (
     Client,
     ClientDefault,
     CommandConfig,
+    ContextName,
     EntityDefault,
     EntityName,
     EntityType,
@@ -45,7 +46,7 @@ from kafka_quotas.core.plan import PlannedChange
 app = typer.Typer(add_completion=False)
 
 _KAFKA_NAMES = {USER: "user", CLIENT_ID: "client", IP: "ip"}
-_HOW_TO_CHOOSE = f"--bootstrap-server, --zookeeper, --store or the variable {STORE_VARIABLE} choose another store"
+_HOW_TO_CHOOSE = f"--bootstrap-server, --zookeeper, --store, --context or the variable {STORE_VARIABLE} choose another"
 _COLUMNS = (Column(title="key"), Column(title="old", figures=True), Column(title="new", figures=True))
 
 AddConfig = Annotated[
@@ -100,6 +101,7 @@ def alter(
     for_: For = None,
     reason: Reason = None,
     store: StoreUrl = None,
+    context: ContextName = None,
     bootstrap_server: BootstrapServer = None,
     zookeeper: Zookeeper = None,
     command_config: CommandConfig = None,
@@ -128,7 +130,11 @@ def alter(
         add=add_config or (), add_file=add_config_file, delete=delete_config or (), allow_invalid=allow_invalid
     )
     choice = choose_store(
-        store=store, bootstrap_server=bootstrap_server, zookeeper=zookeeper, command_config=command_config
+        store=store,
+        bootstrap_server=bootstrap_server,
+        zookeeper=zookeeper,
+        command_config=command_config,
+        context=context,
     )
     _check_allow_invalid(choice, allow_invalid)
     recorder, for_ms = recorder_for("alter", reason=reason), parse_for_ms(for_)

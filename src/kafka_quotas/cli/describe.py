@@ -26,6 +26,7 @@ from kafka_quotas.cli.options import (
     Client,
     ClientDefault,
     CommandConfig,
+    ContextName,
     EntityDefault,
     EntityName,
     EntityType,
@@ -83,6 +84,7 @@ def describe(
     brokers: Brokers = None,
     topic: Topic = None,
     store: StoreUrl = None,
+    context: ContextName = None,
     bootstrap_server: BootstrapServer = None,
     zookeeper: Zookeeper = None,
     command_config: CommandConfig = None,
@@ -116,7 +118,11 @@ def describe(
         topic=topic,
     )
     choice = choose_store(
-        store=store, bootstrap_server=bootstrap_server, zookeeper=zookeeper, command_config=command_config
+        store=store,
+        bootstrap_server=bootstrap_server,
+        zookeeper=zookeeper,
+        command_config=command_config,
+        context=context,
     )
     if effective:
         _effective(named, asked, choice, output, strict=strict)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.render import write
+from kafka_quotas.cli.store_choice import Origin, Setting
 from kafka_quotas.commands.history import Recorder, new_run_id
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.stores.journal import Journal, default_journal_path
@@ -19,15 +20,17 @@ JOURNAL_VARIABLE = "KAFKA_QUOTAS_JOURNAL"
 Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why, for the journal that revert reads.")]
 
 
-def journal_path() -> Path:
+def journal_setting() -> Setting:
     """Where the journal is: the file of the variable KAFKA_QUOTAS_JOURNAL, else the one in the user's state folder."""
     chosen = os.environ.get(JOURNAL_VARIABLE)
-    return absolute_path(chosen) if chosen else default_journal_path()
+    if chosen:
+        return Setting(value=str(absolute_path(chosen)), origin=Origin.VARIABLE, source=JOURNAL_VARIABLE)
+    return Setting(value=str(default_journal_path()), origin=Origin.DEFAULT)
 
 
 def open_journal() -> Journal:
     """The journal of this user."""
-    return Journal(journal_path())
+    return Journal(Path(journal_setting().value or os.devnull))
 
 
 def recorder_for(command: str, *, reason: str | None) -> Recorder:

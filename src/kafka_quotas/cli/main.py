@@ -21,6 +21,9 @@ COMMANDS = (
         help="Show stored quotas, or which quotas a client really gets.",
     ),
     LazyCommand(
+        name="context", target="kafka_quotas.cli.context:app", help="Name clusters, and choose which one is meant."
+    ),
+    LazyCommand(
         name="throttle",
         target="kafka_quotas.cli.throttle:app",
         help="Calculate rates, delays and bursts as Kafka does.",
@@ -72,8 +75,8 @@ def _top(
 ) -> None:
     """Set, explain, enforce and prove Apache Kafka client quotas.
 
-    Quotas live in a store: the local one unless --store, --bootstrap-server, --zookeeper or the variable
-    KAFKA_QUOTAS_STORE names another. Start with `kafka-quotas demo`.
+    Quotas live in a store: the local one unless --store, --bootstrap-server, --zookeeper, the variable
+    KAFKA_QUOTAS_STORE or a context names another. Start with `kafka-quotas demo`.
     """
 
 

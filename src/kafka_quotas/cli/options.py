@@ -17,9 +17,20 @@ StoreUrl = Annotated[
         "--store",
         metavar="URL",
         help="Where quotas live: local:PATH, zk://HOST:PORT/CHROOT, kafka://HOST:PORT or static:FILE. "
-        "Without it the variable KAFKA_QUOTAS_STORE counts, else the local store in your data folder.",
+        "Without it the variable KAFKA_QUOTAS_STORE counts, then the context in use, else the local store in your "
+        "data folder.",
         rich_help_panel=STORE_PANEL,
         autocompletion=complete_stores,
+    ),
+]
+ContextName = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="NAME",
+        help="The store and login of a context, see 'kafka-quotas context'. Without it and without a store the "
+        "variable KAFKA_QUOTAS_CONTEXT counts, else the context in use.",
+        rich_help_panel=STORE_PANEL,
     ),
 ]
 BootstrapServer = Annotated[

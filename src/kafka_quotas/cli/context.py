@@ -1,0 +1,178 @@
+"""`kafka-quotas context`: named clusters."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.context_view import context_listing, contexts_listing, settings_listing
+from kafka_quotas.cli.journal_options import journal_setting
+from kafka_quotas.cli.options import BootstrapServer, CommandConfig, ContextName, OutputForm, StoreUrl, Zookeeper
+from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.render import print_listing, write
+from kafka_quotas.cli.store_choice import choose_store, store_options
+from kafka_quotas.commands.context import set_context, use_context
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.stores.context_file import contexts_path, read_contexts
+from kafka_quotas.stores.secret import Secret, SecretPlace, secret_at
+from kafka_quotas.stores.store_url import absolute_path
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+
+
+def complete_contexts(incomplete: str) -> list[str]:
+    """The names of contexts that begin so."""
+    try:
+        contexts = read_contexts(contexts_path())
+    except UsageError:
+        return []
+    return [context.name for context in contexts.contexts if context.name.startswith(incomplete)]
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a context.", autocompletion=complete_contexts)]
+MaybeName = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[NAME]", help="The name of a context.", autocompletion=complete_contexts, show_default=False
+    ),
+]
+ShowOrigin = Annotated[
+    bool, typer.Option("--origin", help="Say of each setting where it came from: option, variable, context or default.")
+]
+NoContext = Annotated[bool, typer.Option("--none", help="Use no context any more.")]
+Username = Annotated[str | None, typer.Option("--username", metavar="NAME", help="Whom to log in as (SASL).")]
+PasswordFile = Annotated[
+    str | None, typer.Option("--password-file", metavar="FILE", help="The file that holds the password.")
+]
+PasswordVariable = Annotated[
+    str | None, typer.Option("--password-variable", metavar="VARIABLE", help="The variable that holds the password.")
+]
+PasswordCommand = Annotated[
+    str | None,
+    typer.Option(
+        "--password-command",
+        metavar="COMMAND",
+        help="The command that prints the password, for example 'pass show kafka'.",
+    ),
+]
+Property = Annotated[
+    list[str] | None,
+    typer.Option("--property", metavar="KEY=VALUE", help="A client property by Kafka's own name. May be repeated."),
+]
+Use = Annotated[bool, typer.Option("--use", help="Use this context from now on.")]
+
+
+@app.callback()
+def _context() -> None:
+    """Name clusters, and choose which one commands talk to.
+
+    An option beats a variable, a variable beats the context in use, and that beats the local store. Passwords stay in
+    files, variables or a password manager: a context only says where.
+    """
+
+
+@app.command("list")
+def list_contexts(*, output: OutputForm = Output.TABLE) -> None:
+    """List the contexts; the one in use is marked."""
+    contexts = read_contexts(contexts_path())
+    print_listing(contexts_listing(contexts), output)
+    if not contexts.contexts:
+        write("note: there are no contexts\nhint: kafka-quotas context set NAME --store URL makes one", sys.stderr)
+
+
+@app.command()
+def show(
+    *,
+    name: MaybeName = None,
+    origin: ShowOrigin = False,
+    store: StoreUrl = None,
+    context: ContextName = None,
+    bootstrap_server: BootstrapServer = None,
+    zookeeper: Zookeeper = None,
+    command_config: CommandConfig = None,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Show a context, or without a name the settings that count now.
+
+    Secrets are never shown, only where they come from.
+    """
+    if name is not None:
+        if origin or store or context or bootstrap_server or zookeeper or command_config:
+            raise UsageError(
+                "a context and --origin or a store exclude each other",
+                hint="leave the name out: what counts now is shown",
+            )
+        print_listing(context_listing(read_contexts(contexts_path()).get(name)), output)
+        return
+    choice = choose_store(
+        store=store,
+        bootstrap_server=bootstrap_server,
+        zookeeper=zookeeper,
+        command_config=command_config,
+        context=context,
+    )
+    print_listing(settings_listing(choice, journal_setting(), origin=origin), output)
+
+
+@app.command()
+def use(*, name: MaybeName = None, none: NoContext = False) -> None:
+    """Use a context from now on, where no option or variable names another."""
+    if none == (name is not None):
+        raise UsageError("name the context to use, or give --none", hint="kafka-quotas context list shows them")
+    contexts = use_context(contexts_path(), name)
+    write("No context is in use." if name is None else f"Using {name}: {contexts.get(name).store_url}.", sys.stdout)
+
+
+@app.command("set")
+def set_(
+    *,
+    name: Name,
+    store: StoreUrl = None,
+    bootstrap_server: BootstrapServer = None,
+    zookeeper: Zookeeper = None,
+    command_config: CommandConfig = None,
+    username: Username = None,
+    password_file: PasswordFile = None,
+    password_variable: PasswordVariable = None,
+    password_command: PasswordCommand = None,
+    property_: Property = None,
+    use_it: Use = False,
+) -> None:
+    """Make a context, or change what is given of one.
+
+    Comments in the file stay, but for those within the context itself.
+    """
+    named = store_options(store=store, bootstrap_server=bootstrap_server, zookeeper=zookeeper)
+    path = contexts_path()
+    set_context(
+        path,
+        name,
+        store_url=next(iter(named.values()), None),
+        command_config=None if command_config is None else str(absolute_path(str(command_config))),
+        username=username,
+        password=_password(password_file, password_variable, password_command),
+        properties=dict(_pair(text) for text in property_ or ()),
+    )
+    if use_it:
+        use_context(path, name)
+    write(f"Context {name} is in {path}.", sys.stdout)
+
+
+def _password(file: str | None, variable: str | None, command: str | None) -> Secret | None:
+    """Where the password is; a relative file is meant from the working folder."""
+    places = {SecretPlace.FILE: file, SecretPlace.VARIABLE: variable, SecretPlace.COMMAND: command}
+    given = {place: where for place, where in places.items() if where is not None}
+    if len(given) > 1:
+        options = " and ".join(f"--password-{place}" for place in given)
+        raise UsageError(f"{options} exclude each other", hint="the password is in one place")
+    for place, where in given.items():
+        kept = str(absolute_path(where)) if place is SecretPlace.FILE and where else where
+        return secret_at(place, kept)
+    return None
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise UsageError(f"not KEY=VALUE: {text!r}", hint="for example --property sasl.mechanism=SCRAM-SHA-512")
+    return name.strip(), value.strip()

@@ -1,0 +1,74 @@
+"""Contexts: list them, choose one, make or change one."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.stores.context import Context, checked_context_name, is_secret_property
+from kafka_quotas.stores.context_file import Contexts, read_contexts, write_contexts
+from kafka_quotas.stores.context_text import with_context, with_current
+from kafka_quotas.stores.secret import Secret
+from kafka_quotas.stores.store_url import parse_store_url
+
+
+def use_context(path: Path, name: str | None) -> Contexts:
+    """The contexts after `name` became the one in use (None: none is).
+
+    Raises `UsageError` where there is no such context, or the file can't be read or written.
+    """
+    contexts = with_current(read_contexts(path), name)
+    write_contexts(contexts)
+    return contexts
+
+
+def set_context(
+    path: Path,
+    name: str,
+    *,
+    store_url: str | None = None,
+    command_config: str | None = None,
+    username: str | None = None,
+    password: Secret | None = None,
+    properties: dict[str, str | Secret] | None = None,
+) -> Contexts:
+    """The contexts after one was made, or changed in what is given; the rest of it stays.
+
+    A relative store of files is meant from the working folder. Raises `UsageError` for a new context without a store,
+    a user name without a password, a secret among the properties, or a file that can't be read or written.
+    """
+    contexts = read_contexts(path)
+    known = {context.name for context in contexts.contexts}
+    if name not in known and store_url is None:
+        raise UsageError(f"a new context needs a store: {name}", hint="--store kafka://host:9092 for example")
+    old = contexts.get(name) if name in known else _new(checked_context_name(name), path)
+    _refuse_secrets(properties or {})
+    context = replace(
+        old,
+        store_url=old.store_url if store_url is None else str(parse_store_url(store_url)),
+        command_config=command_config or old.command_config,
+        username=username or old.username,
+        password=password or old.password,
+        properties={**old.properties, **(properties or {})},
+    )
+    if (context.username is None) != (context.password is None):
+        raise UsageError(
+            "a user name and a password go together",
+            hint="--username NAME with --password-file, --password-variable or --password-command",
+        )
+    changed = with_context(contexts, context)
+    write_contexts(changed)
+    return changed
+
+
+def _new(name: str, path: Path) -> Context:
+    return Context(name=name, store_url="", folder=path.parent)
+
+
+def _refuse_secrets(properties: dict[str, str | Secret]) -> None:
+    for name, value in properties.items():
+        if isinstance(value, str) and is_secret_property(name):
+            raise UsageError(
+                f"{name} is a secret and is not written into a file of contexts",
+                hint="the login has --password-file, --password-variable and --password-command; for the others put "
+                f'"{name}" = {{ file = "..." }} into the file by hand',
+            )
