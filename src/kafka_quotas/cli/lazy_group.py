@@ -4,7 +4,7 @@ Typer builds every parameter of every command when it starts. With one table of 
 top-level help needs none of them, and `alter` doesn't pay for what only `daemon` imports.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -13,6 +13,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from kafka_quotas.cli.plain_values import use_plain_values
+from kafka_quotas.cli.raw_command import RawCommand
+from kafka_quotas.core.errors import KafkaQuotasError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,7 @@ def _real_command(row: LazyCommand) -> TyperCommand | TyperGroup:
     command.name = row.name
     for each in _walk(command):
         each.rich_markup_mode = None  # Rich help costs more than the rest of the start, and reads [brackets] as markup
-        if not isinstance(each, TyperGroup):
+        if not isinstance(each, TyperGroup | RawCommand):
             each.params.append(verbose_option())
     return command
 
@@ -86,9 +88,13 @@ def _walk(command: Any) -> Iterator[TyperCommand | TyperGroup]:
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """What one run of the command remembers for the error boundary."""
+    """What one run of the command remembers for the error boundary.
+
+    `error_lines` gives the lines that tell an error, for a command that speaks in another program's voice.
+    """
 
     verbose: bool = False
+    error_lines: Callable[[KafkaQuotasError], Sequence[str]] | None = None
 
 
 def _remember(ctx: typer.Context, value: bool) -> bool:

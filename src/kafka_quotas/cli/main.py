@@ -4,6 +4,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +13,8 @@ from kafka_quotas.cli.lazy_group import LazyCommand, LazyGroup, Session
 from kafka_quotas.core.errors import KafkaQuotasError
 
 PROGRAM = "kafka-quotas"
+DROP_IN = "kafka-configs"
+"""A command, and the name of a link through which the program may be started as if it was that command."""
 
 COMMANDS = (
     LazyCommand(name="alter", target="kafka_quotas.cli.alter:app", help="Set or remove quotas of one entity."),
@@ -22,6 +25,11 @@ COMMANDS = (
     ),
     LazyCommand(
         name="context", target="kafka_quotas.cli.context:app", help="Name clusters, and choose which one is meant."
+    ),
+    LazyCommand(
+        name="kafka-configs",
+        target="kafka_quotas.cli.kafka_configs:app",
+        help="Set and show quotas as Kafka's own kafka-configs does.",
     ),
     LazyCommand(
         name="throttle",
@@ -89,10 +97,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a letter that the terminal's encoding lacks is escaped, as on stderr
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        code = _run(sys.argv[1:] if argv is None else argv, session)
+        code = _run(_own_arguments() if argv is None else argv, session)
         sys.stdout.flush()  # a closed pipe shows here, not in the interpreter's shutdown
     except KafkaQuotasError as error:
-        return _tell(error.message, hint=error.hint, code=error.exit_code, session=session)
+        lines = session.error_lines(error) if session.error_lines else _lines(error.message, error.hint)
+        return _tell_lines(lines, code=error.exit_code, session=session)
     except typer.TyperException as error:
         return _tell_usage(error, session)
     except (KeyboardInterrupt, typer.Abort):
@@ -105,6 +114,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def _own_arguments() -> list[str]:
+    """The process's arguments, after the command that the name it was started by stands for."""
+    through_link = Path(sys.argv[0]).stem == DROP_IN  # `kafka-configs.sh` too
+    return [DROP_IN, *sys.argv[1:]] if through_link else sys.argv[1:]
+
+
 def _run(argv: Sequence[str], session: Session) -> int:
     command = typer.main.get_command(app)
     try:
@@ -115,13 +130,20 @@ def _run(argv: Sequence[str], session: Session) -> int:
 
 
 def _tell(message: str, *, hint: str | None, code: int, session: Session) -> int:
+    return _tell_lines(_lines(message, hint), code=code, session=session)
+
+
+def _lines(message: str, hint: str | None) -> list[str]:
+    return [f"error: {message}", f"hint: {hint}"] if hint else [f"error: {message}"]
+
+
+def _tell_lines(lines: Sequence[str], *, code: int, session: Session) -> int:
     if session.verbose:
         import traceback  # noqa: PLC0415 - only a failed run pays for it
 
         traceback.print_exc()
-    print(f"error: {_one_line(message)}", file=sys.stderr)  # noqa: T201 - the boundary speaks to the user
-    if hint:
-        print(f"hint: {_one_line(hint)}", file=sys.stderr)  # noqa: T201
+    for line in lines:
+        print(_one_line(line), file=sys.stderr)  # noqa: T201 - the boundary speaks to the user
     return code
 
 

@@ -5,13 +5,13 @@ their error names and texts come back as they gave them.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any
 
 import kafka.errors as kafka_errors
 
 from kafka_quotas.core.describe_filter import QuotaFilter
 from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.errors import StoreError
+from kafka_quotas.core.errors import StoreRefusedError
 from kafka_quotas.stores.kafka_connection import KafkaConnection
 from kafka_quotas.stores.kafka_messages import (
     alter_as_given_request,
@@ -22,35 +22,13 @@ from kafka_quotas.stores.kafka_messages import (
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import QuotaEntry
 from kafka_quotas.stores.store_url import StoreUrl
+from kafka_quotas.stores.verbatim import BrokerAnswerError
 
 _DESCRIBE_ACL = "DescribeConfigs"
 _ALTER_ACL = "AlterConfigs"
+_UNKNOWN = "UNKNOWN_SERVER_ERROR"
 _SILENT = {"CLUSTER_AUTHORIZATION_FAILED": "Cluster authorization failed."}
 """What Kafka's own client says where the broker gives an error without a text."""
-
-
-class BrokerAnswerError(StoreError):
-    """A broker's answer that is an error: `code` is Kafka's name of it, the message its text."""
-
-    def __init__(self, message: str, *, code: str, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.code = code
-
-
-class VerbatimQuotas(Protocol):
-    """Where `kafka-configs` reads and alters quotas."""
-
-    def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
-        """The matching entries, sorted by entity."""
-        ...
-
-    def alter(self, entity: Entity, changes: Sequence[tuple[str, float | None]]) -> None:
-        """Nothing; the keys are set, or removed where the value is None, also when one occurs twice."""
-        ...
-
-    def close(self) -> None:
-        """Nothing; connections are released."""
-        ...
 
 
 class VerbatimKafka:
@@ -62,17 +40,17 @@ class VerbatimKafka:
     def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
         """The matching entries, sorted by entity.
 
-        Raises `BrokerAnswerError` where the broker refuses, `StoreUnreachableError` where none answers,
-        `StoreRefusedError` where the credentials are refused or the brokers are too old.
+        Raises `BrokerAnswerError` where the brokers refuse, be it the request or the credentials,
+        `StoreUnreachableError` where none answers.
         """
-        response = self._connection.send(describe_request(quota_filter))
+        response = self._answered(describe_request(quota_filter))
         if response.error_code:
             raise self._answer(response.error_code, response.error_message, missing_acl=_DESCRIBE_ACL)
         return described_entries(response)
 
     def alter(self, entity: Entity, changes: Sequence[tuple[str, float | None]]) -> None:
         """Nothing; the brokers have taken the changes, in one request; raises what `describe` raises."""
-        response = self._connection.send(alter_as_given_request(entity, changes))
+        response = self._answered(alter_as_given_request(entity, changes))
         for code, message in alter_outcomes(response).values():
             if code:
                 raise self._answer(code, message, missing_acl=_ALTER_ACL)
@@ -81,9 +59,25 @@ class VerbatimKafka:
         """Nothing; the connections are closed."""
         self._connection.close()
 
+    def _answered(self, request: Any) -> Any:
+        """The response to a request."""
+        try:
+            return self._connection.send(request)
+        except StoreRefusedError as error:
+            raise BrokerAnswerError(error.message, code=_refusal_code(error.__cause__), hint=error.hint) from error
+
     def _answer(self, code: int, message: str | None, *, missing_acl: str) -> BrokerAnswerError:
-        name = "UNKNOWN_SERVER_ERROR" if code == -1 else kafka_errors.for_code(code).message
+        name = _UNKNOWN if code == -1 else kafka_errors.for_code(code).message
         told = message or _SILENT.get(name, "The broker gave no reason.")
         return BrokerAnswerError(
             told, code=name, hint=self._connection.error(code, message, missing_acl=missing_acl).hint
         )
+
+
+def _refusal_code(cause: BaseException | None) -> str:
+    """Kafka's name of the error for a connection that the brokers, or their age, did not allow."""
+    if isinstance(cause, kafka_errors.IncompatibleBrokerVersion):
+        return "UNSUPPORTED_VERSION"
+    if isinstance(cause, kafka_errors.UnsupportedSaslMechanismError):
+        return "UNSUPPORTED_SASL_MECHANISM"
+    return "SASL_AUTHENTICATION_FAILED"

@@ -110,12 +110,29 @@ def parse_arguments(
 
     Raises `KafkaConfigsError` where the original refuses them, and for what it does beside quotas.
     """
+    return command_of(checked_options(arguments, resolves=resolves), load_properties=load_properties)
+
+
+def checked_options(arguments: Sequence[str], *, resolves: Callable[[str], bool]) -> Options:
+    """The options that the arguments are, which may stand together; up to here the original prints nothing.
+
+    Raises `KafkaConfigsError` where they may not, and where help is asked for.
+    """
     options = parse_options(arguments)
     if not arguments or options.has("help"):
         raise KafkaConfigsError(PURPOSE, error_class=USAGE)
+    if not options.has("version"):
+        check_options(options, resolves=resolves)
+    return options
+
+
+def command_of(options: Options, *, load_properties: LoadProperties) -> KafkaConfigsCommand:
+    """The command that checked options ask for.
+
+    Raises `KafkaConfigsError` where the original refuses it, and for what it does beside quotas.
+    """
     if options.has("version"):
         return KafkaConfigsCommand(action=Action.VERSION, options=options)
-    check_options(options, resolves=resolves)
     types, names = tuple(entity_types(options)), tuple(entity_names(options))
     for name in () if options.has("zookeeper") else ("command-config", "bootstrap-server", "bootstrap-controller"):
         options.value(name)  # none of them twice

@@ -77,9 +77,13 @@ OPTIONS: dict[str, OptionKind] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options found, in the order of the command line, each with its value (None: it takes none)."""
+    """The options found, in the order of the command line, each with its value (None: it takes none).
+
+    `ignored` are the words that are no option and no value of one, which the original passes over without a word.
+    """
 
     found: tuple[tuple[str, str | None], ...]
+    ignored: tuple[str, ...] = ()
 
     def has(self, *names: str) -> bool:
         """Whether any of these options was given."""
@@ -109,14 +113,17 @@ def parse_options(arguments: Sequence[str]) -> Options:
     Raises `KafkaConfigsError` for an unknown option and for a value that is missing.
     """
     found: list[tuple[str, str | None]] = []
+    ignored: list[str] = []
     words = iter(arguments)
     for word in words:
         if word == "--":
-            break
-        if word.startswith("-") and word != "-":
+            ignored.extend(words)
+        elif word.startswith("-") and word != "-":
             name, value = _split(word)
             found.extend((name, each) for each in _values(name, value, words))
-    return Options(found=tuple(found))
+        else:
+            ignored.append(word)
+    return Options(found=tuple(found), ignored=tuple(ignored))
 
 
 def usage_text() -> str:

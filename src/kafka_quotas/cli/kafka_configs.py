@@ -1,0 +1,93 @@
+"""`kafka-quotas kafka-configs`: the arguments, lines and exit codes of Kafka's own program, for quotas."""
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from kafka_quotas.cli.kafka_configs_targets import open_brokers, open_zookeeper
+from kafka_quotas.cli.lazy_group import Session
+from kafka_quotas.cli.raw_command import RawCommand, RawOption
+from kafka_quotas.cli.render import write
+from kafka_quotas.commands.kafka_configs import DEPRECATION_LINES, run_kafka_configs
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.kafka_configs.arguments import Action, checked_options, command_of
+from kafka_quotas.core.kafka_configs.dangers import warnings
+from kafka_quotas.core.kafka_configs.failures import OURS, told_lines
+from kafka_quotas.core.kafka_configs.options import OPTIONS, KafkaConfigsError
+from kafka_quotas.stores.acceptance import name_resolves
+from kafka_quotas.stores.property_file import read_properties
+
+FOLLOWED_KAFKA = "4.3.1"
+"""The release whose program this is held against; `--version` names it first, as scripts look for Kafka's version."""
+
+app = typer.Typer(add_completion=False)
+
+
+class _KafkaConfigs(RawCommand):
+    """The command with the options of the original."""
+
+    documented = tuple(RawOption(name=name, value=kind.value, help=kind.help) for name, kind in OPTIONS.items())
+
+
+@app.command(cls=_KafkaConfigs)
+def kafka_configs(ctx: typer.Context) -> None:
+    """Set and show quotas as Kafka's own kafka-configs does.
+
+    Arguments, pairing rules, values, printed lines, streams and exit codes (1 for every error) are those of the
+    original, for users, clients and ips. Where the original is dangerous a warning is printed on standard error. SCRAM
+    credentials and other types of entities are refused. Rules of our own, units and other stores belong to
+    kafka-quotas alter.
+    """
+    session = ctx.find_object(Session)
+    if session is not None:
+        session.error_lines = partial(_error_lines, arguments=tuple(ctx.args))
+    _refuse_broken_text(ctx.args)
+    options = checked_options(ctx.args, resolves=name_resolves)
+    if options.has("zookeeper"):
+        write("\n".join(DEPRECATION_LINES), sys.stdout)
+    command = command_of(options, load_properties=_added_properties)
+    if command.action is Action.VERSION:
+        write(_version_line(), sys.stdout)
+        return
+    for warning in warnings(command):
+        write(f"warning: {warning}", sys.stderr)
+    result = run_kafka_configs(
+        command,
+        open_brokers=lambda: open_brokers(command),
+        open_zookeeper=lambda: open_zookeeper(command),
+    )
+    for line in result.lines:
+        write(line, sys.stdout)
+    if result.note:
+        write(f"note: {result.note}", sys.stderr)
+
+
+def _refuse_broken_text(arguments: Sequence[str]) -> None:
+    """Nothing; refuses arguments that are no text in the terminal's encoding, such as a name cut in a letter."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError as error:
+            raise KafkaConfigsError(f"not valid UTF-8: {argument!a}", error_class=OURS) from error
+
+
+def _added_properties(path: str) -> dict[str, str]:
+    try:
+        return read_properties(Path(path))
+    except UsageError as error:
+        raise KafkaConfigsError(error.message, error_class=OURS, hint=error.hint) from error
+
+
+def _version_line() -> str:
+    from importlib.metadata import version  # noqa: PLC0415 - only --version pays for it
+
+    return f"{FOLLOWED_KAFKA} (kafka-quotas {version('kafka-quotas')})"
+
+
+def _error_lines(error: KafkaQuotasError, *, arguments: Sequence[str]) -> list[str]:
+    """The original's lines for an error, and our hint."""
+    lines = told_lines(error, arguments) if isinstance(error, KafkaConfigsError) else [error.message]
+    return [*lines, f"hint: {error.hint}"] if error.hint else lines

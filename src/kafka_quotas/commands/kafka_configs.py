@@ -1,0 +1,101 @@
+"""One `kafka-configs` command, carried out: asked of brokers or of ZooKeeper, told in the original's lines.
+
+**Source:** `ConfigCommand.alterConfig`, `describeConfig` and `describeConfigWithZk` (Kafka 3.9 and 4.3).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+from kafka_quotas.core.errors import KafkaQuotasError, StoreUnreachableError
+from kafka_quotas.core.java_hash import as_hash_map
+from kafka_quotas.core.kafka_configs.arguments import Action, KafkaConfigsCommand, describe_lines
+from kafka_quotas.core.kafka_configs.failures import OURS, TIMED_OUT, ZOOKEEPER_TIMED_OUT, broker_failure
+from kafka_quotas.core.kafka_configs.options import KafkaConfigsError
+from kafka_quotas.core.validation import SCRAM_MECHANISMS
+from kafka_quotas.stores.verbatim import BrokerAnswerError, UserConfigs, VerbatimQuotas
+
+DEPRECATION_LINES = (
+    "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.",
+    "Use --bootstrap-server instead to specify a broker to connect to.",
+)
+"""What the original prints before it looks at ZooKeeper."""
+_CREDENTIALS_NOTE = "SCRAM credentials are not quotas and are not listed here, though Kafka's own kafka-configs does"
+_PROPERTIES_SLOTS = 16  # those of a new java.util.Properties
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaConfigsResult:
+    """What a command prints: its lines, and what it leaves out that the original has."""
+
+    lines: tuple[str, ...]
+    note: str | None = None
+
+
+def run_kafka_configs(
+    command: KafkaConfigsCommand,
+    *,
+    open_brokers: Callable[[], VerbatimQuotas],
+    open_zookeeper: Callable[[], UserConfigs],
+) -> KafkaConfigsResult:
+    """What the command prints once it is done; only the one of the two that it needs is opened.
+
+    Raises `KafkaConfigsError`, also for what a store has to say.
+    """
+    through_zookeeper = command.options.has("zookeeper")
+    try:
+        if through_zookeeper:
+            return _in_zookeeper(command, open_zookeeper)
+        return _at_brokers(command, open_brokers)
+    except KafkaConfigsError:
+        raise
+    except KafkaQuotasError as error:
+        raise _as_the_original(error, through_zookeeper=through_zookeeper) from error
+
+
+def _at_brokers(command: KafkaConfigsCommand, open_brokers: Callable[[], VerbatimQuotas]) -> KafkaConfigsResult:
+    if command.action is Action.ALTER and not command.added and not command.deleted:
+        return KafkaConfigsResult(lines=(command.completed_line,))  # `--add-config ,`: nothing to ask anybody
+    with closing(open_brokers()) as brokers:
+        entries = brokers.describe(command.quota_filter)
+        if command.action is Action.DESCRIBE:
+            lines = describe_lines((entry.entity, entry.quotas) for entry in entries)
+            note = _CREDENTIALS_NOTE if command.describes_scram else None
+            return KafkaConfigsResult(lines=tuple(lines), note=note)
+        stored = {entry.entity: entry.quotas for entry in entries}.get(command.entity, {})
+        brokers.alter(command.entity, command.changes(stored))
+    return KafkaConfigsResult(lines=(command.completed_line,))
+
+
+def _in_zookeeper(command: KafkaConfigsCommand, open_zookeeper: Callable[[], UserConfigs]) -> KafkaConfigsResult:
+    if command.action is Action.ALTER:  # quotas and credentials were refused before, so there is nothing to write
+        return KafkaConfigsResult(lines=(command.completed_line,))
+    with closing(open_zookeeper()) as configs:
+        if command.names:
+            name = command.names[0] or None
+            found = [(name, configs.of_user(name))]
+        else:
+            found = [(name, config) for name, config in configs.of_all_users() if _without_credentials(config)]
+    return KafkaConfigsResult(lines=tuple(_user_lines(found)), note=_CREDENTIALS_NOTE)
+
+
+def _user_lines(found: list[tuple[str | None, Mapping[str, str]]]) -> Iterator[str]:
+    for name, config in found:
+        user = "default user-principal" if name is None else f"user-principal '{name}'"
+        shown = as_hash_map(_without_credentials(config).items(), _PROPERTIES_SLOTS)
+        yield f"Configs for {user} are " + ",".join(f"{key}={value}" for key, value in shown.items())
+
+
+def _without_credentials(config: Mapping[str, str]) -> Mapping[str, str]:
+    return {key: value for key, value in config.items() if key not in SCRAM_MECHANISMS}
+
+
+def _as_the_original(error: KafkaQuotasError, *, through_zookeeper: bool) -> KafkaConfigsError:
+    """The error as the original would tell it."""
+    if isinstance(error, BrokerAnswerError):
+        return broker_failure(error.code, error.message, hint=error.hint)
+    if isinstance(error, StoreUnreachableError):
+        if not through_zookeeper:
+            return broker_failure(TIMED_OUT, error.message, hint=error.hint)
+        return KafkaConfigsError(error.message, error_class=ZOOKEEPER_TIMED_OUT, hint=error.hint)
+    return KafkaConfigsError(error.message, error_class=OURS, hint=error.hint)

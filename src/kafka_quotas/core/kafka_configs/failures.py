@@ -1,0 +1,61 @@
+"""How `kafka-configs` tells that a command was understood and failed: two lines, the second from a Java exception.
+
+Scripts look for the names of the exceptions, so they are the original's; its stack trace is left out.
+**Source:** `ConfigCommand.main`, `org.apache.kafka.common.protocol.Errors` (Kafka 4.3).
+"""
+
+from collections.abc import Sequence
+
+from kafka_quotas.core.kafka_configs.keys import NOT_SUPPORTED
+from kafka_quotas.core.kafka_configs.options import ILLEGAL_ARGUMENT, USAGE, KafkaConfigsError, usage_text
+
+FUTURE = "java.util.concurrent.ExecutionException: "
+"""What stands before an error that a broker's answer, or the lack of one, ended in."""
+OURS = ""
+"""The error class of what only this program can run into; it is told without one."""
+TIMED_OUT = "REQUEST_TIMED_OUT"
+ZOOKEEPER_TIMED_OUT = "kafka.zookeeper.ZooKeeperClientTimeoutException"
+
+_PACKAGE = "org.apache.kafka.common.errors."
+_ODD_CLASSES = {
+    "CLUSTER_AUTHORIZATION_FAILED": "ClusterAuthorizationException",
+    "INVALID_CONFIG": "InvalidConfigurationException",
+    "REQUEST_TIMED_OUT": "TimeoutException",
+    "SASL_AUTHENTICATION_FAILED": "SaslAuthenticationException",
+    "UNKNOWN_SERVER_ERROR": "UnknownServerException",
+}
+_TOLD_BY_TEXT_ALONE = (
+    USAGE,
+    NOT_SUPPORTED,
+    ILLEGAL_ARGUMENT,
+    "java.lang.NumberFormatException",
+    f"{_PACKAGE}InvalidConfigurationException",
+)
+
+
+def broker_failure(code: str, message: str, *, hint: str | None = None) -> KafkaConfigsError:
+    """The error for what a broker answered, or for `TIMED_OUT` and the like; `code` is Kafka's name of it."""
+    simple = _ODD_CLASSES.get(code) or "".join(word.capitalize() for word in code.split("_")) + "Exception"
+    return KafkaConfigsError(message, error_class=f"{FUTURE}{_PACKAGE}{simple}", hint=hint)
+
+
+def controllers_not_asked() -> KafkaConfigsError:
+    """The error that every quota command with `--bootstrap-controller` ends in, at Kafka 4.3 too."""
+    return broker_failure(
+        "UNSUPPORTED_ENDPOINT_TYPE",
+        "This Admin API is not yet supported when communicating directly with the controller quorum.",
+        hint="ask the brokers: --bootstrap-server HOST:PORT",
+    )
+
+
+def told_lines(error: KafkaConfigsError, arguments: Sequence[str]) -> list[str]:
+    """The lines on standard error for an error of a command with these arguments."""
+    joptsimple = error.error_class.startswith("joptsimple.")
+    if joptsimple or error.error_class in _TOLD_BY_TEXT_ALONE:
+        lines = [error.message]
+    else:
+        reason = f"{error.error_class}: {error.message}" if error.error_class else error.message
+        lines = [f"Error while executing config command with args '{' '.join(arguments)}'", reason]
+    if error.error_class == USAGE:
+        lines += usage_text().splitlines()
+    return lines
