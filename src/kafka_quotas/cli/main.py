@@ -32,6 +32,11 @@ COMMANDS = (
         help="Set and show quotas as Kafka's own kafka-configs does.",
     ),
     LazyCommand(
+        name="tree",
+        target="kafka_quotas.cli.tree:app",
+        help="Draw stored quotas as a tree: what wins, what is shadowed.",
+    ),
+    LazyCommand(
         name="throttle",
         target="kafka_quotas.cli.throttle:app",
         help="Calculate rates, delays and bursts as Kafka does.",

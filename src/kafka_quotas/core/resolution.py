@@ -110,7 +110,7 @@ class QuotaResolver:
         if limit is None:
             self._limits.pop(key, None)
         else:
-            self._limits[key] = Match(level=_level(entity), entity=entity, limit=float(limit))
+            self._limits[key] = Match(level=entity_level(entity), entity=entity, limit=float(limit))
 
     def update_static(self, entity: Entity, limit: float | None) -> None:
         """Set or remove (None) a limit of static configuration: of a client-id (level 9) or the default (level 10).
@@ -206,7 +206,7 @@ def _bucket_keys(bucket: Bucket) -> tuple[_Key, ...]:
     return ((ABSENT, client_id), (ABSENT, None)) if client_id else ()
 
 
-def _level(entity: Entity) -> Level:
+def entity_level(entity: Entity) -> Level:
     """The level of an entity of user and client-id parts, 1 to 8."""
     user, client_id = entity.user, entity.client_id
     if user is ABSENT:
