@@ -52,6 +52,7 @@ class KafkaConnection:
         self._lock = threading.Lock()
         self._manager: Any = None
         self._net: Any = None
+        self._closed = False
 
     def send(self, request: Any, *, node_id: int | None = None) -> Any:
         """The response to a request, from any broker or from the one named.
@@ -70,6 +71,10 @@ class KafkaConnection:
                 causes.append(error)
             except kafka_errors.KafkaError as error:
                 raise self._translated(error) from error
+            except RuntimeError as error:  # what kafka-python's loop says to a request that comes after its end
+                if not self._closed:
+                    raise
+                raise self._was_closed() from error
             return bool(answers)
 
         if not Polling(RETRY_INTERVAL_S).until(answered, timeout_s=self._timeout_s):
@@ -95,8 +100,9 @@ class KafkaConnection:
         return StoreError(f"{self.url} answered {name}" + (f": {message}" if message else ""))
 
     def close(self) -> None:
-        """Nothing; all connections are closed."""
+        """Nothing; all connections are closed, and no other will be opened."""
         with self._lock:
+            self._closed = True
             manager, net = self._manager, self._net
             self._manager = self._net = None
         if manager is not None:
@@ -105,6 +111,8 @@ class KafkaConnection:
     def _connected(self) -> Any:
         """The connection manager, connected now where it was not yet."""
         with self._lock:
+            if self._closed:
+                raise self._was_closed()
             if self._manager is None:
                 tls = self._arguments.get("ssl_context")
                 check_reachable(self._servers, url=self.url, timeout_s=self._timeout_s, tls=tls)
@@ -119,6 +127,9 @@ class KafkaConnection:
                     raise
                 self._manager, self._net = manager, net
             return self._manager
+
+    def _was_closed(self) -> StoreError:
+        return StoreError(f"the store was closed: {self.url}")
 
     def _unreachable(self, node_id: int | None, cause: Exception | None) -> StoreUnreachableError:
         who = self.url if node_id is None else f"broker {node_id} of {self.url}"

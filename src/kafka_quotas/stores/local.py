@@ -72,9 +72,14 @@ class LocalStore:
 
     def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
         """The content as soon as its revision differs from `since`; None after `timeout_s` or when closed."""
-        if self._polling.until(lambda: self._revision() != since, timeout_s=timeout_s):
-            return self._snapshot()
-        return None
+        found: list[Snapshot] = []
+
+        def changed() -> bool:
+            if self._revision() != since:
+                found.append(self._snapshot())
+            return bool(found)
+
+        return found[0] if self._polling.until(changed, timeout_s=timeout_s) else None
 
     def close(self) -> None:
         """Nothing; the file is released, and a `watch` in another thread ends."""

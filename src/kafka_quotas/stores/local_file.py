@@ -44,6 +44,7 @@ class LocalFile:
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
+        self._closed = False
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection | None]:
@@ -77,23 +78,30 @@ class LocalFile:
                 yield connection
 
     def close(self) -> None:
-        """Nothing; the connection is released."""
+        """Nothing; the connection is released, and no other will be opened."""
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-            self._connection = self._identity = None
+            self._closed = True
+            self._release()
+
+    def _release(self) -> None:
+        """Nothing; the present connection is closed."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = self._identity = None
 
     def _current(self) -> sqlite3.Connection | None:
         """The connection to the file that is at the path now, None where there is none."""
+        if self._closed:
+            raise StoreError(f"the store was closed: local:{self.path}")
         try:
             status = os.stat(self.path)  # noqa: PTH116 - Path.stat() is the same call, twice as slow
         except FileNotFoundError:
-            self.close()
+            self._release()
             return None
         identity = (status.st_dev, status.st_ino)
         if self._connection is None or identity != self._identity:
             if self._connection is not None:
-                self.close()
+                self._release()
                 self._refuse_foreign_log()
             self._connection = self._opened()
             self._identity = identity

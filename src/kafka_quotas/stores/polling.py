@@ -1,11 +1,14 @@
 """Waiting by looking again and again, with the clock and the pause as arguments.
 
-Invariants: the condition is tried at least once, also with no time left; `stop` ends every wait, from any thread.
+Invariants: the condition is tried at least once, also with no time left; `stop` ends every wait, from any thread, and
+what the condition then finds closed is no error.
 """
 
 import threading
 import time
 from collections.abc import Callable
+
+from kafka_quotas.core.errors import StoreError
 
 
 class Polling:
@@ -38,9 +41,14 @@ class Polling:
     def until(self, holds: Callable[[], bool], *, timeout_s: float) -> bool:
         """Whether the condition came to hold within `timeout_s` seconds; False also after `stop`."""
         deadline_s = self._monotonic_s() + timeout_s
-        while not self.stopped:
-            if holds():
-                return True
+        while not self._stopped.is_set():
+            try:
+                if holds():
+                    return True
+            except StoreError:
+                if self._stopped.is_set():
+                    return False
+                raise
             left_s = deadline_s - self._monotonic_s()
             if left_s <= 0 or self._pause(min(self._interval_s, left_s)):
                 return False

@@ -78,18 +78,16 @@ class ZooKeeperStore:
 
         A change that nobody notified is not seen, as brokers don't see it. Raises what `describe` raises.
         """
-        found: list[str] = []
+        found: list[Snapshot] = []
 
         def changed() -> bool:
             revision = self._revision()
             if revision != since:
-                found.append(revision)
+                # It is older than the content or just as old: what comes in between shows as a change next time.
+                found.append(Snapshot(revision=revision, entries=tuple(read_all(self._session))))
             return bool(found)
 
-        if not self._polling.until(changed, timeout_s=timeout_s):
-            return None
-        # The revision is older than the content or just as old: what comes in between shows as a change next time.
-        return Snapshot(revision=found[0], entries=tuple(read_all(self._session)))
+        return found[0] if self._polling.until(changed, timeout_s=timeout_s) else None
 
     def close(self) -> None:
         """Nothing; the session ends, and a `watch` in another thread too."""

@@ -57,6 +57,7 @@ class ZooKeeperSession:
         self._timeout_s = settings.timeout_s
         self._arguments = kazoo_arguments(settings.client_properties)
         self._client: Any = None
+        self._closed = False
 
     def node(self, path: str) -> Node | None:
         """The znode at a path, None where there is none."""
@@ -99,7 +100,12 @@ class ZooKeeperSession:
         return not failures
 
     def close(self) -> None:
-        """Nothing; the session is ended."""
+        """Nothing; the session is ended, and no other will be started."""
+        self._closed = True
+        self._drop()
+
+    def _drop(self) -> None:
+        """Nothing; the present client is gone with all that it had queued."""
         client, self._client = self._client, None
         if client is not None:
             discard(client)
@@ -124,7 +130,7 @@ class ZooKeeperSession:
             return True
 
         if not Polling(RETRY_INTERVAL_S).until(answered, timeout_s=self._timeout_s):
-            self.close()
+            self._drop()
             raise self._unreachable()
         return answers[0]
 
@@ -135,7 +141,7 @@ class ZooKeeperSession:
         except _INTERRUPTED:
             raise
         except KazooTimeoutError as error:
-            self.close()
+            self._drop()
             raise self._unreachable() from error
         except KazooException as error:
             raise self._translated(error) from error
@@ -150,6 +156,8 @@ class ZooKeeperSession:
 
     def _connected(self) -> Any:
         """The client, connected now where it was not yet."""
+        if self._closed:
+            raise StoreError(f"the store was closed: {self._url}")
         if self._client is None:
             tls = tls_context(self._arguments)
             check_reachable(self._servers, url=self._url, timeout_s=self._timeout_s, tls=tls)

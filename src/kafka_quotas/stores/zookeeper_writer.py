@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from kafka_quotas.core.entity import Entity
@@ -76,11 +77,13 @@ class ZooKeeperWriter:
 
         Applying the same changes a second time does no harm, so a transaction of unknown outcome is decided anew.
         """
-        try:
+        applied = False
+        with suppress(InterruptedTransactionError):
             # A new znode gets the access list of the folder it lies in, so that brokers keep the access they have.
-            return self._session.commit(steps, acls=lambda path: self._acls[_folder(path)])
-        except InterruptedTransactionError:
-            return False
+            applied = self._session.commit(steps, acls=lambda path: self._acls[_folder(path)])
+        if not applied:
+            self._acls.clear()  # the folders may be among what changed
+        return applied
 
 
 def _folder(path: str) -> str:
