@@ -13,19 +13,19 @@ _TALLY = pytest.StashKey["Tally"]()
 
 
 class Tally:
-    """Counts, per file, its lines and those that pass; a line passes when no phase of its test fails."""
+    """Counts, per file, its lines and those that pass; a line passes when no phase of any test of it fails."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.lines: dict[str, int] = {}
         self.absent: set[str] = set()
-        self._file_of: dict[str, str] = {}
+        self._line_of: dict[str, tuple[str, str]] = {}
         self._called: set[str] = set()
         self._failed: set[str] = set()
 
-    def expect(self, nodeid: str, file: str) -> None:
-        """Nothing; results of this test count for that file from now on."""
-        self._file_of[nodeid] = file
+    def expect(self, nodeid: str, file: str, line: str) -> None:
+        """Nothing; results of this test count for that line of that file from now on."""
+        self._line_of[nodeid] = file, line
 
     def see(self, report: pytest.TestReport) -> None:
         """Nothing; takes the outcome of one phase of a test into account."""
@@ -36,10 +36,11 @@ class Tally:
 
     def summary(self) -> Iterator[str]:
         """One line per file: how many of its lines pass."""
+        good = self._called - self._failed
+        failed = {line for nodeid, line in self._line_of.items() if nodeid not in good}
         passed: dict[str, int] = defaultdict(int)
-        for nodeid in self._called - self._failed:
-            if nodeid in self._file_of:
-                passed[self._file_of[nodeid]] += 1
+        for file, _ in {*self._line_of.values()} - failed:
+            passed[file] += 1
         for file in sorted({*self.lines, *self.absent}):
             if file in self.absent:
                 yield f"{file}: skipped, not in {self.folder}"
@@ -78,7 +79,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         marker = item.get_closest_marker("conformance")
         if marker is not None:
-            config.stash[_TALLY].expect(item.nodeid, str(marker.args[0]))
+            line = item.callspec.id if isinstance(item, pytest.Function) else ""
+            config.stash[_TALLY].expect(item.nodeid, str(marker.args[0]), line)
 
 
 @pytest.hookimpl(wrapper=True)

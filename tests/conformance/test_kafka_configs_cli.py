@@ -1,0 +1,103 @@
+"""Every line of config_command.jsonl as typed: both streams, the exit code, and what brokers are asked."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.conformance.lines import Line, entity_of, number, only_localhost
+from tests.support.run_cli import run_cli
+
+from kafka_quotas.cli import kafka_configs
+from kafka_quotas.core.describe_filter import QuotaFilter, matches
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.java_double import to_string
+from kafka_quotas.core.kafka_configs.options import usage_text
+from kafka_quotas.stores.store import QuotaEntry
+
+
+class Brokers:
+    """Stands for the brokers: holds quotas, and keeps what it was asked to alter."""
+
+    def __init__(self, existing: Sequence[Line]) -> None:
+        self.stored = {entity_of(entry["entity"]): entry["quotas"] for entry in existing}
+        self.altered: list[tuple[Entity, list[tuple[str, float | None]]]] = []
+        self.closed = False
+
+    def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
+        """The matching entries."""
+        return [
+            QuotaEntry(entity=entity, quotas=quotas)
+            for entity, quotas in self.stored.items()
+            if matches(quota_filter, entity)
+        ]
+
+    def alter(self, entity: Entity, changes: Sequence[tuple[str, float | None]]) -> None:
+        """Nothing; the changes are kept."""
+        self.altered.append((entity, list(changes)))
+
+    def close(self) -> None:
+        """Nothing; that it was called is kept."""
+        self.closed = True
+
+
+@pytest.mark.conformance("config_command.jsonl")
+def test_kafka_configs_as_typed(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers, opened = Brokers(line.get("existing", [])), []
+
+    def open_brokers(command: Any) -> Brokers:
+        opened.append(command)
+        return brokers
+
+    monkeypatch.setattr(kafka_configs, "open_brokers", open_brokers)
+    monkeypatch.setattr(kafka_configs, "name_resolves", only_localhost)
+    code, out, err = run_cli("kafka-configs", *line["args"])
+    expect = line["expect"]
+    if "error" in expect:
+        assert (code, _without_deprecation(out)) == (expect["error"]["exit"], "")
+        _check_error(err, expect["error"])
+        assert brokers.altered == []
+    else:
+        assert (code, _lines(out)) == (0, sorted(map(_unordered, expect["stdout"])))
+        assert [text for text in err.splitlines() if not text.startswith(("warning: ", "note: "))] == []
+        assert ("SCRAM" in err) is expect.get("describes_scram", False)
+        assert _asked(brokers) == _expected_changes(expect)
+    assert brokers.closed is bool(opened)
+
+
+def _check_error(err: str, expect: Line) -> None:
+    told = [text for text in err.splitlines() if not text.startswith("warning: ")]
+    message, rest = told[0], told[1:]
+    assert [piece for piece in expect.get("message_contains", [expect["message"]]) if piece not in message] == []
+    if "Unexpected config names: " not in expect["message"]:  # those are listed in any order
+        assert message == expect["message"]
+    assert rest == (usage_text().splitlines() if expect["class"] == "usage" else [])
+
+
+def _asked(brokers: Brokers) -> list[tuple[Entity, list[tuple[str, str]]]]:
+    return [(entity, sorted((key, _written(value)) for key, value in changes)) for entity, changes in brokers.altered]
+
+
+def _expected_changes(expect: Line) -> list[tuple[Entity, list[tuple[str, str]]]]:
+    if expect["action"] != "alter":
+        return []
+    changes = sorted((key, _written(number(value))) for key, value in expect["ops"])
+    return [(entity_of(expect["entity"]), changes)]
+
+
+def _written(value: float | None) -> str:
+    """A value as a text, for NaN is not equal to itself."""
+    return "removed" if value is None else to_string(value)
+
+
+def _lines(out: str) -> list[tuple[str, list[str]]]:
+    return sorted(map(_unordered, out.splitlines()))
+
+
+def _unordered(line: str) -> tuple[str, list[str]]:
+    """A printed line with its pairs of key and value in one order."""
+    start, are, pairs = line.rpartition(" are ")
+    return start + are, sorted(pairs.split(", "))
+
+
+def _without_deprecation(out: str) -> str:
+    return "".join(f"{text}\n" for text in out.splitlines() if text not in kafka_configs.DEPRECATION_LINES)
