@@ -141,3 +141,19 @@ def test_spread_samples_out_of_reach_are_forgotten() -> None:
     for second in range(1000):
         spread.request(1, START_MS + second * 1000)
     assert len(spread._sums) <= 2 * 4
+
+
+def test_rates_equal_to_their_thresholds_reject_nothing() -> None:
+    thresholds = TopicThresholds(START_MS)
+    thresholds.set_total(100)
+    thresholds.set_topic("a", 10)
+    thresholds.produce("a", 500, START_MS)
+    at_total = thresholds.produce("a", 1, START_MS + 5_000)
+    assert (at_total.admitted, at_total.total_rate, at_total.topic_rate) == (True, 100, 100)
+    thresholds.set_total(99)
+    assert not thresholds.produce("a", 1, START_MS + 5_000).admitted
+    thresholds.set_topic("a", 99)
+    assert not thresholds.produce("a", 1, START_MS + 5_000).admitted
+    thresholds.set_total(100)
+    thresholds.set_topic("a", 100)
+    assert thresholds.produce("a", 1, START_MS + 5_000).admitted

@@ -5,8 +5,9 @@ Either tells how long the client is to wait, counted down from the moment the de
 **Source:** KIP-599; `StrictControllerMutationQuota`, `PermissiveControllerMutationQuota` of Kafka 4.0.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import ClassVar, Protocol
 
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.quota_bucket import MutationBucket, QuotaBucket
@@ -24,26 +25,24 @@ class MutationRefusal:
     entity: Entity | None
 
 
-class MutationQuota(Protocol):
+class MutationQuota(ABC):
     """The quota of one request."""
 
-    @property
-    def kind(self) -> str:
-        """`strict`, `permissive` or `unbounded`."""
-        ...
+    kind: ClassVar[str]
+    """`strict`, `permissive` or `unbounded`."""
 
     @property
     def is_exceeded(self) -> bool:
         """Whether the last refusal of this object had a throttle time above 0 ms; later successes do not change it."""
-        ...
+        return False
 
+    @abstractmethod
     def record(self, permits: float, now_ms: int) -> MutationRefusal | None:
         """None where the mutations (partitions) are admitted, else the refusal."""
-        ...
 
+    @abstractmethod
     def throttle_ms(self, now_ms: int) -> int:
         """What is left of the last throttle time, in ms."""
-        ...
 
 
 class BucketOwner(Protocol):
@@ -58,11 +57,10 @@ class BucketOwner(Protocol):
         ...
 
 
-class UnboundedMutationQuota:
+class UnboundedMutationQuota(MutationQuota):
     """The quota of a request while no such quota was ever configured: everything is admitted, nothing recorded."""
 
-    kind: Final = "unbounded"
-    is_exceeded: Final = False
+    kind = "unbounded"
 
     def record(self, permits: float, now_ms: int) -> None:
         """None: admitted."""
@@ -72,7 +70,7 @@ class UnboundedMutationQuota:
         return 0
 
 
-class _BucketQuota:
+class _BucketQuota(MutationQuota):
     """A quota on one bucket, which it keeps whatever is configured later; the bound follows the configuration."""
 
     def __init__(self, owner: BucketOwner, bucket: MutationBucket) -> None:
@@ -101,7 +99,7 @@ class _BucketQuota:
 class StrictMutationQuota(_BucketQuota):
     """A quota that refuses while its bucket is in debt, for requests whose version can say so."""
 
-    kind: Final = "strict"
+    kind = "strict"
 
     @property
     def is_exceeded(self) -> bool:
@@ -126,8 +124,7 @@ class StrictMutationQuota(_BucketQuota):
 class PermissiveMutationQuota(_BucketQuota):
     """A quota that admits and records everything, for requests whose version can't tell a refusal."""
 
-    kind: Final = "permissive"
-    is_exceeded: Final = False
+    kind = "permissive"
 
     def record(self, permits: float, now_ms: int) -> None:
         """None: admitted; a debt that results is remembered as throttle time."""
