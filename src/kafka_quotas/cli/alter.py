@@ -1,7 +1,6 @@
 """`kafka-quotas alter`: the options, and what is said about the result."""
 
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -41,7 +40,6 @@ from kafka_quotas.core.describe_filter import FilterComponent, Match
 from kafka_quotas.core.entity import CLIENT_ID, IP, USER
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.instant import format_instant
-from kafka_quotas.core.plan import PlannedChange
 
 app = typer.Typer(add_completion=False)
 
@@ -139,18 +137,16 @@ def alter(
     _check_allow_invalid(choice, allow_invalid)
     recorder, for_ms = recorder_for("alter", reason=reason), parse_for_ms(for_)
     with closing(choice.open(allow_invalid=allow_invalid, wait=not no_wait)) as opened:
-        result = run_alter(opened, entity=entity, changes=changes, dry_run=dry_run, allow_invalid=allow_invalid)
-    undo_at_ms = None if for_ms is None else recorder.clock.now_ms() + for_ms
-    noted = not dry_run and recorder.record(result.store_url, _made(result), undo_at_ms=undo_at_ms)
+        result = run_alter(
+            opened,
+            entity=entity,
+            changes=changes,
+            dry_run=dry_run,
+            allow_invalid=allow_invalid,
+            recorder=recorder,
+            for_ms=for_ms,
+        )
     _report(result, parts[0], choice, output)
-    if noted and undo_at_ms is not None:
-        write(_undoing(undo_at_ms), sys.stderr)
-
-
-def _made(result: AlterResult) -> Iterator[PlannedChange]:
-    """What was changed, as the journal keeps it."""
-    for change in result.changes:
-        yield PlannedChange(entity=result.entity, key=change.key, old=change.old, new=change.new)
 
 
 def _undoing(undo_at_ms: int) -> str:
@@ -177,6 +173,8 @@ def _report(result: AlterResult, head: FilterComponent, choice: StoreChoice, out
         print_listing(_listing(result), output)
     if result.dry_run:
         write(_who_checked(result), sys.stderr)
+    if result.undo_at_ms is not None:
+        write(_undoing(result.undo_at_ms), sys.stderr)
     if not choice.chosen:
         stored = "would be stored" if result.dry_run else "stored"
         path = result.store_url.removeprefix("local:")

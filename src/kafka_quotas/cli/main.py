@@ -24,6 +24,9 @@ COMMANDS = (
         help="Show stored quotas, or which quotas a client really gets.",
     ),
     LazyCommand(
+        name="revert", target="kafka_quotas.cli.revert:app", help="Undo a change, or what was to last until now."
+    ),
+    LazyCommand(
         name="context", target="kafka_quotas.cli.context:app", help="Name clusters, and choose which one is meant."
     ),
     LazyCommand(

@@ -1,12 +1,14 @@
 """Set and remove quotas of one entity: check, compare with what is stored, write, tell what changed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kafka_quotas.commands.history import Recorder
 from kafka_quotas.core.describe_filter import FilterComponent, Match, QuotaFilter
 from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError
+from kafka_quotas.core.plan import PlannedChange
 from kafka_quotas.core.validation import our_refusals
 from kafka_quotas.stores.store import Alteration, Store
 
@@ -31,13 +33,17 @@ class QuotaChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterResult:
-    """What was changed, or with `dry_run` would be, where, and who checked it."""
+    """What was changed, or with `dry_run` would be, where, and who checked it.
+
+    `undo_at_ms` is when the journal says that it is to be undone (milliseconds since the epoch), None for never.
+    """
 
     entity: Entity
     store_url: str
     changes: tuple[QuotaChange, ...]
     dry_run: bool
     checked_by: tuple[Checker, ...]
+    undo_at_ms: int | None = None
 
 
 def alter(
@@ -47,10 +53,13 @@ def alter(
     changes: Mapping[str, float | None],
     dry_run: bool = False,
     allow_invalid: bool = False,
+    recorder: Recorder | None = None,
+    for_ms: int | None = None,
 ) -> AlterResult:
     """What was changed; with `dry_run` everything is checked and nothing written.
 
-    A key to remove must be set, as with kafka-configs: a misspelt one would otherwise pass as done.
+    A key to remove must be set, as with kafka-configs: a misspelt one would otherwise pass as done. `recorder` writes
+    the change into the journal, and with `for_ms` that it is to be undone after so many milliseconds.
 
     Raises `InvalidQuotaError` where the change is refused, `KafkaQuotasError` for a key to remove that is not set,
     `StoreUnreachableError` and `StoreRefusedError` as the store does.
@@ -62,14 +71,19 @@ def alter(
     stored = stored_quotas(store, entity)
     _refuse_unset(entity, changes, stored)
     (result,) = store.alter([Alteration(entity=entity, changes=changes)], validate_only=dry_run)
+    made = tuple(QuotaChange(key=key, old=stored.get(key), new=new) for key, new in changes.items())
+    undo_at_ms = None
+    if recorder is not None and not dry_run and isinstance(result.error, NotVisibleError | None):
+        undo_at_ms = _recorded(recorder, store.url, entity, made, for_ms)
     if result.error is not None:
         raise result.error
     return AlterResult(
         entity=entity,
         store_url=store.url,
-        changes=tuple(QuotaChange(key=key, old=stored.get(key), new=new) for key, new in changes.items()),
+        changes=made,
         dry_run=dry_run,
         checked_by=(Checker.CLIENT, Checker.BROKER) if store.url.startswith("kafka:") else (Checker.CLIENT,),
+        undo_at_ms=undo_at_ms,
     )
 
 
@@ -81,6 +95,15 @@ def stored_quotas(store: Store, entity: Entity) -> Mapping[str, float]:
     )
     entries = store.describe(QuotaFilter(components=components, strict=True))
     return entries[0].quotas if entries else {}
+
+
+def _recorded(
+    recorder: Recorder, store_url: str, entity: Entity, made: Iterable[QuotaChange], for_ms: int | None
+) -> int | None:
+    """When the changes are to be undone (milliseconds since the epoch), None for never or where it is not noted."""
+    undo_at_ms = None if for_ms is None else recorder.clock.now_ms() + for_ms
+    changes = [PlannedChange(entity=entity, key=change.key, old=change.old, new=change.new) for change in made]
+    return undo_at_ms if recorder.record(store_url, changes, undo_at_ms=undo_at_ms) else None
 
 
 def _refuse_unset(entity: Entity, changes: Mapping[str, float | None], stored: Mapping[str, float]) -> None:

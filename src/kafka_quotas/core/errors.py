@@ -42,6 +42,10 @@ class StoreUnreachableError(StoreError):
     """Nothing answered at the store's address, or it stopped answering."""
 
 
+class NotVisibleError(StoreUnreachableError):
+    """A change was accepted, and did not show in time when it was read back."""
+
+
 class StoreRefusedError(StoreError):
     """The store answered and said no: read-only, not authorized, taken over by another controller."""
 

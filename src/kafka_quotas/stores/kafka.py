@@ -9,7 +9,7 @@ from typing import Final
 
 from kafka_quotas.core.describe_filter import EVERYTHING, QuotaFilter, filter_verdict_kraft
 from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.errors import KafkaQuotasError, StoreError, StoreUnreachableError
+from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, StoreError
 from kafka_quotas.stores.acceptance import Rules, refusal
 from kafka_quotas.stores.kafka_connection import KafkaConnection
 from kafka_quotas.stores.kafka_messages import (
@@ -134,8 +134,8 @@ class KafkaStore:
                 )
         return errors
 
-    def _not_visible(self) -> StoreUnreachableError:
-        return StoreUnreachableError(
+    def _not_visible(self) -> NotVisibleError:
+        return NotVisibleError(
             f"accepted, but not every broker of {self.url} shows it after {self._settings.timeout_s:g} s",
             hint="describe it again; with --no-wait this is not checked",
         )

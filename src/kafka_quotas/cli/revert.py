@@ -1,0 +1,170 @@
+"""`kafka-quotas revert`: the journal, and undoing what it has."""
+
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.journal_options import Reason, open_journal, recorder_for, warn
+from kafka_quotas.cli.options import CommandConfig, OutputForm
+from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.render import print_listing, write
+from kafka_quotas.cli.revert_view import history_listing, proposal_listing, result_listing, told_value
+from kafka_quotas.cli.store_choice import choose_known_store
+from kafka_quotas.commands.history import find_entries, history
+from kafka_quotas.commands.revert import RevertProposal, RevertResult, propose, store_of, undo_due
+from kafka_quotas.commands.revert import revert as run_revert
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.plan_file import KeptPlan, plan_text
+from kafka_quotas.core.undoing import stores_with_undos
+from kafka_quotas.stores.store import Store
+from kafka_quotas.system_clock import SystemClock
+
+app = typer.Typer(add_completion=False)
+
+EntryId = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[ID]",
+        help="The entry of the journal to undo: its id, how the id begins, or 'last'.",
+        show_default=False,
+    ),
+]
+List = Annotated[bool, typer.Option("--list", help="Show the journal, oldest entries first.")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", metavar="COUNT", min=1, help="With --list: the last entries only.")
+]
+Due = Annotated[bool, typer.Option("--due", help="Undo everything that 'alter --for' said was to last until now.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Undo it now. Without this it is only shown.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="Write the opposite change into a plan file, for 'apply'."),
+]
+Force = Annotated[bool, typer.Option("--force", help="Go back also where a quota has another value by now.")]
+AllowInvalid = Annotated[
+    bool,
+    typer.Option(
+        "--allow-invalid", help="With a zk:// store: go back also to values such as 0, which ZooKeeper takes."
+    ),
+]
+
+
+@app.command()
+def revert(
+    *,
+    entry_id: EntryId = None,
+    list_: List = False,
+    limit: Limit = None,
+    due: Due = False,
+    yes: Yes = False,
+    out: Out = None,
+    force: Force = False,
+    allow_invalid: AllowInvalid = False,
+    reason: Reason = None,
+    command_config: CommandConfig = None,
+    output: OutputForm = Output.TABLE,
+) -> int:
+    """Undo what was changed through this tool, as its journal on this machine has it.
+
+    Shows the opposite of an entry's changes for the store as it is now; with --yes it is made. The store is the one
+    that was changed, logged in to as its context or --command-config says.
+    """
+    _check_options(entry_id, list_=list_, due=due, limit=limit, single=bool(yes or out or force))
+    if list_:
+        _list(limit, output)
+        return 0
+    if due:
+        return _undo_due(command_config, reason, output, allow_invalid=allow_invalid)
+    entries = find_entries(open_journal(), entry_id or "")
+    with closing(_store(store_of(entries), command_config, allow_invalid=allow_invalid)) as store:
+        proposal = propose(store, entries, force=force)
+        if not yes or proposal.opposite.changed_since:
+            print_listing(proposal_listing(proposal), output)
+        if out is not None and not proposal.opposite.changed_since:
+            _write_plan(out, KeptPlan(plan=proposal.plan, store_url=proposal.store_url))
+        if not yes:
+            return _told_proposal(proposal, out)
+        result = run_revert(store, proposal, recorder=recorder_for("revert", reason=reason))
+    print_listing(proposal_listing(proposal, result), output)
+    return _told_result(result)
+
+
+def _check_options(entry_id: str | None, *, list_: bool, due: bool, limit: int | None, single: bool) -> None:
+    if (entry_id is not None) + list_ + due != 1:
+        raise UsageError(
+            "name one entry to undo, or give --list or --due", hint="kafka-quotas revert --list shows the entries"
+        )
+    if limit is not None and not list_:
+        raise UsageError("--limit is for --list")
+    if single and entry_id is None:
+        raise UsageError("--yes, --out and --force are for one entry", hint="kafka-quotas revert ID --yes")
+
+
+def _list(limit: int | None, output: Output) -> None:
+    journal = open_journal()
+    result = history(journal, limit=limit)
+    print_listing(history_listing(result), output)
+    if not result.entries:
+        write(f"note: nothing is in the journal {journal.path}", sys.stderr)
+    if result.damaged_lines:
+        warn(f"{result.damaged_lines} lines of the journal {journal.path} are damaged and were left out")
+
+
+def _undo_due(command_config: Path | None, reason: str | None, output: Output, *, allow_invalid: bool) -> int:
+    """The exit code: 1 where anything could not be undone. A store that can't be reached doesn't hinder the others."""
+    entries = open_journal().read().entries
+    results: list[RevertResult] = []
+    failed = False
+    for url in stores_with_undos(entries, now_ms=SystemClock().now_ms()):
+        try:
+            with closing(_store(url, command_config, allow_invalid=allow_invalid)) as store:
+                results.append(undo_due(store, entries, recorder=recorder_for("revert", reason=reason)))
+        except KafkaQuotasError as error:
+            warn(f"nothing was undone in {url}: {error.message}")
+            failed = True
+    if output is not Output.TABLE or any(result.undone for result in results):  # cron mails whatever is printed
+        print_listing(result_listing(results), output)
+    return max([_told_result(result) for result in results] + [int(failed)])
+
+
+def _store(url: str, command_config: Path | None, *, allow_invalid: bool) -> Store:
+    return choose_known_store(url, command_config=command_config).open(allow_invalid=allow_invalid)
+
+
+def _write_plan(path: Path, plan: KeptPlan) -> None:
+    try:
+        path.write_text(plan_text(plan), encoding="utf-8")
+    except OSError as error:
+        raise KafkaQuotasError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _told_proposal(proposal: RevertProposal, out: Path | None) -> int:
+    """The exit code 0.
+
+    Raises `KafkaQuotasError` where a plan was asked for and can't be made.
+    """
+    changed_since = len(proposal.opposite.changed_since)
+    if changed_since:
+        warn(f"{changed_since} of the quotas have changed since; --force goes back all the same")
+        if out is not None:
+            raise KafkaQuotasError(f"{out} was not written", hint="--force writes a plan that goes back all the same")
+    elif not proposal.plan.changes:
+        write("note: nothing is left to undo", sys.stderr)
+    elif out is None:
+        write("note: nothing was changed; --yes undoes it, --out FILE keeps it as a plan", sys.stderr)
+    return 0
+
+
+def _told_result(result: RevertResult) -> int:
+    """The exit code: 1 where anything failed."""
+    for change, found in result.left_alone:
+        now = told_value(change.key, found)
+        write(
+            f"note: left alone, changed since: {change.key} of {change.entity} in {result.store_url} is {now}",
+            sys.stderr,
+        )
+    for entity, error in result.failed:
+        write(f"error: {entity}: {error.message}", sys.stderr)
+    return 1 if result.failed else 0

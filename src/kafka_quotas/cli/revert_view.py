@@ -1,0 +1,148 @@
+"""What is shown of the journal and of undoing."""
+
+from collections.abc import Sequence
+
+from kafka_quotas.cli.json_text import Json
+from kafka_quotas.cli.quantity import in_words, plain
+from kafka_quotas.cli.render import Column, Listing, Table
+from kafka_quotas.commands.history import HistoryResult
+from kafka_quotas.commands.revert import RevertProposal, RevertResult
+from kafka_quotas.core.instant import format_instant
+from kafka_quotas.core.journal_entry import JournalEntry
+from kafka_quotas.core.plan import PlannedChange
+from kafka_quotas.core.undoing import settled_ids
+
+_SHOWN_CHANGES = 3
+
+
+def told_value(key: str, value: float | None) -> str:
+    """A value in words, `not set` where there is none."""
+    return "not set" if value is None else in_words(key, value)
+
+
+def plain_value(key: str, value: float | None) -> int | float | None:
+    """A value as a plain number."""
+    return None if value is None else plain(key, value)
+
+
+def change_document(change: PlannedChange) -> dict[str, Json]:
+    """A change as JSON shows it."""
+    return {
+        "entity": change.entity.to_mapping(),
+        "key": change.key,
+        "old": plain_value(change.key, change.old),
+        "new": plain_value(change.key, change.new),
+    }
+
+
+def history_listing(result: HistoryResult) -> Listing:
+    """The entries of the journal, oldest first."""
+    settled = settled_ids(result.entries)
+    columns = ("id", "time", "user", "command", "store", "changes", "reason", "until")
+    return Listing(
+        noun="journal",
+        data={"entries": [_entry_document(entry, settled) for entry in result.entries]},
+        table=Table(
+            columns=[Column(title=title, whole=title == "id") for title in columns],
+            rows=[
+                (
+                    entry.entry_id,
+                    format_instant(entry.time_ms)[:19],
+                    entry.user,
+                    entry.command if entry.reverts is None else f"{entry.command} of {entry.reverts}",
+                    entry.store_url,
+                    _changes_in_words(entry),
+                    entry.reason,
+                    _until(entry, settled),
+                )
+                for entry in result.entries
+            ],
+        ),
+    )
+
+
+def proposal_listing(proposal: RevertProposal, result: RevertResult | None = None) -> Listing:
+    """The opposite of an entry's changes, quota by quota, and with a result what became of each."""
+    found = proposal.opposite
+    failed = set() if result is None else {entity for entity, _ in result.failed}
+    done = "to undo" if result is None else "undone"
+    rows: list[tuple[PlannedChange, str]] = [
+        *((change, "failed" if change.entity in failed else done) for change in proposal.plan.changes),
+        *((_reversed(change, now), "changed since") for change, now in found.changed_since),
+        *((_reversed(change, change.old), "as before already") for change in found.back_already),
+    ]
+    return Listing(
+        noun="revert",
+        data={
+            "entry": proposal.entry_id,
+            "store": proposal.store_url,
+            "changes": [{**change_document(change), "state": state} for change, state in rows],
+        },
+        table=_table(rows, titles=("now", "then", "state") if result is None else ("was", "is to be", "state")),
+    )
+
+
+def result_listing(results: Sequence[RevertResult]) -> Listing:
+    """What was undone, store by store."""
+    rows = [(change, result.store_url) for result in results for change in result.undone]
+    return Listing(
+        noun="undone",
+        data={"changes": [{"store": url, **change_document(change)} for change, url in rows]},
+        table=_table(rows, titles=("was", "is", "store")),
+    )
+
+
+def _table(rows: Sequence[tuple[PlannedChange, str]], *, titles: tuple[str, str, str]) -> Table:
+    return Table(
+        columns=(
+            Column(title="entity"),
+            Column(title="key", whole=True),
+            Column(title=titles[0], figures=True, whole=True),
+            Column(title=titles[1], figures=True, whole=True),
+            Column(title=titles[2]),
+        ),
+        rows=[
+            (
+                str(change.entity),
+                change.key,
+                told_value(change.key, change.old),
+                told_value(change.key, change.new),
+                text,
+            )
+            for change, text in rows
+        ],
+    )
+
+
+def _reversed(change: PlannedChange, now: float | None) -> PlannedChange:
+    return PlannedChange(entity=change.entity, key=change.key, old=now, new=change.old)
+
+
+def _entry_document(entry: JournalEntry, settled: set[str]) -> dict[str, Json]:
+    return {
+        "id": entry.entry_id,
+        "time": format_instant(entry.time_ms),
+        "command": entry.command,
+        "user": entry.user,
+        "store": entry.store_url,
+        "changes": [change_document(change) for change in entry.changes],
+        "reason": entry.reason,
+        "undo_at": None if entry.undo_at_ms is None else format_instant(entry.undo_at_ms),
+        "reverts": entry.reverts,
+        "reverted": entry.entry_id in settled,
+    }
+
+
+def _changes_in_words(entry: JournalEntry) -> str:
+    words = [
+        f"{change.entity}: {change.key} {told_value(change.key, change.old)} -> {told_value(change.key, change.new)}"
+        for change in entry.changes[:_SHOWN_CHANGES]
+    ]
+    more = len(entry.changes) - len(words)
+    return "; ".join(words) + (f"; and {more} more" if more else "")
+
+
+def _until(entry: JournalEntry, settled: set[str]) -> str:
+    if entry.entry_id in settled:
+        return "reverted"
+    return "" if entry.undo_at_ms is None else format_instant(entry.undo_at_ms)[:19]

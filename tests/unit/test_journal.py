@@ -1,0 +1,162 @@
+"""The journal: whole lines whatever happens, and nothing lost by writing at once."""
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from tests.support.run_cli import run_cli
+
+from kafka_quotas.commands.history import Recorder, find_entries, history
+from kafka_quotas.core.clock import VirtualClock
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.errors import StoreError, UsageError
+from kafka_quotas.core.instant import format_instant, parse_instant
+from kafka_quotas.core.journal_entry import JournalEntry, entry_from, entry_line, new_entry_id
+from kafka_quotas.core.plan import PlannedChange
+from kafka_quotas.stores.journal import Journal
+
+ODD = Entity.of(user='a\nb/"<default>\U0001f600', client_id=None)
+CHANGE = PlannedChange(entity=ODD, key="producer_byte_rate", old=None, new=float("nan"))
+
+
+def entry(entry_id: str = "i1", **attributes: object) -> JournalEntry:
+    whole = {"time_ms": 1_700_000_000_123, "command": "alter", "user": "ops", "store_url": "zk://z:2181"}
+    return JournalEntry(entry_id=entry_id, changes=(CHANGE,), **(whole | attributes))  # type: ignore[arg-type]
+
+
+def test_instants_are_read_back() -> None:
+    assert format_instant(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
+    assert parse_instant("2023-11-14T22:13:20.123Z") == 1_700_000_000_123
+    assert parse_instant("2023-11-15T00:13:20.123+02:00") == 1_700_000_000_123
+    with pytest.raises(ValueError, match="has no zone"):
+        parse_instant("2023-11-14T22:13:20")
+
+
+def test_an_id_sorts_by_time() -> None:
+    assert new_entry_id(1_700_000_000_123, b"\x01\x02\xff") == "20231114-221320-0102ff"
+
+
+def test_an_entry_is_one_line_and_read_back() -> None:
+    whole = entry(reason="because\nof that", undo_at_ms=1_700_000_001_000, reverts="i0")
+    line = entry_line(whole)
+    assert line.count("\n") == 1
+    assert repr(entry_from(line)) == repr(whole)  # NaN is unlike itself
+    document = json.loads(entry_line(entry()))
+    assert list(document) == ["id", "time", "command", "user", "store", "changes"]
+    assert document["changes"] == [{"entity": ODD.to_mapping(), "key": CHANGE.key, "old": None, "new": "NaN"}]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "{", "[]", "1", "{}", '{"id": 1}', '{"id":"a","time":"x"}', entry_line(entry()).replace('"ops"', "7")],
+)
+def test_a_damaged_line_is_no_entry(line: str) -> None:
+    with pytest.raises(UsageError, match="no entry of a journal"):
+        entry_from(line)
+
+
+def test_a_missing_journal_is_empty(tmp_path: Path) -> None:
+    assert Journal(tmp_path / "journal.jsonl").read().entries == ()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_line_cut_short_damages_no_other(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "new" / "journal.jsonl")
+    journal.append(entry("i1"))
+    with journal.path.open("a") as file:
+        file.write(entry_line(entry("cut"))[:50])
+    journal.append(entry("i2"))
+    content = journal.read()
+    assert [each.entry_id for each in content.entries] == ["i1", "i2"]
+    assert content.damaged_lines == 1
+    assert journal.path.stat().st_mode & 0o777 == 0o600
+
+
+def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: Journal(path).append(entry(f"i{number}")), range(400)))
+    content = Journal(path).read()
+    assert {each.entry_id for each in content.entries} == {f"i{number}" for number in range(400)}
+    assert (len(content.entries), content.damaged_lines) == (400, 0)
+
+
+def recorder(path: Path, warnings: list[str]) -> Recorder:
+    return Recorder(
+        journal=Journal(path),
+        clock=VirtualClock(1_700_000_000_123),
+        entry_id="i1",
+        command="alter",
+        user="ops",
+        warn=warnings.append,
+        reason="why",
+    )
+
+
+def test_a_recorder_writes_what_a_run_changed(tmp_path: Path) -> None:
+    warnings: list[str] = []
+    assert recorder(tmp_path / "j", warnings).record("local:/x", [CHANGE]) is True
+    (found,) = Journal(tmp_path / "j").read().entries
+    assert (found.store_url, found.reason, found.time_ms, warnings) == ("local:/x", "why", 1_700_000_000_123, [])
+
+
+@pytest.mark.parametrize("path", ["/dev/full", "/proc/version", "/proc/none/journal.jsonl"])
+def test_a_journal_that_cannot_be_written_costs_a_warning(path: str) -> None:
+    if not Path(path).parent.parent.exists():
+        pytest.skip(f"no {path} on this system")
+    warnings: list[str] = []
+    assert recorder(Path(path), warnings).record("local:/x", [CHANGE], undo_at_ms=5) is False
+    assert warnings[0].startswith(
+        "the change was made, but it is not in the journal, nor that it is to be undone: cannot write the journal"
+    )
+
+
+def test_an_alter_is_not_lost_with_its_journal(tmp_path: Path) -> None:
+    """A full disk under the journal: the change is made, its line is printed, and the warning is told."""
+    options = ("--store", f"local:{tmp_path}/q.db", "--user", "a", "--add-config", "producer_byte_rate=1")
+    code, out, err = run_cli("alter", *options, "--for", "2h", environment={"KAFKA_QUOTAS_JOURNAL": "/dev/full"})
+    assert (code, out) == (0, "Completed updating config for user a.\n")
+    assert err.startswith("warning: the change was made, but it is not in the journal, nor that it is to be undone")
+    assert "note: to be undone" not in err
+
+
+def test_an_alter_is_in_the_journal_with_its_reason(tmp_path: Path) -> None:
+    path, at = tmp_path / "journal.jsonl", ("--store", f"local:{tmp_path}/q.db", "--user", "a")
+    chosen = {"KAFKA_QUOTAS_JOURNAL": str(path)}
+    for options in (
+        ("--add-config", "producer_byte_rate=1", "--reason", "ticket 42"),
+        ("--add-config", "producer_byte_rate=2", "--dry-run"),
+        ("--add-config", "producer_byte_rate=0"),
+        ("--delete-config", "producer_byte_rate"),
+    ):
+        run_cli("alter", *at, *options, environment=chosen)
+    entries = Journal(path).read().entries
+    values = [(change.old, change.new) for each in entries for change in each.changes]
+    assert values == [(None, 1.0), (1.0, None)]
+    assert [each.reason for each in entries] == ["ticket 42", None]
+    assert {each.store_url for each in entries} == {f"local:{tmp_path}/q.db"}
+
+
+def test_entries_are_found_by_id_its_beginning_and_last(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j")
+    with pytest.raises(UsageError, match="the journal has no entry 'last'"):
+        find_entries(journal, "last")
+    for entry_id in ("20230101-a", "20230102-b", "20230102-b", "20230102-c"):
+        journal.append(entry(entry_id))
+    assert [each.entry_id for each in find_entries(journal, "20230101")] == ["20230101-a"]
+    assert [each.entry_id for each in find_entries(journal, "20230102-b")] == ["20230102-b"] * 2
+    assert [each.entry_id for each in find_entries(journal, "last")] == ["20230102-c"]
+    for unknown in ("", "x"):
+        with pytest.raises(UsageError, match="has no entry"):
+            find_entries(journal, unknown)
+    with pytest.raises(UsageError, match="several entries begin"):
+        find_entries(journal, "2023")
+    assert [each.entry_id for each in history(journal, limit=1).entries] == ["20230102-c"]
+
+
+def test_a_journal_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    os.mkdir(tmp_path / "journal.jsonl")  # noqa: PTH102 - the name of a file
+    with pytest.raises(StoreError, match="cannot read the journal"):
+        Journal(tmp_path / "journal.jsonl").read()
