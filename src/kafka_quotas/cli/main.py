@@ -1,5 +1,6 @@
 """The entry point: the table of commands, and the one place where an error becomes a message and an exit code."""
 
+import errno
 import io
 import os
 import sys
@@ -27,6 +28,16 @@ COMMANDS = (
         name="revert", target="kafka_quotas.cli.revert:app", help="Undo a change, or what was to last until now."
     ),
     LazyCommand(
+        name="export", target="kafka_quotas.cli.export:app", help="Write stored quotas as a file that apply reads."
+    ),
+    LazyCommand(name="validate", target="kafka_quotas.cli.validate:app", help="Check files of quotas without a store."),
+    LazyCommand(
+        name="diff",
+        target="kafka_quotas.cli.diff:app",
+        help="Show what differs between files and a store, and for whom.",
+    ),
+    LazyCommand(name="apply", target="kafka_quotas.cli.apply:app", help="Bring a store to what files declare."),
+    LazyCommand(
         name="context", target="kafka_quotas.cli.context:app", help="Name clusters, and choose which one is meant."
     ),
     LazyCommand(
@@ -38,6 +49,11 @@ COMMANDS = (
         name="tree",
         target="kafka_quotas.cli.tree:app",
         help="Draw stored quotas as a tree: what wins, what is shadowed.",
+    ),
+    LazyCommand(
+        name="doctor",
+        target="kafka_quotas.cli.doctor:app",
+        help="Tell what is odd in a store, and what to do about it.",
     ),
     LazyCommand(
         name="throttle",
@@ -102,6 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     `argv` are the arguments after the program's name; None takes the process's own.
     """
     session = Session()
+    _replace_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a letter that the terminal's encoding lacks is escaped, as on stderr
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -115,11 +132,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _INTERRUPTED
     except BrokenPipeError:
-        return _quiet_pipe()
+        return _quiet_output()
+    except OSError as error:  # files and servers have errors of their own by now: this is what was to be printed
+        return _tell_output(error, session)
     except Exception as error:  # noqa: BLE001 - the boundary: a defect must not end in a traceback either
-        hint = "this is a defect of kafka-quotas; run it again with --verbose for the traceback, and report that"
-        return _tell(f"internal error: {type(error).__name__}: {error}", hint=hint, code=1, session=session)
+        return _tell_defect(error, session)
     return code
+
+
+def _replace_closed_streams() -> None:
+    """Nothing; what is written to a stream that the caller has closed goes nowhere, as in most programs."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it lasts as long as the process
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 def _own_arguments() -> list[str]:
@@ -172,8 +198,27 @@ def _tell_usage(error: typer.TyperException, session: Session) -> int:
     return _tell(lowered, hint=f"{path} --help", code=error.exit_code, session=session)
 
 
-def _quiet_pipe() -> int:
-    """Exit code 1 when nobody reads standard output any more; the interpreter's last flush goes nowhere."""
+def _tell_defect(error: Exception, session: Session) -> int:
+    hint = "this is a defect of kafka-quotas; run it again with --verbose for the traceback, and report that"
+    return _tell(f"internal error: {type(error).__name__}: {error}", hint=hint, code=1, session=session)
+
+
+def _tell_output(error: OSError, session: Session) -> int:
+    """Exit code 1 where standard output takes no more (a full disk); every other such error is a defect."""
+    if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG):
+        return _tell_defect(error, session)
+    code = _tell(
+        f"can't write the output: {error.strerror}",
+        hint="what the command did besides is done; make room, and have it shown again",
+        code=1,
+        session=session,
+    )
+    _quiet_output()
+    return code
+
+
+def _quiet_output() -> int:
+    """Exit code 1 when standard output takes no more; the interpreter's last flush goes nowhere."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)

@@ -1,0 +1,228 @@
+"""`kafka-quotas apply`: bring a store to what files declare, once or again and again."""
+
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.apply_progress import ApplyProgress
+from kafka_quotas.cli.declarative_options import (
+    DEFAULT_ROWS,
+    AllowInvalid,
+    Prune,
+    PruneLimit,
+    RowLimit,
+    Selectors,
+    Values,
+    checked_files,
+    checked_prune_limit,
+)
+from kafka_quotas.cli.journal_options import Reason, recorder_for
+from kafka_quotas.cli.options import BootstrapServer, CommandConfig, ContextName, OutputForm, StoreUrl, Zookeeper
+from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.plan_view import (
+    change_documents,
+    change_records,
+    changes_table,
+    left_alone_documents,
+    print_left_alone,
+    print_radius,
+    radius_documents,
+)
+from kafka_quotas.cli.render import Listing, print_listing, write
+from kafka_quotas.cli.store_choice import StoreChoice, choose_store
+from kafka_quotas.commands.apply import ApplyResult, apply_plan
+from kafka_quotas.commands.apply import apply as run_apply
+from kafka_quotas.commands.declared_plan import DEFAULT_PRUNE_LIMIT, Desire
+from kafka_quotas.commands.quota_reading import read_plan
+from kafka_quotas.core.errors import UsageError, VerdictError
+from kafka_quotas.core.plan_file import KeptPlan
+from kafka_quotas.stores.store import Store
+
+app = typer.Typer(add_completion=False)
+
+_FAILURES_SHOWN = 1000
+
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILE...", help="YAML, JSON or TOML files, folders of them, - for a pipe, or a plan that diff kept."
+    ),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Check everything, here and at the broker, show who is affected, write nothing."),
+]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Don't read changes back from Kafka until they are visible.")]
+Watch = Annotated[
+    float | None,
+    typer.Option(
+        "--watch", metavar="SECONDS", help="Do it again every so many seconds, the files read anew, until told to stop."
+    ),
+]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics", metavar="HOST:PORT", help="With --watch: serve the drift found as Prometheus metrics at /metrics."
+    ),
+]
+
+
+@app.command()
+def apply(
+    files: Files = None,
+    *,
+    values: Values = None,
+    selectors: Selectors = None,
+    prune: Prune = False,
+    prune_limit: PruneLimit = DEFAULT_PRUNE_LIMIT,
+    allow_invalid: AllowInvalid = False,
+    dry_run: DryRun = False,
+    no_wait: NoWait = False,
+    reason: Reason = None,
+    watch: Watch = None,
+    metrics: Metrics = None,
+    limit: RowLimit = DEFAULT_ROWS,
+    store: StoreUrl = None,
+    context: ContextName = None,
+    bootstrap_server: BootstrapServer = None,
+    zookeeper: Zookeeper = None,
+    command_config: CommandConfig = None,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Bring a store to what files of quotas declare, or carry out a plan.
+
+    Every entity is changed by one merged entry and is never without its quotas in between. What is not declared stays,
+    unless --prune is given. What fails is listed; running it again finishes the job.
+    """
+    desire = Desire(
+        paths=checked_files(files, "apply"),
+        values=values or (),
+        selectors=selectors or (),
+        prune=prune,
+        prune_limit=checked_prune_limit(prune_limit),
+    )
+    plan = read_plan(desire.paths)
+    _refuse_beside_plan(plan, desire, watch)
+    choice = choose_store(
+        store=store,
+        bootstrap_server=bootstrap_server,
+        zookeeper=zookeeper,
+        command_config=command_config,
+        context=context,
+    )
+    recorder = recorder_for("apply", reason=reason)
+    if metrics is not None and watch is None:
+        raise UsageError("--metrics needs --watch", hint="add --watch 30, for example")
+    with closing(choice.open(allow_invalid=allow_invalid, wait=not no_wait)) as opened:
+        if watch is not None:
+            from kafka_quotas.cli.apply_watch import reconcile  # noqa: PLC0415 - a mode of its own
+
+            reconcile(
+                opened,
+                desire,
+                interval_s=watch,
+                metrics=metrics,
+                dry_run=dry_run,
+                allow_invalid=allow_invalid,
+                recorder=recorder,
+            )
+            return
+        result = _once(opened, desire, plan, dry_run=dry_run, allow_invalid=allow_invalid)
+    if result.made and not dry_run:
+        recorder.record(result.store_url, result.made)
+    _report(result, choice, output, limit)
+    _tell_failures(result)
+
+
+def _once(store: Store, desire: Desire, plan: KeptPlan | None, *, dry_run: bool, allow_invalid: bool) -> ApplyResult:
+    with ApplyProgress("checking" if dry_run else "applying") as progress:
+        if plan is None:
+            return run_apply(store, desire, dry_run=dry_run, allow_invalid=allow_invalid, progress=progress)
+        return apply_plan(
+            store,
+            plan,
+            dry_run=dry_run,
+            allow_invalid=allow_invalid,
+            prune_limit=desire.prune_limit,
+            progress=progress,
+        )
+
+
+def _refuse_beside_plan(plan: KeptPlan | None, desire: Desire, watch: float | None) -> None:
+    """Nothing, where no option is given that a plan has decided already."""
+    if plan is None:
+        return
+    given: Sequence[tuple[str, object]] = (
+        ("--values", desire.values),
+        ("--selector", desire.selectors),
+        ("--prune", desire.prune),
+        ("--watch", watch is not None),
+    )
+    names = [name for name, value in given if value]
+    if names:
+        raise UsageError(f"{' and '.join(names)}: not with a plan", hint="give them to diff, which makes the plan")
+
+
+def _report(result: ApplyResult, choice: StoreChoice, output: Output, limit: int) -> None:
+    if output is not Output.TABLE:
+        print_listing(_listing(result), output)
+    else:
+        if result.made:
+            print_listing(Listing(noun="apply", data={}, table=changes_table(result.made, limit=limit)), output)
+        if result.dry_run and result.made and result.radius is not None:
+            print_radius(result.radius, limit=limit)
+        write(_summary(result), sys.stdout)
+    if result.declared is not None:
+        print_left_alone(result.declared)
+    if not choice.chosen:
+        path = result.store_url.removeprefix("local:")
+        write(f"note: the store is the local one in {path}; no broker was changed", sys.stderr)
+
+
+def _summary(result: ApplyResult) -> str:
+    if not result.made and not result.failures:
+        return f"Nothing to change in {result.store_url}."
+    entities = len({change.entity for change in result.made})
+    done = "Dry run: would make" if result.dry_run else "Made"
+    return f"{done} {len(result.made)} changes to {entities} entities in {result.store_url}."
+
+
+def _tell_failures(result: ApplyResult) -> None:
+    """Nothing, where nothing failed.
+
+    Raises `VerdictError` once every failure is told on standard error.
+    """
+    for failure in result.failures[:_FAILURES_SHOWN]:
+        write(f"failed: {failure.entity}: {failure.error.message}", sys.stderr)
+    if len(result.failures) > _FAILURES_SHOWN:
+        write(f"failed: and {len(result.failures) - _FAILURES_SHOWN} more; --output json lists all", sys.stderr)
+    if result.failures:
+        total = len({failure.entity for failure in result.failures} | {change.entity for change in result.made})
+        raise VerdictError(
+            f"{len(result.failures)} of {total} entities failed",
+            hint=result.failures[0].error.hint or "run it again: what is done already is left as it is",
+        )
+
+
+def _listing(result: ApplyResult) -> Listing:
+    found = result.declared
+    return Listing(
+        noun="apply",
+        data={
+            "store": result.store_url,
+            "dry_run": result.dry_run,
+            "changes": change_documents(result.made),
+            "failures": [
+                {"entity": failure.entity.to_mapping(), "error": failure.error.message, "hint": failure.error.hint}
+                for failure in result.failures
+            ],
+            "affected": None if result.radius is None else radius_documents(result.radius),
+            "left_alone": [] if found is None else left_alone_documents(found),
+            "not_owned": [] if found is None else [entity.to_mapping() for entity in found.not_owned],
+        },
+        table=changes_table(result.made),
+        records=change_records(result.made),
+    )

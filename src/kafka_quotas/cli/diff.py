@@ -1,0 +1,141 @@
+"""`kafka-quotas diff`: what differs between files of quotas and a store, and for whom that counts."""
+
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.declarative_options import (
+    DEFAULT_ROWS,
+    FILES_PANEL,
+    Prune,
+    PruneLimit,
+    RowLimit,
+    Selectors,
+    Values,
+    checked_files,
+    checked_prune_limit,
+)
+from kafka_quotas.cli.options import BootstrapServer, CommandConfig, ContextName, OutputForm, StoreUrl, Zookeeper
+from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.plan_view import (
+    change_documents,
+    change_records,
+    changes_table,
+    left_alone_documents,
+    print_left_alone,
+    print_radius,
+    radius_documents,
+)
+from kafka_quotas.cli.render import Listing, print_listing, write
+from kafka_quotas.cli.store_choice import choose_store
+from kafka_quotas.commands.declared_plan import DEFAULT_PRUNE_LIMIT, Desire
+from kafka_quotas.commands.diff import DiffResult
+from kafka_quotas.commands.diff import diff as run_diff
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.plan_file import plan_text
+
+app = typer.Typer(add_completion=False)
+
+DIFFERENT = 3
+
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="FILE...", help="YAML, JSON or TOML files, folders of them, or - for a pipe."),
+]
+ExitCode = Annotated[bool, typer.Option("--exit-code", help="End with 3 when something differs.")]
+PlanFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE.json",
+        help="Keep the plan in this file; apply carries it out unless the store has changed.",
+        rich_help_panel=FILES_PANEL,
+    ),
+]
+
+
+@app.command()
+def diff(
+    files: Files = None,
+    *,
+    values: Values = None,
+    selectors: Selectors = None,
+    prune: Prune = False,
+    prune_limit: PruneLimit = DEFAULT_PRUNE_LIMIT,
+    out: PlanFile = None,
+    exit_code: ExitCode = False,
+    limit: RowLimit = DEFAULT_ROWS,
+    store: StoreUrl = None,
+    context: ContextName = None,
+    bootstrap_server: BootstrapServer = None,
+    zookeeper: Zookeeper = None,
+    command_config: CommandConfig = None,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Show what differs between files of quotas and a store, and for whom.
+
+    Below the quotas that change stand the clients whose effective quota changes: another entity wins, or another limit
+    holds. Nothing is written to the store.
+    """
+    desire = Desire(
+        paths=checked_files(files, "diff"),
+        values=values or (),
+        selectors=selectors or (),
+        prune=prune,
+        prune_limit=checked_prune_limit(prune_limit),
+    )
+    choice = choose_store(
+        store=store,
+        bootstrap_server=bootstrap_server,
+        zookeeper=zookeeper,
+        command_config=command_config,
+        context=context,
+    )
+    with closing(choice.open()) as opened:
+        result = run_diff(opened, desire)
+    if out is not None:
+        _keep(out, result)
+    _report(result, output, limit)
+    if exit_code and result.differs:
+        raise typer.Exit(DIFFERENT)
+
+
+def _keep(path: Path, result: DiffResult) -> None:
+    """Nothing; the plan is in the file."""
+    try:
+        path.write_text(plan_text(result.kept()), encoding="utf-8")
+    except OSError as error:
+        raise KafkaQuotasError(f"cannot write {path}: {error.strerror or error}") from error
+    write(f"note: plan kept in {path}; kafka-quotas apply {path} carries it out", sys.stderr)
+
+
+def _report(result: DiffResult, output: Output, limit: int) -> None:
+    changes = result.declared.plan.changes
+    if output is not Output.TABLE:
+        print_listing(_listing(result), output)
+    elif changes:
+        print_listing(Listing(noun="diff", data={}, table=changes_table(changes, limit=limit)), output)
+        print_radius(result.radius, limit=limit)
+    print_left_alone(result.declared)
+    if not changes:
+        write(f"note: no differences from {result.store_url}", sys.stderr)
+
+
+def _listing(result: DiffResult) -> Listing:
+    found = result.declared
+    return Listing(
+        noun="diff",
+        data={
+            "store": result.store_url,
+            "changes": change_documents(found.plan.changes),
+            "affected": radius_documents(result.radius),
+            "combinations_left_out": result.radius.combinations_left_out,
+            "left_alone": left_alone_documents(found),
+            "not_owned": [entity.to_mapping() for entity in found.not_owned],
+        },
+        table=changes_table(found.plan.changes),
+        records=change_records(found.plan.changes),
+    )

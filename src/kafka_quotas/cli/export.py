@@ -1,0 +1,102 @@
+"""`kafka-quotas export`: what a store holds, as a file that `apply` reads."""
+
+import os
+import sys
+import tempfile
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.declarative_options import FILES_PANEL, Selectors
+from kafka_quotas.cli.options import BootstrapServer, CommandConfig, ContextName, StoreUrl, Zookeeper
+from kafka_quotas.cli.render import write
+from kafka_quotas.cli.store_choice import choose_store
+from kafka_quotas.commands.export import ExportResult
+from kafka_quotas.commands.export import export as run_export
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.quota_file_text import FileFormat
+
+app = typer.Typer(add_completion=False)
+
+_SUFFIXES = {".yaml": FileFormat.YAML, ".yml": FileFormat.YAML, ".json": FileFormat.JSON, ".toml": FileFormat.TOML}
+
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        help="Write to this file instead of standard output.",
+        rich_help_panel=FILES_PANEL,
+    ),
+]
+Form = Annotated[
+    FileFormat | None,
+    typer.Option(
+        "--format",
+        metavar="FORM",
+        help="yaml, json or toml; without it the name of the file tells, else yaml.",
+        rich_help_panel=FILES_PANEL,
+    ),
+]
+
+
+@app.command()
+def export(
+    *,
+    out: Out = None,
+    form: Form = None,
+    selectors: Selectors = None,
+    store: StoreUrl = None,
+    context: ContextName = None,
+    bootstrap_server: BootstrapServer = None,
+    zookeeper: Zookeeper = None,
+    command_config: CommandConfig = None,
+) -> None:
+    """Write stored quotas as a file that apply reads.
+
+    Entities come sorted, one per line, so that two exports compare well. Applying an export elsewhere and exporting
+    there gives the same file. Values that this program refuses to send, such as 0, are marked 'invalid: true'.
+    """
+    choice = choose_store(
+        store=store,
+        bootstrap_server=bootstrap_server,
+        zookeeper=zookeeper,
+        command_config=command_config,
+        context=context,
+    )
+    chosen = form or _SUFFIXES.get(out.suffix if out else ".yaml")
+    if chosen is None:
+        raise UsageError(f"what is {out} to be written in?", hint="name it .yaml, .json or .toml, or add --format")
+    with closing(choice.open()) as opened:
+        result = run_export(opened, selectors=selectors or ())
+    if out is None:
+        sys.stdout.writelines(result.text(chosen))
+    else:
+        _write_file(out, result, chosen)
+        write(f"note: {len(result.entries)} entities written to {out}", sys.stderr)
+    if result.invalid_entries:
+        write(
+            f"note: {result.invalid_entries} entities have values that apply takes with --allow-invalid only",
+            sys.stderr,
+        )
+
+
+def _write_file(path: Path, result: ExportResult, form: FileFormat) -> None:
+    """Nothing; the file is there, whole. A former one stays until then."""
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise KafkaQuotasError(f"cannot write {path}: {error.strerror or error}") from error
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor has no path
+            file.writelines(result.text(form))
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)  # noqa: PTH101 - the name mkstemp gave
+        os.replace(name, path)  # noqa: PTH105 - as above
+    except OSError as error:
+        with suppress(OSError):
+            os.unlink(name)  # noqa: PTH108 - as above
+        raise KafkaQuotasError(f"cannot write {path}: {error.strerror or error}") from error

@@ -1,0 +1,165 @@
+"""Bring a store to what files declare, or carry out a plan.
+
+Contract: every entity is changed by one merged entry, so it is never without its quotas in between. What fails is
+listed, the rest is done all the same; running again finishes the job, because what holds already is no change.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Final
+
+from kafka_quotas.commands.declared_plan import (
+    DEFAULT_PRUNE_LIMIT,
+    DeclaredPlan,
+    Desire,
+    check_removals,
+    declared_plan,
+    refused_changes,
+    stored_content,
+)
+from kafka_quotas.core.blast_radius import BlastRadius, blast_radius
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, StoreUnreachableError, UsageError
+from kafka_quotas.core.plan import Content, Plan, PlannedChange
+from kafka_quotas.core.plan_file import KeptPlan
+from kafka_quotas.stores.store import Alteration, Store
+
+SMALLEST_CHUNK: Final = 250
+CHUNKS: Final = 8
+"""So many steps a large apply is told in; each costs a Kafka store one more look at whether it shows."""
+
+Progress = Callable[[int, int], None]
+"""Called with how many entities are done, of how many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """An entity that could not be changed, and why."""
+
+    entity: Entity
+    error: KafkaQuotasError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyResult:
+    """What was changed (with `dry_run`: would be), what failed, what was left alone, and who is affected.
+
+    What was accepted but did not show in time was changed and failed as well.
+    `declared` is None where a plan was carried out, `radius` where nothing was asked about it.
+    """
+
+    store_url: str
+    made: tuple[PlannedChange, ...]
+    failures: tuple[Failure, ...]
+    declared: DeclaredPlan | None
+    radius: BlastRadius | None
+    dry_run: bool
+
+
+def _silent(done: int, total: int) -> None:
+    """Nothing; nobody watches."""
+    del done, total
+
+
+def apply(
+    store: Store,
+    desire: Desire,
+    *,
+    dry_run: bool = False,
+    allow_invalid: bool = False,
+    keep: Collection[tuple[Entity, str]] = (),
+    progress: Progress = _silent,
+) -> ApplyResult:
+    """What was changed so that the files hold; with `dry_run` everything is checked and nothing written.
+
+    Quotas to `keep`, by entity and key, stay as they are.
+
+    Raises what `declared_plan` raises, `UsageError` for entries that say `invalid: true` without `allow_invalid`, and
+    the store's error where nothing was written at all.
+    """
+    found = declared_plan(store, desire, keep=keep)
+    if not allow_invalid:
+        _refuse_invalid(found.invalid)
+    result = _carried_out(store, found.plan, found.stored, dry_run=dry_run, progress=progress)
+    return replace(result, declared=found)
+
+
+def apply_plan(
+    store: Store,
+    kept: KeptPlan,
+    *,
+    dry_run: bool = False,
+    allow_invalid: bool = False,
+    prune_limit: float = DEFAULT_PRUNE_LIMIT,
+    progress: Progress = _silent,
+) -> ApplyResult:
+    """What was changed to carry out a plan, or what was left of it.
+
+    Raises `StalePlanError` where the store has changed since, `UsageError` for a plan of another store or with refused
+    values, and what `apply` raises.
+    """
+    if kept.store_url != store.url:
+        raise UsageError(
+            f"the plan was made for {kept.store_url}, not for {store.url}", hint=f"--store {kept.store_url}"
+        )
+    stored = stored_content(store)
+    plan = kept.plan.left_to_do(stored)
+    check_removals(plan, stored, prune_limit)
+    if not allow_invalid:
+        _refuse_invalid(refused_changes(plan))
+    return _carried_out(store, plan, stored, dry_run=dry_run, progress=progress)
+
+
+def _refuse_invalid(entities: Sequence[Entity]) -> None:
+    if entities:
+        others = f" and {len(entities) - 1} more" if len(entities) > 1 else ""
+        raise UsageError(
+            f"marked invalid or refused: {entities[0]}{others}",
+            hint="mend the values, or add --allow-invalid for a store that takes them",
+        )
+
+
+def _carried_out(store: Store, plan: Plan, stored: Content, *, dry_run: bool, progress: Progress) -> ApplyResult:
+    alterations = [Alteration(entity=entity, changes=changes) for entity, changes in plan.by_entity().items()]
+    failures = tuple(_failures(store, alterations, validate_only=dry_run, progress=progress))
+    failed = {failure.entity for failure in failures if not isinstance(failure.error, NotVisibleError)}
+    return ApplyResult(
+        store_url=store.url,
+        made=tuple(change for change in plan.changes if change.entity not in failed),
+        failures=failures,
+        declared=None,
+        radius=blast_radius(stored, plan) if dry_run else None,
+        dry_run=dry_run,
+    )
+
+
+def _failures(
+    store: Store, alterations: Sequence[Alteration], *, validate_only: bool, progress: Progress
+) -> Iterator[Failure]:
+    """What could not be changed. Once the store is lost, the rest is not tried.
+
+    Raises the store's error where it comes before anything was done.
+    """
+    size = max(SMALLEST_CHUNK, ceil(len(alterations) / CHUNKS))
+    lost: KafkaQuotasError | None = None
+    for start in range(0, len(alterations), size):
+        chunk = alterations[start : start + size]
+        if lost is None:
+            try:
+                results = store.alter(chunk, validate_only=validate_only)
+            except KafkaQuotasError as error:
+                if start == 0:
+                    raise
+                lost = error
+            else:
+                yield from (Failure(entity=each.entity, error=each.error) for each in results if each.error is not None)
+                lost = next((each.error for each in results if _is_lost(each.error)), None)
+                progress(start + len(chunk), len(alterations))
+                continue
+        yield from (Failure(entity=each.entity, error=lost) for each in chunk)
+
+
+def _is_lost(error: KafkaQuotasError | None) -> bool:
+    """Whether nothing more can be done on the store."""
+    return isinstance(error, StoreUnreachableError) and not isinstance(error, NotVisibleError)

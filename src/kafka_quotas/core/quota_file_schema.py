@@ -1,0 +1,133 @@
+"""The JSON schema of files of quotas, made from the table of quota keys.
+
+It describes the shape that editors and pipelines check; what it can't say (an entity declared twice, a value without a
+name) `validate` says.
+**Source:** JSON Schema, draft 2020-12.
+"""
+
+from typing import Any, Final
+
+from kafka_quotas.core.entity import CLIENT_ID, ENTITY_TYPES, IP, USER
+from kafka_quotas.core.quota_declarations import DEFAULT_SUFFIX
+from kafka_quotas.core.quota_file import QUOTAS_SCHEMA
+from kafka_quotas.core.quota_key import QUOTA_KEYS, QuotaKey, Unit, ValueType
+
+_NUMBER: Final = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?"
+_UNITS: Final = {
+    Unit.BYTES_PER_SECOND: r"\s*([kMGT]|[kKMGT]i)?([bB])?(/s|ps)?",
+    Unit.PERCENT: r"\s*%?",
+    Unit.PARTITIONS_PER_SECOND: r"\s*(/s)?",
+    Unit.CONNECTIONS_PER_SECOND: r"\s*(/s)?",
+}
+_EXAMPLES: Final = {
+    Unit.BYTES_PER_SECOND: [1048576, "10MiB", "80Mbps", "unlimited"],
+    Unit.PERCENT: [50, "12.5%", "unlimited"],
+    Unit.PARTITIONS_PER_SECOND: [5, "10/s", "unlimited"],
+    Unit.CONNECTIONS_PER_SECOND: [5, "10/s", "unlimited"],
+}
+_UNLIMITED: Final = "[uU][nN][lL][iI][mM][iI][tT][eE][dD]"
+_REFERENCE: Final = r"\$(\{[\w.-]+\}|[\w.-]+)"
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema, as a JSON document."""
+    entries = {"type": "array", "items": {"$ref": "#/$defs/entry"}}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Kafka quotas, declared for kafka-quotas apply",
+        "oneOf": [entries, {"$ref": "#/$defs/file"}],
+        "$defs": {
+            "file": {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {
+                    "schema": {"const": QUOTAS_SCHEMA},
+                    "values": {
+                        "description": "What $name stands for in quotas; --values FILE lays others over them.",
+                        "type": "object",
+                        "additionalProperties": {"type": ["number", "string", "null"]},
+                    },
+                    "defaults": {
+                        "description": "Quotas that every entry has that does not say otherwise.",
+                        **_quotas(QUOTA_KEYS),
+                    },
+                    "entries": entries,
+                },
+            },
+            "entry": _entry(),
+            "entity": _entity(),
+            "quotas": _quotas(QUOTA_KEYS),
+            "invalid_quotas": {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}},
+        },
+    }
+
+
+def _entry() -> dict[str, Any]:
+    marked = {"properties": {"invalid": {"const": True}}, "required": ["invalid"]}
+    return {
+        "type": "object",
+        "required": ["entity", "quotas"],
+        "additionalProperties": False,
+        "properties": {
+            "entity": {"$ref": "#/$defs/entity"},
+            "quotas": {"type": "object"},
+            "invalid": {
+                "description": "Values may be such as are refused otherwise; needs --allow-invalid.",
+                "type": "boolean",
+            },
+        },
+        "if": marked,
+        "then": {"properties": {"quotas": {"$ref": "#/$defs/invalid_quotas"}}},
+        "else": {"properties": {"quotas": {"$ref": "#/$defs/quotas"}, "entity": {"minProperties": 1}}},
+    }
+
+
+def _entity() -> dict[str, Any]:
+    names = {
+        kind: {"description": f"The {kind}; null is the default.", "type": ["string", "null"], "minLength": 1}
+        for kind in ENTITY_TYPES
+    }
+    defaults = {
+        f"{kind}{DEFAULT_SUFFIX}": {"description": f"The same as {kind}: null, for TOML.", "const": True}
+        for kind in ENTITY_TYPES
+    }
+    alone = [[kind, f"{kind}{DEFAULT_SUFFIX}"] for kind in (USER, CLIENT_ID)]
+    return {
+        "description": "A user, a client-id, a pair of both, or an ip.",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": names | defaults,
+        "allOf": [{"not": {"required": [kind, f"{kind}{DEFAULT_SUFFIX}"]}} for kind in ENTITY_TYPES]
+        + [
+            {"not": {"required": [ip, other]}}
+            for ip in (IP, f"{IP}{DEFAULT_SUFFIX}")
+            for pair in alone
+            for other in pair
+        ],
+    }
+
+
+def _quotas(keys: dict[str, QuotaKey]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {name: _value(key) for name, key in keys.items()},
+    }
+
+
+def _value(key: QuotaKey) -> dict[str, Any]:
+    kind = "number" if key.value_type is ValueType.DOUBLE else "integer"
+    return {
+        "description": f"{key.summary[0].upper()}{key.summary[1:]}; null declares it as not set.",
+        "examples": _EXAMPLES[key.unit],
+        "oneOf": [
+            {"type": kind, "exclusiveMinimum": 0, "maximum": key.unlimited}
+            if key.value_type is not ValueType.DOUBLE
+            else {"type": kind, "exclusiveMinimum": 0},
+            {"type": "null"},
+            {
+                "type": "string",
+                "pattern": f"^\\s*(({_NUMBER}{_UNITS[key.unit]})|{_UNLIMITED}|{_REFERENCE})\\s*$",
+            },
+        ],
+    }
