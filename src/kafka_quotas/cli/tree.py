@@ -15,6 +15,7 @@ from kafka_quotas.cli.options import (
     BootstrapServer,
     Client,
     CommandConfig,
+    ContextName,
     Ip,
     OutputForm,
     StoreUrl,
@@ -51,6 +52,7 @@ def tree(
     client: Client = None,
     ip: Ip = None,
     store: StoreUrl = None,
+    context: ContextName = None,
     bootstrap_server: BootstrapServer = None,
     zookeeper: Zookeeper = None,
     command_config: CommandConfig = None,
@@ -68,7 +70,11 @@ def tree(
         if name is not None:
             checked_name(option, name)
     choice = choose_store(
-        store=store, bootstrap_server=bootstrap_server, zookeeper=zookeeper, command_config=command_config
+        store=store,
+        bootstrap_server=bootstrap_server,
+        zookeeper=zookeeper,
+        command_config=command_config,
+        context=context,
     )
     with closing(choice.open()) as opened:
         result = run_tree(opened, key=key, user=user, client_id=client, ip=ip)

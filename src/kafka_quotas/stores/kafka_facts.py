@@ -1,0 +1,138 @@
+"""What the brokers of a cluster tell beside its quotas: threads, callbacks, replication throttles, their age."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any, Final
+
+from kafka.protocol.admin import DescribeConfigsRequest, ListPartitionReassignmentsRequest
+from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
+
+from kafka_quotas.core.errors import StoreError
+from kafka_quotas.core.quota_key import LONG_MAX
+from kafka_quotas.stores.cluster_facts import BROKER_THROTTLES, TOPIC_THROTTLES, ClusterFacts, ReplicationThrottle
+from kafka_quotas.stores.kafka_cluster import CALLBACK_CLASS, DESCRIBE_ACL, BrokerSettings
+from kafka_quotas.stores.kafka_connection import KafkaConnection
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.store_url import StoreUrl
+
+_BROKER, _TOPIC = 4, 2
+_CREATE_TOPICS: Final = 19
+_CREATE_TOPICS_OF_2_7: Final = 6
+_THREADS: Final = ("num.io.threads", "num.network.threads")
+_NOT_LIMITED: Final = str(LONG_MAX)
+_TIMEOUT_MS: Final = 10_000
+_BATCH: Final = 500
+"""Topics asked about in one request."""
+
+
+def kafka_facts(address: StoreUrl, *, settings: StoreSettings) -> ClusterFacts:
+    """What the brokers tell; what they refuse to tell is in `unknown`.
+
+    Raises `StoreUnreachableError` where no broker answers, `StoreRefusedError` where the credentials are refused.
+    """
+    with closing(KafkaConnection(address, settings=settings)) as connection:
+        nodes = connection.node_ids()
+        unknown: list[str] = []
+        brokers = _broker_settings(connection, nodes, unknown)
+        return ClusterFacts(
+            callbacks={
+                str(broker.node_id): broker.properties[CALLBACK_CLASS]
+                for broker in brokers
+                if broker.properties.get(CALLBACK_CLASS)
+            },
+            threads={str(broker.node_id): _threads(broker) for broker in brokers},
+            replication_throttles=(*_of_brokers(brokers), *_of_topics(connection, unknown)),
+            reassigning=_reassigning(connection, unknown),
+            too_old=tuple(str(node) for node in nodes if not _knows_2_7(connection, node)),
+            unknown=tuple(unknown),
+        )
+
+
+def _broker_settings(
+    connection: KafkaConnection, nodes: Sequence[int], unknown: list[str]
+) -> tuple[BrokerSettings, ...]:
+    """The settings of every broker that quotas depend on; none where they may not be read."""
+    names = (CALLBACK_CLASS, *_THREADS, *BROKER_THROTTLES)
+    try:
+        return tuple(
+            BrokerSettings(
+                node_id=node, properties=_configs(connection, _BROKER, [str(node)], names, node_id=node)[str(node)]
+            )
+            for node in nodes
+        )
+    except StoreError as error:
+        unknown.append(f"the settings of the brokers were not looked at: {error.message}")
+        return ()
+
+
+def _configs(
+    connection: KafkaConnection, kind: int, places: Sequence[str], names: Sequence[str], *, node_id: int | None = None
+) -> dict[str, Mapping[str, str]]:
+    """The named settings that are set, by place.
+
+    Raises `StoreRefusedError` where the ACL DescribeConfigs is missing.
+    """
+    found: dict[str, Mapping[str, str]] = {}
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    for start in range(0, len(places), _BATCH):
+        asked = [
+            resource(resource_type=kind, resource_name=place, configuration_keys=list(names))
+            for place in places[start : start + _BATCH]
+        ]
+        response: Any = connection.send(DescribeConfigsRequest(resources=asked), node_id=node_id)
+        for result in response.results:
+            if result.error_code:
+                raise connection.error(result.error_code, result.error_message, missing_acl=DESCRIBE_ACL)
+            found[result.resource_name] = {config.name: config.value for config in result.configs if config.value}
+    return found
+
+
+def _threads(broker: BrokerSettings) -> int:
+    return sum(int(broker.properties.get(name, "0")) for name in _THREADS)
+
+
+def _of_brokers(brokers: Sequence[BrokerSettings]) -> Iterator[ReplicationThrottle]:
+    for broker in brokers:
+        for name in BROKER_THROTTLES:
+            value = broker.properties.get(name, _NOT_LIMITED)
+            if value != _NOT_LIMITED:
+                yield ReplicationThrottle(place=f"broker {broker.node_id}", name=name, value=value)
+
+
+def _of_topics(connection: KafkaConnection, unknown: list[str]) -> list[ReplicationThrottle]:
+    """The replication throttles of all topics that may be seen."""
+    response: Any = connection.send(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+    topics = sorted(topic.name for topic in response.topics if not topic.error_code)
+    try:
+        settings = _configs(connection, _TOPIC, topics, TOPIC_THROTTLES)
+    except StoreError as error:
+        unknown.append(f"the settings of the topics were not looked at: {error.message}")
+        return []
+    return [
+        ReplicationThrottle(place=f"topic {topic}", name=name, value=settings[topic][name])
+        for topic in topics
+        for name in TOPIC_THROTTLES
+        if settings.get(topic, {}).get(name)
+    ]
+
+
+def _reassigning(connection: KafkaConnection, unknown: list[str]) -> bool | None:
+    """Whether partitions are being moved, None where that is not told."""
+    request = ListPartitionReassignmentsRequest(timeout_ms=_TIMEOUT_MS, topics=None)
+    try:
+        response: Any = connection.send(request)
+        if response.error_code:
+            raise connection.error(response.error_code, response.error_message, missing_acl="Describe")
+    except StoreError as error:
+        unknown.append(f"whether partitions are being moved is not known: {error.message}")
+        return None
+    return bool(response.topics)
+
+
+def _knows_2_7(connection: KafkaConnection, node_id: int) -> bool:
+    """Whether a broker is of 2.7 or later, by a request that came with the quotas of that release."""
+    response: Any = connection.send(
+        ApiVersionsRequest(client_software_name="kafka-quotas", client_software_version="0"), node_id=node_id
+    )
+    newest: dict[int, int] = {each.api_key: each.max_version for each in response.api_keys}
+    return newest.get(_CREATE_TOPICS, 0) >= _CREATE_TOPICS_OF_2_7

@@ -1,0 +1,66 @@
+"""`kafka-quotas doctor` on real clusters: what only brokers and ZooKeeper can tell."""
+
+import json
+from typing import Any
+
+from kazoo.client import KazooClient
+from tests.support.run_cli import run_cli
+from tests.support.servers import Kafka
+
+CONFIGS = "kafka.admin.ConfigCommand"
+
+
+def findings(*store: str) -> list[Any]:
+    code, out, err = run_cli("doctor", *store, "--output", "json")
+    document = json.loads(out)
+    assert code == int(any(each["severity"] == "error" for each in document["findings"])), err
+    return [(each["check"], each["about"]) for each in document["findings"]]
+
+
+def test_a_replication_throttle_left_behind_in_kafka(kafka4: Kafka) -> None:
+    at = ("--bootstrap-server", kafka4.bootstrap)
+    alter = [*at, "--alter", "--entity-type", "brokers", "--entity-name", "1"]
+    code, out, _ = run_cli("doctor", *at, "--output", "json")
+    assert (code, json.loads(out)["not_looked_at"]) == (0, [])
+    name = "follower.replication.throttled.rate"
+    assert ("replication-throttle", "broker 1") not in findings(*at)
+    kafka4.run_tool(CONFIGS, [*alter, "--add-config", f"{name}=1000000"])
+    try:
+        assert ("replication-throttle", "broker 1") in findings(*at)
+    finally:
+        kafka4.run_tool(CONFIGS, [*alter, "--delete-config", name])
+
+
+def test_capacity_is_that_of_the_broker(kafka4: Kafka, unique_name: str) -> None:
+    at = ("--bootstrap-server", kafka4.bootstrap)
+    assert run_cli("alter", *at, "--user", unique_name, "--add-config", "request_percentage=100000")[0] == 0
+    try:
+        assert ("above-capacity", f"user {unique_name}") in findings(*at)
+    finally:
+        run_cli("alter", *at, "--user", unique_name, "--delete-config", "request_percentage")
+
+
+def test_what_is_left_over_in_zookeeper(zookeeper_chroot: str) -> None:
+    client = KazooClient(zookeeper_chroot.removeprefix("zk://"))
+    client.start()
+    try:
+        client.create("/config/users/<default>", b'{"version":1,"config":{}}', makepath=True)
+        client.create("/config/users/scram", b'{"version":1,"config":{"SCRAM-SHA-256":"salt=..."}}')
+        client.create("/config/users/alice/clients/gone", b"", makepath=True)
+        client.create(
+            "/config/topics/t", b'{"version":1,"config":{"leader.replication.throttled.replicas":"*"}}', makepath=True
+        )
+        client.create("/brokers/ids/7", b'{"version":4,"host":"127.0.0.1","port":1}', makepath=True)
+        client.create("/brokers/ids/8", b'{"version":5,"host":"127.0.0.1","port":2}')
+        client.create("/config/users/bob", b'{"version":1,"config":{"controller_mutation_rate":"5.0"}}')
+        assert findings("--store", zookeeper_chroot) == [
+            ("broker-too-old", "user bob"),
+            ("empty-znode", "/config/users/<default>"),
+            ("replication-throttle", "topic t"),
+            ("empty-znode", "/config/users/alice/clients/gone"),
+        ]
+        client.create("/admin/reassign_partitions", b"{}", makepath=True)
+        assert ("replication-throttle", "topic t") not in findings("--store", zookeeper_chroot)
+    finally:
+        client.stop()
+        client.close()
