@@ -11,6 +11,7 @@ from kafka_quotas.cli.completion import complete_assignments, complete_keys
 from kafka_quotas.cli.config_options import parse_changes
 from kafka_quotas.cli.entity_command import ORDER, EntityCommand
 from kafka_quotas.cli.entity_options import EntityOptions, entity_of, selected_parts
+from kafka_quotas.cli.exempt import Exempt, exempt_user, exempted_user
 from kafka_quotas.cli.journal_options import Reason, recorder_for
 from kafka_quotas.cli.options import (
     BootstrapServer,
@@ -93,6 +94,7 @@ def alter(
     add_config: AddConfig = None,
     add_config_file: AddConfigFile = None,
     delete_config: DeleteConfig = None,
+    exempt: Exempt = False,
     dry_run: DryRun = False,
     no_wait: NoWait = False,
     allow_invalid: AllowInvalid = False,
@@ -123,10 +125,6 @@ def alter(
             order=ctx.meta[ORDER],
         )
     )
-    entity = entity_of(parts)
-    changes = parse_changes(
-        add=add_config or (), add_file=add_config_file, delete=delete_config or (), allow_invalid=allow_invalid
-    )
     choice = choose_store(
         store=store,
         bootstrap_server=bootstrap_server,
@@ -136,6 +134,14 @@ def alter(
     )
     _check_allow_invalid(choice, allow_invalid)
     recorder, for_ms = recorder_for("alter", reason=reason), parse_for_ms(for_)
+    if exempt:
+        named = exempted_user(parts, with_changes=bool(add_config or add_config_file or delete_config))
+        exempt_user(named, choice, recorder, for_ms=for_ms, dry_run=dry_run, wait=not no_wait, output=output)
+        return
+    entity = entity_of(parts)
+    changes = parse_changes(
+        add=add_config or (), add_file=add_config_file, delete=delete_config or (), allow_invalid=allow_invalid
+    )
     with closing(choice.open(allow_invalid=allow_invalid, wait=not no_wait)) as opened:
         result = run_alter(
             opened,
