@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from importlib.metadata import version
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -143,6 +144,38 @@ def test_a_reader_that_leaves_is_no_traceback() -> None:
             timeout=60,
         )
     assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("closed", ["1", "2"])
+def test_a_closed_stream_is_written_to_in_vain(closed: str, tmp_path: Path) -> None:
+    """`kafka-quotas ... >&-`: Python then has no stream at all."""
+    command = [sys.executable, "-m", "kafka_quotas", "describe", "--store", f"local:{tmp_path}/none.db"]
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {closed}>&-', "sh", *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    assert "internal error" not in done.stderr
+
+
+def test_output_that_finds_no_room_is_told_in_one_line(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kafka_quotas", "describe", "--store", f"local:{tmp_path}/none.db"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    told = [line for line in done.stderr.splitlines() if not line.startswith("note: ")]
+    assert told[0] == "error: can't write the output: No space left on device"
+    assert told[1].startswith("hint: ")
+    assert len(told) == 2
 
 
 def test_main_reads_the_arguments_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:

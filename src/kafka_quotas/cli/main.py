@@ -75,6 +75,8 @@ COMMANDS = (
 """Every command: name, where it is, one line of help. A new command is a new row and a new module."""
 
 _INTERRUPTED = 130
+_OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What writing to a full or broken device ends in; files that we open ourselves have errors of their own."""
 
 
 class Commands(LazyGroup):
@@ -99,10 +101,27 @@ def _print_version(value: bool) -> None:
         raise typer.Exit
 
 
+def _print_help_json(value: bool) -> None:
+    if value:
+        from kafka_quotas.cli.help_json import help_json  # noqa: PLC0415 - loads every command
+
+        typer.echo(help_json())
+        raise typer.Exit
+
+
 @app.callback()
 def _top(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
+    ] = False,
+    help_json: Annotated[
+        bool,
+        typer.Option(
+            "--help-json",
+            help="Print all commands and options as JSON and stop.",
+            callback=_print_help_json,
+            is_eager=True,
+        ),
     ] = False,
 ) -> None:
     """Set, explain, enforce and prove Apache Kafka client quotas.
@@ -131,21 +150,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _tell_usage(error, session)
     except (KeyboardInterrupt, typer.Abort):
         return _INTERRUPTED
-    except BrokenPipeError:
-        return _quiet_output()
-    except OSError as error:  # files and servers have errors of their own by now: this is what was to be printed
-        return _tell_output(error, session)
     except Exception as error:  # noqa: BLE001 - the boundary: a defect must not end in a traceback either
-        return _tell_defect(error, session)
+        return _tell_unforeseen(error, session)
     return code
 
 
 def _replace_closed_streams() -> None:
     """Nothing; what is written to a stream that the caller has closed goes nowhere, as in most programs."""
     if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it lasts as long as the process
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it lasts as long as the process
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
 
 
 def _own_arguments() -> list[str]:
@@ -198,23 +213,16 @@ def _tell_usage(error: typer.TyperException, session: Session) -> int:
     return _tell(lowered, hint=f"{path} --help", code=error.exit_code, session=session)
 
 
-def _tell_defect(error: Exception, session: Session) -> int:
+def _tell_unforeseen(error: Exception, session: Session) -> int:
+    """Exit code 1, where standard output takes no more, and for a defect. Nobody is told of a pipe that was closed."""
+    if isinstance(error, BrokenPipeError):
+        return _quiet_output()
+    if isinstance(error, OSError) and error.errno in _OUTPUT_ERRORS and error.filename is None:
+        hint = "what the command did besides is done; make room, and have it shown again"
+        _tell(f"can't write the output: {error.strerror}", hint=hint, code=1, session=session)
+        return _quiet_output()
     hint = "this is a defect of kafka-quotas; run it again with --verbose for the traceback, and report that"
     return _tell(f"internal error: {type(error).__name__}: {error}", hint=hint, code=1, session=session)
-
-
-def _tell_output(error: OSError, session: Session) -> int:
-    """Exit code 1 where standard output takes no more (a full disk); every other such error is a defect."""
-    if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG):
-        return _tell_defect(error, session)
-    code = _tell(
-        f"can't write the output: {error.strerror}",
-        hint="what the command did besides is done; make room, and have it shown again",
-        code=1,
-        session=session,
-    )
-    _quiet_output()
-    return code
 
 
 def _quiet_output() -> int:
