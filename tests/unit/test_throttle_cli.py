@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -203,3 +204,18 @@ def test_what_makes_no_sense_is_refused_in_one_line(argv, message: str) -> None:
     assert message in err
     assert err.startswith("error: ")
     assert len(err.splitlines()) <= 2
+
+
+@pytest.mark.parametrize(("form", "parse"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_a_bad_line_leaves_a_whole_document_without_summary(
+    form: str, parse: Callable[[str], dict], tmp_path: Path
+) -> None:
+    """Decisions before the line are printed by then; whoever parses the output must still be able to."""
+    file = tmp_path / "events.csv"
+    file.write_text("t_ms,amount\n0,10\n1000,20\n2000,much\n", encoding="utf-8")
+    code, out, err = run_cli("throttle", "simulate", str(file), "--quota", "5", "--output", form)
+    assert code == 2
+    assert err.startswith(f"error: {file}, line 4: amount must be")
+    told = parse(out)
+    assert [each["amount"] for each in told["decisions"]] == [10, 20]
+    assert told["summary"] is None

@@ -1,7 +1,7 @@
 """Decisions of a replay, written while they are taken: a file of any length needs no more memory than a short one.
 
 Invariants: each form is what `cli.render` writes for a listing (same names, same plain numbers), but for its rows:
-those of JSON and YAML are one line each.
+those of JSON and YAML are one line each. A replay that breaks off leaves a whole document, whose summary is null.
 """
 
 import csv
@@ -32,6 +32,10 @@ class DecisionWriter(Protocol):
 
     def end(self, summary: Mapping[str, Json], sentence: str) -> None:
         """Nothing; the totals are written, as data or as a sentence."""
+        ...
+
+    def break_off(self) -> None:
+        """Nothing; the replay ended early, and what was written of it is complete in its form."""
         ...
 
 
@@ -87,6 +91,9 @@ class _CsvWriter:
     def end(self, summary: Mapping[str, Json], sentence: str) -> None:
         pass
 
+    def break_off(self) -> None:
+        pass
+
 
 class _DocumentWriter:
     """JSON or YAML: the head, the decisions, the totals."""
@@ -106,6 +113,12 @@ class _DocumentWriter:
         self._separator = ",\n"
 
     def end(self, summary: Mapping[str, Json], sentence: str) -> None:  # noqa: ARG002 - one signature for every form
+        self._close(summary)
+
+    def break_off(self) -> None:
+        self._close(None)
+
+    def _close(self, summary: Mapping[str, Json] | None) -> None:
         totals = json_text({"summary": summary}).removeprefix("{")
         self._stream.write("\n  ]," + totals + "\n" if self._as_json else "\n" + yaml_text({"summary": summary}))
 
@@ -144,6 +157,9 @@ class _TextWriter:
 
     def end(self, summary: Mapping[str, Json], sentence: str) -> None:  # noqa: ARG002 - one signature for every form
         self._stream.write(f"\n{sentence}\n")
+
+    def break_off(self) -> None:
+        pass
 
     def _figure(self, value: float, unit: str) -> str:
         return quantity(value, unit).strip()

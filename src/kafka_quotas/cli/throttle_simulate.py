@@ -84,7 +84,7 @@ def simulate(
     """Replay a file of events through an algorithm and print each decision.
 
     The token bucket and the spreads take the controller.* window, the other algorithms the other one. Decisions are
-    printed as they are taken; a bad line ends the replay there, and is named.
+    printed as they are taken; a bad line ends the replay there, and is named; JSON and YAML then have no summary (null).
     """
     if plot is not None:
         check_plot_target(plot)
@@ -124,14 +124,19 @@ def _run(
     events = read_events(file, form=form, allowed=operations(simulation.algorithm))
     tally, course = Tally(simulation.window), Course() if with_course else None
     writer: DecisionWriter | None = None
-    for decision in run_simulation(simulation, events):
-        if with_decisions:
-            writer = writer or view.writer()  # not before the first event was read: a bad file prints nothing
-            writer.decision(decision)
-        tally.add(decision)
-        if course is not None:
-            course.add(decision)
-    totals = tally.summary()
+    totals: SimulationSummary | None = None
+    try:
+        for decision in run_simulation(simulation, events):
+            if with_decisions:
+                writer = writer or view.writer()  # not before the first event was read: a bad file prints nothing
+                writer.decision(decision)
+            tally.add(decision)
+            if course is not None:
+                course.add(decision)
+        totals = tally.summary()
+    finally:
+        if writer is not None and totals is None:
+            writer.break_off()
     if writer is None:
         view.print_summary(totals)
     else:
