@@ -2,7 +2,8 @@
 
     with kafka_4() as kafka:              # one broker, KRaft, 4.3.1
         kafka.bootstrap                   # "127.0.0.1:12345", no authentication
-        kafka.sasl_bootstrap              # SASL_PLAINTEXT with PLAIN and SCRAM-SHA-256, users in `USERS`
+        kafka.sasl_bootstrap              # SASL_PLAINTEXT with PLAIN and SCRAM-SHA-256, users in `USERS`;
+                                          # OAUTHBEARER with unsigned tokens
         kafka.tls_bootstrap               # SSL; who shows `client.pem` is `User:CN=carol`, others are anonymous
         kafka.certificates                # folder with `authority.pem` and `client.pem`
         kafka.run_tool("org.apache.kafka.tools.TopicCommand", [...])
@@ -260,10 +261,12 @@ def _common_properties(work: Path, data: str, ports: _Ports) -> dict[str, str]:
         "ssl.truststore.location": str(work / "authority.pem"),
         "ssl.client.auth": "requested",
         "inter.broker.listener.name": "PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
         f"{sasl}.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
         f"{plain_users};",
         f"{sasl}.scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+        f"{sasl}.oauthbearer.sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule "
+        'required unsecuredLoginStringClaim_sub="admin";',
         "super.users": "User:ANONYMOUS;User:admin",
         "allow.everyone.if.no.acl.found": "true",
         "num.partitions": "1",

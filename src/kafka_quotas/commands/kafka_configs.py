@@ -20,7 +20,7 @@ DEPRECATION_LINES = (
     "Use --bootstrap-server instead to specify a broker to connect to.",
 )
 """What the original prints before it looks at ZooKeeper."""
-_CREDENTIALS_NOTE = "SCRAM credentials are not quotas and are not listed here, though Kafka's own kafka-configs does"
+_CREDENTIALS_NOTE = "SCRAM credentials are no quotas and are not listed here; Kafka's own kafka-configs lists them"
 _PROPERTIES_SLOTS = 16  # those of a new java.util.Properties
 
 

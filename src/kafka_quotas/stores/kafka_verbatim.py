@@ -4,6 +4,7 @@ Contract: unlike the Kafka store this checks nothing, merges nothing and reads n
 their error names and texts come back as they gave them.
 """
 
+import ssl
 from collections.abc import Sequence
 from typing import Any
 
@@ -80,4 +81,6 @@ def _refusal_code(cause: BaseException | None) -> str:
         return "UNSUPPORTED_VERSION"
     if isinstance(cause, kafka_errors.UnsupportedSaslMechanismError):
         return "UNSUPPORTED_SASL_MECHANISM"
+    if isinstance(cause, ssl.SSLError):
+        return "SSL_AUTHENTICATION_FAILED"
     return "SASL_AUTHENTICATION_FAILED"

@@ -1,10 +1,17 @@
 """Key and trust stores in PEM form, the one form that Java and Python both read."""
 
+import re
 from pathlib import Path
 
 from kafka_quotas.core.errors import UsageError
 
 _JKS_MAGIC = b"\xfe\xed\xfe\xed"
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END [^-]*-----\n?", re.DOTALL)
+
+
+def certificates_in(text: str) -> tuple[str, ...]:
+    """The certificates in a PEM text, each with its marks."""
+    return tuple(_CERTIFICATE.findall(text))
 
 
 def pem_file(path_text: str, *, property_name: str) -> Path:

@@ -22,6 +22,7 @@ _ODD_CLASSES = {
     "INVALID_CONFIG": "InvalidConfigurationException",
     "REQUEST_TIMED_OUT": "TimeoutException",
     "SASL_AUTHENTICATION_FAILED": "SaslAuthenticationException",
+    "SSL_AUTHENTICATION_FAILED": "SslAuthenticationException",
     "UNKNOWN_SERVER_ERROR": "UnknownServerException",
 }
 _TOLD_BY_TEXT_ALONE = (
