@@ -31,9 +31,17 @@ def children(pid: int) -> list[int]:
     return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def runs(pid: int) -> bool:
+    """Whether the process exists and is more than an entry that nobody has asked for yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def wait_until_gone(pids: list[int]) -> None:
     deadline = time.monotonic() + 10
-    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+    while any(runs(pid) for pid in pids):
         assert time.monotonic() < deadline, f"still there: {pids}"
         time.sleep(0.02)
 
@@ -77,6 +85,19 @@ def test_an_interrupt_leaves_nothing_behind(number: signal.Signals, tmp_path: Pa
     assert (process.returncode, err) == (130, "")
     wait_until_gone(started)
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_the_daemon_ends_where_the_demo_is_killed(tmp_path: Path) -> None:
+    with start(tmp_path) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("Load for"):
+                break
+        started = children(process.pid)
+        process.kill()
+
+    assert len(started) == 1
+    wait_until_gone(started)
 
 
 def test_a_folder_that_cannot_be_made_is_told_before_anything_starts(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def simulate(
     """Replay a file of events through an algorithm and print each decision.
 
     The token bucket and the spreads take the controller.* window, the other algorithms the other one. Decisions are
-    printed as they are taken; a bad line ends the replay there, and is named; JSON and YAML then have no summary (null).
+    printed as they are taken; a bad line ends the replay there, and is named: JSON and YAML then end without a summary.
     """
     if plot is not None:
         check_plot_target(plot)

@@ -1,4 +1,7 @@
-"""The daemon as a process beside this one: started, waited for until it listens, and always ended again."""
+"""The daemon as a process beside this one: started, waited for until it listens, and always ended again.
+
+It ends with this process even where that is killed.
+"""
 
 import contextlib
 import os
@@ -14,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from kafka_quotas.commands.tied_process import tied
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.quota_config import QuotaWindow
 
@@ -91,7 +95,7 @@ def _start(
     command = [sys.executable, "-m", "kafka_quotas", "daemon", "run"]
     for option, value in arguments.items():
         command += [option, value]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)  # noqa: S603 - this program
+    return subprocess.Popen(tied(command), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)  # noqa: S603 - this program
 
 
 def _wait_until_listening(process: "subprocess.Popen[bytes]", log: Path) -> None:
