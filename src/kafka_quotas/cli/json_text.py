@@ -14,6 +14,11 @@ def json_text(value: Json, *, ascii_only: bool = False) -> str:
     return "".join(_pieces(value, "\n", ascii_only))
 
 
+def json_line(value: Json, *, ascii_only: bool = False) -> str:
+    """The value as `json_text` has it, on one line."""
+    return "".join(line.lstrip(" ") for line in json_text(value, ascii_only=ascii_only).split("\n"))
+
+
 def _pieces(value: Json, newline: str, ascii_only: bool) -> Iterator[str]:
     """The text of a value, in pieces; `newline` carries the indentation of its line."""
     if isinstance(value, Mapping):

@@ -37,6 +37,10 @@ COMMANDS = (
         help="Show what differs between files and a store, and for whom.",
     ),
     LazyCommand(name="apply", target="kafka_quotas.cli.apply:app", help="Bring a store to what files declare."),
+    LazyCommand(name="watch", target="kafka_quotas.cli.watch:app", help="Print changes of a store as they happen."),
+    LazyCommand(
+        name="migrate", target="kafka_quotas.cli.migrate:app", help="Copy all quotas of one store into another."
+    ),
     LazyCommand(
         name="context", target="kafka_quotas.cli.context:app", help="Name clusters, and choose which one is meant."
     ),

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.change_values import told_value
 from kafka_quotas.cli.journal_options import Reason, open_journal, recorder_for, warn
 from kafka_quotas.cli.options import CommandConfig, OutputForm
 from kafka_quotas.cli.output import Output
 from kafka_quotas.cli.render import print_listing, write
-from kafka_quotas.cli.revert_view import history_listing, proposal_listing, result_listing, told_value
+from kafka_quotas.cli.revert_view import history_listing, proposal_listing, result_listing
 from kafka_quotas.cli.store_choice import choose_known_store
 from kafka_quotas.commands.history import find_entries, history
 from kafka_quotas.commands.revert import RevertProposal, RevertResult, propose, store_of, undo_due

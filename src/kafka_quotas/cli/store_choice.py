@@ -133,12 +133,13 @@ def store_options(
 def choose_known_store(
     url: str, *, command_config: Path | None = None, environment: Mapping[str, str] = os.environ
 ) -> StoreChoice:
-    """The choice of a store whose address was written down: by option or variable, else as the context of that store.
+    """The choice of one store by its address or as `context:NAME`, logged in to as the context of that store says.
 
-    Raises `UsageError` where the file of contexts can't be read.
+    A file of client properties, by option or variable, beats the context. Raises `UsageError` where the file of
+    contexts can't be read.
     """
     choice = choose_store(store=url, command_config=command_config, environment=environment)
-    if choice.command_config.origin is not Origin.DEFAULT:
+    if choice.context_name.value is not None or choice.command_config.origin is not Origin.DEFAULT:
         return choice
     context = read_contexts(contexts_path()).at(url)
     if context is None:
