@@ -51,8 +51,8 @@ def documents() -> dict[Path, str]:
     """Every generated file: its path below the root of the repository, and its text."""
     pages = {MAN_FOLDER / f"{page_name(context)}.1": man_page(command, context) for command, context in commands()}
     return pages | {
-        COMPLETIONS_FOLDER / f"{PROGRAM}.bash": _completion_script("bash"),
-        COMPLETIONS_FOLDER / f"{PROGRAM}.fish": _completion_script("fish"),
+        COMPLETIONS_FOLDER / f"{PROGRAM}.bash": completion_script("bash"),
+        COMPLETIONS_FOLDER / f"{PROGRAM}.fish": completion_script("fish"),
         # Typer's own script for zsh does nothing on the first Tab when the shell loads it by itself.
         COMPLETIONS_FOLDER / f"_{PROGRAM}": _ZSH,
     }
@@ -84,8 +84,8 @@ def write(root: Path) -> None:
         (root / path).write_text(text, encoding="utf-8")
 
 
-def _completion_script(shell: str) -> str:
-    """Typer's own script for a shell, from the program itself."""
+def completion_script(shell: str) -> str:
+    """Typer's own script for a shell, from the program itself, for the shell to evaluate."""
     environment = os.environ | {_VARIABLE: f"source_{shell}"}
     done = subprocess.run(
         [sys.executable, "-m", "kafka_quotas"], env=environment, capture_output=True, text=True, check=True

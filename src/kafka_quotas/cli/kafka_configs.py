@@ -30,6 +30,7 @@ class _KafkaConfigs(RawCommand):
     """The command with the options of the original."""
 
     documented = tuple(RawOption(name=name, value=kind.value, help=kind.help) for name, kind in OPTIONS.items())
+    exit_codes = (("0", "Done; finding nothing is no failure."), ("1", "Anything else."), ("130", "Interrupted."))
 
 
 @app.command(cls=_KafkaConfigs)

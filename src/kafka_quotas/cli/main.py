@@ -73,6 +73,11 @@ COMMANDS = (
         help="Put load on a cluster and judge whether the quotas hold.",
     ),
     LazyCommand(
+        name="completion",
+        target="kafka_quotas.cli.completion_command:app",
+        help="Print a completion script, or install it as kafka-configs.",
+    ),
+    LazyCommand(
         name="demo", target="kafka_quotas.cli.demo:demo", help="Show it all in under a minute, on an embedded cluster."
     ),
 )

@@ -10,6 +10,8 @@ from typing import Any
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from kafka_quotas.cli.raw_command import RawCommand
+
 _ENVIRONMENT = (
     ("KAFKA_QUOTAS_STORE", "The store where no option names one."),
     ("KAFKA_QUOTAS_COMMAND_CONFIG", "The file of client properties where --command-config names none."),
@@ -53,8 +55,9 @@ def _lines(command: TyperCommand | TyperGroup, context: Any) -> Iterator[str]:
     yield from _parameters("OPTIONS", (each for each in parameters if isinstance(each, TyperOption)), context)
     if isinstance(command, TyperGroup):
         yield from _section("COMMANDS", ((name, each.get_short_help_str(200)) for name, each in _children(command)))
-    yield from _section("ENVIRONMENT", _ENVIRONMENT)
-    yield from _section("EXIT STATUS", _EXIT_CODES)
+    if not isinstance(command, RawCommand):
+        yield from _section("ENVIRONMENT", _ENVIRONMENT)
+    yield from _section("EXIT STATUS", command.exit_codes if isinstance(command, RawCommand) else _EXIT_CODES)
     yield from _see_also(command, context)
 
 

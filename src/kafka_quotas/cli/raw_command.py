@@ -19,9 +19,10 @@ class RawOption:
 
 
 class RawCommand(TyperCommand):
-    """A command whose arguments are in the context's `args`; subclasses name the options that are documented."""
+    """A command whose arguments are in the context's `args`; subclasses name what the manual page says of it."""
 
     documented: Sequence[RawOption] = ()
+    exit_codes: Sequence[tuple[str, str]] = ()
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**{**attributes, "params": _parameters(self.documented), "add_help_option": False})

@@ -12,7 +12,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         super().__init__()
         self._source = source
 
-    def token(self) -> str:
+    def token(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A token; raises `StoreRefusedError` where there is none to be had."""
         return self._source.fetch()
 
