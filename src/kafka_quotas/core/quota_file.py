@@ -105,7 +105,7 @@ def raw_entry(tree: object, place: Place) -> RawEntry:
     Raises `QuotaFileError` for anything that is no entry.
     """
     parts = _mapping(tree, place, "an entry")
-    _refuse_others(parts, ENTRY_PARTS, place, "entry")
+    _refuse_others(parts, ENTRY_PARTS, place, "an entry")
     missing = [name for name in ("entity", "quotas") if name not in parts]
     if missing:
         raise _misshapen(place, f"an entry without {missing[0]}")
@@ -154,7 +154,7 @@ def kind_of(value: object) -> str:
 
 def _sections(tree: object, place: Place) -> Mapping[str, Any]:
     sections = _mapping(tree, place, "the file")
-    _refuse_others(sections, SECTIONS, place, "file")
+    _refuse_others(sections, SECTIONS, place, "a file")
     schema = sections.get("schema", QUOTAS_SCHEMA)
     if schema != QUOTAS_SCHEMA:
         raise QuotaFileError(
@@ -173,7 +173,7 @@ def _refuse_others(parts: Mapping[str, object], known: Sequence[str], place: Pla
     for name in parts:
         if name not in known:
             raise QuotaFileError(
-                Problem(place=place, message=f"no part of a {what}: {shown(name)}", hint=f"it has {', '.join(known)}")
+                Problem(place=place, message=f"no part of {what}: {shown(name)}", hint=f"it has {', '.join(known)}")
             )
 
 
