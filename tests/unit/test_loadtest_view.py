@@ -17,6 +17,9 @@ from kafka_quotas.cli.load_view import duration_text, load_listing, print_load
 from kafka_quotas.cli.output import Output
 from kafka_quotas.cli.render import envelope
 from kafka_quotas.commands.demo import CAST
+from kafka_quotas.commands.load_test import LoadRequest
+from kafka_quotas.commands.window_settings import WindowSource
+from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.loadtest.cycles import Direction
 from kafka_quotas.loadtest.plan import EntityLoad, EntityName
 from kafka_quotas.loadtest.progress import EntityProgress, RunProgress
@@ -194,12 +197,43 @@ def test_the_demo_has_a_greedy_a_modest_and_an_unlimited_client() -> None:
         (["produce", "--embedded", "--entity", "a/"], "not an entity: 'a/'"),
         (["produce", "--embedded", "--plot", "run.gif"], "must end in .png or .svg"),
         (["consume", "--embedded", "--passwords", "nowhere.txt"], "cannot read nowhere.txt"),
+        (["produce", "--embedded", "--broker-windows"], "--broker-windows needs brokers to ask"),
     ],
 )
 def test_bad_input_is_one_line_and_starts_nothing(arguments: list[str], message: str) -> None:
     code, out, err = run_cli("load-test", *arguments)
 
     assert (code, out) == (2, "")
-    assert err.startswith("error: ")
-    assert message in err
-    assert len(err.splitlines()) <= 2
+    told, hint = err.splitlines()
+    assert told.startswith("error: ")
+    assert message in told
+    assert hint.startswith("hint: ")
+
+
+@pytest.mark.parametrize(
+    ("options", "window"),
+    [
+        ((), QuotaWindow()),
+        (("--broker-windows",), QuotaWindow(samples=3, window_s=2)),
+        (("--broker-windows", "--quota-window-num", "5"), QuotaWindow(samples=5, window_s=2)),
+    ],
+)
+def test_the_window_is_read_from_the_brokers_on_demand(
+    options: tuple[str, ...], window: QuotaWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[LoadRequest] = []
+
+    def brokers(url: str, _settings: object) -> WindowSource:
+        assert url == "kafka://127.0.0.1:9092"
+        return WindowSource(name=url, properties={"quota.window.num": "3", "quota.window.size.seconds": "2"})
+
+    def run(request: LoadRequest, **_: object) -> LoadResult:
+        asked.append(request)
+        return result(greedy())
+
+    monkeypatch.setattr("kafka_quotas.commands.broker_windows.broker_source", brokers)
+    monkeypatch.setattr("kafka_quotas.cli.load_test.load_test", run)
+    code, _, err = run_cli("load-test", "consume", "--bootstrap-server", "127.0.0.1:9092", *options)
+
+    assert (code, err) == (0, "")
+    assert asked[0].window == window

@@ -46,7 +46,9 @@ def keep_result(result: LoadResult, folder: Path, *, title: str) -> None:
     try:
         document.write_text(json_text(envelope(load_listing(result))) + "\n", encoding="utf-8")
     except OSError as error:
-        raise KafkaQuotasError(f"can't write {document}: {error.strerror or error}") from error
+        raise KafkaQuotasError(
+            f"can't write {document}: {error.strerror or error}", hint="name another folder with --out"
+        ) from error
     if find_spec("matplotlib") is None:
         write("note: no plot was drawn, for matplotlib is not installed", sys.stderr)
     else:
@@ -61,4 +63,6 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise KafkaQuotasError(f"can't make the folder {folder}: {error.strerror or error}") from error
+        raise KafkaQuotasError(
+            f"can't make the folder {folder}: {error.strerror or error}", hint="name another one with --out"
+        ) from error

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.completion import complete_stores
+from kafka_quotas.cli.window_options import WINDOW_PANEL
 
 TARGET_PANEL = "Target"
 LOAD_PANEL = "Load"
@@ -115,6 +116,15 @@ Brokers = Annotated[
         rich_help_panel=RESULT_PANEL,
     ),
 ]
+BrokerWindows = Annotated[
+    bool,
+    typer.Option(
+        "--broker-windows",
+        help="Read the quota window from the brokers of --bootstrap-server, with --command-config; the options above "
+        "win. A daemon in front of them may have been given another.",
+        rich_help_panel=WINDOW_PANEL,
+    ),
+]
 Plot = Annotated[
     Path | None,
     typer.Option("--plot", metavar="FILE", help="Draw the run into FILE, .png or .svg.", rich_help_panel=RESULT_PANEL),
@@ -134,7 +144,7 @@ QuotaStore = Annotated[
         "--store",
         metavar="URL",
         help="Take the quotas to judge by from this store, as they resolve for each client. Without it from the one "
-        "that the variable KAFKA_QUOTAS_STORE names; where there is neither, --quota alone counts.",
+        "that the variable KAFKA_QUOTAS_STORE or the context in use names; where there is none, --quota alone counts.",
         rich_help_panel=RESULT_PANEL,
         autocompletion=complete_stores,
     ),

@@ -42,6 +42,32 @@ def _group() -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Windows:
+    """The options about the quota window, as they were typed."""
+
+    num: int | None
+    size_s: int | None
+    file: Path | None
+    of_brokers: bool
+    command_config: Path | None
+
+    def chosen(self, bootstrap: str | None) -> QuotaWindow:
+        """The window that counts; `bootstrap` is what is put under load, None the embedded cluster."""
+        if self.of_brokers and bootstrap is None:
+            raise UsageError(
+                "--broker-windows needs brokers to ask, which the embedded cluster has not",
+                hint="leave it out, or name a cluster with --bootstrap-server",
+            )
+        return chosen_windows(
+            quota_window_num=self.num,
+            quota_window_size_seconds=self.size_s,
+            window_file=self.file,
+            bootstrap_server=bootstrap if self.of_brokers else None,
+            command_config=self.command_config if self.of_brokers else None,
+        ).client
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Given:
     """The options of both commands, as they were typed."""
 
@@ -59,7 +85,7 @@ class _Given:
     properties: list[str] | None
     property_file: Path | None
     passwords: Path | None
-    window: QuotaWindow
+    windows: "_Windows"
 
 
 @app.command()
@@ -84,6 +110,7 @@ def produce(
     quota_window_num: QuotaWindowNum = None,
     quota_window_size_seconds: QuotaWindowSize = None,
     window_file: WindowFile = None,
+    broker_windows: options.BrokerWindows = False,
     output: OutputForm = Output.TABLE,
     plot: options.Plot = None,
     out: options.Out = None,
@@ -104,7 +131,13 @@ def produce(
         properties=properties,
         property_file=config,
         passwords=passwords,
-        window=_window(quota_window_num, quota_window_size_seconds, window_file),
+        windows=_Windows(
+            num=quota_window_num,
+            size_s=quota_window_size_seconds,
+            file=window_file,
+            of_brokers=broker_windows,
+            command_config=command_config,
+        ),
     )
     _run(
         _request(Direction.PRODUCE, given),
@@ -135,6 +168,7 @@ def consume(
     quota_window_num: QuotaWindowNum = None,
     quota_window_size_seconds: QuotaWindowSize = None,
     window_file: WindowFile = None,
+    broker_windows: options.BrokerWindows = False,
     output: OutputForm = Output.TABLE,
     plot: options.Plot = None,
     out: options.Out = None,
@@ -158,7 +192,13 @@ def consume(
         properties=properties,
         property_file=config,
         passwords=passwords,
-        window=_window(quota_window_num, quota_window_size_seconds, window_file),
+        windows=_Windows(
+            num=quota_window_num,
+            size_s=quota_window_size_seconds,
+            file=window_file,
+            of_brokers=broker_windows,
+            command_config=command_config,
+        ),
     )
     _run(
         _request(Direction.CONSUME, given),
@@ -168,16 +208,12 @@ def consume(
     )
 
 
-def _window(num: int | None, size_s: int | None, file: Path | None) -> QuotaWindow:
-    return chosen_windows(quota_window_num=num, quota_window_size_seconds=size_s, window_file=file).client
-
-
 def _request(direction: Direction, given: _Given) -> LoadRequest:
     """The request that the options mean; everything is parsed here, once."""
     if (given.bootstrap_server is None) != given.embedded:
         raise UsageError("say what to put under load", hint="--bootstrap-server HOST:PORT, or --embedded, and not both")
     if given.acks not in ("0", "1", "all", "-1"):
-        raise UsageError(f"--acks is 0, 1 or all, not {given.acks!r}")
+        raise UsageError(f"--acks is 0, 1 or all, not {given.acks!r}", hint="all: every replica in sync; 0: nobody")
     return LoadRequest(
         direction=direction,
         bootstrap=given.bootstrap_server,
@@ -187,7 +223,7 @@ def _request(direction: Direction, given: _Given) -> LoadRequest:
         quotas=tuple(_quota(text) for text in given.quotas or []),
         duration_s=_seconds(given.duration),
         warmup_s=None if given.warmup is None else _seconds(given.warmup),
-        window=given.window,
+        window=given.windows.chosen(given.bootstrap_server),
         record_size=int(parse_bytes(given.record_size)),
         acks=given.acks,
         enforcers=given.brokers,

@@ -79,9 +79,14 @@ class LoadPlan:
         if len(set(names)) < len(names):
             raise UsageError("an entity is named twice", hint="every --entity is one client; name each once")
         if not 1 <= self.record_size <= MAX_RECORD_SIZE:
-            raise UsageError(f"a record has 1 to {MAX_RECORD_SIZE} bytes, not {self.record_size}")
+            raise UsageError(
+                f"a record has 1 to {MAX_RECORD_SIZE} bytes, not {self.record_size}",
+                hint="example: --record-size 1KiB",
+            )
         if not self.duration_s > 0 or not self.warmup_s >= 0:
-            raise UsageError("a duration must be above 0 s, and a warm-up not below")
+            raise UsageError(
+                "a duration must be above 0 s, and a warm-up not below", hint="example: --duration 60s --warmup 11s"
+            )
 
     @property
     def window_ms(self) -> int:

@@ -1,7 +1,8 @@
 """A producer under load: open loop on a schedule, or as much as its buffer takes.
 
 Counts are exact at no cost per record: what was handed to librdkafka less what it still holds. Only sampled records
-carry a delivery callback, which costs about a microsecond.
+carry a delivery callback, which costs about a microsecond; records that fail before a sampled one does therefore count
+as acknowledged. From the first failure seen on every record is watched.
 """
 
 import functools

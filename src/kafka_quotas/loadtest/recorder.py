@@ -2,7 +2,7 @@
 
 Three latencies are kept apart, because a throttled run is meant to fall behind: *service* (sent to acknowledged),
 *schedule delay* (intended to sent) and *response* (intended to acknowledged). Only the last tells what an application
-would feel; none is corrected afterwards. Latencies may be sampled, counts never are.
+would feel; none is corrected afterwards. Latencies may be sampled, and with them the first failures; nothing else is.
 
 Written by the client's thread alone; other threads read plain counters.
 """
