@@ -47,6 +47,12 @@ def test_a_whole_file_is_understood() -> None:
     assert prod.properties["ssl.key.password"] == Secret(place=SecretPlace.VARIABLE, where="KEY_PASSWORD")
 
 
+def test_the_example_is_understood() -> None:
+    example = read_contexts(Path(__file__).parents[2] / "examples" / "contexts.toml")
+    assert [context.name for context in example.contexts] == ["desk", "mtls", "old", "prod"]
+    assert example.get("mtls").properties["ssl.key.password"] == Secret(place=SecretPlace.FILE, where="admin.password")
+
+
 def test_no_file_means_no_contexts(tmp_path: Path) -> None:
     assert read_contexts(tmp_path / "contexts.toml").contexts == ()
 
