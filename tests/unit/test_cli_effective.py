@@ -144,6 +144,29 @@ def test_without_a_user_the_answer_is_for_anonymous(store: str) -> None:
     assert "ANONYMOUS" in err
 
 
+def test_a_listing_says_that_limits_hold_per_broker(store: str) -> None:
+    code, out, err = run_cli("describe", "--effective", "--store", store, "--user", "alice")
+    assert (code, out.splitlines()[2].split()[:2]) == (0, ["user", "alice,"])
+    assert "note: limits hold per broker, controller_mutation_rate on the active controller;" in err
+
+
+def test_an_empty_client_id_is_asked_for_by_its_flag(store: str) -> None:
+    code, out, err = run_cli("describe", "--effective", "--store", store, "--user", "alice", "--client", "")
+    assert (code, out) == (2, "")
+    told, hint = err.splitlines()
+    assert told == "error: --client is empty"
+    assert hint.endswith("--no-client-id asks for the empty client-id")
+
+
+def test_host_names_are_not_resolved_and_that_is_said(tmp_path: Path) -> None:
+    store = new_store(tmp_path, {Entity.of(ip="localhost"): {"connection_creation_rate": 5.0}})
+    (warning,) = answer(store, "--ip", "127.0.0.1")["warnings"]
+    assert warning.startswith("quotas are stored for host names (localhost):")
+    (warning,) = answer(store, "--ip", "elsewhere")["warnings"]
+    assert warning.startswith("elsewhere is no address:")
+    assert answer(store, "--user", "alice")["warnings"] == []
+
+
 def test_all_lists_what_the_store_tells_of(store: str) -> None:
     clients = [client["client"] for client in answer(store, "--all")["clients"]]
     assert {"user": "alice", "client-id": "app", "any_other": []} in clients

@@ -74,6 +74,12 @@ def test_who_shares_the_bucket(entries: list[tuple[Entity, dict[str, float]]], s
     assert of(effective_quotas(entries, user="alice", client_id="app")).shared_with == sharers
 
 
+def test_an_empty_client_id_has_a_bucket_of_its_own_where_only_pairs_were_used() -> None:
+    quota = of(effective_quotas([(PAIR, rate(1))], user="alice"))
+    assert (quota.limit, quota.bucket) == (None, ("alice", ""))
+    assert quota.shared_with == "only user alice with no client-id"
+
+
 def test_an_empty_client_id_escapes_client_defaults_and_that_is_said() -> None:
     quota = of(effective_quotas([(ANY_CLIENT, rate(8))], user="alice"))
     assert (quota.limit, quota.bucket) == (None, ("", ""))

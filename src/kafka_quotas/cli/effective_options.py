@@ -115,6 +115,10 @@ def clients_asked(named: EntityOptions, asked: EffectiveOptions) -> tuple[Client
 
     Raises `UsageError` where the options name nobody, more than one way, or a default or "any" in a client's place.
     """
+    if named.client == "":
+        raise UsageError(
+            "--client is empty", hint="is the shell variable behind it set? --no-client-id asks for the empty client-id"
+        )
     parts = {part.entity_type: part for part in selected_parts(named)}
     if asked.all_clients or asked.clients_file:
         if parts or asked.no_client_id:
@@ -127,7 +131,7 @@ def clients_asked(named: EntityOptions, asked: EffectiveOptions) -> tuple[Client
                 hint="name the user, client-id or address; --all lists every client that is known",
             )
     if asked.no_client_id and CLIENT_ID in parts:
-        raise UsageError("--client and --no-client-id exclude each other")
+        raise UsageError("--client and --no-client-id exclude each other", hint="leave out one of them")
     names = {entity_type: part.name for entity_type, part in parts.items()}
     client = Client(
         user=names.get(USER), client_id="" if asked.no_client_id else names.get(CLIENT_ID), ip=names.get(IP)

@@ -15,6 +15,10 @@ from kafka_quotas.core.effective import NOTHING_MATCHED, EffectiveQuota, Overrid
 from kafka_quotas.core.quota_key import CONTROLLER_MUTATION_RATE, QuotaKey
 
 _WIDTH = 80
+_SCOPE = (
+    f"note: limits hold per broker, {CONTROLLER_MUTATION_RATE.name} on the active controller; "
+    "name one client, or take --output json, to see who shares a bucket and what is overridden"
+)
 
 
 def print_effective(result: EffectiveResult, output: Output) -> None:
@@ -27,6 +31,8 @@ def print_effective(result: EffectiveResult, output: Output) -> None:
         print_listing(_listing(result), output)
         for line in _odd(result):
             write(line, sys.stderr)
+        if output in (Output.TABLE, Output.MARKDOWN):
+            write(_SCOPE, sys.stderr)
     for note in result.notes:
         write(f"note: {note}", sys.stderr)
 

@@ -1,17 +1,20 @@
 """Which quotas a client really gets, by Kafka's resolution over everything that a store holds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kafka_quotas.commands.client import Client, Probes, clients_of_store, outcomes_of_user
 from kafka_quotas.commands.cluster_view import ClusterView
 from kafka_quotas.core.describe_filter import EVERYTHING
 from kafka_quotas.core.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas
+from kafka_quotas.core.ip_resolution import is_address
 from kafka_quotas.core.resolution import LevelKind
 from kafka_quotas.stores.store import QuotaEntry, Store
 
 _ANONYMOUS = f"no user was given: this is the answer for {ANONYMOUS}, which a connection without authentication is"
 _FRESH = "this is the answer of a freshly started broker; one that has seen quotas removed may choose other buckets"
+_NO_ADDRESS = "{ip} is no address: only what is stored under that very name is shown, for no name is resolved here"
+_HOST_NAMES = "quotas are stored for host names ({names}): a broker resolves them, this answer does not"
 _REMEMBERED = "this is the answer of a broker that has also seen quotas of these levels: {levels}"
 
 
@@ -57,7 +60,7 @@ def effective(
         store_url=store.url,
         outcomes=tuple(ClientOutcome(client=client, quotas=_quotas(resolver, probes, client)) for client in asked),
         cluster=cluster,
-        warnings=tuple(warnings),
+        warnings=(*warnings, *_name_warnings(asked, entries)),
         notes=tuple(_notes(clients, history)),
     )
 
@@ -92,6 +95,18 @@ def _quotas(resolver: EffectiveQuotas, probes: Probes, client: Client) -> tuple[
         user = ANONYMOUS if client.user is None else probes.text(client.user)
         found = resolver.for_client(user, probes.text(client.client_id or ""))
     return found if client.ip is None else (*found, resolver.for_ip(probes.text(client.ip)))
+
+
+def _name_warnings(asked: Sequence[Client], entries: Sequence[QuotaEntry]) -> Iterator[str]:
+    """What can't be told about addresses, for want of a resolver of host names."""
+    addresses = [client.ip for client in asked if isinstance(client.ip, str)]
+    for ip in dict.fromkeys(addresses):
+        if not is_address(ip):
+            yield _NO_ADDRESS.format(ip=ip)
+    stored = [entry.entity.ip for entry in entries if isinstance(entry.entity.ip, str)]
+    names = sorted(ip for ip in stored if not is_address(ip))
+    if names and any(is_address(ip) for ip in addresses):
+        yield _HOST_NAMES.format(names=", ".join(names))
 
 
 def _notes(clients: Sequence[Client], history: Sequence[LevelKind]) -> list[str]:

@@ -144,6 +144,8 @@ def _sharers(bucket: Bucket | None, kinds: frozenset[LevelKind]) -> str:
     user, client_id = bucket
     if user and client_id:
         return f"only user {user} with client-id {client_id}"
+    if user and kinds == {LevelKind.PAIR}:
+        return f"only user {user} with no client-id"
     if user:
         exception = ", except those that a quota of a pair takes out" if LevelKind.PAIR in kinds else ""
         return f"all client-ids of user {user}{exception}"

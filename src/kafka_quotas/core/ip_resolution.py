@@ -18,14 +18,23 @@ def canonical_address(text: str) -> str:
 
     An IPv4 address inside IPv6 is that IPv4 address, and a zone does not tell two addresses apart.
     """
-    host = text[1:-1] if text.startswith("[") and text.endswith("]") else text
-    packed = ipv4_literal(host) or ipv6_literal(host.partition("%")[0])
+    packed = _packed(text)
     if packed is None:
         return text
     address = ip_address(packed)
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
     return str(address)
+
+
+def is_address(text: str) -> bool:
+    """Whether the text is an address and not a host name, which only a broker resolves."""
+    return _packed(text) is not None
+
+
+def _packed(text: str) -> bytes | None:
+    host = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    return ipv4_literal(host) or ipv6_literal(host.partition("%")[0])
 
 
 class IpQuotaResolver:
