@@ -1,6 +1,7 @@
 """Every line of config_command.jsonl as typed: both streams, the exit code, and what brokers are asked."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +13,14 @@ from kafka_quotas.core.describe_filter import QuotaFilter, matches
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.java_double import to_string
 from kafka_quotas.core.kafka_configs.options import usage_text
+from kafka_quotas.stores.journal import Journal
 from kafka_quotas.stores.store import QuotaEntry
 
 
 class Brokers:
     """Stands for the brokers: holds quotas, and keeps what it was asked to alter."""
+
+    url = "kafka://brokers:9092"
 
     def __init__(self, existing: Sequence[Line]) -> None:
         self.stored = {entity_of(entry["entity"]): entry["quotas"] for entry in existing}
@@ -101,3 +105,15 @@ def _unordered(line: str) -> tuple[str, list[str]]:
 
 def _without_deprecation(out: str) -> str:
     return "".join(f"{text}\n" for text in out.splitlines() if text not in kafka_configs.DEPRECATION_LINES)
+
+
+def test_what_is_altered_is_in_the_journal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    brokers = Brokers([{"entity": [["user", "alice"]], "quotas": {"producer_byte_rate": 5.0}}])
+    monkeypatch.setattr(kafka_configs, "open_brokers", lambda command: brokers)
+    arguments = ("--alter", "--entity-type", "users", "--entity-name", "alice", "--bootstrap-server", "brokers:9092")
+    journal = {"KAFKA_QUOTAS_JOURNAL": str(tmp_path / "journal")}
+    code, _, err = run_cli("kafka-configs", *arguments, "--add-config", "producer_byte_rate=7", environment=journal)
+    assert code == 0, err
+    (entry,) = Journal(tmp_path / "journal").read().entries
+    assert (entry.command, entry.store_url) == ("kafka-configs", "kafka://brokers:9092")
+    assert [(change.key, change.old, change.new) for change in entry.changes] == [("producer_byte_rate", 5.0, 7.0)]

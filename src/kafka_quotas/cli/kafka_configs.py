@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+from kafka_quotas.cli.journal_options import recorder_for
 from kafka_quotas.cli.kafka_configs_targets import open_brokers, open_zookeeper
 from kafka_quotas.cli.lazy_group import Session
 from kafka_quotas.cli.raw_command import RawCommand, RawOption
@@ -60,6 +61,8 @@ def kafka_configs(ctx: typer.Context) -> None:
         open_brokers=lambda: open_brokers(command),
         open_zookeeper=lambda: open_zookeeper(command),
     )
+    if result.made:
+        recorder_for("kafka-configs", reason=None).record(result.store_url, result.made)
     for line in result.lines:
         write(line, sys.stdout)
     if result.note:

@@ -12,6 +12,7 @@ from kafka_quotas.core.java_hash import as_hash_map
 from kafka_quotas.core.kafka_configs.arguments import Action, KafkaConfigsCommand, describe_lines
 from kafka_quotas.core.kafka_configs.failures import OURS, TIMED_OUT, ZOOKEEPER_TIMED_OUT, broker_failure
 from kafka_quotas.core.kafka_configs.options import KafkaConfigsError
+from kafka_quotas.core.plan import PlannedChange
 from kafka_quotas.core.validation import SCRAM_MECHANISMS
 from kafka_quotas.stores.verbatim import BrokerAnswerError, UserConfigs, VerbatimQuotas
 
@@ -26,10 +27,12 @@ _PROPERTIES_SLOTS = 16  # those of a new java.util.Properties
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaConfigsResult:
-    """What a command prints: its lines, and what it leaves out that the original has."""
+    """What a command prints: its lines, and what it leaves out that the original has; what it changed, and where."""
 
     lines: tuple[str, ...]
     note: str | None = None
+    made: tuple[PlannedChange, ...] = ()
+    store_url: str = ""
 
 
 def run_kafka_configs(
@@ -63,8 +66,13 @@ def _at_brokers(command: KafkaConfigsCommand, open_brokers: Callable[[], Verbati
             note = _CREDENTIALS_NOTE if command.describes_scram else None
             return KafkaConfigsResult(lines=tuple(lines), note=note)
         stored = {entry.entity: entry.quotas for entry in entries}.get(command.entity, {})
-        brokers.alter(command.entity, command.changes(stored))
-    return KafkaConfigsResult(lines=(command.completed_line,))
+        changes = command.changes(stored)
+        brokers.alter(command.entity, changes)
+        made = tuple(
+            PlannedChange(entity=command.entity, key=key, old=stored.get(key), new=new)
+            for key, new in dict(changes).items()
+        )
+        return KafkaConfigsResult(lines=(command.completed_line,), made=made, store_url=brokers.url)
 
 
 def _in_zookeeper(command: KafkaConfigsCommand, open_zookeeper: Callable[[], UserConfigs]) -> KafkaConfigsResult:

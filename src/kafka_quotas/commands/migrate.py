@@ -97,9 +97,8 @@ def migrate(
     if dry_run:
         after: Content = planned(before, changes).applied_to(before)
     else:
-        refusals = {**refusals, **_written(target, changes, progress)}
+        refusals = {**refusals, **_written(target, changes, progress, recorder)}
         after = _content(target)
-        _record(recorder, target.url, changes, after)
     return MigrationResult(
         source_url=source.url,
         target_url=target.url,
@@ -145,22 +144,29 @@ def _refused(target: Store, changes: Sequence[PlannedChange]) -> dict[Entity, Ka
     return {result.entity: result.error for result in results if result.error is not None}
 
 
-def _written(target: Store, changes: Sequence[PlannedChange], progress: Progress) -> Refusals:
+def _written(
+    target: Store, changes: Sequence[PlannedChange], progress: Progress, recorder: Recorder | None
+) -> Refusals:
     """The quotas that were not written, and why. Once the store is lost the rest is not tried.
 
-    Raises the store's error where it comes before anything was written.
+    What was written is in the journal chunk by chunk, so that an interruption loses nothing of it. Raises the store's
+    error where it comes before anything was written.
     """
     alterations = _alterations(changes)
     failed: dict[Entity, KafkaQuotasError] = {}
     for start in range(0, len(alterations), CHUNK):
+        chunk = alterations[start : start + CHUNK]
         try:
-            results = target.alter(alterations[start : start + CHUNK])
+            results = target.alter(chunk)
         except KafkaQuotasError as error:
             if start == 0:
                 raise
             failed |= {alteration.entity: error for alteration in alterations[start:]}
             break
         failed |= {result.entity: result.error for result in results if result.error is not None}
+        written = {alteration.entity for alteration in chunk} - failed.keys()
+        if recorder is not None and written:
+            recorder.record(target.url, [change for change in changes if change.entity in written])
         progress(start + len(results), len(alterations))
     return {(change.entity, change.key): failed[change.entity] for change in changes if change.entity in failed}
 
@@ -170,13 +176,6 @@ def _alterations(changes: Sequence[PlannedChange]) -> list[Alteration]:
     for change in changes:
         merged.setdefault(change.entity, {})[change.key] = change.new
     return [Alteration(entity=entity, changes=quotas) for entity, quotas in merged.items()]
-
-
-def _record(recorder: Recorder | None, url: str, changes: Sequence[PlannedChange], after: Content) -> None:
-    """Nothing; what really is in the target now is in the journal."""
-    made = [change for change in changes if same_value(after.get(change.entity, {}).get(change.key), change.new)]
-    if recorder is not None and made:
-        recorder.record(url, made)
 
 
 def _compared(wanted: Content, before: Content, after: Content, refusals: Refusals) -> Iterator[MigratedQuota]:

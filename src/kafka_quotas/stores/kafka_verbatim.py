@@ -36,6 +36,7 @@ class VerbatimKafka:
     """Quotas in a Kafka cluster, asked for without any rule of ours; connects at the first call."""
 
     def __init__(self, address: StoreUrl, *, settings: StoreSettings) -> None:
+        self.url = str(address)
         self._connection = KafkaConnection(address, settings=settings)
 
     def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:

@@ -20,6 +20,9 @@ class BrokerAnswerError(StoreError):
 class VerbatimQuotas(Protocol):
     """Quotas at brokers. Every call may raise `BrokerAnswerError` or `StoreUnreachableError`."""
 
+    url: str
+    """The address under which `open_store` opens the same quotas."""
+
     def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
         """The matching entries, sorted by entity."""
         ...
