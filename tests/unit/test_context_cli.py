@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.support.run_cli import run_cli
 
+from kafka_quotas.cli.completion import complete_contexts
 from kafka_quotas.cli.store_choice import Origin, choose_known_store, choose_store
 
 QUOTA = ("--user", "alice", "--add-config", "producer_byte_rate=1")
@@ -166,3 +167,10 @@ def test_a_store_that_was_written_down_is_logged_in_to_as_its_context_says(conte
     known = choose_known_store(f"local:{home}/lab.db", environment={})
     assert (known.url.origin, known.settings().client_properties) == (Origin.CONTEXT, {"client.id": "lab"})
     assert choose_known_store(f"local:{home}/x.db", environment={}).settings().client_properties == {}
+
+
+def test_names_of_contexts_are_completed(contexts: Path) -> None:
+    assert complete_contexts("") == ["lab", "prod"]
+    assert complete_contexts("p") == ["prod"]
+    contexts.write_text("broken")
+    assert complete_contexts("") == []

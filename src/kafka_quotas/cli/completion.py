@@ -42,6 +42,17 @@ def complete_stores(incomplete: str) -> list[str]:
     return [scheme for scheme in ("local:", "zk://", "kafka://", "static:") if scheme.startswith(incomplete)]
 
 
+def complete_contexts(incomplete: str) -> list[str]:
+    """The names of contexts that begin so."""
+    from kafka_quotas.stores.context_file import contexts_path, read_contexts  # noqa: PLC0415 - only completing pays
+
+    try:
+        contexts = read_contexts(contexts_path())
+    except KafkaQuotasError:
+        return []
+    return [context.name for context in contexts.contexts if context.name.startswith(incomplete)]
+
+
 def _stored_names(entity_type: str) -> Iterator[str]:
     """The names of a type in the store of the variable, if that is a local one, or in the default local store."""
     from kafka_quotas.core.describe_filter import EVERYTHING  # noqa: PLC0415 - only completing pays for the store

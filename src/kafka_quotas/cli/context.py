@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.completion import complete_contexts
 from kafka_quotas.cli.context_view import context_listing, contexts_listing, settings_listing
 from kafka_quotas.cli.journal_options import journal_setting
 from kafka_quotas.cli.options import BootstrapServer, CommandConfig, ContextName, OutputForm, StoreUrl, Zookeeper
@@ -18,15 +19,6 @@ from kafka_quotas.stores.secret import Secret, SecretPlace, secret_at
 from kafka_quotas.stores.store_url import absolute_path
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
-
-
-def complete_contexts(incomplete: str) -> list[str]:
-    """The names of contexts that begin so."""
-    try:
-        contexts = read_contexts(contexts_path())
-    except UsageError:
-        return []
-    return [context.name for context in contexts.contexts if context.name.startswith(incomplete)]
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a context.", autocompletion=complete_contexts)]

@@ -5,7 +5,13 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.completion import complete_clients, complete_ips, complete_stores, complete_users
+from kafka_quotas.cli.completion import (
+    complete_clients,
+    complete_contexts,
+    complete_ips,
+    complete_stores,
+    complete_users,
+)
 from kafka_quotas.cli.output import Output
 
 STORE_PANEL = "Store"
@@ -31,6 +37,7 @@ ContextName = Annotated[
         help="The store and login of a context, see 'kafka-quotas context'. Without it and without a store the "
         "variable KAFKA_QUOTAS_CONTEXT counts, else the context in use.",
         rich_help_panel=STORE_PANEL,
+        autocompletion=complete_contexts,
     ),
 ]
 BootstrapServer = Annotated[
