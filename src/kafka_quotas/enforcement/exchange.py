@@ -31,6 +31,13 @@ class Treatment(IntEnum):
     IDENTITY = 3
 
 
+STREAM: Final = Treatment.STREAM
+ADDRESSES: Final = Treatment.ADDRESSES
+VERSIONS: Final = Treatment.VERSIONS
+IDENTITY: Final = Treatment.IDENTITY
+"""The members as plain names: looking one up in its class costs as much as a small request's arithmetic."""
+
+
 @lru_cache(maxsize=4096)
 def treatment_of(api_key: int, api_version: int) -> Treatment:
     """What the responses of an API's version need; APIs that nobody told us about need nothing.
@@ -39,18 +46,18 @@ def treatment_of(api_key: int, api_version: int) -> Treatment:
     lead the client past the daemon.
     """
     if api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
-        return Treatment.IDENTITY
+        return IDENTITY
     if api_key == API_VERSIONS:
-        return Treatment.VERSIONS
+        return VERSIONS
     api = API_TABLE.get(api_key)
     if api is None or not api.addresses or api_version < 0:
-        return Treatment.STREAM
+        return STREAM
     if api_version > api.max_version:
         raise ProtocolError(
             f"{api.name} version {api_version} is beyond {api.max_version}, the newest that was announced",
             hint="its response may hold addresses of brokers that could not be rewritten",
         )
-    return Treatment.STREAM if api.address_layout(api_version) is None else Treatment.ADDRESSES
+    return STREAM if api.address_layout(api_version) is None else ADDRESSES
 
 
 class Exchange:
@@ -59,7 +66,7 @@ class Exchange:
     `frame_length` counts header and body, without the length field, as Kafka's `request.sizeInBytes`. `limiter` is None
     for requests that no byte rate concerns; `limited` says that it had a limit when the request began. `throttle_ms` is
     how long the client has to wait for this exchange, known once it is `charged`; `delayed` says that its response was
-    held back already.
+    held back already, `patched` that its throttle time is written.
     """
 
     __slots__ = (
@@ -73,6 +80,7 @@ class Exchange:
         "frame_length",
         "limited",
         "limiter",
+        "patched",
         "quota_type",
         "throttle_ms",
         "treatment",
@@ -92,3 +100,4 @@ class Exchange:
         self.limited = False
         self.charged = False
         self.delayed = False
+        self.patched = False

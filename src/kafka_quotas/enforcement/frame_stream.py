@@ -87,12 +87,9 @@ class FrameStream:
                 self._gathered += chunk[passed:position]
                 passed = position
             if not self._left:
-                self._finish(now_ms)
+                gathered, self._gathered = self._gathered, None
+                replacement = self._end(gathered, now_ms)
+                if replacement is not None:
+                    self._output.append(replacement)
         if position > passed:
-            self._output.append(chunk[passed:position])
-
-    def _finish(self, now_ms: int) -> None:
-        gathered, self._gathered = self._gathered, None
-        replacement = self._end(gathered, now_ms)
-        if replacement is not None:
-            self._output.append(replacement)
+            self._output.append(chunk[passed:position] if passed or position < end else chunk)

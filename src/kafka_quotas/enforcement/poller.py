@@ -28,13 +28,13 @@ class Poller:
         self._callbacks: dict[int, OnEvents] = {}
         loop.add_reader(self._epoll.fileno(), self._dispatch)
 
-    def add(self, fd: int, on_events: OnEvents) -> None:
-        """Nothing; for now only `BROKEN` is reported."""
+    def add(self, fd: int, on_events: OnEvents, events: int) -> None:
+        """Nothing; these events are reported from now on, as long as they last."""
         self._callbacks[fd] = on_events
-        self._epoll.register(fd, 0)
+        self._epoll.register(fd, events)
 
     def want(self, fd: int, events: int) -> None:
-        """Nothing; these events are reported from now on, as long as they last."""
+        """Nothing; these events are reported in place of those before."""
         self._epoll.modify(fd, events)
 
     def remove(self, fd: int) -> None:

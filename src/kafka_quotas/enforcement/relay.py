@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.holds import BACKPRESSURE, CONNECTING
 from kafka_quotas.enforcement.notice import Notice, Notify, Severity
@@ -117,35 +117,39 @@ class Relay:
         self.session.release_requests(CONNECTING, self._room.clock.now_ms())
         self._follow()
 
-    # Bytes.
+    # Bytes. A side that is held is paused only when it has something to say: most clients wait by themselves.
 
     def _client_readable(self) -> None:
-        room = self._room
+        room, session = self._room, self.session
+        if session.request_holds:
+            self._client.pause()
+            return
         count = self._receive(self._client)
         if count > 0:
             room.counters.request_bytes += count
             try:
-                self.session.from_client(room.buffer[:count], room.clock.now_ms())
+                session.from_client(room.buffer[:count], room.clock.now_ms())
                 self._move()
             except KafkaQuotasError as error:
-                room.counters.protocol_errors += 1
                 self._fail("client closed: it sent what can't be handled", error, Severity.WARNING)
         elif count == 0:
             self._client_ended()
 
     def _upstream_readable(self) -> None:
-        room = self._room
-        assert self._upstream is not None
-        count = self._receive(self._upstream)
+        room, session, upstream = self._room, self.session, self._upstream
+        assert upstream is not None
+        if session.response_holds and not self._client_gone:
+            upstream.pause()
+            return
+        count = self._receive(upstream)
         if count > 0:
             if self._client_gone:
                 return
             room.counters.response_bytes += count
             try:
-                self.session.from_upstream(room.buffer[:count], room.clock.now_ms())
+                session.from_upstream(room.buffer[:count], room.clock.now_ms())
                 self._move()
             except KafkaQuotasError as error:
-                room.counters.protocol_errors += 1
                 self._fail("connection closed: the upstream sent what can't be handled", error, Severity.ERROR)
         elif count == 0:
             self._upstream_ended()
@@ -161,33 +165,33 @@ class Relay:
 
     def _move(self) -> None:
         """Nothing; what the session put out is written, and both sides do what its holds say."""
-        session = self.session
+        session, upstream = self.session, self._upstream
         try:
-            if session.to_upstream and self._upstream is not None:
-                self._upstream.writer.send(session.to_upstream)
-                session.to_upstream.clear()
-                if self._upstream.writer.is_full:
+            if session.to_upstream and upstream is not None:
+                if not upstream.send(session.to_upstream):
                     session.hold_requests(BACKPRESSURE)
+                session.to_upstream.clear()
             if session.to_client:
-                self._client.writer.send(session.to_client)
-                session.to_client.clear()
-                if self._client.writer.is_full:
+                if not self._client.send(session.to_client):
                     session.hold_responses(BACKPRESSURE)
+                session.to_client.clear()
         except OSError:
             self.close()  # written to a peer that is gone; what it left unread dies with the connection
             return
         self._follow()
 
     def _follow(self) -> None:
-        """Nothing; readers and timer are as the session wants them, and a drained connection is closed."""
-        session = self.session
-        if self._is_closed or self._client_gone or self._upstream is None:
+        """Nothing; sides that were paused go on if they may, the timer is as the session wants it."""
+        session, upstream = self.session, self._upstream
+        if upstream is None or self._is_closed or self._client_gone:
             return
-        self._client.read(wanted=not session.request_holds)
-        self._upstream.read(wanted=not session.response_holds)
+        if self._client.is_paused and not session.request_holds:
+            self._client.resume()
+        if upstream.is_paused and not session.response_holds:
+            upstream.resume()
         if session.wake_at_ms != self._timer_ms:
             self._arm(session.wake_at_ms)
-        if self._is_draining and session.drained and not self._client.writer.is_full:
+        if self._is_draining and session.drained and not self._client.is_full:
             self.close()
 
     def _arm(self, wake_at_ms: int | None) -> None:
@@ -218,7 +222,6 @@ class Relay:
             release(self._room.clock.now_ms())
             self._move()
         except KafkaQuotasError as error:
-            self._room.counters.protocol_errors += 1
             self._fail("connection closed: it carried what can't be handled", error, Severity.WARNING)
 
     # Ends.
@@ -232,7 +235,8 @@ class Relay:
             return
         self._client_gone = True
         self._client.close()
-        self._upstream.read(wanted=True)
+        if self._upstream.is_paused:
+            self._upstream.resume()
         self._upstream.finish()
         if self._timer is not None:
             self._timer.cancel()
@@ -245,6 +249,8 @@ class Relay:
 
     def _fail(self, event: str, error: BaseException, severity: Severity) -> None:
         self._room.counters.connections_failed += 1
+        if isinstance(error, ProtocolError):
+            self._room.counters.protocol_errors += 1
         fields: dict[str, str | float] = {"error": str(error)}
         if isinstance(error, KafkaQuotasError) and error.hint:
             fields["hint"] = error.hint

@@ -20,7 +20,17 @@ from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.exchange import FETCH, PRODUCE, RAW_TOKEN, SASL_HANDSHAKE, Exchange, Treatment
+from kafka_quotas.enforcement.exchange import (
+    ADDRESSES,
+    FETCH,
+    IDENTITY,
+    PRODUCE,
+    RAW_TOKEN,
+    SASL_HANDSHAKE,
+    STREAM,
+    VERSIONS,
+    Exchange,
+)
 from kafka_quotas.enforcement.frame_stream import Frame, FrameStream
 from kafka_quotas.enforcement.holds import AWAITING, DELAYED, DRAINING, NO_NEW_FRAME, THROTTLED
 from kafka_quotas.enforcement.identity import Identity
@@ -49,6 +59,11 @@ from kafka_quotas.wire.walk import Buffer
 
 CLIENT_WAITS_SINCE: Final = {PRODUCE: 6, FETCH: 8}
 """First versions in which a client waits the throttle time out by itself. **Source:** KIP-219."""
+
+
+PRODUCE_FLEXIBLE_SINCE: Final = 9
+_FOUR_ZEROS: Final = bytes(4)
+_FIVE_ZEROS: Final = bytes(5)
 
 
 class Session:
@@ -204,7 +219,7 @@ class Session:
             )
         if exchange.limiter is not None:
             return self._begin_charged(exchange, chunk, offset, length, now_ms)
-        return _frame(length, gather=exchange.treatment is not Treatment.STREAM)
+        return _frame(length, gather=exchange.treatment is not STREAM)
 
     def _begin_charged(
         self, exchange: Exchange, chunk: memoryview, offset: int, length: int, now_ms: int
@@ -217,16 +232,23 @@ class Session:
             self.response_holds |= DELAYED
             self._wait(exchange, now_ms)
             return None
+        end = offset + FRAME_LENGTH_BYTES + length
+        is_whole = len(chunk) >= end
+        if is_whole and exchange.api_key == PRODUCE and not exchange.throttle_ms and _ends_bare(exchange, chunk, end):
+            return Frame(length + FRAME_LENGTH_BYTES, gather=False)
+        place = (exchange.api_key, exchange.api_version)
         patches = exchange.limited or exchange.throttle_ms > 0
-        if patches and not throttle_needs_whole(exchange.api_key, exchange.api_version):
-            upstream_ms = patch_throttle(chunk, *_place(exchange), self._told_ms(exchange), offset)
+        if patches and (is_whole or not throttle_needs_whole(*place)):
+            upstream_ms = patch_throttle(chunk, *place, self._told_ms(exchange), offset)
             if upstream_ms == NEED_MORE:
                 return None
-            self._heed_upstream(exchange, upstream_ms)
+            if upstream_ms:
+                self._heed_upstream(exchange, upstream_ms)
             patches = False
+            exchange.patched = True
         if exchange.api_key == FETCH:
             self._settle(exchange, now_ms)
-        return _frame(length, gather=patches or exchange.treatment is not Treatment.STREAM)
+        return _frame(length, gather=patches or exchange.treatment is not STREAM)
 
     def _begin_unasked(self, chunk: memoryview, offset: int) -> Frame | None:
         """How to pass on bytes that answer nothing: only the tokens of a mechanism that we can't read may."""
@@ -248,14 +270,15 @@ class Session:
 
     def _rewritten(self, exchange: Exchange, frame: bytearray) -> Buffer:
         """The gathered response with our addresses, versions and throttle time in it."""
-        if exchange.treatment is Treatment.IDENTITY:
+        if exchange.treatment is IDENTITY:
             self._identity.answered(exchange.api_key, exchange.api_version, frame)
-        elif exchange.treatment is Treatment.VERSIONS:
+        elif exchange.treatment is VERSIONS:
             return _clamped(exchange, frame)
-        if exchange.limiter is not None:
-            self._heed_upstream(exchange, patch_throttle(frame, *_place(exchange), self._told_ms(exchange)))
-        if exchange.treatment is Treatment.ADDRESSES:
-            return rewrite_addresses(*_place(exchange), frame, self._translate)
+        if exchange.limiter is not None and not exchange.patched:
+            upstream_ms = patch_throttle(frame, exchange.api_key, exchange.api_version, self._told_ms(exchange))
+            self._heed_upstream(exchange, upstream_ms or 0)
+        if exchange.treatment is ADDRESSES:
+            return rewrite_addresses(exchange.api_key, exchange.api_version, frame, self._translate)
         return frame
 
     # Throttling.
@@ -277,9 +300,9 @@ class Session:
         waits_itself = exchange.delayed and exchange.api_version >= CLIENT_WAITS_SINCE[exchange.api_key]
         return 0 if waits_itself else exchange.throttle_ms
 
-    def _heed_upstream(self, exchange: Exchange, upstream_ms: int | None) -> None:
+    def _heed_upstream(self, exchange: Exchange, upstream_ms: int) -> None:
         """Nothing; a throttle time that the broker set counts if it is the larger, and is said if we limit as well."""
-        if not upstream_ms:
+        if upstream_ms <= 0:
             return
         assert exchange.limiter is not None
         if exchange.limited:
@@ -319,15 +342,22 @@ def _clamped(exchange: Exchange, frame: bytearray) -> Buffer:
     return clamp(frame, exchange.api_version)
 
 
+def _ends_bare(exchange: Exchange, chunk: memoryview, end: int) -> bool:
+    """Whether a Produce response that ends at `end` surely has a throttle time of 0 and no addresses behind it.
+
+    The throttle time is the last field there is; from the first flexible version on an empty tag section follows. Were
+    that not empty, its last entry would end with a broker's port, its rack and its tags: five zeros could not be.
+    """
+    if exchange.api_version >= PRODUCE_FLEXIBLE_SINCE:
+        return chunk[end - 5 : end] == _FIVE_ZEROS
+    return exchange.api_version > 0 and chunk[end - 4 : end] == _FOUR_ZEROS
+
+
 def _decides_later(exchange: Exchange) -> bool:
     """Whether only the response tells how the client's next bytes are to be taken."""
     if exchange.api_key == FETCH:
         return exchange.limited
-    return exchange.treatment is Treatment.IDENTITY and exchange.api_key in (SASL_HANDSHAKE, RAW_TOKEN)
-
-
-def _place(exchange: Exchange) -> tuple[int, int]:
-    return exchange.api_key, exchange.api_version
+    return exchange.treatment is IDENTITY and exchange.api_key in (SASL_HANDSHAKE, RAW_TOKEN)
 
 
 def _frame(length: int, *, gather: bool) -> Frame:

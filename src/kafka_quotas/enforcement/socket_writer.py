@@ -29,15 +29,26 @@ class SocketWriter:
         """Whether bytes wait for the kernel to take them."""
         return bool(self._pending)
 
-    def send(self, pieces: Sequence[Buffer]) -> None:
-        """Nothing; what could not be written is kept, see `is_full`.
+    def send(self, pieces: Sequence[Buffer]) -> bool:
+        """Whether the kernel took everything; what it did not take is kept, see `is_full`.
 
         Raises `OSError` where the connection is broken.
         """
+        if len(pieces) == 1 and not self._pending:
+            (piece,) = pieces
+            try:
+                sent = self._socket.send(piece)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            if sent == len(piece):
+                return True
+            self._keep(pieces, sent)
+            return False
         for start in range(0, len(pieces), MAX_PIECES):
             batch = pieces[start : start + MAX_PIECES]
             sent = 0 if self._pending else self._write(batch)
             self._keep(batch, sent)
+        return not self._pending
 
     def flush(self) -> None:
         """Nothing; as much of what was kept is written as the kernel takes now.
@@ -55,7 +66,7 @@ class SocketWriter:
     def _write(self, pieces: Sequence[Buffer]) -> int:
         """How many bytes the kernel took."""
         try:
-            return self._socket.send(pieces[0]) if len(pieces) == 1 else self._socket.sendmsg(pieces)
+            return self._socket.sendmsg(pieces)
         except (BlockingIOError, InterruptedError):
             return 0
 

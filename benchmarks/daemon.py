@@ -1,0 +1,207 @@
+"""What the daemon costs, and how well it holds a quota: `python benchmarks/daemon.py [cost] [quota]`.
+
+cost: CPU time of the daemon per megabyte and per request, with a quota in force that is never reached, beside HAProxy
+in TCP mode (Debian's `haproxy`), which relays and nothing else, on the same load in the same run. Aim: at most 1.5 times
+HAProxy's.
+
+quota: the rate of a librdkafka producer that could do ten times as much, under a quota of 20 MB/s over 60 s against
+librdkafka's embedded cluster, judged by whole throttle cycles. Aim: within 2 %.
+"""
+
+import argparse
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import proxy_load
+from confluent_kafka import Producer
+
+from kafka_quotas.commands.daemon_process import free_ports, running_daemon
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.quota_config import QuotaWindow
+from kafka_quotas.loadtest.cycles import judge
+from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.stores.store import Alteration
+
+WINDOW = QuotaWindow()
+QUOTA = 20e6
+NEVER_REACHED = 1e12
+RECORD_BYTES = 10_000
+KIB = 1024
+WORKLOADS = (
+    proxy_load.produce("produce 64 KiB", size=64 * KIB, in_flight=5, count=16_000),
+    proxy_load.produce("produce 1 MiB", size=1024 * KIB, in_flight=5, count=1000),
+    proxy_load.fetch("fetch 1 MiB", size=1024 * KIB, count=1000),
+    proxy_load.produce("100 B, 5 in flight", size=200, in_flight=5, count=60_000),
+    proxy_load.produce("100 B, 1 in flight", size=200, in_flight=1, count=30_000),
+)
+HAPROXY = """global
+  nbthread 1
+defaults
+  mode tcp
+  timeout connect 5s
+  timeout client 1h
+  timeout server 1h
+listen relay
+  bind 127.0.0.1:{listen}
+  server broker 127.0.0.1:{upstream}
+"""
+
+
+def cpu_ns(pid: int) -> int:
+    """CPU time of a process, all its threads."""
+    return sum(int(task.read_text().split()[0]) for task in Path(f"/proc/{pid}/task").glob("*/schedstat"))
+
+
+def set_quota(store_url: str, **quotas: float) -> None:
+    store = open_store(store_url)
+    store.alter([Alteration(entity=Entity.of(client_id=proxy_load.CLIENT_ID.decode()), changes=quotas)])
+    store.close()
+
+
+@contextmanager
+def haproxy(folder: Path, upstream: int) -> Iterator[tuple[int, int]]:
+    """(port, process id) of HAProxy in TCP mode with one thread."""
+    port = free_ports(1)
+    config = folder / "haproxy.cfg"
+    config.write_text(HAPROXY.format(listen=port, upstream=upstream))
+    process = subprocess.Popen(["haproxy", "-db", "-f", str(config)], stderr=subprocess.DEVNULL)
+    try:
+        wait_for_port(port)
+        yield port, process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_for_port(port: int) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.02)
+    raise SystemExit(f"nothing listens on port {port}")
+
+
+def cost(rounds: int) -> None:
+    """Prints CPU time per megabyte and per request, daemon beside HAProxy; the median of the rounds."""
+    spent: dict[tuple[str, str], list[int]] = {}
+    with tempfile.TemporaryDirectory() as name, proxy_load.broker() as upstream:
+        folder = Path(name)
+        store_url = f"local:{folder / 'quotas.db'}"
+        set_quota(store_url, producer_byte_rate=NEVER_REACHED, consumer_byte_rate=NEVER_REACHED)
+        target = f"127.0.0.1:{upstream}"
+        with running_daemon(upstream=target, store_url=store_url, window=WINDOW, folder=folder) as daemon:
+            proxies = {"daemon": (int(daemon.bootstrap.rpartition(":")[2]), daemon.pid)}
+            with haproxy(folder, upstream) if shutil.which("haproxy") else no_haproxy() as other:
+                if other is not None:
+                    proxies["haproxy"] = other
+                for _ in range(rounds):
+                    for workload in WORKLOADS:
+                        for proxy, (port, pid) in proxies.items():
+                            before = cpu_ns(pid)
+                            proxy_load.run(port, workload)
+                            spent.setdefault((workload.name, proxy), []).append(cpu_ns(pid) - before)
+            print_cost(spent, tuple(proxies))
+
+
+@contextmanager
+def no_haproxy() -> Iterator[None]:
+    print("haproxy is not installed (apt-get install haproxy): the daemon alone")
+    yield None
+
+
+def print_cost(spent: dict[tuple[str, str], list[int]], proxies: tuple[str, ...]) -> None:
+    print(f"{'workload':<20}{'proxy':<10}{'us/MB':>9}{'us/request':>12}{'times':>8}   all rounds, us/request")
+    for workload in WORKLOADS:
+        reference = statistics.median(spent.get((workload.name, "haproxy"), [0]))
+        for proxy in proxies:
+            each = spent[workload.name, proxy]
+            median = statistics.median(each)
+            times = f"{median / reference:.2f}" if reference and proxy == "daemon" else ""
+            rounds = " ".join(f"{ns / 1000 / workload.count:.1f}" for ns in each)
+            print(
+                f"{workload.name:<20}{proxy:<10}{median / 1000 / workload.megabytes:>9.0f}"
+                f"{median / 1000 / workload.count:>12.1f}{times:>8}   {rounds}"
+            )
+
+
+def quota(seconds: float) -> None:
+    """Prints the rate that a greedy librdkafka producer got, and what it could get without a quota."""
+    cluster = Producer({"bootstrap.servers": "unused", "test.mock.num.brokers": 1, "log_level": 0})
+    (address,) = (f"{broker.host}:{broker.port}" for broker in cluster.list_topics(timeout=10).brokers.values())
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        store_url = f"local:{folder / 'quotas.db'}"
+        with running_daemon(upstream=address, store_url=store_url, window=WINDOW, folder=folder) as daemon:
+            set_quota(store_url, consumer_byte_rate=NEVER_REACHED)
+            free = acknowledged(daemon.bootstrap, 5.0)
+            rate = sum(size for _, size in free) / (free[-1][0] - free[0][0]) * 1000
+            print(f"without a quota: {rate / 1e6:.0f} MB/s")
+            set_quota(store_url, producer_byte_rate=QUOTA)
+            time.sleep(WINDOW.samples * WINDOW.window_s + 2)  # what was produced without a quota must not count
+            before = cpu_ns(daemon.pid)
+            acks = acknowledged(daemon.bootstrap, seconds)
+            spent = cpu_ns(daemon.pid) - before
+    total = sum(size for _, size in acks) / 1e6
+    verdict = judge(acks, quota_bytes_per_second=QUOTA, window_ms=WINDOW.samples * WINDOW.window_ms)
+    print(f"with a quota of {QUOTA / 1e6:g} MB/s over {seconds:g} s: {verdict.evidence}; holds: {verdict.ok}")
+    print(f"daemon: {spent / 1000 / total:.0f} us of CPU per MB, {spent / 1e7 / seconds:.1f} % of one core")
+
+
+def acknowledged(bootstrap: str, seconds: float) -> list[tuple[float, int]]:
+    """(time in ms, bytes) of every record that was acknowledged."""
+    acks: list[tuple[float, int]] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "client.id": proxy_load.CLIENT_ID.decode(),
+            "acks": "1",
+            "linger.ms": "5",
+            "batch.size": "1000000",
+            "queue.buffering.max.kbytes": "16000",
+        }
+    )
+    payload = bytes(RECORD_BYTES)
+
+    def delivered(error: object, _: object) -> None:
+        if error is None:
+            acks.append((time.monotonic() * 1000, RECORD_BYTES))
+
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            producer.produce("benchmark", payload, partition=0, on_delivery=delivered)
+        except BufferError:
+            producer.poll(0.01)
+        producer.poll(0)
+    producer.purge()
+    producer.flush(5)
+    return acks
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", choices=["cost", "quota", []], help="both, if nothing is named")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each load is run (default 3)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long the quota is held (default 60)")
+    arguments = parser.parse_args()
+    what = arguments.what or ["cost", "quota"]
+    if "cost" in what:
+        cost(arguments.rounds)
+    if "quota" in what:
+        quota(arguments.seconds)
+
+
+if __name__ == "__main__":
+    main()
