@@ -92,9 +92,31 @@ def test_takes_quotas_from_a_property_file(store: str, tmp_path: Path) -> None:
 
 def test_a_dry_run_checks_says_who_checked_and_writes_nothing(store: str) -> None:
     code, out, err = run_cli("alter", "--store", store, "--user", "alice", "--add-config", TEN_MIB, "--dry-run")
-    assert (code, out) == (0, "Dry run: would update config for user alice.\n")
+    assert (code, out) == (
+        0,
+        "Dry run: would update config for user alice.\n\n"
+        "for whom the effective quota changes, per broker\n"
+        "client                             key                 before     after\n"
+        "---------------------------------  ------------------  ---------  ------------------------\n"
+        "user alice, client-id (any other)  producer_byte_rate  unlimited  10.49 MB/s by user alice\n",
+    )
     assert err == "note: checked here only, no broker was asked; nothing was written\n"
     assert stored(store) == {}
+
+
+def test_a_dry_run_in_json_tells_for_whom_it_would_count(store: str) -> None:
+    run_cli("alter", "--store", store, "--user", "alice", "--client-default", "--add-config", "producer_byte_rate=5")
+    _, out, _ = run_cli(
+        "alter", "--store", store, "--user", "alice", "--add-config", TEN_MIB, "--dry-run", "-o", "json"
+    )
+    assert json.loads(out)["affected"] == [
+        {
+            "client": {"user": "alice", "client-id": ""},
+            "key": "producer_byte_rate",
+            "before": {"limit": None, "entity": None},
+            "after": {"limit": 10485760, "entity": {"user": "alice"}},
+        }
+    ]
 
 
 def test_json_is_alone_on_standard_output(store: str) -> None:

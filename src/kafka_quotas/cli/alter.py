@@ -13,6 +13,7 @@ from kafka_quotas.cli.entity_command import ORDER, EntityCommand
 from kafka_quotas.cli.entity_options import EntityOptions, entity_of, selected_parts
 from kafka_quotas.cli.exempt import Exempt, exempt_user, exempted_user
 from kafka_quotas.cli.journal_options import Reason, recorder_for
+from kafka_quotas.cli.json_text import Json
 from kafka_quotas.cli.options import (
     BootstrapServer,
     Client,
@@ -175,6 +176,10 @@ def _report(result: AlterResult, head: FilterComponent, choice: StoreChoice, out
         print_table(_old_and_new(result), sys.stderr)
     if output is Output.TABLE:
         write(_line(result, head), sys.stdout)
+        if result.radius is not None:
+            from kafka_quotas.cli.plan_view import print_radius  # noqa: PLC0415 - only a dry run pays for it
+
+            print_radius(result.radius)
     else:
         print_listing(_listing(result), output)
     if result.dry_run:
@@ -226,6 +231,16 @@ def _listing(result: AlterResult) -> Listing:
             "checked_by": [str(checker) for checker in result.checked_by],
             "entity": result.entity.to_mapping(),
             "changes": [{"key": key, "old": old, "new": new} for key, old, new in rows],
+            **_affected(result),
         },
         table=Table(columns=_COLUMNS, rows=rows),
     )
+
+
+def _affected(result: AlterResult) -> dict[str, Json]:
+    """For whom a dry run found that it would count."""
+    if result.radius is None:
+        return {}
+    from kafka_quotas.cli.plan_view import radius_documents  # noqa: PLC0415 - only a dry run pays for it
+
+    return {"affected": radius_documents(result.radius)}

@@ -3,14 +3,18 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from kafka_quotas.commands.history import Recorder
-from kafka_quotas.core.describe_filter import FilterComponent, Match, QuotaFilter
+from kafka_quotas.core.describe_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError
-from kafka_quotas.core.plan import PlannedChange
+from kafka_quotas.core.plan import PlannedChange, planned
 from kafka_quotas.core.validation import our_refusals
 from kafka_quotas.stores.store import Alteration, Store
+
+if TYPE_CHECKING:
+    from kafka_quotas.core.blast_radius import BlastRadius
 
 
 class Checker(StrEnum):
@@ -36,6 +40,7 @@ class AlterResult:
     """What was changed, or with `dry_run` would be, where, and who checked it.
 
     `undo_at_ms` is when the journal says that it is to be undone (milliseconds since the epoch), None for never.
+    `radius` tells for whom it would count, with `dry_run` only.
     """
 
     entity: Entity
@@ -44,6 +49,7 @@ class AlterResult:
     dry_run: bool
     checked_by: tuple[Checker, ...]
     undo_at_ms: int | None = None
+    radius: "BlastRadius | None" = None
 
 
 def alter(
@@ -84,6 +90,7 @@ def alter(
         dry_run=dry_run,
         checked_by=(Checker.CLIENT, Checker.BROKER) if store.url.startswith("kafka:") else (Checker.CLIENT,),
         undo_at_ms=undo_at_ms,
+        radius=_radius(store, entity, made) if dry_run else None,
     )
 
 
@@ -95,6 +102,15 @@ def stored_quotas(store: Store, entity: Entity) -> Mapping[str, float]:
     )
     entries = store.describe(QuotaFilter(components=components, strict=True))
     return entries[0].quotas if entries else {}
+
+
+def _radius(store: Store, entity: Entity, made: Iterable[QuotaChange]) -> "BlastRadius":
+    """For whom the changes would count."""
+    from kafka_quotas.core.blast_radius import blast_radius  # noqa: PLC0415 - only a dry run pays for it
+
+    stored = {entry.entity: entry.quotas for entry in store.describe(EVERYTHING)}
+    changes = [PlannedChange(entity=entity, key=change.key, old=change.old, new=change.new) for change in made]
+    return blast_radius(stored, planned(stored, changes))
 
 
 def _recorded(

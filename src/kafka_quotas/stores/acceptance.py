@@ -19,6 +19,8 @@ class Rules(Enum):
     """The rules of brokers in ZooKeeper mode and nothing else (`--allow-invalid`)."""
     OURS_ONLY = "ours-only"
     """Our refusals alone, for a store whose server gives its own verdict."""
+    SERVER_ONLY = "server-only"
+    """Nothing but that server's own verdict (`--allow-invalid`)."""
 
 
 def refusal(alteration: Alteration, *, rules: Rules) -> InvalidQuotaError | None:
@@ -29,6 +31,8 @@ def refusal(alteration: Alteration, *, rules: Rules) -> InvalidQuotaError | None
     pairs, changes = alteration.entity.parts, tuple(alteration.changes.items())
     if rules in (Rules.ZOOKEEPER, Rules.ZOOKEEPER_ONLY) and not has_znode(alteration.entity):
         return InvalidQuotaError(f"ZooKeeper can't hold this name: {alteration.entity}")
+    if rules is Rules.SERVER_ONLY:
+        return None
     if rules is Rules.ZOOKEEPER_ONLY:
         return zookeeper_verdict(pairs, changes, resolves=name_resolves)
     refused = our_refusals(alteration.entity, alteration.changes)

@@ -39,6 +39,7 @@ class KafkaStore:
     ) -> None:
         self.url = str(address)
         self._settings = settings
+        self._rules = Rules.SERVER_ONLY if settings.allow_invalid else Rules.OURS_ONLY
         self._connection = KafkaConnection(address, settings=settings)
         self._polling = polling or Polling(POLL_INTERVAL_S)
 
@@ -65,7 +66,7 @@ class KafkaStore:
         raises (the ACL is AlterConfigs) where nothing was written at all.
         """
         self._check_open()
-        errors = [refusal(entry, rules=Rules.OURS_ONLY) for entry in entries]
+        errors = [refusal(entry, rules=self._rules) for entry in entries]
         merged = _merged([entry for entry, error in zip(entries, errors, strict=True) if error is None])
         outcomes = self._sent(merged, validate_only=validate_only)
         if self._settings.wait and not validate_only:
