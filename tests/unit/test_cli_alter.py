@@ -92,13 +92,13 @@ def test_takes_quotas_from_a_property_file(store: str, tmp_path: Path) -> None:
 
 def test_a_dry_run_checks_says_who_checked_and_writes_nothing(store: str) -> None:
     code, out, err = run_cli("alter", "--store", store, "--user", "alice", "--add-config", TEN_MIB, "--dry-run")
-    assert (code, out) == (
-        0,
+    assert code == 0
+    assert out == (
         "Dry run: would update config for user alice.\n\n"
         "for whom the effective quota changes, per broker\n"
         "client                             key                 before     after\n"
         "---------------------------------  ------------------  ---------  ------------------------\n"
-        "user alice, client-id (any other)  producer_byte_rate  unlimited  10.49 MB/s by user alice\n",
+        "user alice, client-id (any other)  producer_byte_rate  unlimited  10.49 MB/s by user alice\n"
     )
     assert err == "note: checked here only, no broker was asked; nothing was written\n"
     assert stored(store) == {}
