@@ -150,6 +150,34 @@ def test_a_listing_says_that_limits_hold_per_broker(store: str) -> None:
     assert "note: limits hold per broker, controller_mutation_rate on the active controller;" in err
 
 
+def test_a_listing_too_wide_for_the_terminal_is_taken_apart_by_client(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafka_quotas.cli.effective_view.is_terminal", lambda _stream: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run_cli("describe", "--effective", "--store", store, "--all", "--brokers", "3")
+    assert code == 0
+    parts = [part.splitlines() for part in out.strip().split("\n\n")]
+    assert [part[0] for part in parts][:2] == ["user alice, client-id (any other)", "user alice, client-id app"]
+    assert {part[1].split()[0] for part in parts} == {"key"}
+    assert sum(len(part) - 3 for part in parts) == 9  # limits in all
+    assert max(len(line) for line in out.splitlines()) <= 80
+
+    monkeypatch.setenv("COLUMNS", "200")
+    _, whole, _ = run_cli("describe", "--effective", "--store", store, "--all", "--brokers", "3")
+    assert whole.split()[0] == "client"
+
+
+def test_names_can_not_steer_a_terminal(tmp_path: Path) -> None:
+    name = "a\nb\x1b[31m"
+    store = new_store(tmp_path, {Entity.of(user=name): {"producer_byte_rate": MIB}})
+    code, out, _ = run_cli("describe", "--effective", "--store", store, "--user", name, "--client", "app")
+    assert code == 0
+    assert "What applies to user 'a\\nb\\x1b[31m', client-id app" in out
+    assert "bucket used by all client-ids of user 'a\\nb\\x1b[31m'" in out
+    assert out.replace("\n", "").isprintable()
+
+
 def test_an_empty_client_id_is_asked_for_by_its_flag(store: str) -> None:
     code, out, err = run_cli("describe", "--effective", "--store", store, "--user", "alice", "--client", "")
     assert (code, out) == (2, "")

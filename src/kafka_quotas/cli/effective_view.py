@@ -3,18 +3,33 @@
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from shutil import get_terminal_size
 
 from kafka_quotas.cli.json_text import Json
 from kafka_quotas.cli.output import Output
 from kafka_quotas.cli.quantity import in_words, plain
-from kafka_quotas.cli.render import Cell, Column, Listing, Table, is_terminal, print_listing, print_table, write
+from kafka_quotas.cli.render import (
+    Cell,
+    Column,
+    Listing,
+    Table,
+    cell_text,
+    is_terminal,
+    print_listing,
+    print_table,
+    write,
+)
+from kafka_quotas.cli.usage_view import rate_text, share_text, throttle_text, usage_data
 from kafka_quotas.commands.client import Client, Other
 from kafka_quotas.commands.cluster_view import ClusterView
 from kafka_quotas.commands.effective import ClientOutcome, EffectiveResult
 from kafka_quotas.core.effective import NOTHING_MATCHED, EffectiveQuota, Overridden
 from kafka_quotas.core.quota_key import CONTROLLER_MUTATION_RATE, QuotaKey
+from kafka_quotas.core.usage import Usage, is_held_back, share_used, usage_under
 
 _WIDTH = 80
+Usages = tuple[Usage, ...] | None
+"""What was seen at brokers, None where nobody asked."""
 _SCOPE = (
     f"note: limits hold per broker, {CONTROLLER_MUTATION_RATE.name} on the active controller; "
     "name one client, or take --output json, to see who shares a bucket and what is overridden"
@@ -26,9 +41,13 @@ def print_effective(result: EffectiveResult, output: Output) -> None:
     for warning in result.warnings:
         write(f"warning: {warning}", sys.stderr)
     if output is Output.TABLE and len(result.outcomes) == 1:
-        _print_one(result.outcomes[0], result.cluster)
+        _print_one(result.outcomes[0], result.cluster, result.usages)
     else:
-        print_listing(_listing(result), output)
+        listing = _listing(result)
+        if output is Output.TABLE and is_terminal(sys.stdout) and _width(listing.table) > get_terminal_size().columns:
+            _print_apart(listing.table)
+        else:
+            print_listing(listing, output)
         for line in _odd(result):
             write(line, sys.stderr)
         if output in (Output.TABLE, Output.MARKDOWN):
@@ -37,7 +56,7 @@ def print_effective(result: EffectiveResult, output: Output) -> None:
         write(f"note: {note}", sys.stderr)
 
 
-def _print_one(outcome: ClientOutcome, cluster: ClusterView | None) -> None:
+def _print_one(outcome: ClientOutcome, cluster: ClusterView | None, usages: Usages) -> None:
     """The table of one client, and below it what doesn't fit into a table."""
     columns = ("key", "limit", "in words", "level", "set on")
     rows: list[list[Cell]] = [[quota.key.name, *_cells(quota)] for quota in outcome.quotas]
@@ -49,12 +68,32 @@ def _print_one(outcome: ClientOutcome, cluster: ClusterView | None) -> None:
     )
     print_table(table, sys.stdout)
     for quota in outcome.quotas:
-        details = [*_details(quota, cluster)]
+        details = [*_details(quota, cluster), *_seen(quota, usages)]
         if details:
             write("\n" + "\n".join(_folded(line) for line in (f"{quota.key.name}:", *details)), sys.stdout)
     unmatched = [quota.key.name for quota in outcome.quotas if NOTHING_MATCHED in quota.warnings]
     if unmatched:
         write("\n" + _folded(f"{', '.join(unmatched)}: {NOTHING_MATCHED}"), sys.stdout)
+
+
+def _print_apart(table: Table) -> None:
+    """The table with its first column as a headline above each group of rows: for terminals that are too narrow."""
+    client = ""
+    rows: list[Sequence[Cell]] = []
+    for first, *rest in [*table.rows, ["end"]]:
+        if first and rows:
+            print_table(Table(columns=table.columns[1:], rows=rows, caption=client), sys.stdout)
+            write("", sys.stdout)
+            rows = []
+        client = str(first) if first else client
+        rows.append(rest)
+
+
+def _width(table: Table) -> int:
+    """The columns of a terminal that the table takes unfolded."""
+    lines = [[column.title for column in table.columns], *table.rows]
+    gaps = 2 * (len(table.columns) - 1)
+    return gaps + sum(max(len(cell_text(line[at])) for line in lines) for at in range(len(table.columns)))
 
 
 def _column(title: str, figures: Sequence[str]) -> Column:
@@ -80,6 +119,19 @@ def _details(quota: EffectiveQuota, cluster: ClusterView | None) -> Iterator[str
     for lost in quota.overridden:
         yield f"  overrides level {lost.level}, {lost.entity}: {in_words(quota.key.name, lost.limit)}"
     yield from (f"  warning: {warning}" for warning in quota.warnings if warning != NOTHING_MATCHED)
+
+
+def _seen(quota: EffectiveQuota, usages: Usages) -> Iterator[str]:
+    """What was seen of the client's bucket at each broker."""
+    found = () if usages is None else usage_under(quota, usages)
+    for usage in found:
+        limit = quota.limit if usage.limit is None else usage.limit
+        share = share_text(share_used(usage.observed, limit))
+        throttled = f", throttled for {throttle_text(usage.throttle_ms)}" if is_held_back(usage, limit) else ""
+        used = f", {share} used" if share else ""
+        yield f"  at broker {usage.broker}: {rate_text(usage.key, usage.observed)}{used}{throttled}"
+    if usages is not None and not found:
+        yield "  no rates were seen"
 
 
 def scope(key: QuotaKey) -> str:
@@ -116,7 +168,7 @@ def _listing(result: EffectiveResult) -> Listing:
             "cluster": None if cluster is None else _cluster_data(cluster),
             "warnings": list(result.warnings),
             "notes": list(result.notes),
-            "clients": [_outcome_data(outcome, cluster) for outcome in result.outcomes],
+            "clients": [_outcome_data(outcome, cluster, result.usages) for outcome in result.outcomes],
         },
         table=_many(result),
         records=_records(result),
@@ -179,13 +231,13 @@ def _cluster_data(cluster: ClusterView) -> dict[str, Json]:
     return {"brokers": cluster.brokers, "topic": cluster.topic, "leading_brokers": cluster.leading_brokers}
 
 
-def _outcome_data(outcome: ClientOutcome, cluster: ClusterView | None) -> dict[str, Json]:
+def _outcome_data(outcome: ClientOutcome, cluster: ClusterView | None, usages: Usages) -> dict[str, Json]:
     client = outcome.client
     parts = (("user", client.user), ("client-id", client.client_id), ("ip", client.ip))
     named: dict[str, Json] = {kind: _text(name) for kind, name in parts if name is not None}
     return {
         "client": named | {"any_other": list(_any_other(client))},
-        "quotas": [_quota_data(quota, cluster) for quota in outcome.quotas],
+        "quotas": [_quota_data(quota, cluster) | _usage_data(quota, usages) for quota in outcome.quotas],
     }
 
 
@@ -204,6 +256,14 @@ def _quota_data(quota: EffectiveQuota, cluster: ClusterView | None) -> dict[str,
         "topic_total": None if cluster is None else cluster.topic_total(quota.key, quota.limit),
         "warnings": list(quota.warnings),
     }
+
+
+def _usage_data(quota: EffectiveQuota, usages: Usages) -> dict[str, Json]:
+    """What was seen at each broker, where that was asked for."""
+    if usages is None:
+        return {}
+    found = usage_under(quota, usages)
+    return {"usage": [usage_data(usage, quota.limit if usage.limit is None else usage.limit) for usage in found]}
 
 
 def _overridden_data(key: QuotaKey, lost: Overridden) -> dict[str, Json]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.entity import Entity, shown_name
 
 
 class Other(Enum):
@@ -81,4 +81,4 @@ def _spellings(text: str) -> Iterator[str]:
 def _shown(name: Name) -> str:
     if isinstance(name, Other):
         return name.value
-    return name or "(none)"
+    return shown_name(name) if name else "(none)"

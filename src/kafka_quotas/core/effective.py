@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafka_quotas.core.entity import ABSENT, Entity
+from kafka_quotas.core.entity import ABSENT, Entity, shown_name
 from kafka_quotas.core.ip_resolution import IpQuotaResolver
 from kafka_quotas.core.quota_key import CONNECTION_CREATION_RATE, QUOTA_KEYS, QuotaKey
 from kafka_quotas.core.resolution import Bucket, Level, LevelKind, Match, QuotaResolver, bucket_tags
@@ -141,7 +141,7 @@ def _sharers(bucket: Bucket | None, kinds: frozenset[LevelKind]) -> str:
     """Who draws on a bucket, in words."""
     if bucket is None:
         return "nobody: nothing is counted"
-    user, client_id = bucket
+    user, client_id = (shown_name(name) if name else "" for name in bucket)
     if user and client_id:
         return f"only user {user} with client-id {client_id}"
     if user and kinds == {LevelKind.PAIR}:

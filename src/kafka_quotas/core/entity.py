@@ -110,9 +110,13 @@ class Entity:
 
     def __str__(self) -> str:
         return ", ".join(
-            f"default {kind}" if name is None else f"{kind} {name!r}" if _odd(name) else f"{kind} {name}"
-            for kind, name in self.parts
+            f"default {kind}" if name is None else f"{kind} {shown_name(name)}" for kind, name in self.parts
         )
+
+
+def shown_name(name: str) -> str:
+    """The name for people to read: in quotes where it could be taken for more or less than one, or steer a terminal."""
+    return repr(name) if _odd(name) else name
 
 
 def _odd(name: str) -> bool:
