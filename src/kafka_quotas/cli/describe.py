@@ -15,6 +15,7 @@ from kafka_quotas.cli.effective_options import (
     History,
     NoClientId,
     Topic,
+    WithUsage,
     clients_asked,
     parse_history,
 )
@@ -42,10 +43,12 @@ from kafka_quotas.cli.output import Output
 from kafka_quotas.cli.quantity import in_words, plain
 from kafka_quotas.cli.render import Column, Listing, Table, print_listing, write
 from kafka_quotas.cli.store_choice import StoreChoice, choose_store
+from kafka_quotas.cli.usage_options import MetricNamesFile, Prometheus, UsageControl, UsageOptions, usage_source
 from kafka_quotas.commands.cluster import look_at_cluster
 from kafka_quotas.commands.describe import DescribeResult
 from kafka_quotas.commands.describe import describe as run_describe
 from kafka_quotas.commands.effective import effective as run_effective
+from kafka_quotas.commands.usage_source import read_usage
 from kafka_quotas.core.entity import ENTITY_TYPES, Entity
 from kafka_quotas.core.errors import UsageError
 
@@ -83,6 +86,10 @@ def describe(
     history: History = None,
     brokers: Brokers = None,
     topic: Topic = None,
+    with_usage: WithUsage = False,
+    control: UsageControl = None,
+    prometheus: Prometheus = None,
+    metric_names: MetricNamesFile = None,
     store: StoreUrl = None,
     context: ContextName = None,
     bootstrap_server: BootstrapServer = None,
@@ -116,6 +123,8 @@ def describe(
         history=history or (),
         brokers=brokers,
         topic=topic,
+        with_usage=with_usage,
+        usage=UsageOptions(control=control, prometheus=prometheus or (), metric_names=metric_names),
     )
     choice = choose_store(
         store=store,
@@ -150,11 +159,16 @@ def _effective(
     """Nothing; what really applies to the named clients is printed."""
     if strict:
         raise UsageError("--strict and --effective exclude each other", hint="a client is subject to every level")
+    if asked.usage.given and not asked.with_usage:
+        raise UsageError(f"{asked.usage.given[0]} goes with --with-usage")
     clients = clients_asked(named, asked)
     history = parse_history(asked.history)
+    usages = read_usage(usage_source(asked.usage)).usages if asked.with_usage else None
     with closing(choice.open()) as opened:
         found = look_at_cluster(opened.url, settings=choice.settings(), brokers=asked.brokers, topic=asked.topic)
-        result = run_effective(opened, clients=clients, history=history, cluster=found.view, warnings=found.warnings)
+        result = run_effective(
+            opened, clients=clients, history=history, cluster=found.view, warnings=found.warnings, usages=usages
+        )
     print_effective(result, output)
 
 

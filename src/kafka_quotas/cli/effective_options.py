@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.entity_options import EntityOptions, selected_parts
+from kafka_quotas.cli.usage_options import UsageOptions
 from kafka_quotas.commands.client import Client
 from kafka_quotas.core.describe_filter import Match
 from kafka_quotas.core.entity import CLIENT_ID, IP, USER
@@ -74,6 +75,16 @@ Topic = Annotated[
     ),
 ]
 
+WithUsage = Annotated[
+    bool,
+    typer.Option(
+        "--with-usage",
+        help="With --effective: add the rate and the throttle time of the client's buckets at each broker, from a "
+        "running daemon or with --prometheus from the brokers' metrics.",
+        rich_help_panel=PANEL,
+    ),
+]
+
 _KINDS: dict[str, LevelKind] = {kind.value: kind for kind in LevelKind} | {
     "1": LevelKind.PAIR,
     "2": LevelKind.PAIR,
@@ -84,6 +95,8 @@ _KINDS: dict[str, LevelKind] = {kind.value: kind for kind in LevelKind} | {
     "7": LevelKind.CLIENT,
     "8": LevelKind.CLIENT,
 }
+
+_NO_SOURCE = UsageOptions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +109,8 @@ class EffectiveOptions:
     history: Sequence[str] = ()
     brokers: int | None = None
     topic: str | None = None
+    with_usage: bool = False
+    usage: UsageOptions = _NO_SOURCE
 
     def given(self) -> list[str]:
         """The options that were given, as they are spelled."""
@@ -106,8 +121,9 @@ class EffectiveOptions:
             "--history": self.history,
             "--brokers": self.brokers,
             "--topic": self.topic,
+            "--with-usage": self.with_usage,
         }
-        return [option for option, value in spelled.items() if value]
+        return [option for option, value in spelled.items() if value] + self.usage.given
 
 
 def clients_asked(named: EntityOptions, asked: EffectiveOptions) -> tuple[Client, ...]:

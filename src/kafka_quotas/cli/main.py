@@ -59,6 +59,8 @@ COMMANDS = (
         target="kafka_quotas.cli.doctor:app",
         help="Tell what is odd in a store, and what to do about it.",
     ),
+    LazyCommand(name="why", target="kafka_quotas.cli.why:app", help="Tell whether a client is slow because of quotas."),
+    LazyCommand(name="top", target="kafka_quotas.cli.top:app", help="Show who uses how much of which quota, live."),
     LazyCommand(
         name="throttle",
         target="kafka_quotas.cli.throttle:app",

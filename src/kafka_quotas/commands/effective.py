@@ -9,6 +9,7 @@ from kafka_quotas.core.describe_filter import EVERYTHING
 from kafka_quotas.core.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas
 from kafka_quotas.core.ip_resolution import is_address
 from kafka_quotas.core.resolution import LevelKind
+from kafka_quotas.core.usage import Usage
 from kafka_quotas.stores.store import QuotaEntry, Store
 
 _ANONYMOUS = f"no user was given: this is the answer for {ANONYMOUS}, which a connection without authentication is"
@@ -30,7 +31,8 @@ class ClientOutcome:
 class EffectiveResult:
     """The outcomes, the cluster they hold on (None: not asked), and what to know when reading them.
 
-    `warnings` say that the whole answer may not hold, `notes` how it is meant.
+    `warnings` say that the whole answer may not hold, `notes` how it is meant. `usages` is what was seen at brokers
+    (None: not asked).
     """
 
     store_url: str
@@ -38,6 +40,7 @@ class EffectiveResult:
     cluster: ClusterView | None
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
+    usages: tuple[Usage, ...] | None = None
 
 
 def effective(
@@ -47,10 +50,11 @@ def effective(
     history: Sequence[LevelKind] = (),
     cluster: ClusterView | None = None,
     warnings: Sequence[str] = (),
+    usages: tuple[Usage, ...] | None = None,
 ) -> EffectiveResult:
     """What applies to each client. A user without client-id is answered for every distinct kind of its clients.
 
-    No client at all asks for every client that the store knows of. `warnings` are passed on to the reader.
+    No client at all asks for every client that the store knows of. `warnings` and `usages` are passed on to the reader.
     """
     entries = store.describe(EVERYTHING)
     asked = _spelled_out(clients, entries)
@@ -62,6 +66,7 @@ def effective(
         cluster=cluster,
         warnings=(*warnings, *_name_warnings(asked, entries)),
         notes=tuple(_notes(clients, history)),
+        usages=usages,
     )
 
 

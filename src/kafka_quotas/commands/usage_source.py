@@ -1,0 +1,137 @@
+"""Where rates and throttle times come from: a running daemon, exporters of brokers, or a Prometheus server."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, urlencode, urlsplit
+
+from kafka_quotas.commands import daemon
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.metric_names import BUILT_IN, MetricNames, usages_of
+from kafka_quotas.core.prometheus_text import MetricSample, parse_metrics
+from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.sanitizing import desanitize, sanitize
+from kafka_quotas.core.usage import Usage
+from kafka_quotas.enforcement.status import BucketRow, DaemonStatus
+
+TIMEOUT_S = 10.0
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageSource:
+    """Which source is asked: the addresses of metrics where there are any, else the daemon behind `control`.
+
+    An address with a path (`http://broker:7071/metrics`) is an exporter's, one without is a Prometheus server's.
+    `control` None: the only daemon of this user.
+    """
+
+    control: Path | None = None
+    metrics_urls: tuple[str, ...] = ()
+    names: MetricNames = BUILT_IN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageReading:
+    """What was read at one moment: where from, the buckets, the window of the rates, and the store a daemon follows."""
+
+    origin: str
+    usages: tuple[Usage, ...]
+    window: QuotaWindow = DEFAULT_WINDOW
+    store_url: str | None = None
+
+
+def read_usage(source: UsageSource) -> UsageReading:
+    """What the source tells now.
+
+    Raises `KafkaQuotasError` where it can't be reached or understood, `UsageError` for an address that can't be meant.
+    """
+    if not source.metrics_urls:
+        return usage_of_daemon(daemon.status(source.control))
+    usages = [usage for url in source.metrics_urls for usage in _of_address(url, source.names)]
+    return UsageReading(origin=", ".join(source.metrics_urls), usages=tuple(usages))
+
+
+def usage_of_daemon(status: DaemonStatus) -> UsageReading:
+    """What a daemon's status says of every bucket that has a limit."""
+    return UsageReading(
+        origin=f"daemon {status.pid}",
+        usages=tuple(
+            Usage(
+                broker=row.broker,
+                key=row.quota,
+                user=desanitize(row.user),
+                client_id=row.client_id,
+                observed=row.observed,
+                throttle_ms=_throttle_ms(row, status),
+                limit=row.limit,
+            )
+            for row in status.buckets
+        ),
+        window=QuotaWindow(samples=status.window_num, window_s=status.window_size_seconds),
+        store_url=status.store.url,
+    )
+
+
+def _throttle_ms(bucket: BucketRow, status: DaemonStatus) -> float:
+    """The longest throttle time that a client of the bucket waits for now, 0 where none does."""
+    waits = (
+        row.throttle_ms
+        for row in status.throttled
+        if row.broker == bucket.broker
+        and row.quota == bucket.quota
+        and bucket.user in ("", sanitize(row.user))
+        and bucket.client_id in ("", row.client_id)
+    )
+    return float(max(waits, default=0))
+
+
+def _of_address(url: str, names: MetricNames) -> Sequence[Usage]:
+    address = urlsplit(url)
+    if address.scheme not in ("http", "https") or not address.hostname:
+        raise UsageError(
+            f"not an address of metrics: {url!r}",
+            hint="http://BROKER:PORT/metrics for an exporter, http://HOST:9090 for a Prometheus server",
+        )
+    if address.path.strip("/"):
+        return usages_of(parse_metrics(_text(url)), names=names, broker=address.netloc.rpartition("@")[2])
+    return usages_of(_queried(address, names), names=names, broker=address.netloc.rpartition("@")[2])
+
+
+def _queried(address: SplitResult, names: MetricNames) -> Iterator[MetricSample]:
+    """The samples that a Prometheus server has of the metrics now."""
+    selector = names.selector().replace("\\", "\\\\").replace('"', '\\"')
+    query = urlencode({"query": f'{{__name__=~"{selector}"}}'})
+    url = address._replace(path="/api/v1/query", query=query).geturl()
+    try:
+        for each in json.loads(_text(url))["data"]["result"]:
+            labels: dict[str, Any] = dict(each["metric"])
+            name = labels.pop("__name__")
+            yield MetricSample(name=name, labels=labels, value=float(each["value"][1]))
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise KafkaQuotasError(
+            f"what answers at {address.netloc} is no Prometheus server",
+            hint="an exporter's address has a path: http://BROKER:PORT/metrics",
+        ) from error
+
+
+def _text(url: str) -> str:
+    """What is at an address.
+
+    Raises `KafkaQuotasError` where it can't be read.
+    """
+    from http.client import HTTPException  # noqa: PLC0415 - a daemon needs no HTTP
+    from urllib.request import urlopen  # noqa: PLC0415
+
+    try:
+        with urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the scheme was checked
+            content: bytes = answer.read(MAX_ANSWER_BYTES)
+    except (OSError, HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+        raise KafkaQuotasError(
+            f"no metrics from {urlsplit(url).netloc.rpartition('@')[2]}: {reason}",
+            hint="check the address, and that the exporter runs",
+        ) from error
+    return content.decode("utf-8", "replace")
