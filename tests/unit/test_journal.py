@@ -2,7 +2,8 @@
 
 import json
 import os
-from concurrent.futures import ThreadPoolExecutor
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,13 +75,42 @@ def test_a_line_cut_short_damages_no_other(tmp_path: Path) -> None:
     assert journal.path.stat().st_mode & 0o777 == 0o600
 
 
-def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:
+WRITER = """
+import sys
+from pathlib import Path
+from kafka_quotas.core.journal_entry import JournalEntry
+from kafka_quotas.stores.journal import Journal
+path, name = Path(sys.argv[1]), sys.argv[2]
+sys.stdin.readline()
+for number in range(200):
+    entry_id = f"{name}-{number}"
+    Journal(path).append(
+        JournalEntry(
+            entry_id=entry_id,
+            time_ms=0,
+            command="alter",
+            user="ops",
+            store_url="local:/x",
+            changes=(),
+            reason="x" * 5000,
+        )
+    )
+"""
+
+
+def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: Journal(path).append(entry(f"i{number}")), range(400)))
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(path), name], stdin=subprocess.PIPE) for name in "abcd"
+    ]
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write(b"go\n")
+        writer.stdin.close()
+    assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0, 0]
     content = Journal(path).read()
-    assert {each.entry_id for each in content.entries} == {f"i{number}" for number in range(400)}
-    assert (len(content.entries), content.damaged_lines) == (400, 0)
+    assert {each.entry_id for each in content.entries} == {f"{name}-{n}" for name in "abcd" for n in range(200)}
+    assert (len(content.entries), content.damaged_lines) == (800, 0)
 
 
 def recorder(path: Path, warnings: list[str]) -> Recorder:

@@ -1,0 +1,56 @@
+"""A context logs in at a real broker, and `revert` finds the way back in by itself."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.run_cli import run_cli
+from tests.support.servers import USERS, Kafka
+
+RATE = "producer_byte_rate"
+
+
+@pytest.fixture
+def secured(kafka4: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kafka:
+    """A broker whose SASL listener is the context `secured`."""
+    if not kafka4.sasl_bootstrap:
+        pytest.skip("the external broker has no SASL listener that is known")
+    for name in ("CONFIG", "STATE", "DATA"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    (tmp_path / "password").write_text(USERS["admin"] + "\n")
+    code, _, err = run_cli(
+        *("context", "set", "secured", "--bootstrap-server", kafka4.sasl_bootstrap, "--use"),
+        *("--username", "admin", "--password-file", str(tmp_path / "password")),
+        *("--property", "security.protocol=SASL_PLAINTEXT", "--property", "sasl.mechanism=SCRAM-SHA-256"),
+    )
+    assert code == 0, err
+    return kafka4
+
+
+def stored(name: str) -> list[object]:
+    code, out, err = run_cli("describe", "--user", name, "--output", "json")
+    assert code == 0, err
+    return [entry["quotas"] for entry in json.loads(out)["entries"]]
+
+
+def test_alter_and_revert_log_in_as_the_context_says(secured: Kafka, unique_name: str) -> None:
+    code, out, err = run_cli("alter", "--user", unique_name, "--add-config", f"{RATE}=5")
+    assert (code, out, err) == (0, f"Completed updating config for user {unique_name}.\n", "")
+    assert stored(unique_name) == [{RATE: 5}]
+    run_cli("context", "use", "--none")  # the store is in the journal, its login in the context of that store
+    code, _, err = run_cli("revert", "last", "--yes")
+    assert (code, err) == (0, "")
+    run_cli("context", "use", "secured")
+    assert stored(unique_name) == []
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_wrong_password_is_told_without_telling_it(secured: Kafka, mechanism: str) -> None:
+    command = f"{sys.executable} -c \"print('hunter2')\""
+    mechanism_property = f"sasl.mechanism={mechanism}"
+    run_cli("context", "set", "secured", "--password-command", command, "--property", mechanism_property)
+    code, out, err = run_cli("describe", "--verbose")
+    assert (code, out) == (1, "")
+    assert err.splitlines()[-2] == f"error: kafka://{secured.sasl_bootstrap} refused the credentials"
+    assert "hunter2" not in err
