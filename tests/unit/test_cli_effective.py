@@ -1,6 +1,7 @@
 """`describe --effective` through the command line."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -154,7 +155,7 @@ def test_a_listing_too_wide_for_the_terminal_is_taken_apart_by_client(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kafka_quotas.cli.effective_view.is_terminal", lambda _stream: True)
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("kafka_quotas.cli.effective_view.get_terminal_size", lambda: os.terminal_size((80, 24)))
     code, out, _ = run_cli("describe", "--effective", "--store", store, "--all", "--brokers", "3")
     assert code == 0
     parts = [part.splitlines() for part in out.strip().split("\n\n")]
@@ -162,7 +163,7 @@ def test_a_listing_too_wide_for_the_terminal_is_taken_apart_by_client(
     assert {part[1].split()[0] for part in parts} == {"key"}
     assert sum(len(part) - 3 for part in parts) == 9  # limits in all
 
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("kafka_quotas.cli.effective_view.get_terminal_size", lambda: os.terminal_size((200, 24)))
     _, whole, _ = run_cli("describe", "--effective", "--store", store, "--all", "--brokers", "3")
     assert whole.split()[0] == "client"
 
