@@ -1,0 +1,150 @@
+"""`top` and `why` while a greedy producer is held back: by a daemon, by its metrics, and by a Prometheus server."""
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota, store_url
+from tests.support.greedy_producer import acknowledgements
+from tests.support.run_cli import run_cli
+
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.loadtest.embedded_cluster import EmbeddedCluster
+
+QUOTA = 400_000.0
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DaemonProcess, Path]]:
+    """A daemon that throttles the client-id `greedy` now, and the folder of its store."""
+    folder = tmp_path_factory.mktemp("busy")
+    set_quota(folder, Entity.of(client_id="greedy"), producer_byte_rate=QUOTA)
+    options = ["--quota-window-num", "3", "--metrics-port", "127.0.0.1:0"]
+    with (
+        EmbeddedCluster() as cluster,
+        running_daemon(folder, upstream=cluster.bootstrap, options=options) as daemon,
+    ):
+        load = threading.Thread(
+            target=acknowledgements, args=(daemon.bootstrap, "topic", "greedy"), kwargs={"duration_s": 12.0}
+        )
+        load.start()
+        try:
+            daemon.wait_until(lambda status: bool(status.throttled))
+            yield daemon, folder
+        finally:
+            load.join()
+
+
+def answer(command: str, *options: str) -> Any:
+    code, out, err = run_cli(command, *options, "--output", "json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_top_shows_the_client_with_its_limit_and_level(busy: tuple[DaemonProcess, Path]) -> None:
+    daemon, folder = busy
+    document = answer("top", "--control", str(daemon.control), "--once")
+    assert document["store"] == store_url(folder)
+    (row,) = (row for row in document["rows"] if row["client-id"] == "greedy" and row["observed"] > 0)
+    assert (row["key"], row["limit"], row["level"]) == ("producer_byte_rate", QUOTA, 7)
+    assert 0.5 < row["share"] < 10
+
+
+def test_why_names_the_quota_and_a_value_that_is_larger(busy: tuple[DaemonProcess, Path]) -> None:
+    daemon, _ = busy
+    daemon.wait_until(lambda status: bool(status.throttled) and status.throttled[0].remaining_ms > 300)
+    document = answer("why", "--client", "greedy", "--control", str(daemon.control))
+    assert document["throttled_by"] == "producer_byte_rate"
+    assert document["answers"][0]["ends_at"] > QUOTA
+    assert document["verdict"][0].startswith("yes: producer_byte_rate holds ")
+
+
+def test_effective_quotas_with_what_the_daemon_sees(busy: tuple[DaemonProcess, Path]) -> None:
+    daemon, folder = busy
+    options = ("--effective", "--client", "greedy", "--with-usage", "--control", str(daemon.control))
+    document = answer("describe", "--store", store_url(folder), *options)
+    (usage,) = document["clients"][0]["quotas"][0]["usage"]
+    assert usage["observed"] > 0
+
+
+def test_the_daemons_own_metrics_are_read_like_those_of_brokers(busy: tuple[DaemonProcess, Path]) -> None:
+    daemon, folder = busy
+    document = answer("top", "--prometheus", daemon.metrics_url, "--store", store_url(folder))
+    rows = [row for row in document["rows"] if row["client-id"] == "greedy"]
+    assert {(row["key"], row["limit"], row["level"]) for row in rows} == {("producer_byte_rate", QUOTA, 7)}
+
+
+class _Prometheus(http.server.BaseHTTPRequestHandler):
+    """Answers one query, as a Prometheus server does."""
+
+    def do_GET(self) -> None:
+        asked = urlsplit(self.path)
+        query = parse_qs(asked.query)["query"][0]
+        assert asked.path == "/api/v1/query"
+        assert query.startswith('{__name__=~"(?i)(kafka_server_quota_')
+        labels = {"__name__": "kafka_server_quota_byte_rate", "resource": "Fetch", "user": "al%20ice", "instance": "k1"}
+        result = [{"metric": labels, "value": [1700000000, "2500000.5"]}]
+        body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing; a test needs no access log."""
+
+
+class _Html(_Prometheus):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<html></html>")
+
+
+@contextmanager
+def serving(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_prometheus_server_is_queried(tmp_path: Path) -> None:
+    set_quota(tmp_path, Entity.of(user="al ice"), consumer_byte_rate=5e6)
+    with serving(_Prometheus) as url:
+        document = answer("why", "--user", "al ice", "--prometheus", url, "--store", store_url(tmp_path))
+    (row,) = document["answers"][1]["brokers"]
+    assert row == {"broker": "k1", "observed": 2500000.5, "share": 0.5000001, "throttle_ms": None}
+    assert document["throttled_by"] is None
+
+
+@pytest.mark.parametrize("path", ["", "/metrics"])
+def test_an_address_where_nothing_answers(tmp_path: Path, path: str) -> None:
+    with serving(_Html) as url:
+        pass
+    code, out, err = run_cli("top", "--prometheus", url + path, "--store", store_url(tmp_path))
+    assert (code, out) == (1, "")
+    assert err.startswith("error: no metrics from 127.0.0.1:")
+
+
+def test_what_is_no_prometheus_server_is_told_so(tmp_path: Path) -> None:
+    with serving(_Html) as url:
+        code, _, err = run_cli("top", "--prometheus", url, "--store", store_url(tmp_path))
+    assert code == 1
+    assert "is no Prometheus server" in err
+
+
+def test_without_a_daemon_there_is_one_clear_line(tmp_path: Path) -> None:
+    code, out, err = run_cli("why", "--user", "alice", "--control", str(tmp_path / "none.sock"))
+    assert (code, out) == (1, "")
+    assert err.startswith("error: no daemon answers on ")
