@@ -172,6 +172,12 @@ BAD_INPUT = [
     ((*USER, "--add-config", "producer_byte_rate=-1"), 2, "greater than 0", ""),
     ((*USER, "--add-config", "producer_byte_rate=0.5"), 2, "whole number", "whole number"),
     ((*USER, "--add-config", "producer_byte_rate=1e300"), 2, "too large", "unlimited"),
+    (
+        (*USER, "--add-config", "producer_byte_rate=99999999999999999999"),
+        2,
+        "large: 100000000000000000000",
+        "unlimited",
+    ),
     ((*USER, "--add-config", "producer_byte_rate=10Mb"), 2, "bits", "B for bytes"),
     ((*USER, "--add-config", "producer_byte_rate=50%"), 2, "not %", "10MiB"),
     ((*USER, "--add-config", "producer_byte_rate="), 2, "no value", "--delete-config producer_byte_rate"),

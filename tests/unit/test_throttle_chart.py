@@ -108,8 +108,8 @@ def test_targets_that_can_not_be_drawn_are_refused_before_any_work(tmp_path: Pat
     with pytest.raises(UsageError, match="there is no folder"):
         check_plot_target(tmp_path / "missing" / "plot.png")
     (tmp_path / "folder.png").mkdir()
-    with pytest.raises(KafkaQuotasError, match="can't write"):
-        save_plot([RATE], tmp_path / "folder.png", title="")
+    with pytest.raises(UsageError, match="it can't be written"):
+        check_plot_target(tmp_path / "folder.png")
     monkeypatch.setattr("kafka_quotas.cli.plot.find_spec", lambda name: None)
     with pytest.raises(KafkaQuotasError, match="need matplotlib") as caught:
         check_plot_target(tmp_path / "plot.png")

@@ -1,5 +1,7 @@
 """What becomes of a load test's result: printed, drawn, kept in a folder."""
 
+import errno
+import os
 import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -56,13 +58,16 @@ def keep_result(result: LoadResult, folder: Path, *, title: str) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Nothing; the folder is there. Asked before a run, not after it.
+    """Nothing; the folder is there and can be written into. Asked before a run, not after it.
 
-    Raises `KafkaQuotasError` where it can't be made.
+    Raises `KafkaQuotasError` where it can't be made or written into.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise KafkaQuotasError(
-            f"can't make the folder {folder}: {error.strerror or error}", hint="name another one with --out"
+            f"can't make the folder {folder}, or write into it: {error.strerror or error}",
+            hint="name another one with --out",
         ) from error

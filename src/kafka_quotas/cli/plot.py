@@ -4,6 +4,7 @@ Invariants: the same series give the same file (no date, no random ids in an SVG
 be drawn is refused before any work is done.
 """
 
+import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from itertools import pairwise
@@ -27,13 +28,15 @@ _LARGEST_SHARE: Final = 0.06
 def check_plot_target(path: Path) -> None:
     """Nothing, if a plot can be written to `path`.
 
-    Raises `UsageError` for another ending than .png or .svg and for a folder that is not there, and
-    `KafkaQuotasError` where matplotlib is not installed.
+    Raises `UsageError` for another ending than .png or .svg, for a folder that is not there and for a file that can't
+    be written, and `KafkaQuotasError` where matplotlib is not installed.
     """
     if path.suffix.lower() not in PLOT_SUFFIXES:
         raise UsageError(f"can't draw {path}: the name must end in .png or .svg", hint=f"for example {path.stem}.svg")
     if not path.parent.is_dir():
         raise UsageError(f"can't draw {path}: there is no folder {path.parent}", hint="make the folder first")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"can't draw {path}: it can't be written", hint="choose another place")
     if find_spec("matplotlib") is None:
         raise KafkaQuotasError("plots need matplotlib, which is not installed", hint="pip install 'kafka-quotas[plot]'")
 
@@ -55,7 +58,9 @@ def save_plot(series: Sequence[Series], path: Path, *, title: str) -> None:
         try:
             figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
         except OSError as error:
-            raise KafkaQuotasError(f"can't write {path}: {error.strerror or error}") from error
+            raise KafkaQuotasError(
+                f"can't write {path}: {error.strerror or error}", hint="choose another place"
+            ) from error
 
 
 def _draw_panels(figure: Any, drawn: Sequence[Panel], title: str) -> None:

@@ -40,7 +40,10 @@ def after_steady_traffic(*, bound: float, window: QuotaWindow, steady: float, am
     Raises `UsageError` for a window of more than `MOST_SAMPLES` samples.
     """
     if window.samples > MOST_SAMPLES:
-        raise UsageError(f"the calculator takes at most {MOST_SAMPLES} samples, not {window.samples}")
+        raise UsageError(
+            f"the calculator takes at most {MOST_SAMPLES} samples, not {window.samples}",
+            hint="fewer and longer samples measure the same time",
+        )
     rate = Rate(window.samples, window.window_ms)
     between_ms = window.window_ms // REQUESTS_PER_SAMPLE
     start_ms = (window.samples + 1) * window.window_ms

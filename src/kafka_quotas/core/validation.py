@@ -16,6 +16,7 @@ from kafka_quotas.core.ip_literal import is_address_or_host
 from kafka_quotas.core.java_hash import as_hash_map
 from kafka_quotas.core.quota_key import QUOTA_KEYS, QuotaKey, Unit, ValueType, suggest_key
 from kafka_quotas.core.sanitizing import DEFAULT_NAME, sanitize
+from kafka_quotas.core.units import format_number
 from kafka_quotas.core.zookeeper_layout import WHOLE_NUMBER_TOLERANCE, format_value
 
 Pairs = Iterable[tuple[str | None, str | None]]
@@ -32,6 +33,7 @@ UNEXPECTED_ERROR = "The server experienced an unexpected error when processing t
 
 _CLIENT_KEYS = {key.name: key for key in QUOTA_KEYS.values() if not key.for_ip}
 _IP_KEYS = {key.name: key for key in QUOTA_KEYS.values() if key.for_ip}
+_RESOLVABLE = "write an address such as 10.0.0.1, or a host name that this machine resolves"
 _DEFAULT_FLAGS = {USER: "--user-default", CLIENT_ID: "--client-default", IP: "--ip-default"}
 
 
@@ -116,7 +118,7 @@ def _kraft_entity_verdict(parts: Mapping[str | None, str | None], resolves: Reso
     name = parts[IP]
     if name is None or is_address_or_host(name, resolves):
         return None
-    return InvalidQuotaError(f"{name} is not a valid IP or resolvable host.")
+    return InvalidQuotaError(f"{name} is not a valid IP or resolvable host.", hint=_RESOLVABLE)
 
 
 def _kraft_values_verdict(
@@ -160,7 +162,7 @@ def _zookeeper_entity_verdict(parts: Mapping[str | None, str | None], resolves: 
     node = DEFAULT_NAME if name is None else sanitize(name)
     if node == DEFAULT_NAME or is_address_or_host(node, resolves):
         return None
-    return InvalidQuotaError(f"{node} is not a valid IP or resolvable host.")
+    return InvalidQuotaError(f"{node} is not a valid IP or resolvable host.", hint=_RESOLVABLE)
 
 
 def _zookeeper_value_verdict(
@@ -232,7 +234,7 @@ def _unmeant_value(key: QuotaKey, value: float) -> InvalidQuotaError | None:
     if key.value_type is ValueType.DOUBLE:
         return None
     if value > float(key.unlimited):
-        return InvalidQuotaError(f"{key.name} is too large: {value:g}", hint=unlimited)
+        return InvalidQuotaError(f"{key.name} is too large: {format_number(value)}", hint=unlimited)
     if value != int(value):
         unit = "bytes" if key.unit is Unit.BYTES_PER_SECOND else "connections"
         return InvalidQuotaError(

@@ -121,7 +121,9 @@ def _of_one_key(key: QuotaKey, default: str | None, overrides: str | None) -> It
         if not colon:
             raise InvalidQuotaError(f"not client-id:limit: {override!r}", hint='for example "clientA:4M,clientB:10M"')
         if client_id in seen:
-            raise InvalidQuotaError(f"client-id {client_id!r} has two overrides of {key.name}")
+            raise InvalidQuotaError(
+                f"client-id {client_id!r} has two overrides of {key.name}", hint="leave out one of them"
+            )
         seen.add(client_id)
         yield Entity.of(client_id=client_id), _limit(key, limit)
 
@@ -130,7 +132,7 @@ def _limit(key: QuotaKey, text: str) -> float:
     """A limit above 0, in bytes per second."""
     value = parse_quota_value(key, text)
     if value <= 0:
-        raise InvalidQuotaError(f"a static quota must be greater than 0: {text!r}")
+        raise InvalidQuotaError(f"a static quota must be greater than 0: {text!r}", hint="leave it out for no limit")
     return value
 
 
