@@ -138,6 +138,7 @@ def _request(properties: Mapping[str, str], login: JaasLogin) -> tuple[str, byte
 def _from_endpoint(url: str, authorization: str, body: bytes) -> str:
     """The access token that an endpoint gives."""
     from http.client import HTTPException  # noqa: PLC0415 - only this kind of login needs a web client
+    from urllib.error import HTTPError  # noqa: PLC0415
     from urllib.request import Request, urlopen  # noqa: PLC0415
 
     headers = {
@@ -149,6 +150,8 @@ def _from_endpoint(url: str, authorization: str, body: bytes) -> str:
         with urlopen(Request(url, data=body, headers=headers), timeout=_TIMEOUT_S) as response:  # noqa: S310 - http only
             token = json.loads(response.read(_LARGEST_ANSWER))["access_token"]
     except (OSError, HTTPException) as error:
+        if isinstance(error, HTTPError):
+            error.close()
         raise StoreRefusedError(
             f"{ENDPOINT}: {url} gave no token ({error})", hint="check clientId and clientSecret"
         ) from error
