@@ -90,6 +90,15 @@ def test_takes_quotas_from_a_property_file(store: str, tmp_path: Path) -> None:
     assert stored(store) == {ALICE: {"producer_byte_rate": 1048576.0, "consumer_byte_rate": 9223372036854775807.0}}
 
 
+def test_a_key_named_twice_in_a_property_file_is_refused(store: str, tmp_path: Path) -> None:
+    file = tmp_path / "quotas.properties"
+    file.write_text("producer_byte_rate=1MiB\nproducer_byte_rate=2MiB\n", encoding="utf-8")
+    code, out, err = run_cli("alter", "--store", store, "--user", "alice", "--add-config-file", str(file))
+    assert (code, out) == (2, "")
+    assert err.startswith("error: producer_byte_rate is named twice\nhint: ")
+    assert stored(store) == {}
+
+
 def test_a_dry_run_checks_says_who_checked_and_writes_nothing(store: str) -> None:
     code, out, err = run_cli("alter", "--store", store, "--user", "alice", "--add-config", TEN_MIB, "--dry-run")
     assert code == 0

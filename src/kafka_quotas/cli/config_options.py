@@ -10,7 +10,7 @@ from pathlib import Path
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
 from kafka_quotas.core.quota_key import QUOTA_KEYS, QuotaKey, suggest_key
 from kafka_quotas.core.units import parse_quota_value
-from kafka_quotas.stores.property_file import read_properties
+from kafka_quotas.stores.property_file import read_property_pairs
 
 _EXAMPLE = "for example producer_byte_rate=10MiB,consumer_byte_rate=20MiB"
 
@@ -53,7 +53,7 @@ def _assignments(add: Sequence[str], add_file: Path | None) -> Iterator[tuple[Qu
             # kafka-configs takes brackets around values and drops them
             yield _known_key(name.strip()), value.strip().removeprefix("[").removesuffix("]")
     if add_file is not None:
-        for name, value in read_properties(add_file).items():
+        for name, value in read_property_pairs(add_file):
             yield _known_key(name), value
 
 

@@ -1,7 +1,7 @@
 r"""Java property files (`java.util.Properties`), the format of Kafka's own configuration files.
 
-Invariants: a key occurs once in the result, its last value wins as in Java; continuation lines are joined and escapes
-(`\n`, `\t`, `\uXXXX`, `\:`) are resolved.
+Invariants: a key occurs once in `parse_properties`, its last value wins as in Java; continuation lines are joined and
+escapes (`\n`, `\t`, `\uXXXX`, `\:`) are resolved.
 """
 
 import re
@@ -18,11 +18,15 @@ def parse_properties(text: str) -> dict[str, str]:
     **Source:** `java.util.Properties.load`, Java 17.
     """
     result: dict[str, str] = {}
-    for line in _logical_lines(text):
-        key, value = _split(line)
+    for key, value in property_pairs(text):
         result.pop(key, None)
         result[key] = value
     return result
+
+
+def property_pairs(text: str) -> list[tuple[str, str]]:
+    """Every key with its value as often as it occurs, for whoever takes a key that is named twice for a mistake."""
+    return [_split(line) for line in _logical_lines(text)]
 
 
 def _logical_lines(text: str) -> list[str]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.properties import parse_properties
+from kafka_quotas.core.properties import parse_properties, property_pairs
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -11,11 +11,23 @@ def read_properties(path: Path) -> dict[str, str]:
 
     Raises `UsageError` where the file can't be read.
     """
+    return parse_properties(_text(path))
+
+
+def read_property_pairs(path: Path) -> list[tuple[str, str]]:
+    """The same with a key as often as it occurs.
+
+    Raises `UsageError` where the file can't be read.
+    """
+    return property_pairs(_text(path))
+
+
+def _text(path: Path) -> str:
     try:
         content = path.read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}", hint="check the name of the file") from error
     try:
-        return parse_properties(content.decode("utf-8-sig"))
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return parse_properties(content.decode("iso-8859-1"))
+        return content.decode("iso-8859-1")
