@@ -77,6 +77,8 @@ def test_lists_the_journal(desk: Desk) -> None:
     assert second["undo_at"] is not None
     table = desk.run("revert", "--list", "--limit", "1")[1]
     assert ("user bob: producer_byte_rate not set -> 5 B/s" in table, "alice" in table) == (True, False)
+    record = desk.run("revert", "--list", "--output", "csv")[1].splitlines()[1].split(",")
+    assert record[2:3] + record[4:] == ["alter", desk.url, "user alice", RATE, "", "10485760", "ticket 42", "", ""]
 
 
 def test_an_empty_journal_is_told_and_a_damaged_one_is_warned_of(desk: Desk) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kafka_quotas.cli.change_values import change_document, told_value
+from kafka_quotas.cli.change_values import change_document, plain_value, told_value
 from kafka_quotas.cli.json_text import Json
 from kafka_quotas.cli.render import Column, Listing, Table
 from kafka_quotas.commands.history import HistoryResult
@@ -13,29 +13,41 @@ from kafka_quotas.core.plan import PlannedChange
 from kafka_quotas.core.undoing import settled_ids
 
 _SHOWN_CHANGES = 3
+_RECORD_COLUMNS = (
+    "id",
+    "time",
+    "command",
+    "user",
+    "store",
+    "entity",
+    "key",
+    "old",
+    "new",
+    "reason",
+    "undo_at",
+    "reverts",
+)
 
 
 def history_listing(result: HistoryResult) -> Listing:
     """The entries of the journal, oldest first."""
     settled = settled_ids(result.entries)
-    columns = ("id", "time", "user", "command", "store", "changes", "reason", "until")
     return Listing(
         noun="journal",
         data={"entries": [_entry_document(entry, settled) for entry in result.entries]},
         table=Table(
-            columns=[Column(title=title, whole=title == "id") for title in columns],
+            columns=(Column(title="id", whole=True), *(Column(title=title) for title in ("by", "changes", "note"))),
             rows=[
-                (
-                    entry.entry_id,
-                    format_instant(entry.time_ms)[:19],
-                    entry.user,
-                    entry.command if entry.reverts is None else f"{entry.command} of {entry.reverts}",
-                    entry.store_url,
-                    _changes_in_words(entry),
-                    entry.reason,
-                    _until(entry, settled),
-                )
+                (entry.entry_id, f"{entry.command}, {entry.user}", _changes_in_words(entry), _note(entry, settled))
                 for entry in result.entries
+            ],
+        ),
+        records=Table(
+            columns=[Column(title=title) for title in _RECORD_COLUMNS],
+            rows=[
+                (*_head_of(entry), str(change.entity), change.key, *_values_of(change), *_tail_of(entry))
+                for entry in result.entries
+                for change in entry.changes
             ],
         ),
     )
@@ -113,16 +125,34 @@ def _entry_document(entry: JournalEntry, settled: set[str]) -> dict[str, Json]:
     }
 
 
+def _values_of(change: PlannedChange) -> tuple[int | float | None, int | float | None]:
+    return plain_value(change.key, change.old), plain_value(change.key, change.new)
+
+
+def _head_of(entry: JournalEntry) -> tuple[str, ...]:
+    return (entry.entry_id, format_instant(entry.time_ms), entry.command, entry.user, entry.store_url)
+
+
+def _tail_of(entry: JournalEntry) -> tuple[str | None, ...]:
+    until = None if entry.undo_at_ms is None else format_instant(entry.undo_at_ms)
+    return (entry.reason, until, entry.reverts)
+
+
 def _changes_in_words(entry: JournalEntry) -> str:
     words = [
         f"{change.entity}: {change.key} {told_value(change.key, change.old)} -> {told_value(change.key, change.new)}"
         for change in entry.changes[:_SHOWN_CHANGES]
     ]
     more = len(entry.changes) - len(words)
-    return "; ".join(words) + (f"; and {more} more" if more else "")
+    return "; ".join(words) + (f"; and {more} more" if more else "") + f" in {entry.store_url}"
 
 
-def _until(entry: JournalEntry, settled: set[str]) -> str:
+def _note(entry: JournalEntry, settled: set[str]) -> str:
+    """Why, what it reverts, and whether it is reverted or until when it is to last."""
+    notes = [entry.reason or ""]
+    notes.append(f"reverts {entry.reverts}" if entry.reverts is not None else "")
     if entry.entry_id in settled:
-        return "reverted"
-    return "" if entry.undo_at_ms is None else format_instant(entry.undo_at_ms)[:19]
+        notes.append("reverted")
+    elif entry.undo_at_ms is not None:
+        notes.append(f"until {format_instant(entry.undo_at_ms)[:16]}Z")
+    return ", ".join(note for note in notes if note)
