@@ -51,7 +51,9 @@ def test_debt_is_drawn_below_zero_and_zero_has_a_label() -> None:
 @pytest.mark.parametrize("width", [80, 60, 40])
 def test_no_line_is_wider_than_asked_for(width: int) -> None:
     many = [Series(name=f"client-{index}", points=[(0, 1e9 * index)], unit="bytes/s") for index in range(9)]
-    assert max(map(len, chart_text([*many, DELAY], title="x" * 200, width=width).splitlines())) <= width
+    text = chart_text([*many, DELAY], title="x" * 200, width=width)
+    assert max(map(len, text.splitlines())) <= width
+    assert all(name in text for name in ("client-0", "client-8", "[bytes/s]", "delay   [s]"))
 
 
 def test_a_column_holds_the_largest_of_its_points_and_limits_hold_until_the_next() -> None:

@@ -113,7 +113,7 @@ def chart_lines(
         return
     start, end = time_range(drawn)
     for panel in drawn:
-        yield [_legend(panel, marks, width)]
+        yield from ([(line, "bold")] for line in _legend(panel, marks, width))
         yield from _panel_lines(panel, marks, width=width - _MARGIN, height=height, start=start, end=end)
     yield [(_time_axis(start, end, width), "")]
 
@@ -148,10 +148,18 @@ def _panel(unit: str, group: tuple[Series, ...]) -> Panel:
     return Panel(unit=unit, series=group, low=low, high=high if high > low else low + 1)
 
 
-def _legend(panel: Panel, marks: Marks, width: int) -> _Cell:
-    names = (f"{_mark(series, index, marks)} {series.name}" for index, series in enumerate(panel.series))
-    text = "   ".join([*names, f"[{panel.unit}]"])
-    return text if len(text) <= width else text[: width - 1] + "~", "bold"
+def _legend(panel: Panel, marks: Marks, width: int) -> Iterator[str]:
+    """The lines that name the series and their unit; a name wider than a line is cut."""
+    names = [f"{_mark(series, index, marks)} {series.name}" for index, series in enumerate(panel.series)]
+    line = ""
+    for name in (*names, f"[{panel.unit}]"):
+        shown = name if len(name) <= width else name[: width - 1] + "~"
+        longer = f"{line}   {shown}" if line else shown
+        if len(longer) > width:
+            yield line
+            longer = shown
+        line = longer
+    yield line
 
 
 def _mark(series: Series, index: int, marks: Marks) -> str:
