@@ -1,11 +1,16 @@
 """`kafka-quotas doctor` on real clusters: what only brokers and ZooKeeper can tell."""
 
 import json
+from pathlib import Path
 from typing import Any
 
+from kafka import KafkaAdminClient
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, NewTopic, ResourcePattern, ResourceType
 from kazoo.client import KazooClient
 from tests.support.run_cli import run_cli
 from tests.support.servers import Kafka
+
+from kafka_quotas.stores.polling import Polling
 
 CONFIGS = "kafka.admin.ConfigCommand"
 
@@ -64,3 +69,41 @@ def test_what_is_left_over_in_zookeeper(zookeeper_chroot: str) -> None:
     finally:
         client.stop()
         client.close()
+
+
+def test_what_an_acl_forbids_to_look_at_is_named(kafka4: Kafka, unique_name: str, tmp_path: Path) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=kafka4.bootstrap)
+    admin.create_topics([NewTopic(unique_name, num_partitions=1, replication_factor=1)])
+    acl = ACL(
+        principal="User:mallory",
+        host="*",
+        operation=ACLOperation.DESCRIBE_CONFIGS,
+        permission_type=ACLPermissionType.DENY,
+        resource_pattern=ResourcePattern(ResourceType.TOPIC, unique_name),
+    )
+    allowed = ACL(
+        principal="User:*",
+        host="*",
+        operation=ACLOperation.ALL,
+        permission_type=ACLPermissionType.ALLOW,
+        resource_pattern=ResourcePattern(ResourceType.TOPIC, unique_name),
+    )
+    properties = tmp_path / "client.properties"
+    login = kafka4.client_properties("mallory")
+    properties.write_text("".join(f"{name}={value}\n" for name, value in login.items()))
+    admin.create_acls([acl, allowed])
+    said: list[str] = []
+
+    def told() -> bool:
+        at = ("--bootstrap-server", kafka4.sasl_bootstrap, "--command-config", str(properties))
+        code, out, _ = run_cli("doctor", *at, "--output", "json")
+        said[:] = json.loads(out)["not_looked_at"] if code == 0 else []
+        return bool(said)
+
+    try:
+        assert Polling(0.1).until(told, timeout_s=30)
+    finally:
+        admin.delete_acls([acl, allowed])
+        admin.delete_topics([unique_name])
+        admin.close()
+    assert "DescribeConfigs on the topic is missing" in said[0]

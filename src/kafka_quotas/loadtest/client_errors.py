@@ -34,9 +34,14 @@ def translated(error: "KafkaError", *, bootstrap: str) -> KafkaQuotasError:
         return ClusterUnreachableError(
             f"no broker answers at {bootstrap}: {_one_line(error)}", hint="check --bootstrap-server HOST:PORT"
         )
-    if code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED):
+    missing = {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED: "--topic NAME --operation Write (Read for consumers)",
+        KafkaError.GROUP_AUTHORIZATION_FAILED: "--group NAME --operation Read",
+    }
+    if code in missing:
         return LoadRefusedError(
-            f"not authorized at {bootstrap}: {_one_line(error)}", hint="the ACLs of this user say no"
+            f"not authorized at {bootstrap}: {_one_line(error)}",
+            hint=f"kafka-acls --add {missing[code]} --allow-principal User:NAME",
         )
     return KafkaQuotasError(f"the Kafka client failed: {_one_line(error)}")
 

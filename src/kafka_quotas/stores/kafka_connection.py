@@ -25,6 +25,11 @@ LARGEST_RESPONSE: Final = 256 * 1024 * 1024
 """Bytes; a hundred thousand entities take about 10 MB."""
 _AUTH_HINT: Final = "check security.protocol and sasl.* in the file named with --command-config"
 _UNKNOWN: Final = "UNKNOWN_SERVER_ERROR"
+_ACL_RESOURCES: Final = {
+    kafka_errors.ClusterAuthorizationFailedError: "cluster",
+    kafka_errors.TopicAuthorizationFailedError: "topic",
+}
+"""What an ACL is missing on, by the error that says so."""
 _INTERRUPTED: Final = (
     kafka_errors.KafkaConnectionError,
     kafka_errors.NodeNotReadyError,
@@ -87,13 +92,15 @@ class KafkaConnection:
         return tuple(sorted(broker.node_id for broker in response.brokers))
 
     def error(self, code: int, message: str | None, *, missing_acl: str) -> StoreError | InvalidQuotaError:
-        """The error of ours for an error code in a response; `missing_acl` is what the request needs on the cluster."""
+        """The error of ours for an error code in a response; `missing_acl` is the operation that the request needs."""
         kind = kafka_errors.for_code(code)
         name = _UNKNOWN if code == -1 else getattr(kind, "message", None) or f"error {code}"
-        if kind is kafka_errors.ClusterAuthorizationFailedError:
+        resource = _ACL_RESOURCES.get(kind)
+        if resource is not None:
+            option = f"--{resource}" if resource == "cluster" else f"--{resource} NAME"
             return StoreRefusedError(
-                f"not authorized at {self.url}: {missing_acl} on the cluster is missing",
-                hint=f"kafka-acls --add --cluster --operation {missing_acl} --allow-principal User:NAME",
+                f"not authorized at {self.url}: {missing_acl} on the {resource} is missing",
+                hint=f"kafka-acls --add {option} --operation {missing_acl} --allow-principal User:NAME",
             )
         if kind in (kafka_errors.InvalidRequestError, kafka_errors.UnsupportedVersionError):
             return InvalidQuotaError(message or f"{self.url} refused the request ({name})", code=name)
