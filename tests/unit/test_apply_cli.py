@@ -224,7 +224,7 @@ def test_validate_lists_every_problem(desk: Desk) -> None:
 def test_the_published_schema_is_the_one_in_the_documentation(desk: Desk) -> None:
     code, out, err = desk.run("validate", "--schema")
     assert (code, err) == (0, "")
-    kept = Path(__file__).parents[2] / "examples" / "quotas" / "quotas.schema.json"
+    kept = Path(__file__).parents[2] / "examples" / "quotas.schema.json"
     assert json.loads(out) == json.loads(kept.read_text(encoding="utf-8"))
     assert desk.run("validate", "--schema", "x.yaml")[0] == 2
 
