@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from kafka_quotas.core.instant import format_instant, parse_instant
 from kafka_quotas.core.journal_entry import JournalEntry, entry_from, entry_line, new_entry_id
 from kafka_quotas.core.plan import PlannedChange
 from kafka_quotas.stores.journal import Journal
+from kafka_quotas.stores.local import LocalStore
+from kafka_quotas.stores.store import Alteration, AlterationResult
 
 ODD = Entity.of(user='a\nb/"<default>\U0001f600', client_id=None)
 CHANGE = PlannedChange(entity=ODD, key="producer_byte_rate", old=None, new=float("nan"))
@@ -190,3 +193,25 @@ def test_a_journal_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     os.mkdir(tmp_path / "journal.jsonl")  # noqa: PTH102 - the name of a file
     with pytest.raises(StoreError, match="cannot read the journal"):
         Journal(tmp_path / "journal.jsonl").read()
+
+
+def test_what_an_interrupted_apply_has_done_is_in_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = [{"entity": {"user": f"u{number:03}"}, "quotas": {"producer_byte_rate": 1}} for number in range(300)]
+    (tmp_path / "quotas.json").write_text(json.dumps(declared))
+    alter, calls = LocalStore.alter, []
+
+    def interrupted(store: LocalStore, entries: Sequence[Alteration], **options: bool) -> list[AlterationResult]:
+        calls.append(len(entries))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return alter(store, entries, **options)
+
+    monkeypatch.setattr(LocalStore, "alter", interrupted)
+    chosen = {"KAFKA_QUOTAS_JOURNAL": str(tmp_path / "journal")}
+    at = ("--store", f"local:{tmp_path}/q.db")
+    assert run_cli("apply", str(tmp_path / "quotas.json"), *at, environment=chosen)[0] == 130
+    (made,) = Journal(tmp_path / "journal").read().entries
+    assert (len(made.changes), calls) == (250, [250, 50])
+    monkeypatch.undo()
+    assert run_cli("revert", "last", "--yes", environment=chosen)[0] == 0
+    assert json.loads(run_cli("describe", *at, "--output", "json")[1])["entries"] == []

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -36,6 +37,7 @@ from kafka_quotas.cli.store_choice import StoreChoice, choose_store
 from kafka_quotas.commands.apply import ApplyResult, apply_plan
 from kafka_quotas.commands.apply import apply as run_apply
 from kafka_quotas.commands.declared_plan import DEFAULT_PRUNE_LIMIT, Desire
+from kafka_quotas.commands.history import Recorder
 from kafka_quotas.commands.quota_reading import read_plan
 from kafka_quotas.core.errors import UsageError, VerdictError
 from kafka_quotas.core.plan_file import KeptPlan
@@ -130,17 +132,18 @@ def apply(
                 recorder=recorder,
             )
             return
-        result = _once(opened, desire, plan, dry_run=dry_run, allow_invalid=allow_invalid)
-    if result.made and not dry_run:
-        recorder.record(result.store_url, result.made)
+        result = _once(opened, desire, plan, recorder, dry_run=dry_run, allow_invalid=allow_invalid)
     _report(result, choice, output, limit)
     _tell_failures(result)
 
 
-def _once(store: Store, desire: Desire, plan: KeptPlan | None, *, dry_run: bool, allow_invalid: bool) -> ApplyResult:
+def _once(
+    store: Store, desire: Desire, plan: KeptPlan | None, recorder: Recorder, *, dry_run: bool, allow_invalid: bool
+) -> ApplyResult:
+    made = partial(recorder.record, store.url)
     with ApplyProgress("checking" if dry_run else "applying") as progress:
         if plan is None:
-            return run_apply(store, desire, dry_run=dry_run, allow_invalid=allow_invalid, progress=progress)
+            return run_apply(store, desire, dry_run=dry_run, allow_invalid=allow_invalid, progress=progress, made=made)
         return apply_plan(
             store,
             plan,
@@ -148,6 +151,7 @@ def _once(store: Store, desire: Desire, plan: KeptPlan | None, *, dry_run: bool,
             allow_invalid=allow_invalid,
             prune_limit=desire.prune_limit,
             progress=progress,
+            made=made,
         )
 
 

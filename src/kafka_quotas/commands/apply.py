@@ -31,6 +31,8 @@ CHUNKS: Final = 8
 
 Progress = Callable[[int, int], None]
 """Called with how many entities are done, of how many."""
+Made = Callable[[Sequence[PlannedChange]], object]
+"""Called with changes as soon as they are made, so that an interruption loses nothing of what was done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,11 @@ def _silent(done: int, total: int) -> None:
     del done, total
 
 
+def _unheard(changes: Sequence[PlannedChange]) -> None:
+    """Nothing; nobody keeps a journal."""
+    del changes
+
+
 def apply(
     store: Store,
     desire: Desire,
@@ -70,10 +77,11 @@ def apply(
     allow_invalid: bool = False,
     keep: Collection[tuple[Entity, str]] = (),
     progress: Progress = _silent,
+    made: Made = _unheard,
 ) -> ApplyResult:
     """What was changed so that the files hold; with `dry_run` everything is checked and nothing written.
 
-    Quotas to `keep`, by entity and key, stay as they are.
+    Quotas to `keep`, by entity and key, stay as they are. `made` is called with what is done, chunk by chunk.
 
     Raises what `declared_plan` raises, `UsageError` for entries that say `invalid: true` without `allow_invalid`, and
     the store's error where nothing was written at all.
@@ -81,7 +89,7 @@ def apply(
     found = declared_plan(store, desire, keep=keep)
     if not allow_invalid:
         _refuse_invalid(found.invalid)
-    result = _carried_out(store, found.plan, found.stored, dry_run=dry_run, progress=progress)
+    result = _carried_out(store, found.plan, found.stored, dry_run=dry_run, progress=progress, made=made)
     return replace(result, declared=found)
 
 
@@ -93,6 +101,7 @@ def apply_plan(
     allow_invalid: bool = False,
     prune_limit: float = DEFAULT_PRUNE_LIMIT,
     progress: Progress = _silent,
+    made: Made = _unheard,
 ) -> ApplyResult:
     """What was changed to carry out a plan, or what was left of it.
 
@@ -108,7 +117,7 @@ def apply_plan(
     check_removals(plan, stored, prune_limit)
     if not allow_invalid:
         _refuse_invalid(refused_changes(plan))
-    return _carried_out(store, plan, stored, dry_run=dry_run, progress=progress)
+    return _carried_out(store, plan, stored, dry_run=dry_run, progress=progress, made=made)
 
 
 def _refuse_invalid(entities: Sequence[Entity]) -> None:
@@ -120,9 +129,16 @@ def _refuse_invalid(entities: Sequence[Entity]) -> None:
         )
 
 
-def _carried_out(store: Store, plan: Plan, stored: Content, *, dry_run: bool, progress: Progress) -> ApplyResult:
+def _carried_out(
+    store: Store, plan: Plan, stored: Content, *, dry_run: bool, progress: Progress, made: Made
+) -> ApplyResult:
     alterations = [Alteration(entity=entity, changes=changes) for entity, changes in plan.by_entity().items()]
-    failures = tuple(_failures(store, alterations, validate_only=dry_run, progress=progress))
+
+    def told(entities: Collection[Entity]) -> None:
+        if entities and not dry_run:
+            made([change for change in plan.changes if change.entity in entities])
+
+    failures = tuple(_failures(store, alterations, validate_only=dry_run, progress=progress, told=told))
     failed = {failure.entity for failure in failures if not isinstance(failure.error, NotVisibleError)}
     return ApplyResult(
         store_url=store.url,
@@ -135,7 +151,12 @@ def _carried_out(store: Store, plan: Plan, stored: Content, *, dry_run: bool, pr
 
 
 def _failures(
-    store: Store, alterations: Sequence[Alteration], *, validate_only: bool, progress: Progress
+    store: Store,
+    alterations: Sequence[Alteration],
+    *,
+    validate_only: bool,
+    progress: Progress,
+    told: Callable[[Collection[Entity]], None],
 ) -> Iterator[Failure]:
     """What could not be changed. Once the store is lost, the rest is not tried.
 
@@ -153,6 +174,7 @@ def _failures(
                     raise
                 lost = error
             else:
+                told({each.entity for each in results if each.error is None})
                 yield from (Failure(entity=each.entity, error=each.error) for each in results if each.error is not None)
                 lost = next((each.error for each in results if _is_lost(each.error)), None)
                 progress(start + len(chunk), len(alterations))
