@@ -1,8 +1,8 @@
 """What the daemon costs, and how well it holds a quota: `python benchmarks/daemon.py [cost] [quota]`.
 
 cost: CPU time of the daemon per megabyte and per request, with a quota in force that is never reached, beside HAProxy
-in TCP mode (Debian's `haproxy`), which relays and nothing else, on the same load in the same run. Aim: at most 1.5 times
-HAProxy's.
+in TCP mode (Debian's `haproxy`), which relays and nothing else, on the same load in the same run. Aim: at most 1.5
+times HAProxy's.
 
 quota: the rate of a librdkafka producer that could do ten times as much, under a quota of 20 MB/s over 60 s against
 librdkafka's embedded cluster, judged by whole throttle cycles. Aim: within 2 %.

@@ -295,6 +295,24 @@ def test_a_broker_that_throttles_the_same_client_is_noticed(kafka4: Kafka, tmp_p
     assert len(daemon.lines("upstream throttles")) == 1
 
 
+@pytest.mark.parametrize("kind", ["kafka", "zk"])
+def test_quotas_are_followed_in_the_stores_of_a_cluster(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, unique_name: str
+) -> None:
+    kafka: Kafka = request.getfixturevalue("kafka4" if kind == "kafka" else "kafka3")
+    url = f"kafka://{kafka.bootstrap}" if kind == "kafka" else kafka.zookeeper_url
+    with running_daemon(tmp_path, upstream=kafka.bootstrap, store=url) as daemon:
+        before = daemon.status().store.limits
+        for value, limits in ((QUOTA, before + 1), (None, before)):
+            store = open_store(url)
+            alteration = Alteration(entity=Entity.of(client_id=unique_name), changes={"producer_byte_rate": value})
+            (result,) = store.alter([alteration])
+            store.close()
+            assert result.error is None
+            daemon.wait_until(lambda status, limits=limits: status.store.limits == limits)
+        assert daemon.status().store.trouble is None
+
+
 def test_javas_producer_knows_that_it_is_throttled(
     cluster: DaemonProcess, tools: Kafka, tmp_path: Path, unique_name: str
 ) -> None:

@@ -404,7 +404,41 @@ def test_a_quota_set_while_clients_are_connected_reaches_them(tmp_path: Path) ->
         assert throttle_of(receive_frame(client), -4) > 0
 
 
-def run_and_fail(*arguments: str) -> str:
+def without(module: str, folder: Path) -> dict[str, str]:
+    """The environment of a process in which a module can't be imported."""
+    place = folder / f"without-{module}"
+    place.mkdir()
+    (place / f"{module}.py").write_text(f"raise ImportError('{module} is hidden')\n")
+    return {"PYTHONPATH": str(place)}
+
+
+def test_it_works_with_asyncios_own_event_loop(tmp_path: Path) -> None:
+    set_quota(tmp_path, APP, producer_byte_rate=1000.0)
+    environment = without("uvloop", tmp_path)
+    with (
+        fake_broker(throttling_broker) as broker,
+        running_daemon(tmp_path, upstream=broker.address, environment=environment) as daemon,
+    ):
+        assert daemon.status().event_loop == "asyncio"
+        with connected(daemon.bootstrap) as client:
+            client.sendall(produce(1, size=20_000) + produce(2, size=100))
+            assert throttle_of(receive_frame(client), -4) > 0
+        with connected(daemon.bootstrap) as bad:
+            bad.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert is_closed(bad)
+
+
+def test_metrics_without_prometheus_client_are_refused_with_a_hint(tmp_path: Path) -> None:
+    said = run_and_fail(
+        *("--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--store", store_url(tmp_path)),
+        *("--control", str(tmp_path / "c.sock"), "--metrics-port", "0"),
+        environment=without("prometheus_client", tmp_path),
+    )
+    assert "prometheus-client" in said
+    assert "kafka-quotas[daemon]" in said
+
+
+def run_and_fail(*arguments: str, environment: dict[str, str] | None = None) -> str:
     """What a daemon that can't start says; nothing but that one line and a hint."""
     result = subprocess.run(
         [sys.executable, "-m", "kafka_quotas", "daemon", "run", *arguments],
@@ -412,6 +446,7 @@ def run_and_fail(*arguments: str) -> str:
         capture_output=True,
         text=True,
         timeout=60,
+        env=os.environ | (environment or {}),
     )
     assert result.returncode in (1, 2), result
     assert "Traceback" not in result.stderr

@@ -1,12 +1,13 @@
 """The daemon as a process of its own, as a user runs it."""
 
+import os
 import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,7 +24,7 @@ STOP_S = 30.0
 class DaemonProcess:
     """A running daemon: where it listens, and what it logged so far."""
 
-    def __init__(self, arguments: Sequence[str]) -> None:
+    def __init__(self, arguments: Sequence[str], *, environment: Mapping[str, str] | None = None) -> None:
         self._lines: list[str] = []
         self._changed = threading.Condition()
         self._process = subprocess.Popen(
@@ -31,6 +32,7 @@ class DaemonProcess:
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
             text=True,
+            env={**os.environ, **(environment or {})},
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -114,8 +116,15 @@ class DaemonProcess:
 
 
 @contextmanager
-def running_daemon(folder: Path, *, upstream: str, options: Sequence[str] = ()) -> Iterator[DaemonProcess]:
-    """A daemon in front of `upstream` with a local store in `folder`; drained and stopped at the end.
+def running_daemon(
+    folder: Path,
+    *,
+    upstream: str,
+    options: Sequence[str] = (),
+    store: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[DaemonProcess]:
+    """A daemon in front of `upstream`, with a local store in `folder` unless `store` names another; stopped at the end.
 
     `upstream` may name several brokers, the first is taken. Fails where the log holds a traceback.
     """
@@ -126,11 +135,12 @@ def running_daemon(folder: Path, *, upstream: str, options: Sequence[str] = ()) 
             "--listen",
             "127.0.0.1:0",
             "--store",
-            store_url(folder),
+            store or store_url(folder),
             "--control",
             str(folder / "control.sock"),
             *options,
-        ]
+        ],
+        environment=environment,
     )
     try:
         yield daemon

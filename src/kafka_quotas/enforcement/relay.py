@@ -7,8 +7,10 @@ only when everything before it has been passed on.
 
 import asyncio
 import socket
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.clock import Clock
@@ -132,6 +134,8 @@ class Relay:
                 self._move()
             except KafkaQuotasError as error:
                 self._fail("client closed: it sent what can't be handled", error, Severity.WARNING)
+            except Exception as error:  # noqa: BLE001 - a defect costs this connection, not the others
+                self._break(error)
         elif count == 0:
             self._client_ended()
 
@@ -151,6 +155,8 @@ class Relay:
                 self._move()
             except KafkaQuotasError as error:
                 self._fail("connection closed: the upstream sent what can't be handled", error, Severity.ERROR)
+            except Exception as error:  # noqa: BLE001 - as above
+                self._break(error)
         elif count == 0:
             self._upstream_ended()
 
@@ -223,6 +229,8 @@ class Relay:
             self._move()
         except KafkaQuotasError as error:
             self._fail("connection closed: it carried what can't be handled", error, Severity.WARNING)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._break(error)
 
     # Ends.
 
@@ -246,6 +254,12 @@ class Relay:
         if self.session.unanswered and not self._client_gone:
             self._say("upstream closed the connection with requests unanswered", Severity.WARNING)
         self.close()
+
+    def _break(self, error: Exception) -> None:
+        """Nothing; the connection is closed for a defect of the daemon, and the log says where it is."""
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        told = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+        self._fail("connection closed: internal error", KafkaQuotasError(told), Severity.ERROR)
 
     def _fail(self, event: str, error: BaseException, severity: Severity) -> None:
         self._room.counters.connections_failed += 1
