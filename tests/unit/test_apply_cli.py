@@ -11,7 +11,7 @@ import pytest
 from tests.support.run_cli import run_cli
 
 from kafka_quotas.cli.apply_progress import ApplyProgress
-from kafka_quotas.commands.apply import apply
+from kafka_quotas.commands.apply import _next_size, apply
 from kafka_quotas.commands.declared_plan import Desire
 from kafka_quotas.core.describe_filter import EVERYTHING, QuotaFilter
 from kafka_quotas.core.entity import Entity
@@ -307,16 +307,21 @@ def test_what_is_refused_is_listed_and_the_rest_is_done(desk: Desk) -> None:
 
 def test_a_store_that_is_lost_in_the_middle_lists_the_rest_and_running_again_finishes(desk: Desk) -> None:
     steps: list[tuple[int, int]] = []
-    store = Failing(calls=2)
+    store = Failing(calls=1)
     desire = _many(desk, 1000)
     result = apply(store, desire, progress=lambda done, total: steps.append((done, total)))
-    assert steps == [(250, 1000), (500, 1000)]
-    assert len(result.failures) == 500
+    assert steps == [(100, 1000)]
+    assert len(result.failures) == 900
     assert {failure.error.message for failure in result.failures} == {"gone"}
     store._calls = 1000
     again = apply(store, desire)
-    assert (len(again.made), again.failures) == (500, ())
+    assert (len(again.made), again.failures) == (900, ())
     assert apply(store, desire).made == ()
+
+
+def test_chunks_are_as_large_as_the_store_does_in_a_second() -> None:
+    assert [_next_size(100, took_s) for took_s in (0.0, 0.01, 0.25, 2.0)] == [1000, 1000, 400, 100]
+    assert _next_size(1000, 2.0) == 500
 
 
 def test_a_store_that_is_lost_at_once_raises(desk: Desk) -> None:

@@ -4,9 +4,9 @@ Contract: every entity is changed by one merged entry, so it is never without it
 listed, the rest is done all the same; running again finishes the job, because what holds already is no change.
 """
 
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
 from typing import Final
 
 from kafka_quotas.commands.declared_plan import (
@@ -25,9 +25,11 @@ from kafka_quotas.core.plan import Content, Plan, PlannedChange
 from kafka_quotas.core.plan_file import KeptPlan
 from kafka_quotas.stores.store import Alteration, Store
 
-SMALLEST_CHUNK: Final = 250
-CHUNKS: Final = 8
-"""So many steps a large apply is told in; each costs a Kafka store one more look at whether it shows."""
+FIRST_CHUNK: Final = 100
+"""So many entities go to the store at first; later chunks are as large as it does in `CHUNK_S`."""
+CHUNK_S: Final = 1.0
+MOST_GROWTH: Final = 10
+"""Each chunk costs a Kafka store one more look at everything, so chunks grow soon."""
 
 Progress = Callable[[int, int], None]
 """Called with how many entities are done, of how many."""
@@ -162,24 +164,36 @@ def _failures(
 
     Raises the store's error where it comes before anything was done.
     """
-    size = max(SMALLEST_CHUNK, ceil(len(alterations) / CHUNKS))
-    lost: KafkaQuotasError | None = None
-    for start in range(0, len(alterations), size):
-        chunk = alterations[start : start + size]
-        if lost is None:
-            try:
-                results = store.alter(chunk, validate_only=validate_only)
-            except KafkaQuotasError as error:
-                if start == 0:
-                    raise
-                lost = error
-            else:
-                told({each.entity for each in results if each.error is None})
-                yield from (Failure(entity=each.entity, error=each.error) for each in results if each.error is not None)
-                lost = next((each.error for each in results if _is_lost(each.error)), None)
-                progress(start + len(chunk), len(alterations))
-                continue
-        yield from (Failure(entity=each.entity, error=lost) for each in chunk)
+    done, size = 0, FIRST_CHUNK
+    while done < len(alterations):
+        chunk = alterations[done : done + size]
+        begin_s = time.monotonic()
+        try:
+            results = store.alter(chunk, validate_only=validate_only)
+        except KafkaQuotasError as error:
+            if done == 0:
+                raise
+            yield from _not_tried(alterations[done:], error)
+            return
+        told({each.entity for each in results if each.error is None or isinstance(each.error, NotVisibleError)})
+        yield from (Failure(entity=each.entity, error=each.error) for each in results if each.error is not None)
+        done += len(chunk)
+        progress(done, len(alterations))
+        lost = next((each.error for each in results if _is_lost(each.error)), None)
+        if lost is not None:
+            yield from _not_tried(alterations[done:], lost)
+            return
+        size = _next_size(size, time.monotonic() - begin_s)
+
+
+def _not_tried(alterations: Sequence[Alteration], error: KafkaQuotasError) -> Iterator[Failure]:
+    return (Failure(entity=each.entity, error=error) for each in alterations)
+
+
+def _next_size(size: int, took_s: float) -> int:
+    """How many entities the store does in `CHUNK_S`, going by the last chunk; never fewer than at first."""
+    growth = min(MOST_GROWTH, CHUNK_S / max(took_s, 1e-9))
+    return max(FIRST_CHUNK, int(size * growth))
 
 
 def _is_lost(error: KafkaQuotasError | None) -> bool:
