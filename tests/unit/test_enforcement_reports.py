@@ -1,7 +1,9 @@
 """What the daemon says about itself: routes, log lines, ledger, status, metrics."""
 
 import io
+import re
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +18,7 @@ from kafka_quotas.enforcement.broker_directory import BrokerDirectory, Route
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.ledger import OTHERS, Ledger
 from kafka_quotas.enforcement.log import LINES_PER_SECOND, Log
-from kafka_quotas.enforcement.metrics import exposition
+from kafka_quotas.enforcement.metrics import exposition, families
 from kafka_quotas.enforcement.notice import Notice, Severity
 from kafka_quotas.enforcement.status import (
     BucketRow,
@@ -202,3 +204,10 @@ def test_the_metrics_have_kafkas_names_and_escape_labels() -> None:
     assert 'kafka_server_produce_upstream_throttles_total{client_id="a",user=""} 1.0\n' in text
     assert "kafka_quotas_store_age_seconds 0.25\n" in text
     assert "# TYPE kafka_quotas_requests_total counter" in text or "# TYPE kafka_quotas_requests counter" in text
+
+
+def test_the_page_on_the_daemon_names_every_metric_and_no_other() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "daemon.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"`(kafka_(?:server|quotas)_\w+)`", page))
+    served = {f"{family.name}_total" if family.is_counter else family.name for family in families(status())}
+    assert told == served
