@@ -12,7 +12,7 @@ def steady(rate: float, *, seconds: int = 15) -> list[tuple[float, int]]:
 
 def judged(rate: float, *, offered: float | None, quota: float | None, throttled: int = 0) -> EntityVerdict:
     return entity_verdict(
-        Observation(acks=steady(rate), offered_bytes_per_second=offered, throttle_count=throttled),
+        Observation(acks=steady(rate), offered_bytes_per_second=offered, throttle_count=throttled, elapsed_ms=15_000),
         quota_bytes_per_second=quota,
         window_ms=3000,
         warmup_ms=3000,
@@ -47,10 +47,44 @@ def test_verdicts(
 
 
 def test_a_client_that_got_nothing_is_no_success() -> None:
-    nothing = Observation(acks=[], offered_bytes_per_second=None, throttle_count=0)
+    nothing = Observation(acks=[], offered_bytes_per_second=None, throttle_count=0, elapsed_ms=15_000)
 
     for quota in (None, 1e6):
         verdict = entity_verdict(
             nothing, quota_bytes_per_second=quota, window_ms=3000, warmup_ms=0, direction=Direction.PRODUCE
         )
         assert not verdict.ok
+
+
+def short(*, seconds: int, quota: float | None, window_ms: int = 11_000) -> EntityVerdict:
+    """The verdict on a run shorter than Kafka's usual window, with a second of warm-up."""
+    return entity_verdict(
+        Observation(
+            acks=steady(1e6, seconds=seconds),
+            offered_bytes_per_second=1e6 if quota is None else None,
+            throttle_count=0,
+            elapsed_ms=seconds * 1000,
+        ),
+        quota_bytes_per_second=quota,
+        window_ms=window_ms,
+        warmup_ms=1000,
+        direction=Direction.PRODUCE,
+    )
+
+
+def test_a_client_without_a_quota_is_judged_from_the_warm_up_on() -> None:
+    """It makes no burst into an empty past, so that a run shorter than a window tells its rate too."""
+    verdict = short(seconds=4, quota=None)
+    assert verdict.ok
+    assert verdict.achieved_bytes_per_second == pytest.approx(1e6)
+    assert verdict.span_ms == pytest.approx(3000, abs=20)
+
+
+def test_a_run_too_short_to_judge_says_so_and_is_no_success() -> None:
+    verdict = short(seconds=20, quota=1e6)
+    assert (verdict.ok, verdict.too_short) == (False, True)
+    assert verdict.evidence == (
+        "the run left 9.0 s after the first window, and it takes more than a window of 11 s to judge"
+    )
+    assert not short(seconds=30, quota=4e6).too_short
+    assert not short(seconds=30, quota=4e6).ok

@@ -62,6 +62,7 @@ def test_the_document_is_pinned() -> None:
             "upper": 1.02,
             "cycles": 5,
             "span_ms": 17_000,
+            "too_short": False,
             "evidence": "the evidence",
         },
         "records": {"sent": 5000, "acked": 4900, "unfinished": 100, "failed": {}},

@@ -15,7 +15,7 @@ from kafka_quotas.cli.output import Output
 from kafka_quotas.cli.render import write
 from kafka_quotas.cli.store_choice import choose_store
 from kafka_quotas.cli.window_options import QuotaWindowNum, QuotaWindowSize, WindowFile, chosen_windows
-from kafka_quotas.commands.load_test import DEFAULT_TOPIC, LoadRequest, is_unlimited, load_test
+from kafka_quotas.commands.load_test import DEFAULT_TOPIC, LoadRequest, is_unlimited, load_test, shortest_s
 from kafka_quotas.core.duration import parse_duration_ms
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_config import QuotaWindow
@@ -260,6 +260,13 @@ def _run(request: LoadRequest, keeping: Keeping, *, store: str | None, command_c
     if request.bootstrap is None and any(quota is not None for quota in request.quotas):
         write(
             "note: the embedded cluster keeps no quotas; put the daemon in front of one, as the demo does", sys.stderr
+        )
+    least_s, tight_s = shortest_s(request)
+    if request.duration_s <= least_s and any(quota is not None for quota in request.quotas):
+        write(
+            f"note: {request.duration_s:g} s are too short to judge a client that is held back; "
+            f"it takes more than {least_s:g} s, and about {tight_s:g} s for the tight bounds",
+            sys.stderr,
         )
     choice = choose_store(store=store, command_config=command_config)
     opened = closing(choice.open()) if choice.chosen else nullcontext()

@@ -48,6 +48,8 @@ def told_verdict(entity: EntityResult) -> str:
     """The verdict in a word or two."""
     if entity.failures:
         return "RECORDS LOST"
+    if entity.verdict.too_short:
+        return "NOT JUDGED"
     if not entity.verdict.ok:
         return "HINDERED" if entity.verdict.kind is Kind.UNLIMITED else "NOT HELD"
     return "unhindered" if entity.verdict.kind is Kind.UNLIMITED else "held"

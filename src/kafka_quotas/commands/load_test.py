@@ -72,6 +72,17 @@ def load_test(
         return run_load(plan, clock=clock, watcher=watcher)
 
 
+def shortest_s(request: LoadRequest) -> tuple[float, float]:
+    """How long a greedy client must be measured, in seconds: for any verdict on its quota, and for the tight bounds.
+
+    The first window never counts; three throttle cycles take about four windows more.
+    """
+    window_s = request.window.samples * request.window.window_s
+    warmup_s = window_s if request.warmup_s is None else request.warmup_s
+    unjudged_s = max(0.0, window_s - warmup_s)
+    return unjudged_s + window_s, unjudged_s + 4.0 * window_s
+
+
 def plan_load(request: LoadRequest, *, store: Store | None = None) -> LoadPlan:
     """The plan that a request means, its quotas and rates resolved.
 

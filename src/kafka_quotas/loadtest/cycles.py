@@ -110,7 +110,7 @@ def measure(acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float
 
     Raises `UsageError` for a window that is not above 0.
     """
-    times, before = _steady_part(acks, window_ms=window_ms, skip_ms=skip_ms)
+    times, before = _after(acks, max(_checked_window(window_ms), skip_ms or 0))
     plain = _average(times, before, window_ms=window_ms)
     if plain.steady or plain.span_ms <= 0:
         return plain
@@ -124,21 +124,24 @@ def measure(acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float
 
 
 def average(acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float | None = None) -> CycleMeasurement:
-    """The plain average after the first window (or `skip_ms`): right for a client that no quota holds back.
+    """The plain average after `skip_ms` (None: the first window): right for a client that no quota holds back.
+
+    Such a client makes no burst into an empty past, so what is left out may be shorter than a window.
 
     Raises `UsageError` for a window that is not above 0.
     """
-    times, before = _steady_part(acks, window_ms=window_ms, skip_ms=skip_ms)
+    times, before = _after(acks, _checked_window(window_ms) if skip_ms is None else skip_ms)
     return _average(times, before, window_ms=window_ms)
 
 
-def _steady_part(
-    acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float | None
-) -> tuple[list[float], list[int]]:
-    """The instants after what is left out at the start, and the bytes just before each of them."""
+def _checked_window(window_ms: int) -> int:
     if window_ms <= 0:
         raise UsageError(f"a window must be above 0 ms, not {window_ms}")
-    skipped_ms = max(window_ms, skip_ms or 0)
+    return window_ms
+
+
+def _after(acks: Sequence[tuple[float, int]], skipped_ms: float) -> tuple[list[float], list[int]]:
+    """The instants after what is left out at the start, and the bytes just before each of them."""
     steady = [ack for ack in acks if ack[0] >= acks[0][0] + skipped_ms]
     return [t_ms for t_ms, _ in steady], list(accumulate((size for _, size in steady), initial=0))[:-1]
 

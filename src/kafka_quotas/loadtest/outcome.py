@@ -53,6 +53,7 @@ def _entity_result(plan: LoadPlan, client: Client, facts: RunFacts) -> EntityRes
             acks=acks,
             offered_bytes_per_second=None if rate is None else float(rate) * plan.record_size * ratio,
             throttle_count=recorder.throttle_count,
+            elapsed_ms=facts.elapsed_s * 1000,
         ),
         quota_bytes_per_second=None if quota is None else quota * enforcers,
         window_ms=plan.window_ms,

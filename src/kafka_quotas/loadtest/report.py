@@ -1,5 +1,6 @@
 """A run's result as a JSON document: plain figures, units in the names, nothing that a table would round."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from kafka_quotas.loadtest.recorder import LatencySummary, ThrottleSummary
@@ -71,12 +72,14 @@ def _verdict(verdict: EntityVerdict) -> dict[str, JsonValue]:
         "upper": _rounded(verdict.upper, 6),
         "cycles": verdict.cycles,
         "span_ms": round(verdict.span_ms),
+        "too_short": verdict.too_short,
         "evidence": verdict.evidence,
     }
 
 
 def _rounded(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)
+    """The value rounded; an upper bound that bounds nothing is none."""
+    return None if value is None or math.isinf(value) else round(value, digits)
 
 
 def _latency(summary: LatencySummary) -> dict[str, JsonValue]:

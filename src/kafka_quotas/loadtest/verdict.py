@@ -24,7 +24,8 @@ class Kind(Enum):
 class EntityVerdict:
     """Whether one client got what it should; rates in bytes/s as the quota counts them, None where there is none.
 
-    `ratio` is achieved / quota; `cycles` whole throttle cycles were measured over `span_ms`.
+    `ratio` is achieved / quota; `cycles` whole throttle cycles were measured over `span_ms`. `too_short`: the run left
+    no more than a window to measure, and no rate could be told from any other.
     """
 
     kind: Kind
@@ -38,15 +39,20 @@ class EntityVerdict:
     cycles: int
     span_ms: float
     evidence: str
+    too_short: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What is judged: acknowledgements (t_ms, bytes), what was offered (None: all it could), how often throttled."""
+    """What is judged: acknowledgements (t_ms, bytes), what was offered (None: all it could), how often throttled.
+
+    `elapsed_ms` is the length of the whole run, warm-up included.
+    """
 
     acks: Sequence[tuple[float, int]]
     offered_bytes_per_second: float | None
     throttle_count: int
+    elapsed_ms: float
 
 
 def entity_verdict(
@@ -71,6 +77,8 @@ def _greedy(
     verdict = judge(
         seen.acks, quota_bytes_per_second=quota, window_ms=window_ms, direction=direction, skip_ms=warmup_ms
     )
+    measured_ms = seen.elapsed_ms - max(window_ms, warmup_ms)
+    too_short = not verdict.ok and measured_ms <= window_ms
     return EntityVerdict(
         kind=Kind.GREEDY,
         ok=verdict.ok,
@@ -82,7 +90,8 @@ def _greedy(
         upper=verdict.upper,
         cycles=verdict.cycles,
         span_ms=verdict.span_ms,
-        evidence=verdict.evidence,
+        evidence=_too_short(measured_ms, window_ms) if too_short else verdict.evidence,
+        too_short=too_short,
     )
 
 
@@ -104,6 +113,11 @@ def _unhindered(seen: Observation, measured: CycleMeasurement, quota: float | No
         span_ms=measured.span_ms,
         evidence=_told(seen, achieved),
     )
+
+
+def _too_short(measured_ms: float, window_ms: int) -> str:
+    left, window = f"{max(measured_ms, 0) / 1000:.1f} s", f"{window_ms / 1000:g} s"
+    return f"the run left {left} after the first window, and it takes more than a window of {window} to judge"
 
 
 def _told(seen: Observation, achieved: float) -> str:
