@@ -164,7 +164,7 @@ def token_endpoint() -> Iterator[tuple[str, list[tuple[str, dict[str, list[str]]
             self.end_headers()
             self.wfile.write(b"{}" if refused else json.dumps({"access_token": unsigned_token("alice")}).encode())
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name it has there
             """Nothing; it would be printed."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
