@@ -1,6 +1,8 @@
 """`top` and `why` over readings: limits from the store, order, verdicts, and what is said where nothing is seen."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,8 +41,7 @@ def feed(monkeypatch: pytest.MonkeyPatch) -> Feed:
         def read(source: UsageSource) -> UsageReading:
             return UsageReading(origin="a test", usages=usages, store_url=store_url)
 
-        for module in ("top", "why", "describe"):
-            monkeypatch.setattr(f"kafka_quotas.cli.{module}.read_usage", read)
+        monkeypatch.setattr("kafka_quotas.commands.usage_source.read_usage", read)
 
     return put
 
@@ -301,3 +302,13 @@ def daemon_status(*buckets: BucketRow) -> DaemonStatus:
         throttles=(),
         counters={},
     )
+
+
+def test_describing_loads_nothing_of_the_daemon(store: str) -> None:
+    code = (
+        "import sys\nfrom kafka_quotas.cli.main import main\n"
+        f"assert main(['describe', '--effective', '--user', 'alice', '--store', {store!r}]) == 0\n"
+        "print([name for name in sys.modules if 'enforcement' in name or name in ('asyncio', 'tomllib', 'http')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "[]"

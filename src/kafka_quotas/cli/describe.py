@@ -43,12 +43,11 @@ from kafka_quotas.cli.output import Output
 from kafka_quotas.cli.quantity import in_words, plain
 from kafka_quotas.cli.render import Column, Listing, Table, print_listing, write
 from kafka_quotas.cli.store_choice import StoreChoice, choose_store
-from kafka_quotas.cli.usage_options import MetricNamesFile, Prometheus, UsageControl, UsageOptions, usage_source
+from kafka_quotas.cli.usage_options import MetricNamesFile, Prometheus, UsageControl, UsageOptions, read_from
 from kafka_quotas.commands.cluster import look_at_cluster
 from kafka_quotas.commands.describe import DescribeResult
 from kafka_quotas.commands.describe import describe as run_describe
 from kafka_quotas.commands.effective import effective as run_effective
-from kafka_quotas.commands.usage_source import read_usage
 from kafka_quotas.core.entity import ENTITY_TYPES, Entity
 from kafka_quotas.core.errors import UsageError
 
@@ -163,7 +162,7 @@ def _effective(
         raise UsageError(f"{asked.usage.given[0]} goes with --with-usage")
     clients = clients_asked(named, asked)
     history = parse_history(asked.history)
-    usages = read_usage(usage_source(asked.usage)).usages if asked.with_usage else None
+    usages = read_from(asked.usage).usages if asked.with_usage else None
     with closing(choice.open()) as opened:
         found = look_at_cluster(opened.url, settings=choice.settings(), brokers=asked.brokers, topic=asked.topic)
         result = run_effective(

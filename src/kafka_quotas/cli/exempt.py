@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,12 +11,13 @@ from kafka_quotas.cli.output import Output
 from kafka_quotas.cli.quantity import in_words, plain
 from kafka_quotas.cli.render import Column, Listing, Table, print_listing, write
 from kafka_quotas.cli.store_choice import StoreChoice
-from kafka_quotas.commands.exempt import ExemptResult
-from kafka_quotas.commands.exempt import exempt as run_exempt
 from kafka_quotas.commands.history import Recorder
 from kafka_quotas.core.describe_filter import FilterComponent, Match
 from kafka_quotas.core.entity import USER
 from kafka_quotas.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafka_quotas.commands.exempt import ExemptResult
 
 Exempt = Annotated[
     bool,
@@ -52,6 +53,8 @@ def exempt_user(
     output: Output,
 ) -> None:
     """Nothing; the user is exempt, and what was changed is printed and in the journal (to last `for_ms`)."""
+    from kafka_quotas.commands.exempt import exempt as run_exempt  # noqa: PLC0415 - most alterations exempt nobody
+
     with closing(choice.open(wait=wait)) as opened:
         result = run_exempt(opened, user=user, dry_run=dry_run)
     if result.changes and not dry_run:
@@ -62,7 +65,7 @@ def exempt_user(
     write(f"note: {_verdict(result)}", sys.stderr)
 
 
-def _verdict(result: ExemptResult) -> str:
+def _verdict(result: "ExemptResult") -> str:
     kinds = f"{len(result.checked)} kinds of its clients resolved: none is limited"
     if not result.changes:
         return f"{result.user} is exempt already; {kinds}"
@@ -71,7 +74,7 @@ def _verdict(result: ExemptResult) -> str:
     return f"{result.user} is exempt; {kinds}"
 
 
-def _listing(result: ExemptResult) -> Listing:
+def _listing(result: "ExemptResult") -> Listing:
     changes = result.changes
     return Listing(
         noun="exempt",

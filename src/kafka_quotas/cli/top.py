@@ -17,8 +17,8 @@ from kafka_quotas.cli.usage_options import (
     Prometheus,
     UsageControl,
     UsageOptions,
+    read_from,
     store_for,
-    usage_source,
 )
 from kafka_quotas.cli.usage_view import (
     client_text,
@@ -31,7 +31,6 @@ from kafka_quotas.cli.usage_view import (
 )
 from kafka_quotas.commands.top import SortBy, TopResult, TopRow
 from kafka_quotas.commands.top import top as run_top
-from kafka_quotas.commands.usage_source import UsageSource, read_usage
 
 app = typer.Typer(add_completion=False)
 
@@ -79,7 +78,7 @@ def top(
     A row is a bucket at a broker: its rate, the limit, the share used, the throttle time and the level that set the
     limit. Figures come from a running daemon or from the brokers' own metrics; limits of brokers from the store.
     """
-    source = usage_source(UsageOptions(control=control, prometheus=prometheus or (), metric_names=metric_names))
+    source = UsageOptions(control=control, prometheus=prometheus or (), metric_names=metric_names)
     choice = choose_store(
         store=store,
         bootstrap_server=bootstrap_server,
@@ -96,13 +95,13 @@ def top(
     _live(source, choice, sort, limit, interval_s=interval)
 
 
-def _now(source: UsageSource, choice: StoreChoice, sort: SortBy, limit: int | None) -> TopResult:
-    reading = read_usage(source)
+def _now(source: UsageOptions, choice: StoreChoice, sort: SortBy, limit: int | None) -> TopResult:
+    reading = read_from(source)
     with closing(store_for(choice, reading).open()) as opened:
         return run_top(opened, reading, sort=sort, limit=limit)
 
 
-def _live(source: UsageSource, choice: StoreChoice, sort: SortBy, limit: int | None, *, interval_s: float) -> None:
+def _live(source: UsageOptions, choice: StoreChoice, sort: SortBy, limit: int | None, *, interval_s: float) -> None:
     """Nothing; the table is drawn again and again until Ctrl-C ends it."""
     import threading  # noqa: PLC0415 - only the live table waits
 

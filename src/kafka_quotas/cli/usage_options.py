@@ -1,17 +1,17 @@
 """The options that say where rates and throttle times come from."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kafka_quotas.cli.store_choice import StoreChoice, choose_known_store
-from kafka_quotas.commands.metric_names_file import read_metric_names
-from kafka_quotas.commands.usage_source import UsageReading, UsageSource
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.metric_names import BUILT_IN
+
+if TYPE_CHECKING:
+    from kafka_quotas.commands.usage_source import UsageReading
 
 PANEL = "Usage"
 
@@ -61,22 +61,25 @@ class UsageOptions:
         return [option for option, value in spelled.items() if value]
 
 
-def usage_source(options: UsageOptions) -> UsageSource:
-    """The source that the options name.
+def read_from(options: UsageOptions) -> "UsageReading":
+    """What the source that the options name tells now.
 
-    Raises `UsageError` where they contradict each other.
+    Raises `UsageError` where they contradict each other, and what reading the source raises.
     """
+    from kafka_quotas.commands import usage_source  # noqa: PLC0415 - most runs of describe ask nobody
+
     if options.control is not None and options.prometheus:
         raise UsageError("--control and --prometheus exclude each other", hint="each names the source of the figures")
     if options.metric_names is not None and not options.prometheus:
         raise UsageError("--metric-names goes with --prometheus")
-    return UsageSource(
-        control=options.control,
-        metrics_urls=tuple(options.prometheus),
-        names=BUILT_IN if options.metric_names is None else read_metric_names(options.metric_names),
-    )
+    source = usage_source.UsageSource(control=options.control, metrics_urls=tuple(options.prometheus))
+    if options.metric_names is not None:
+        from kafka_quotas.commands.metric_names_file import read_metric_names  # noqa: PLC0415
+
+        source = replace(source, names=read_metric_names(options.metric_names))
+    return usage_source.read_usage(source)
 
 
-def store_for(choice: StoreChoice, reading: UsageReading) -> StoreChoice:
+def store_for(choice: StoreChoice, reading: "UsageReading") -> StoreChoice:
     """The chosen store, or where none was chosen the one that the daemon follows."""
     return choice if choice.chosen or reading.store_url is None else choose_known_store(reading.store_url)

@@ -28,8 +28,8 @@ from kafka_quotas.cli.usage_options import (
     Prometheus,
     UsageControl,
     UsageOptions,
+    read_from,
     store_for,
-    usage_source,
 )
 from kafka_quotas.cli.usage_view import (
     client_text,
@@ -40,7 +40,6 @@ from kafka_quotas.cli.usage_view import (
     throttle_text,
     usage_data,
 )
-from kafka_quotas.commands.usage_source import read_usage
 from kafka_quotas.commands.why import KeyAnswer, WhyResult
 from kafka_quotas.commands.why import why as run_why
 from kafka_quotas.core.errors import UsageError
@@ -85,7 +84,7 @@ def why(
     for option, name in (("--user", user), ("--client", client)):
         if name is not None:
             checked_name(option, name)
-    source = usage_source(UsageOptions(control=control, prometheus=prometheus or (), metric_names=metric_names))
+    source = UsageOptions(control=control, prometheus=prometheus or (), metric_names=metric_names)
     choice = choose_store(
         store=store,
         bootstrap_server=bootstrap_server,
@@ -93,7 +92,7 @@ def why(
         command_config=command_config,
         context=context,
     )
-    reading = read_usage(source)
+    reading = read_from(source)
     with closing(store_for(choice, reading).open()) as opened:
         result = run_why(opened, reading, user=user, client_id=client)
     print_listing(_listing(result), output)

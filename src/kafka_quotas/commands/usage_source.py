@@ -4,17 +4,18 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlencode, urlsplit
 
-from kafka_quotas.commands import daemon
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.metric_names import BUILT_IN, MetricNames, usages_of
 from kafka_quotas.core.prometheus_text import MetricSample, parse_metrics
 from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.sanitizing import desanitize, sanitize
 from kafka_quotas.core.usage import Usage
-from kafka_quotas.enforcement.status import BucketRow, DaemonStatus
+
+if TYPE_CHECKING:
+    from kafka_quotas.enforcement.status import BucketRow, DaemonStatus
 
 TIMEOUT_S = 10.0
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
@@ -49,12 +50,20 @@ def read_usage(source: UsageSource) -> UsageReading:
     Raises `KafkaQuotasError` where it can't be reached or understood, `UsageError` for an address that can't be meant.
     """
     if not source.metrics_urls:
-        return usage_of_daemon(daemon.status(source.control))
+        return usage_of_daemon(_status(source.control))
     usages = [usage for url in source.metrics_urls for usage in _of_address(url, source.names)]
     return UsageReading(origin=", ".join(source.metrics_urls), usages=tuple(usages))
 
 
-def usage_of_daemon(status: DaemonStatus) -> UsageReading:
+def _status(control: Path | None) -> "DaemonStatus":
+    """What the daemon behind a control socket tells, None: the only one of this user."""
+    from kafka_quotas.enforcement.control import ask_status  # noqa: PLC0415 - loads asyncio, which metrics do without
+    from kafka_quotas.enforcement.control_path import find_control_path  # noqa: PLC0415
+
+    return ask_status(find_control_path() if control is None else control)
+
+
+def usage_of_daemon(status: "DaemonStatus") -> UsageReading:
     """What a daemon's status says of every bucket that has a limit."""
     return UsageReading(
         origin=f"daemon {status.pid}",
@@ -75,7 +84,7 @@ def usage_of_daemon(status: DaemonStatus) -> UsageReading:
     )
 
 
-def _throttle_ms(bucket: BucketRow, status: DaemonStatus) -> float:
+def _throttle_ms(bucket: "BucketRow", status: "DaemonStatus") -> float:
     """The longest throttle time that a client of the bucket waits for now, 0 where none does."""
     waits = (
         row.throttle_ms
