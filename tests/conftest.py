@@ -56,9 +56,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _folders_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Neither the contexts nor the journal of whoever runs the tests are read or written."""
+    """Neither the contexts, the journal nor the remembered names of whoever runs the tests are read or written."""
     home = tmp_path_factory.mktemp("home")
-    folders = {"XDG_CONFIG_HOME": str(home / "config"), "XDG_STATE_HOME": str(home / "state")}
+    kinds = {"XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "state", "XDG_CACHE_HOME": "cache"}
+    folders = {variable: str(home / name) for variable, name in kinds.items()}
     with mock.patch.dict(os.environ, folders):
         yield
 

@@ -1,29 +1,28 @@
 """Live values for completion: stored entities, quota keys, stores.
 
-Invariants: completing never fails, writes or waits for a server; only the local store is asked.
+Invariants: completing never fails, never changes a store, and never waits long for one, see `stored_names`.
 """
 
-import os
-from collections.abc import Iterator
+from typing import Any
 
 from kafka_quotas.core.entity import CLIENT_ID, IP, USER
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.quota_key import QUOTA_KEYS
 
 
-def complete_users(incomplete: str) -> list[str]:
-    """The users in the local store whose names begin so."""
-    return sorted({name for name in _stored_names(USER) if name.startswith(incomplete)})
+def complete_users(ctx: Any, incomplete: str) -> list[str]:
+    """The users in the store that begin so."""
+    return _names(ctx, USER, incomplete)
 
 
-def complete_clients(incomplete: str) -> list[str]:
-    """The client-ids in the local store that begin so."""
-    return sorted({name for name in _stored_names(CLIENT_ID) if name.startswith(incomplete)})
+def complete_clients(ctx: Any, incomplete: str) -> list[str]:
+    """The client-ids in the store that begin so."""
+    return _names(ctx, CLIENT_ID, incomplete)
 
 
-def complete_ips(incomplete: str) -> list[str]:
-    """The addresses in the local store that begin so."""
-    return sorted({name for name in _stored_names(IP) if name.startswith(incomplete)})
+def complete_ips(ctx: Any, incomplete: str) -> list[str]:
+    """The addresses in the store that begin so."""
+    return _names(ctx, IP, incomplete)
 
 
 def complete_keys(incomplete: str) -> list[str]:
@@ -53,23 +52,14 @@ def complete_contexts(incomplete: str) -> list[str]:
     return [context.name for context in contexts.contexts if context.name.startswith(incomplete)]
 
 
-def _stored_names(entity_type: str) -> Iterator[str]:
-    """The names of a type in the store of the variable, if that is a local one, or in the default local store."""
-    from kafka_quotas.core.describe_filter import EVERYTHING  # noqa: PLC0415 - only completing pays for the store
-    from kafka_quotas.stores.open_store import open_store  # noqa: PLC0415
+def _names(ctx: Any, entity_type: str, incomplete: str) -> list[str]:
+    """The names of a type that begin so, in the store that the command line chooses as far as it is typed."""
+    from kafka_quotas.cli.stored_names import StoreOptions, stored_names  # noqa: PLC0415 - only completing pays
 
-    url = os.environ.get("KAFKA_QUOTAS_STORE") or None
-    if url is not None and not url.startswith("local:"):
-        return
-    try:
-        store = open_store(url)
-        try:
-            entries = store.describe(EVERYTHING)
-        finally:
-            store.close()
-    except KafkaQuotasError:
-        return
-    for entry in entries:
-        name = entry.entity.part(entity_type)
-        if isinstance(name, str):
-            yield name
+    typed = {} if ctx is None else ctx.params
+    options = StoreOptions(**{name: _text(typed.get(name)) for name in StoreOptions.__slots__})
+    return [name for name in stored_names(options, entity_type) if name.startswith(incomplete)]
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
