@@ -194,6 +194,8 @@ REFUSED = [
     ((*SIMULATE, "--plot", "plot.gif"), "must end in .png or .svg"),
     ((*BUCKET[:5], "--algorithm", "rate-spread-even", "--op", "unrecord"), "does not take unrecord"),
     (("throttle", "simulate", "missing.csv", "--quota", "5"), "can't read missing.csv"),
+    ((*SIMULATE, "--controller-quota-window-num", "100"), "rate does not go by the window that was given"),
+    ((*BUCKET, "--quota-window-size-seconds", "2"), "token-bucket does not go by the window that was given"),
 ]
 
 
@@ -219,3 +221,16 @@ def test_a_bad_line_leaves_a_whole_document_without_summary(
     told = parse(out)
     assert [each["amount"] for each in told["decisions"]] == [10, 20]
     assert told["summary"] is None
+
+
+def test_thread_time_is_per_cent_and_not_per_second() -> None:
+    out = run("throttle", "simulate", str(EXAMPLES / "events-request.csv"), "--quota", "0.1%", "--algorithm", "bounded")
+    assert out.startswith("bounded, quota 0.1 %, window")
+    assert "%/s" not in out
+    assert "1.00909 %" in out
+
+
+def test_a_calculator_takes_no_unlimited_and_hints_at_none() -> None:
+    code, _, err = run_cli("throttle", "rate", "--quota", "unlimited", "--burst", "1MB")
+    assert code == 2
+    assert err.splitlines()[1] == "hint: examples: 1048576, 10MiB, 2M (2,000,000), 80Mbps (bits)"

@@ -8,6 +8,7 @@ import csv
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol, TextIO
 
 from kafka_quotas.cli.json_text import Json, json_text
@@ -21,6 +22,14 @@ FIELDS = ("t_ms", "due_ms", "amount", "op", "attempt", "verdict", "level", "afte
 _WIDTHS = (13, 10, 7, 3, 9, 11, 11, 8)
 """Together, with a blank between, 79 columns; a longer cell moves the rest of its row."""
 NOUN = "throttle-simulate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Units:
+    """What the amounts of a replay are counted in, and the levels of its algorithm; empty for plain figures."""
+
+    amount: str
+    level: str
 
 
 class DecisionWriter(Protocol):
@@ -39,11 +48,12 @@ class DecisionWriter(Protocol):
         ...
 
 
-def decision_writer(output: Output, head: Mapping[str, Json], *, title: str, level: str, unit: str) -> DecisionWriter:
+def decision_writer(
+    output: Output, head: Mapping[str, Json], *, title: str, level: str, units: Units
+) -> DecisionWriter:
     """The writer of a form; what comes before the decisions is written.
 
-    `head` names what was replayed, `title` says it to people; `level` is what the algorithm measures (rate or tokens)
-    and `unit` what amounts are counted in.
+    `head` names what was replayed, `title` says it to people; `level` is what the algorithm measures (rate or tokens).
     """
     match output:
         case Output.CSV:
@@ -51,7 +61,7 @@ def decision_writer(output: Output, head: Mapping[str, Json], *, title: str, lev
         case Output.JSON | Output.YAML:
             return _DocumentWriter(sys.stdout, head, as_json=output is Output.JSON)
         case Output.TABLE | Output.MARKDOWN:
-            return _TextWriter(sys.stdout, title, level, unit, markdown=output is Output.MARKDOWN)
+            return _TextWriter(sys.stdout, title, level, units, markdown=output is Output.MARKDOWN)
 
 
 def verdict(decision: Decision) -> str:
@@ -130,9 +140,9 @@ def _scalar(value: str | float | None) -> str:
 class _TextWriter:
     """A table of fixed widths, or of Markdown, and a sentence at the end."""
 
-    def __init__(self, stream: TextIO, title: str, level: str, unit: str, *, markdown: bool) -> None:
+    def __init__(self, stream: TextIO, title: str, level: str, units: Units, *, markdown: bool) -> None:
         self._stream, self._markdown = stream, markdown
-        self._amount_unit, self._level_unit = unit, f"{unit}/s" if unit and level == "rate" else unit
+        self._amount_unit, self._level_unit = units.amount, units.level
         stream.write(f"{title}\n\n")
         self._row(("time ms", "amount", "op", "try", "verdict", level, "after", "delay"))
         if markdown:

@@ -15,7 +15,6 @@ from kafka_quotas.cli.completion import (
 from kafka_quotas.cli.output import Output
 
 STORE_PANEL = "Store"
-ENTITY_PANEL = "Entity"
 
 StoreUrl = Annotated[
     str | None,

@@ -6,6 +6,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final
 
+from kafka_quotas.commands.throttle_arithmetic import PERCENT
 from kafka_quotas.commands.window_settings import WindowSettings
 from kafka_quotas.core.duration import parse_duration_ms
 from kafka_quotas.core.errors import UsageError
@@ -99,7 +100,7 @@ def generic_quota(option: str, text: str) -> GenericQuota:
     """
     stripped = text.strip()
     if stripped.endswith("%"):
-        return GenericQuota(per_second=percent_figure(option, stripped), unit="%")
+        return GenericQuota(per_second=percent_figure(option, stripped), unit=PERCENT)
     unit = "bytes" if "b" in stripped.lower() else ""
     return GenericQuota(per_second=byte_figure(option, stripped), unit=unit)
 
@@ -122,7 +123,8 @@ def _checked(option: str, text: str, parse: Callable[[str], Fraction], *, zero: 
     try:
         value = float(parse(text))
     except UsageError as error:
-        raise UsageError(f"{option}: {error.message}", hint=error.hint) from error
+        hint = error.hint and error.hint.removesuffix(", unlimited")  # nothing to calculate with
+        raise UsageError(f"{option}: {error.message}", hint=hint) from error
     except OverflowError as error:
         raise UsageError(f"{option} is too large: {text}", hint=f"at most {_MOST:.0f}") from error
     return _in_range(option, text, value, zero=zero)

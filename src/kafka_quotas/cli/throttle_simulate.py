@@ -9,7 +9,7 @@ import typer
 
 from kafka_quotas.cli.chart import Series, Style
 from kafka_quotas.cli.chart_output import show_chart
-from kafka_quotas.cli.decision_stream import NOUN, DecisionWriter, decision_writer
+from kafka_quotas.cli.decision_stream import NOUN, DecisionWriter, Units, decision_writer
 from kafka_quotas.cli.json_text import Json
 from kafka_quotas.cli.options import OutputForm
 from kafka_quotas.cli.output import Output
@@ -28,7 +28,7 @@ from kafka_quotas.cli.window_options import (
     chosen_windows,
 )
 from kafka_quotas.commands.event_file import EventFormat, read_events
-from kafka_quotas.commands.throttle_arithmetic import MS, quantity
+from kafka_quotas.commands.throttle_arithmetic import MS, PERCENT, quantity
 from kafka_quotas.commands.throttle_simulate import Course, CoursePoint, Simulation, SimulationSummary, Tally
 from kafka_quotas.commands.throttle_simulate import simulate as run_simulation
 from kafka_quotas.core.errors import UsageError
@@ -99,6 +99,12 @@ def simulate(
         command_config=command_config,
     )
     admission = algorithm in MUTATION_ALGORITHMS and algorithm is not Algorithm.RATE
+    _refuse_other_window(
+        algorithm,
+        num=quota_window_num if admission else controller_quota_window_num,
+        size=quota_window_size_seconds if admission else controller_quota_window_size_seconds,
+        taken="--controller-quota-window-" if admission else "--quota-window-",
+    )
     window, origin = controller_window(settings) if admission else client_window(settings)
     if op is not None and op not in operations(algorithm):
         raise UsageError(f"{algorithm} does not take {op}", hint=f"it takes {' and '.join(operations(algorithm))}")
@@ -109,6 +115,14 @@ def simulate(
     course = _run(simulation, view, file, form, with_decisions=not summary, with_course=chart or plot is not None)
     if course is not None:
         show_chart(view.series(course.points()), output, title=view.title, chart=chart, plot=plot)
+
+
+def _refuse_other_window(algorithm: Algorithm, *, num: int | None, size: int | None, taken: str) -> None:
+    """Nothing, where no figure of the window was given that the algorithm does not look at."""
+    if num is not None or size is not None:
+        raise UsageError(
+            f"{algorithm} does not go by the window that was given", hint=f"it takes {taken}num and {taken}size-seconds"
+        )
 
 
 def _run(
@@ -149,7 +163,8 @@ class _View:
 
     def __init__(self, simulation: Simulation, bound: GenericQuota, window_origin: str, output: Output) -> None:
         self._simulation, self._bound, self._origin, self._output = simulation, bound, window_origin, output
-        self._per_second = f"{bound.unit}/s" if bound.unit else "/s"
+        # an amount of thread time is % times seconds, which has no sign of its own, and per second it is %
+        self._per_second = PERCENT if bound.unit == PERCENT else f"{bound.unit}/s"
         window, loop = simulation.window, "closed loop" if simulation.closed_loop else "open loop"
         self.title = (
             f"{simulation.algorithm}, quota {self._rate(bound.per_second)}, "
@@ -159,7 +174,10 @@ class _View:
 
     def writer(self) -> DecisionWriter:
         """The writer of the decisions; the head is written."""
-        return decision_writer(self._output, self._head(), title=self.title, level=self._level, unit=self._bound.unit)
+        amount = "" if self._bound.unit == PERCENT else self._bound.unit
+        level = amount if self._level == "tokens" else self._per_second if self._bound.unit else ""
+        units = Units(amount=amount, level=level)
+        return decision_writer(self._output, self._head(), title=self.title, level=self._level, units=units)
 
     def print_summary(self, summary: SimulationSummary) -> None:
         """Nothing; the totals alone are on standard output."""
