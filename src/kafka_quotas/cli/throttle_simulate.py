@@ -138,7 +138,7 @@ def _run(
     events = read_events(file, form=form, allowed=operations(simulation.algorithm))
     tally, course = Tally(simulation.window), Course() if with_course else None
     writer: DecisionWriter | None = None
-    totals: SimulationSummary | None = None
+    whole = False
     try:
         for decision in run_simulation(simulation, events):
             if with_decisions:
@@ -147,10 +147,11 @@ def _run(
             tally.add(decision)
             if course is not None:
                 course.add(decision)
-        totals = tally.summary()
+        whole = True
     finally:
-        if writer is not None and totals is None:
+        if writer is not None and not whole:
             writer.break_off()
+    totals = tally.summary()
     if writer is None:
         view.print_summary(totals)
     else:
