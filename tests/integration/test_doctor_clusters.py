@@ -107,3 +107,21 @@ def test_what_an_acl_forbids_to_look_at_is_named(kafka4: Kafka, unique_name: str
         admin.delete_topics([unique_name])
         admin.close()
     assert "DescribeConfigs on the topic is missing" in said[0]
+
+
+def test_alter_warns_of_brokers_that_are_too_old_for_a_key(
+    zookeeper_chroot: str, kafka4: Kafka, unique_name: str
+) -> None:
+    client = KazooClient(zookeeper_chroot.removeprefix("zk://"))
+    client.start()
+    client.create("/brokers/ids/7", b'{"version":4}', makepath=True)
+    client.stop()
+    client.close()
+    options = ("alter", "--user", unique_name, "--dry-run", "--add-config")
+    mutations = "controller_mutation_rate=5"
+    _, _, err = run_cli(*options, mutations, "--store", zookeeper_chroot)
+    assert "warning: broker 7 is older than Kafka 2.7 and ignores controller_mutation_rate\n" in err
+    _, _, err = run_cli(*options, "producer_byte_rate=5", "--store", zookeeper_chroot)
+    assert "warning" not in err
+    code, _, err = run_cli(*options, mutations, "--bootstrap-server", kafka4.bootstrap)
+    assert (code, "warning" in err) == (0, False)

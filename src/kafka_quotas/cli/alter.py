@@ -38,6 +38,7 @@ from kafka_quotas.cli.store_choice import STORE_VARIABLE, StoreChoice, choose_st
 from kafka_quotas.cli.temporary_options import For, parse_for_ms
 from kafka_quotas.commands.alter import AlterResult, Checker
 from kafka_quotas.commands.alter import alter as run_alter
+from kafka_quotas.commands.old_brokers import warning_of_old_brokers
 from kafka_quotas.core.describe_filter import FilterComponent, Match
 from kafka_quotas.core.entity import CLIENT_ID, IP, USER
 from kafka_quotas.core.errors import UsageError
@@ -186,6 +187,13 @@ def _report(result: AlterResult, head: FilterComponent, choice: StoreChoice, out
         write(_who_checked(result), sys.stderr)
     if result.undo_at_ms is not None:
         write(_undoing(result.undo_at_ms), sys.stderr)
+    warning = warning_of_old_brokers(
+        result.store_url,
+        [change.key for change in result.changes if change.new is not None],
+        settings=choice.settings,
+    )
+    if warning is not None:
+        write(f"warning: {warning}", sys.stderr)
     if not choice.chosen:
         stored = "would be stored" if result.dry_run else "stored"
         path = result.store_url.removeprefix("local:")

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 
 from kafka_quotas.commands.doctor_entries import odd_entries
 from kafka_quotas.commands.finding import Finding, Severity
+from kafka_quotas.commands.old_brokers import NEW_KEYS
 from kafka_quotas.core.describe_filter import EVERYTHING
-from kafka_quotas.core.quota_key import QUOTA_KEYS
 from kafka_quotas.stores.cluster_facts import ClusterFacts
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import QuotaEntry, Store
 from kafka_quotas.stores.store_url import StoreKind, parse_store_url
 
-_NEW_KEYS = tuple(key.name for key in QUOTA_KEYS.values() if key.since == "2.7")
 _ORDER = {severity: index for index, severity in enumerate(Severity)}
 _DEFAULT_NODE = "<default>"
 
@@ -113,7 +112,7 @@ def _too_new(facts: ClusterFacts, entries: Sequence[QuotaEntry]) -> Iterator[Fin
     if not facts.too_old:
         return
     for entry in entries:
-        for key in _NEW_KEYS:
+        for key in NEW_KEYS:
             if key in entry.quotas:
                 yield Finding(
                     severity=Severity.ERROR,

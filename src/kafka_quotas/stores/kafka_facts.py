@@ -5,7 +5,8 @@ from contextlib import closing
 from typing import Any, Final
 
 from kafka.protocol.admin import DescribeConfigsRequest, ListPartitionReassignmentsRequest
-from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
+from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.metadata.api_versions import ApiVersionsRequest
 
 from kafka_quotas.core.errors import StoreError
 from kafka_quotas.core.quota_key import LONG_MAX
@@ -46,6 +47,12 @@ def kafka_facts(address: StoreUrl, *, settings: StoreSettings) -> ClusterFacts:
             too_old=tuple(str(node) for node in nodes if not _knows_2_7(connection, node)),
             unknown=tuple(unknown),
         )
+
+
+def old_kafka_brokers(address: StoreUrl, *, settings: StoreSettings) -> tuple[str, ...]:
+    """The brokers before 2.7; raises what `kafka_facts` raises."""
+    with closing(KafkaConnection(address, settings=settings)) as connection:
+        return tuple(str(node) for node in connection.node_ids() if not _knows_2_7(connection, node))
 
 
 def _broker_settings(

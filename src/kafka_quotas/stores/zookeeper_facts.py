@@ -40,6 +40,12 @@ def zookeeper_facts(address: StoreUrl, *, settings: StoreSettings) -> ClusterFac
         )
 
 
+def old_zookeeper_brokers(address: StoreUrl, *, settings: StoreSettings) -> tuple[str, ...]:
+    """The brokers that register as those before 2.7 do; raises what `zookeeper_facts` raises."""
+    with closing(ZooKeeperSession(address, settings=settings)) as session:
+        return tuple(_too_old(session))
+
+
 def _empty(session: ZooKeeperSession) -> Iterator[str]:
     """The znodes of entities that hold neither configuration nor children, sorted."""
     paths = _below(session, ENTITY_FOLDERS)
