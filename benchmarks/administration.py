@@ -91,6 +91,8 @@ def apply_thousand(kafka: Kafka, store: str, folder: Path) -> None:
     """1,000 entities in one apply, against as many calls of ConfigCommand."""
     path = quota_file(folder / "thousand.yaml", 1000, value=1_000_000)
     ours = kafka_quotas("apply", str(path), "--store", store)
+    changed = quota_file(folder / "thousand-changed.yaml", 1000, value=1_500_000)
+    unseen = kafka_quotas("apply", str(changed), "--no-wait", "--store", store)
     begin_s = time.perf_counter()
     for number in range(10):
         entity = ("--entity-type", "users", "--entity-name", f"user-{number:06d}")
@@ -101,7 +103,8 @@ def apply_thousand(kafka: Kafka, store: str, folder: Path) -> None:
         f"1,000 entities: ConfigCommand {theirs_s:.0f} s (extrapolated from 10), "
         f"kafka-quotas apply {ours.seconds:.2f} s (processor: {ours.processor_s:.2f} s) "
         f"{verdict(ours.seconds < AIM_APPLY_S)} (aim: {AIM_APPLY_S:g} s), {ratio:.0f} times faster "
-        f"{verdict(ratio >= AIM_APPLY)} (aim: {AIM_APPLY:g})"
+        f"{verdict(ratio >= AIM_APPLY)} (aim: {AIM_APPLY:g}); "
+        f"with --no-wait, as ConfigCommand does, {unseen.seconds:.2f} s"
     )
 
 

@@ -319,9 +319,9 @@ def test_a_store_that_is_lost_in_the_middle_lists_the_rest_and_running_again_fin
     assert apply(store, desire).made == ()
 
 
-def test_chunks_are_as_large_as_the_store_does_in_a_second() -> None:
-    assert [_next_size(100, took_s) for took_s in (0.0, 0.01, 0.25, 2.0)] == [1000, 1000, 400, 100]
-    assert _next_size(1000, 2.0) == 500
+def test_chunks_grow_until_the_store_takes_three_seconds_for_one() -> None:
+    assert [_next_size(100, took_s) for took_s in (0.0, 0.01, 0.75, 6.0)] == [1000, 1000, 400, 100]
+    assert _next_size(1000, 6.0) == 500
 
 
 def test_a_store_that_is_lost_at_once_raises(desk: Desk) -> None:

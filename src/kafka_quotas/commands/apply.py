@@ -27,7 +27,7 @@ from kafka_quotas.stores.store import Alteration, Store
 
 FIRST_CHUNK: Final = 100
 """So many entities go to the store at first; later chunks are as large as it does in `CHUNK_S`."""
-CHUNK_S: Final = 1.0
+CHUNK_S: Final = 3.0
 MOST_GROWTH: Final = 10
 """Each chunk costs a Kafka store one more look at everything, so chunks grow soon."""
 

@@ -100,6 +100,10 @@ class _Comparison:
         self.left_out = 0
         self._key = key.name
         self._sides = _resolver(before), _resolver(after)
+        # Where no limit is by client-id at all, a client without one fares as any other.
+        self._by_client_id = any(
+            not isinstance(entity.client_id, Absent) for side in (before, after) for entity in side
+        )
         taken = {name for entity in entities for _, name in entity.parts}
         self._other = _free_name(taken)
         self._users = list(dict.fromkeys(entity.user for entity in entities if isinstance(entity.user, str)))
@@ -140,7 +144,7 @@ class _Comparison:
         self, user: str | None, usual: tuple[Standing, Standing]
     ) -> list[tuple[str | None, tuple[Standing, Standing]]]:
         """Any other client-id, and none where that fares differently."""
-        without = self._compared(user, "")
+        without = self._compared(user, "") if self._by_client_id else usual
         return [(None, usual)] if without == usual else [(None, usual), ("", without)]
 
     def _told(self, user: str | None, found: list[tuple[str | None, tuple[Standing, Standing]]]) -> Iterator[Affected]:
