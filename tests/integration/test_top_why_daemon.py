@@ -16,6 +16,7 @@ from tests.support.run_cli import run_cli
 
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.loadtest.embedded_cluster import EmbeddedCluster
+from kafka_quotas.stores.polling import Polling
 
 QUOTA = 400_000.0
 
@@ -58,9 +59,14 @@ def test_top_shows_the_client_with_its_limit_and_level(busy: tuple[DaemonProcess
 
 def test_why_names_the_quota_and_a_value_that_is_larger(busy: tuple[DaemonProcess, Path]) -> None:
     daemon, _ = busy
-    daemon.wait_until(lambda status: bool(status.throttled) and status.throttled[0].remaining_ms > 300)
-    document = answer("why", "--client", "greedy", "--control", str(daemon.control))
-    assert document["throttled_by"] == "producer_byte_rate"
+    documents: list[Any] = []
+
+    def held_back() -> bool:
+        documents.append(answer("why", "--client", "greedy", "--control", str(daemon.control)))
+        return documents[-1]["throttled_by"] == "producer_byte_rate"
+
+    assert Polling(0.05).until(held_back, timeout_s=10), documents[-1]
+    document = documents[-1]
     assert document["answers"][0]["ends_at"] > QUOTA
     assert document["verdict"][0].startswith("yes: producer_byte_rate holds ")
 

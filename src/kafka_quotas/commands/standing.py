@@ -12,7 +12,7 @@ from enum import StrEnum
 from kafka_quotas.commands.client import OTHER, Name, Probes
 from kafka_quotas.core.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas
 from kafka_quotas.core.entity import ABSENT, Entity
-from kafka_quotas.core.quota_key import QUOTA_KEYS, QuotaKey
+from kafka_quotas.core.quota_key import QUOTA_KEYS
 from kafka_quotas.core.resolution import STATIC_DEFAULT_LEVEL, STATIC_OVERRIDE_LEVEL, Level, entity_level
 from kafka_quotas.stores.store import QuotaEntry
 
@@ -90,14 +90,17 @@ def resolver_of(entries: Iterable[QuotaEntry], *, static: bool) -> EffectiveQuot
 def _of_entry(entry: QuotaEntry, resolver: EffectiveQuotas, probes: Probes, *, static: bool) -> Iterator[Standing]:
     entity = entry.entity
     of_ip = entity.ip is not ABSENT
-    answers = [] if of_ip else [resolver.for_client(*client) for client in _clients(entity, probes)]
+    clients = [] if of_ip else _clients(entity, probes)
     for name, limit in sorted(entry.quotas.items()):
         key = QUOTA_KEYS.get(name)
         if key is None or key.for_ip != of_ip:
             yield Standing(key=name, entity=entity, level=None, limit=limit, stand=Stand.IGNORED)
             continue
-        asked = [resolver.for_ip(_text(entity.ip, probes))] if of_ip else [_of_key(answer, key) for answer in answers]
-        yield _judged(name, entity, limit, asked, _level(entity, static=static))
+        if of_ip:
+            winners = [resolver.for_ip(_text(entity.ip, probes)).entity]
+        else:
+            winners = [resolver.winner(key, user, client_id) for user, client_id in clients]
+        yield _judged(name, entity, limit, winners, _level(entity, static=static))
 
 
 def _clients(entity: Entity, probes: Probes) -> list[tuple[str, str]]:
@@ -121,15 +124,10 @@ def _text(name: object, probes: Probes) -> str:
     return probes.text(asked)
 
 
-def _of_key(answers: Iterable[EffectiveQuota], key: QuotaKey) -> EffectiveQuota:
-    return next(answer for answer in answers if answer.key is key)
-
-
-def _judged(key: str, entity: Entity, limit: float, asked: Sequence[EffectiveQuota], level: Level) -> Standing:
-    """The standing by the answers to those asked with, the one with a client-id first."""
-    won = [answer.entity == entity for answer in asked]
-    stand = Stand.WINS if won[0] else Stand.PARTLY if any(won) else Stand.SHADOWED
-    before = None if won[0] else asked[0].entity
+def _judged(key: str, entity: Entity, limit: float, winners: Sequence[Entity | None], level: Level) -> Standing:
+    """The standing by who wins for those asked with, the one with a client-id first."""
+    stand = Stand.WINS if winners[0] == entity else Stand.PARTLY if entity in winners else Stand.SHADOWED
+    before = None if stand is Stand.WINS else winners[0]
     return Standing(key=key, entity=entity, level=level, limit=limit, stand=stand, shadowed_by=before)
 
 

@@ -138,7 +138,8 @@ def _text(url: str) -> str:
         with urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the scheme was checked
             content: bytes = answer.read(MAX_ANSWER_BYTES)
     except (OSError, HTTPException, ValueError) as error:
-        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+        cause = getattr(error, "reason", error)
+        reason = getattr(cause, "strerror", None) or cause
         raise KafkaQuotasError(
             f"no metrics from {urlsplit(url).netloc.rpartition('@')[2]}: {reason}",
             hint="check the address, and that the exporter runs",

@@ -80,6 +80,12 @@ class EffectiveQuotas:
         """One answer per quota key of users and client-ids; a client that names none has the client-id `""`."""
         return tuple(_of_client(key, resolver, user, client_id) for key, resolver in self._by_key.items())
 
+    def winner(self, key: QuotaKey, user: str, client_id: str) -> Entity | None:
+        """The entity whose limit applies to a client under one key, None where none does; no more than that is told."""
+        resolver = self._by_key[key]
+        match = resolver.match(resolver.bucket(user, client_id)) if resolver.enabled else None
+        return None if match is None else match.entity
+
     def for_ip(self, ip: str) -> EffectiveQuota:
         """The answer for connections from an address."""
         found = self._by_address.candidates(ip)
