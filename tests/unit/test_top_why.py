@@ -1,6 +1,7 @@
 """`top` and `why` over readings: limits from the store, order, verdicts, and what is said where nothing is seen."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -312,3 +313,15 @@ def test_describing_loads_nothing_of_the_daemon(store: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    "options", [("why", "--user", "alice", "--client", "app"), ("top", "--once"), ("top", "--once", "--limit", "1")]
+)
+def test_tables_fit_a_terminal_of_80_columns(store: str, feed: Feed, options: tuple[str, ...]) -> None:
+    feed(*SEEN, usage("a.very.long.user.name.of.some.team", "and-a-client-id-as-long", 4e9, 30000.0))
+    code, out, _ = run_cli(*options, "--store", store, terminal=True)
+    assert code == 0
+    tables = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out).split("\n\n")[0]
+    assert max(len(line) for line in tables.splitlines()) <= 80
+    assert "2000 ms" in tables
