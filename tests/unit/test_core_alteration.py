@@ -55,6 +55,15 @@ def test_of_a_type_named_twice_the_last_name_counts() -> None:
     assert kraft_verdict([("user", "a"), ("user", "")], [], resolves=no_host) is not None
 
 
+@pytest.mark.parametrize("pairs", [[("user", ".")], [("client-id", "..")], [("user", "a"), ("client-id", ".")]])
+def test_zookeeper_has_no_node_of_a_relative_name(pairs: list[tuple[str, str]]) -> None:
+    assert kraft_verdict(pairs, [("producer_byte_rate", 1.0)], resolves=no_host) is None
+    for value in (1.0, -1.0, None):
+        refused = zookeeper_verdict(pairs, [("producer_byte_rate", value)], resolves=no_host)
+        assert refused is not None
+        assert refused.code == "UNKNOWN_SERVER_ERROR"
+
+
 def test_credentials_stay_in_a_user_znode() -> None:
     stored = {"/config/users/alice": encode_config({"SCRAM-SHA-256": "salt=x", "producer_byte_rate": "5"})}
     outcome = zookeeper_alteration(stored, ALICE, [("producer_byte_rate", None)], resolves=no_host)

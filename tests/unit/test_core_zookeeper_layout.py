@@ -83,7 +83,7 @@ def test_marks_blanks_and_rubbish_around_it_do_not_matter(data: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [("1.5e7", "1.5E7"), ("true", "true"), ('{"b":[1,"c"]}', '{"b":[1,"c"]}'), ("-7", "-7")],
+    [("1.5e7", "1.5E7"), ("true", "true"), ('{"b":[1,"c"]}', '{"b":[1,"c"]}'), ('{"é":{}}', '{"é":{}}'), ("-7", "-7")],
 )
 def test_a_value_that_is_no_text_is_an_error(value: str, shown: str) -> None:
     with pytest.raises(StoreError) as raised:

@@ -28,6 +28,8 @@ Resolves = Callable[[str], bool]
 
 SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 """Keys of a user's znode that hold credentials."""
+RELATIVE_NODES = (".", "..")
+"""Names that mean a place in a path, so that ZooKeeper has no node of that name."""
 UNEXPECTED_ERROR = "The server experienced an unexpected error when processing the request."
 """What a broker says where it did not foresee what went wrong."""
 
@@ -51,7 +53,7 @@ def kraft_verdict(pairs: Pairs, changes: Iterable[Change], *, resolves: Resolves
 def zookeeper_verdict(pairs: Pairs, changes: Iterable[Change], *, resolves: Resolves) -> InvalidQuotaError | None:
     """What a broker in ZooKeeper mode refuses about changes to an entity, applied one after the other, or None."""
     parts = _parts(pairs)
-    refused = _odd_part(parts) or _zookeeper_entity_verdict(parts, resolves)
+    refused = _odd_part(parts) or _zookeeper_entity_verdict(parts, resolves) or _unfit_node(parts)
     if refused is not None:
         return refused
     for key, value in changes:
@@ -163,6 +165,16 @@ def _zookeeper_entity_verdict(parts: Mapping[str | None, str | None], resolves: 
     if node == DEFAULT_NAME or is_address_or_host(node, resolves):
         return None
     return InvalidQuotaError(f"{node} is not a valid IP or resolvable host.", hint=_RESOLVABLE)
+
+
+def _unfit_node(parts: Mapping[str | None, str | None]) -> InvalidQuotaError | None:
+    """What comes of names that sanitizing leaves as they are and that no znode can have; it is found before any value.
+
+    The broker reads the znode of the entity first, and ZooKeeper refuses its path.
+    """
+    if any(name in RELATIVE_NODES for name in parts.values()):
+        return InvalidQuotaError(UNEXPECTED_ERROR, code="UNKNOWN_SERVER_ERROR")
+    return None
 
 
 def _zookeeper_value_verdict(

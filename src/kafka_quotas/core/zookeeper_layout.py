@@ -160,7 +160,7 @@ def _refuse_constant(name: str) -> None:
 def _as_jackson(value: Any) -> str:
     """A JSON value as Jackson prints it, doubles as Java does."""
     if isinstance(value, dict):
-        return "{" + ",".join(f"{json.dumps(key)}:{_as_jackson(item)}" for key, item in value.items()) + "}"
+        return "{" + ",".join(f"{_as_jackson(key)}:{_as_jackson(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_as_jackson, value)) + "]"
     return java_double.to_string(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
