@@ -6,10 +6,12 @@ line of that file, in the folder of `--conformance-data`.
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.java_double import to_string
 
 OWN_DATA = Path(__file__).parent / "data"
 """The folder that comes with the source."""
@@ -29,6 +31,11 @@ def number(value: Any) -> Any:
     return _NON_FINITE[value] if isinstance(value, str) else value
 
 
+def figure(value: float | None) -> Any:
+    """A figure as a line has it: NaN and infinities as texts, which are equal to themselves. None stays None."""
+    return value if value is None or math.isfinite(value) else to_string(value)
+
+
 def entity_of(value: dict[str, str | None] | list[list[str | None]]) -> Entity:
     """The entity of a line, from either form: an object or a list of pairs."""
     return Entity.from_mapping(value) if isinstance(value, dict) else Entity.from_pairs((str(t), n) for t, n in value)
@@ -44,6 +51,11 @@ def agrees(actual: float | None, expected: Any) -> bool:
     return math.isclose(actual, wanted, rel_tol=1e-9, abs_tol=1e-9)
 
 
+def unordered(message: str) -> str:
+    """An error text with the names it lists in braces sorted: their order is free."""
+    return re.sub(r"\{(.*)\}", lambda listed: "{" + ", ".join(sorted(listed[1].split(", "))) + "}", message)
+
+
 def only_localhost(host: str) -> bool:
-    """The name lookup of the machine the lines were made on, which had no network."""
-    return host == "localhost"
+    """The name lookup of the machine the lines were made on, which had no network; host names know no case."""
+    return host.lower() == "localhost"

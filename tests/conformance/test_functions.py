@@ -26,9 +26,9 @@ _EXACT: dict[str, Callable[..., Any]] = {
     "mutation_throttle_time": mutation_throttle_time_ms,
     "acceptable": lambda bound, upper, value: Quota(bound, upper).acceptable(value),
     "quota_equal": lambda a, b: Quota(number(a[0]), a[1]) == Quota(number(b[0]), b[1]),
-    "java_round": round_half_up,
+    "java_round": lambda value: round_half_up(float(value)),
     "long_to_int": narrow_to_int32,
-    "java_double_to_string": to_string,
+    "java_double_to_string": lambda value: to_string(float(value)),
 }
 
 

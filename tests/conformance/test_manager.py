@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.conformance.lines import Line, entity_of, number
+from tests.conformance.lines import Line, entity_of, figure, number
 
 from kafka_quotas.core.mutation_quota import MutationQuota
 from kafka_quotas.core.quota_bucket import UNLIMITED
@@ -48,7 +48,7 @@ class _Runner:
         return {"bound": _finite(self.manager.quota(event["user"], event["client_id"]))}
 
     def max_value(self, event: dict[str, Any]) -> Any:
-        return {"max_value": self.manager.max_value_in_window(event["user"], event["client_id"])}
+        return {"max_value": figure(self.manager.max_value_in_window(event["user"], event["client_id"]))}
 
     def new_quota(self, event: dict[str, Any]) -> Any:
         new = self.manager.strict_quota if event["mode"] == "strict" else self.manager.permissive_quota
@@ -91,7 +91,8 @@ class _HandleRunner(_Runner):
         self.manager.limiter(event["user"], event["client_id"]).unrecord(number(event["value"]), event["t"])
 
     def max_value(self, event: dict[str, Any]) -> Any:
-        return {"max_value": self.manager.limiter(event["user"], event["client_id"]).max_value_in_window}
+        limiter = self.manager.limiter(event["user"], event["client_id"])
+        return {"max_value": figure(limiter.max_value_in_window)}
 
 
 def _state(quota: MutationQuota, now_ms: int) -> dict[str, Any]:
@@ -102,6 +103,6 @@ def _listed(bucket: tuple[str, str] | None) -> list[str] | None:
     return None if bucket is None else list(bucket)
 
 
-def _finite(bound: float | None) -> float | None:
+def _finite(bound: float | None) -> Any:
     """The bound as these lines give it: they do not tell the largest one from none."""
-    return None if bound is None or bound >= UNLIMITED else bound
+    return None if bound is None or bound >= UNLIMITED else figure(bound)

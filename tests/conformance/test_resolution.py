@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.conformance.lines import Line, entity_of, number
+from tests.conformance.lines import Line, entity_of, figure, number
 
 from kafka_quotas.core.entity import ABSENT
 from kafka_quotas.core.ip_resolution import IpQuotaResolver, canonical_address
@@ -45,18 +45,18 @@ def _of_address(resolver: IpQuotaResolver, ip: str) -> Answer:
 def _answer(match: Any, bucket: tuple[str, str] | None) -> Answer:
     return {
         "entity": match and match.entity.to_mapping(),
-        "limit": match and match.limit,
+        "limit": match and figure(match.limit),
         "level": match and match.level,
         "bucket": None if bucket is None else list(bucket),
     }
 
 
 def _canonical(expected: Answer) -> Answer:
-    """The expected answer with its limit as a number and its address, if any, in one spelling."""
+    """The expected answer with its address, if any, in one spelling."""
     bucket = expected["bucket"]
     if bucket is not None and expected["level"] in ("ip", "ip-default"):
         bucket = ["ip", canonical_address(bucket[1])]
-    return {**expected, "limit": number(expected["limit"]), "bucket": bucket}
+    return {**expected, "bucket": bucket}
 
 
 def _groups(queries: list[dict[str, str]], answers: list[Answer]) -> list[list[int]]:

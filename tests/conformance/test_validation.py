@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.conformance.lines import Line, number, only_localhost
+from tests.conformance.lines import Line, number, only_localhost, unordered
 
 from kafka_quotas.core.alteration import kraft_alteration, zookeeper_alteration
 from kafka_quotas.core.errors import InvalidQuotaError
@@ -33,7 +33,7 @@ def _check(verdict: InvalidQuotaError | None, expect: Any) -> None:
         assert verdict is None
     else:
         assert verdict is not None
-        assert (verdict.code, verdict.message) == (expect["error"], expect["message"])
+        assert (verdict.code, unordered(verdict.message)) == (expect["error"], unordered(expect["message"]))
 
 
 def _written(value: float | None) -> str:
