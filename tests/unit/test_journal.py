@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.run_cli import run_cli
 
+from kafka_quotas.commands.apply import FIRST_CHUNK
 from kafka_quotas.commands.history import Recorder, find_entries, history
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.entity import Entity
@@ -211,7 +212,8 @@ def test_what_an_interrupted_apply_has_done_is_in_the_journal(tmp_path: Path, mo
     at = ("--store", f"local:{tmp_path}/q.db")
     assert run_cli("apply", str(tmp_path / "quotas.json"), *at, environment=chosen)[0] == 130
     (made,) = Journal(tmp_path / "journal").read().entries
-    assert (len(made.changes), calls) == (250, [250, 50])
+    assert calls == [FIRST_CHUNK, 300 - FIRST_CHUNK]
+    assert len(made.changes) == FIRST_CHUNK
     monkeypatch.undo()
     assert run_cli("revert", "last", "--yes", environment=chosen)[0] == 0
     assert json.loads(run_cli("describe", *at, "--output", "json")[1])["entries"] == []
