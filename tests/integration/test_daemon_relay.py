@@ -2,57 +2,64 @@
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from typing import Any, TypeVar
 
 import pytest
 from tests.support.enforcement_frames import Pair, produce, produce_response
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.enforcement.address import Address
 from kafka_quotas.enforcement.notice import Notice
-from kafka_quotas.enforcement.poller import Poller
 from kafka_quotas.enforcement.relay import Relay, RelayRoom
 
+T = TypeVar("T")
 TIMEOUT_S = 10.0
 
 
 class Bench:
-    """A relay between two socket pairs, in a loop of its own."""
+    """A relay between a client and a broker that this test plays, in a loop of its own."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.notices: list[Notice] = []
         self.closed: list[Relay] = []
+        self._end = asyncio.Event()
         self.pair = Pair(quotas={QuotaType.PRODUCE: 1000.0})
         self.clock = VirtualClock(self.pair.now_ms)
-        self.poller = Poller(self.loop)
+        room = RelayRoom(loop=self.loop, clock=self.clock, counters=self.pair.counters, notify=self.notices.append)
+        self.relay = Relay(room, self.pair.session, peer="test", on_closed=self._closed)
         self.client, inner_client = socket.socketpair()
-        self.upstream, self._inner_upstream = socket.socketpair()
-        for each in (self.client, self.upstream, inner_client, self._inner_upstream):
+        for each in (self.client, inner_client):
             each.setblocking(False)
-        room = RelayRoom(
-            loop=self.loop,
-            poller=self.poller,
-            clock=self.clock,
-            counters=self.pair.counters,
-            notify=self.notices.append,
-        )
-        self.relay = Relay(room, self.pair.session, client=inner_client, peer="test", on_closed=self.closed.append)
-        self.relay.connect(self.loop.create_task(self._connect()))
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            host, port = server.getsockname()
+            self.relay.open(inner_client, Address(host=host, port=port), timeout_s=TIMEOUT_S)
+            server.setblocking(False)
+            self.upstream, _ = self.wait(self.loop.sock_accept(server))
+        self.upstream.setblocking(False)
 
-    async def _connect(self) -> socket.socket:
-        return self._inner_upstream
+    def wait(self, coming: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(asyncio.wait_for(coming, TIMEOUT_S))
 
     def receive(self, sock: socket.socket) -> bytes:
         """What comes next; b"" at the end."""
-        return self.loop.run_until_complete(asyncio.wait_for(self.loop.sock_recv(sock, 65536), TIMEOUT_S))
+        return self.wait(self.loop.sock_recv(sock, 65536))
 
     def close(self) -> None:
-        self.relay.close()
-        for each in (self.client, self.upstream, self._inner_upstream):
-            each.close()
-        self.poller.close()
+        self.loop.call_soon(self.relay.abort)
+        self.wait_until_closed()
+        self.client.close()
+        self.upstream.close()
         self.loop.close()
+
+    def wait_until_closed(self) -> None:
+        self.wait(self._end.wait())
+
+    def _closed(self, relay: Relay) -> None:
+        self.closed.append(relay)
+        self._end.set()
 
 
 @pytest.fixture
@@ -76,11 +83,23 @@ def test_a_defect_costs_the_connection_that_met_it_and_is_said(bench: Bench, mon
     monkeypatch.setattr(bench.pair.session, "from_client", defective)
     bench.client.sendall(b"anything")
     assert bench.receive(bench.client) == b""
+    bench.wait_until_closed()
     assert bench.closed == [bench.relay]
     (notice,) = bench.notices
     assert notice.event == "connection closed: internal error"
     assert "IndexError: no such thing" in str(notice)
     assert "test_daemon_relay.py" in str(notice)
+
+
+def test_the_end_of_the_client_is_told_to_the_broker_after_its_last_bytes(bench: Bench) -> None:
+    bench.client.sendall(produce(1, size=100, acks=0))
+    bench.client.shutdown(socket.SHUT_WR)
+    assert bench.receive(bench.upstream) == produce(1, size=100, acks=0)
+    assert bench.receive(bench.upstream) == b""
+    assert bench.closed == []  # the broker may still be at it
+    bench.upstream.close()
+    bench.wait_until_closed()
+    assert bench.notices == []
 
 
 def test_a_timer_that_fires_early_is_set_again(bench: Bench) -> None:

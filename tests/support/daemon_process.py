@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kafka_quotas.commands import daemon as command
 from kafka_quotas.core.entity import Entity
+from kafka_quotas.enforcement.control import ControlError
 from kafka_quotas.enforcement.status import DaemonStatus
 from kafka_quotas.stores.open_store import open_store
 from kafka_quotas.stores.store import Alteration
@@ -72,15 +73,19 @@ class DaemonProcess:
         return command.status(self.control)
 
     def wait_until(self, holds, *, timeout_s: float = 15.0) -> DaemonStatus:
-        """The first status for which `holds` is true; fails after `timeout_s`."""
+        """The first status for which `holds` is true; fails after `timeout_s`. For a while there may be no answer."""
         deadline = time.monotonic() + timeout_s
         pause = threading.Event()
+        last: DaemonStatus | ControlError | None = None
         while time.monotonic() < deadline:
-            status = self.status()
-            if holds(status):
-                return status
+            try:
+                last = self.status()
+                if holds(last):
+                    return last
+            except ControlError as error:
+                last = error
             pause.wait(0.02)
-        raise AssertionError(f"it never came to hold; last: {status}")
+        raise AssertionError(f"it never came to hold; last: {last}")
 
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)

@@ -129,14 +129,14 @@ class Pair:
     def send(self, data: bytes) -> bytes:
         """What reached the broker of these bytes of the client, and of what had waited."""
         before = len(self.upstream)
-        self.session.from_client(memoryview(bytearray(data)), self.now_ms)
+        self.session.from_client(memoryview(data), self.now_ms)
         self._collect()
         return self.upstream[before:]
 
     def answer(self, data: bytes) -> bytes:
         """What reached the client of these bytes of the broker, and of what had waited."""
         before = len(self.client)
-        self.session.from_upstream(memoryview(bytearray(data)), self.now_ms)
+        self.session.from_upstream(memoryview(data), self.now_ms)
         self._collect()
         return self.client[before:]
 

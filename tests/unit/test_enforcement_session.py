@@ -18,7 +18,7 @@ from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.holds import BACKPRESSURE, CONNECTING, THROTTLED
+from kafka_quotas.enforcement.holds import BACKPRESSURE, THROTTLED
 from kafka_quotas.enforcement.rules import Rules, ThrottleStyle
 
 PRODUCE_LIMIT = {QuotaType.PRODUCE: 1000.0}
@@ -140,8 +140,8 @@ def test_a_mute_that_ends_does_not_end_back_pressure() -> None:
 
 def test_nothing_is_forwarded_again_by_releasing_what_did_not_hold() -> None:
     pair = Pair()
-    pair.session.hold_requests(CONNECTING)
-    pair.session.release_requests(CONNECTING, pair.now_ms)
+    pair.send(produce(1))
+    pair.session.release_requests(BACKPRESSURE, pair.now_ms)
     assert pair.session.to_upstream == []
 
 

@@ -25,7 +25,6 @@ from kafka_quotas.enforcement.metrics_server import MetricsServer
 from kafka_quotas.enforcement.monotonic_clock import MonotonicClock
 from kafka_quotas.enforcement.notice import Notice, Severity
 from kafka_quotas.enforcement.policy import Policy
-from kafka_quotas.enforcement.poller import Poller
 from kafka_quotas.enforcement.relay import RelayRoom
 from kafka_quotas.enforcement.report import Reporter
 from kafka_quotas.enforcement.settings import DaemonSettings
@@ -106,11 +105,7 @@ class _Daemon:
             first = self._follower.start()
             stack.callback(self._follower.stop)
             self._apply(first)
-            poller = Poller(self._loop)
-            stack.callback(poller.close)
-            room = RelayRoom(
-                loop=self._loop, poller=poller, clock=self._clock, counters=self._counters, notify=self._notify
-            )
+            room = RelayRoom(loop=self._loop, clock=self._clock, counters=self._counters, notify=self._notify)
             gate = Gate(room, settings=self._settings, policy=self._policy, ledger=Ledger(self._notify))
             stack.callback(gate.close)
             reporter = self._reporter(gate)

@@ -10,7 +10,9 @@ from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quota_manager import Limiter, QuotaType
+from kafka_quotas.enforcement.frame_stream import Decision
 from kafka_quotas.wire.api_table import API_TABLE
+from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.request_header import RequestHeader
 
 PRODUCE: Final = 0
@@ -63,10 +65,11 @@ def treatment_of(api_key: int, api_version: int) -> Treatment:
 class Exchange:
     """A request that was received or is being received, and the state of its response.
 
-    `frame_length` counts header and body, without the length field, as Kafka's `request.sizeInBytes`. `limiter` is None
-    for requests that no byte rate concerns; `limited` says that it had a limit when the request began. `throttle_ms` is
-    how long the client has to wait for this exchange, known once it is `charged`; `delayed` says that its response was
-    held back already, `patched` that its throttle time is written.
+    `frame_length` counts header and body, without the length field, as Kafka's `request.sizeInBytes`; `request` tells
+    how to pass them on. `limiter` is None for requests that no byte rate concerns. `decides` says that what the client
+    sends next has to wait for this response. `throttle_ms` is how long the client has to wait for this exchange, known
+    once it is `charged`; `delayed` says that its response was held back already, `patched` that its throttle time is
+    written.
     """
 
     __slots__ = (
@@ -75,13 +78,14 @@ class Exchange:
         "charged",
         "client_id",
         "correlation_id",
+        "decides",
         "delayed",
         "expects_response",
         "frame_length",
-        "limited",
         "limiter",
         "patched",
         "quota_type",
+        "request",
         "throttle_ms",
         "treatment",
     )
@@ -92,12 +96,18 @@ class Exchange:
         self.correlation_id = header.correlation_id
         self.client_id = header.client_id
         self.frame_length = header.frame_length
+        self.request: Decision = header.frame_length + FRAME_LENGTH_BYTES
         self.treatment = treatment
         self.limiter: Limiter | None = None
         self.quota_type = QuotaType.PRODUCE
         self.throttle_ms = 0
         self.expects_response = True
-        self.limited = False
+        self.decides = False
         self.charged = False
         self.delayed = False
         self.patched = False
+
+    @property
+    def limited(self) -> bool:
+        """Whether the client has a limit at the moment."""
+        return self.limiter is not None and self.limiter.bound is not None

@@ -11,27 +11,36 @@ from typing import NamedTuple, TypeAlias
 from kafka_quotas.wire.walk import Buffer
 
 
+class Patch(NamedTuple):
+    """Bytes that go out in place of as many at an offset of the chunk."""
+
+    offset: int
+    content: bytes
+
+
 class Frame(NamedTuple):
-    """What was decided about a frame: its bytes (length field included), and whether to gather it."""
+    """What was decided about a frame: its bytes (length field included), whether to gather it, and what to change.
+
+    A patch lies within the frame and within the chunk at hand; a frame that is gathered takes none.
+    """
 
     length: int
-    gather: bool
+    gather: bool = False
+    patch: Patch | None = None
 
 
-Begin: TypeAlias = Callable[[memoryview, int, int], Frame | None]
-"""(chunk, offset of a frame, now_ms) -> the decision, None if more bytes are needed or the frame may not begin yet.
+Decision: TypeAlias = Frame | int
+"""A frame, or the length of one that passes as it is, as nearly all do."""
 
-The chunk is writable: what is small and near the frame's start is patched in place.
-"""
+
+Begin: TypeAlias = Callable[[memoryview, int, int], Decision | None]
+"""(chunk, offset of a frame, now_ms) -> the decision, None if more bytes are needed or the frame may not begin yet."""
 End: TypeAlias = Callable[[bytearray | None, int], Buffer | None]
 """(the gathered frame or None, now_ms) -> the bytes to pass on in place of a gathered frame."""
 
 
 class FrameStream:
-    """Shows frames to `begin` and `end` and appends what may pass to `output`.
-
-    Views in `output` are into the chunk: they are to be written before the chunk's memory is used again.
-    """
+    """Shows frames to `begin` and `end` and appends what may pass to `output`; chunks are never written to."""
 
     __slots__ = ("_begin", "_end", "_gathered", "_left", "_output", "_rest")
 
@@ -56,7 +65,7 @@ class FrameStream:
     def resume(self, now_ms: int) -> None:
         """Nothing; what was kept is tried again."""
         if self._rest:
-            self.feed(memoryview(bytearray()), now_ms)
+            self.feed(memoryview(b""), now_ms)
 
     def feed(self, chunk: memoryview, now_ms: int) -> None:
         """Nothing; what may pass is in the output.
@@ -74,12 +83,10 @@ class FrameStream:
                 if frame is None:
                     self._rest = bytearray(chunk[position:])
                     break
-                self._left = frame.length
-                if frame.gather:
-                    if position > passed:
-                        self._output.append(chunk[passed:position])
-                    passed = position
-                    self._gathered = bytearray()
+                if isinstance(frame, int):
+                    self._left = frame
+                else:
+                    passed = self._start(frame, chunk, passed, position)
             step = min(self._left, end - position)
             position += step
             self._left -= step
@@ -93,3 +100,21 @@ class FrameStream:
                     self._output.append(replacement)
         if position > passed:
             self._output.append(chunk[passed:position] if passed or position < end else chunk)
+
+    def _start(self, frame: Frame, chunk: memoryview, passed: int, position: int) -> int:
+        """The offset behind what was passed on, once all before the frame was, and its patch."""
+        self._left = frame.length
+        if frame.gather:
+            self._gathered = bytearray()
+            return self._pass(chunk, passed, position)
+        if frame.patch is None:
+            return passed
+        before = self._pass(chunk, passed, frame.patch.offset)
+        self._output.append(frame.patch.content)
+        return before + len(frame.patch.content)
+
+    def _pass(self, chunk: memoryview, start: int, end: int) -> int:
+        """The offset behind what was passed on: the chunk from `start` to `end`."""
+        if end > start:
+            self._output.append(chunk[start:end])
+        return end

@@ -16,7 +16,6 @@ from kafka_quotas.enforcement.relay import Relay, RelayRoom
 from kafka_quotas.enforcement.rules import Rules
 from kafka_quotas.enforcement.session import Session
 from kafka_quotas.enforcement.settings import DaemonSettings
-from kafka_quotas.enforcement.upstream import connect, prepare_stream
 
 PORTS_TRIED: Final = 1000
 """How many ports behind the bootstrap listener's are tried for the listeners of brokers."""
@@ -68,7 +67,7 @@ class Gate:
         """Nothing; listeners and connections are closed."""
         self._stop_listening()
         for relay in list(self._connections):
-            relay.close()
+            relay.abort()
 
     def _stop_listening(self) -> None:
         for listener in self._listeners:
@@ -104,12 +103,11 @@ class Gate:
     def _accept(self, route: Route, client: socket.socket, peer: str) -> None:
         room, rules = self._room, self._settings.rules
         room.counters.connections_accepted += 1
-        prepare_stream(client)
-        session = self._session(route, client, rules)
-        relay = Relay(room, session, client=client, peer=peer, on_closed=self._closed)
+        client.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
+        relay = Relay(room, self._session(route, client, rules), peer=peer, on_closed=self._closed)
         self._connections[relay] = route
         self._empty.clear()
-        relay.connect(room.loop.create_task(connect(route.upstream, timeout_s=self._settings.connect_timeout_s)))
+        relay.open(client, route.upstream, timeout_s=self._settings.connect_timeout_s)
 
     def _session(self, route: Route, client: socket.socket, rules: Rules) -> Session:
         host = self._settings.advertised_host or self._host_towards(client)

@@ -10,8 +10,6 @@ BACKPRESSURE: Final = 1
 """The other side does not take bytes as fast as they come."""
 THROTTLED: Final = 2
 """The client is over a quota and muted until a set time."""
-CONNECTING: Final = 4
-"""The broker's side is not connected yet."""
 DRAINING: Final = 8
 """The daemon ends: no new request is taken."""
 AWAITING: Final = 16

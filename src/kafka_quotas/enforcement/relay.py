@@ -1,29 +1,28 @@
-"""One client's socket and one broker's, and the session between them: the I/O that the session does not do.
+"""One client's connection and one broker's, and the session between them: the I/O that the session does not do.
 
-Sockets are read straight into one buffer that all relays share and written from it in the same call: nothing is kept
-per connection but what the kernel would not take. A side is read only while its session lets it, so that an end is seen
-only when everything before it has been passed on.
+What is read is written to the other side as it is, views into it and never copies. A side is left unread while the
+other does not take its bytes, or as soon as it has sent what its session lets wait: a client that waits by itself is
+read on, so that its end is seen.
 """
 
 import asyncio
 import socket
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
+from kafka_quotas.enforcement.address import Address
 from kafka_quotas.enforcement.counters import Counters
-from kafka_quotas.enforcement.holds import BACKPRESSURE, CONNECTING
+from kafka_quotas.enforcement.holds import BACKPRESSURE
 from kafka_quotas.enforcement.notice import Notice, Notify, Severity
-from kafka_quotas.enforcement.poller import Poller
-from kafka_quotas.enforcement.relay_side import RelaySide, SideEvents
+from kafka_quotas.enforcement.relay_end import RelayEnd
 from kafka_quotas.enforcement.session import Session
+from kafka_quotas.enforcement.upstream import UpstreamError, connect
 
-READ_BYTES: Final = 512 * 1024
-"""How much is read at once: large enough that a megabyte takes few system calls, small enough to stay in the cache."""
 LINGER_S: Final = 2.0
 """How long a broker gets to take the last requests of a client that is gone."""
 
@@ -33,171 +32,124 @@ class RelayRoom:
     """What all relays of a daemon share."""
 
     loop: asyncio.AbstractEventLoop
-    poller: Poller
     clock: Clock
     counters: Counters
     notify: Notify
-    buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(READ_BYTES)))
 
 
 class Relay:
-    """A connection pair; `on_closed` is called once, when both sockets are closed."""
+    """A connection pair; `on_closed` is called once, when both connections have ended."""
 
-    def __init__(
-        self,
-        room: RelayRoom,
-        session: Session,
-        *,
-        client: socket.socket,
-        peer: str,
-        on_closed: Callable[["Relay"], None],
-    ) -> None:
+    def __init__(self, room: RelayRoom, session: Session, *, peer: str, on_closed: Callable[["Relay"], None]) -> None:
         self.session = session
         self.peer = peer
         self._room = room
+        self._now_ms = room.clock.now_ms
         self._on_closed = on_closed
-        self._client = RelaySide(
-            room.poller,
-            client,
-            SideEvents(readable=self._client_readable, drained=self._client_drained, broken=self._client_ended),
-        )
-        self._upstream: RelaySide | None = None
-        self._connecting: asyncio.Task[socket.socket] | None = None
+        self._client = RelayEnd(received=self._from_client, full=self._client_full, gone=self._client_gone)
+        self._upstream = RelayEnd(received=self._from_upstream, full=self._upstream_full, gone=self._upstream_gone)
+        self._opening: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
-        self._is_closed = False
-        self._client_gone = False
+        self._is_closing = False
         self._is_draining = False
+        self._is_unsteady = False
+        """Whether what the session holds may have changed without being looked at in `_move`."""
 
-    def connect(self, connecting: "asyncio.Task[socket.socket]") -> None:
-        """Nothing; the client is read as soon as the broker's connection is there."""
-        self.session.hold_requests(CONNECTING)
-        self._connecting = connecting
-        connecting.add_done_callback(self._connected)
+    def open(self, client: socket.socket, upstream: Address, *, timeout_s: float) -> None:
+        """Nothing; an accepted connection is served as soon as the broker's is there."""
+        self._opening = self._room.loop.create_task(self._open(client, upstream, timeout_s))
 
     def drain(self) -> None:
         """Nothing; the connection closes when its last request is answered."""
         self._is_draining = True
         self.session.drain()
-        if self._upstream is None:
-            self.close()
         self._follow()
 
     def close(self) -> None:
-        """Nothing; both sockets are closed, whatever is under way. A second call does nothing."""
-        if self._is_closed:
+        """Nothing; both connections end when their peers have taken what was sent. A second call does nothing."""
+        if self._is_closing:
             return
-        self._is_closed = True
-        if self._connecting is not None:
-            self._connecting.cancel()
+        self._is_closing = True
         if self._timer is not None:
             self._timer.cancel()
+        if self._opening is not None:
+            self._opening.cancel()
         self._client.close()
-        if self._upstream is not None:
-            self._upstream.close()
-        self._on_closed(self)
+        self._upstream.close()
+        self._check_closed()
 
-    def _connected(self, connecting: "asyncio.Task[socket.socket]") -> None:
-        self._connecting = None
-        if connecting.cancelled():
-            self.close()
-            return
-        error = connecting.exception()
-        if error is not None:
+    def abort(self) -> None:
+        """Nothing; both connections end now."""
+        self.close()
+        self._client.abort()
+        self._upstream.abort()
+
+    async def _open(self, client: socket.socket, upstream: Address, timeout_s: float) -> None:
+        error: Exception | None = None
+        try:
+            await connect(lambda: self._upstream, upstream, timeout_s=timeout_s)
+            await self._room.loop.connect_accepted_socket(lambda: self._client, client)
+        except (UpstreamError, OSError) as caught:
+            error = caught
+        finally:
+            self._opening = None
+            if self._client.is_gone:
+                client.close()
+            self._check_closed()
+        if isinstance(error, UpstreamError):
             self._room.counters.upstream_connect_failures += 1
             self._fail("upstream can't be connected", error, Severity.ERROR)
-            return
-        sock = connecting.result()
-        if self._is_closed:
-            sock.close()
-            return
-        self._upstream = RelaySide(
-            self._room.poller,
-            sock,
-            SideEvents(readable=self._upstream_readable, drained=self._upstream_drained, broken=self._upstream_ended),
-        )
-        self.session.release_requests(CONNECTING, self._room.clock.now_ms())
-        self._follow()
+        elif error is not None:
+            self.close()  # the client is gone already
+        else:
+            self._follow()
 
-    # Bytes. A side that is held is paused only when it has something to say: most clients wait by themselves.
+    # Bytes.
 
-    def _client_readable(self) -> None:
-        room, session = self._room, self.session
-        if session.request_holds:
-            self._client.pause()
-            return
-        count = self._receive(self._client)
-        if count > 0:
-            room.counters.request_bytes += count
-            try:
-                session.from_client(room.buffer[:count], room.clock.now_ms())
-                self._move()
-            except KafkaQuotasError as error:
-                self._fail("client closed: it sent what can't be handled", error, Severity.WARNING)
-            except Exception as error:  # noqa: BLE001 - a defect costs this connection, not the others
-                self._break(error)
-        elif count == 0:
-            self._client_ended()
-
-    def _upstream_readable(self) -> None:
-        room, session, upstream = self._room, self.session, self._upstream
-        assert upstream is not None
-        if session.response_holds and not self._client_gone:
-            upstream.pause()
-            return
-        count = self._receive(upstream)
-        if count > 0:
-            if self._client_gone:
-                return
-            room.counters.response_bytes += count
-            try:
-                session.from_upstream(room.buffer[:count], room.clock.now_ms())
-                self._move()
-            except KafkaQuotasError as error:
-                self._fail("connection closed: the upstream sent what can't be handled", error, Severity.ERROR)
-            except Exception as error:  # noqa: BLE001 - as above
-                self._break(error)
-        elif count == 0:
-            self._upstream_ended()
-
-    def _receive(self, side: RelaySide) -> int:
-        """How many bytes are in the shared buffer; 0 at the stream's end, -1 if there was nothing to read."""
+    def _from_client(self, data: bytes) -> None:
+        self._room.counters.request_bytes += len(data)
         try:
-            return side.sock.recv_into(self._room.buffer)
-        except (BlockingIOError, InterruptedError):
-            return -1
-        except OSError:
-            return 0  # a connection that was reset has ended as well
+            self.session.from_client(memoryview(data), self._now_ms())
+            self._move()
+        except KafkaQuotasError as error:
+            self._fail("client closed: it sent what can't be handled", error, Severity.WARNING)
+        except Exception as error:  # noqa: BLE001 - a defect costs this connection, not the others
+            self._break(error)
+
+    def _from_upstream(self, data: bytes) -> None:
+        if self._client.is_gone:
+            return
+        self._room.counters.response_bytes += len(data)
+        try:
+            self.session.from_upstream(memoryview(data), self._now_ms())
+            self._move()
+        except KafkaQuotasError as error:
+            self._fail("connection closed: the upstream sent what can't be handled", error, Severity.ERROR)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._break(error)
 
     def _move(self) -> None:
         """Nothing; what the session put out is written, and both sides do what its holds say."""
-        session, upstream = self.session, self._upstream
-        try:
-            if session.to_upstream and upstream is not None:
-                if not upstream.send(session.to_upstream):
-                    session.hold_requests(BACKPRESSURE)
-                session.to_upstream.clear()
-            if session.to_client:
-                if not self._client.send(session.to_client):
-                    session.hold_responses(BACKPRESSURE)
-                session.to_client.clear()
-        except OSError:
-            self.close()  # written to a peer that is gone; what it left unread dies with the connection
-            return
-        self._follow()
+        session = self.session
+        if session.to_upstream:
+            self._upstream.send(session.to_upstream)
+        if session.to_client:
+            self._client.send(session.to_client)
+        if session.request_holds or session.response_holds or self._is_unsteady or session.wake_at_ms != self._timer_ms:
+            self._follow()
 
     def _follow(self) -> None:
-        """Nothing; sides that were paused go on if they may, the timer is as the session wants it."""
-        session, upstream = self.session, self._upstream
-        if upstream is None or self._is_closed or self._client_gone:
+        """Nothing; sides are left unread that may not go on, the timer is as the session wants it."""
+        session = self.session
+        if self._is_closing or self._client.is_gone:
             return
-        if self._client.is_paused and not session.request_holds:
-            self._client.resume()
-        if upstream.is_paused and not session.response_holds:
-            upstream.resume()
+        self._client.pause(wanted=session.request_holds & BACKPRESSURE > 0 or session.waiting_request_bytes > 0)
+        self._upstream.pause(wanted=session.response_holds & BACKPRESSURE > 0 or session.waiting_response_bytes > 0)
+        self._is_unsteady = self._client.is_paused or self._upstream.is_paused or self._is_draining
         if session.wake_at_ms != self._timer_ms:
             self._arm(session.wake_at_ms)
-        if self._is_draining and session.drained and not self._client.is_full:
+        if self._is_draining and session.drained:
             self.close()
 
     def _arm(self, wake_at_ms: int | None) -> None:
@@ -206,7 +158,7 @@ class Relay:
             self._timer = None
         self._timer_ms = wake_at_ms
         if wake_at_ms is not None:
-            delay_s = max(0, wake_at_ms - self._room.clock.now_ms()) / 1000
+            delay_s = max(0, wake_at_ms - self._now_ms()) / 1000
             self._timer = self._room.loop.call_later(delay_s, self._wake)
 
     def _wake(self) -> None:
@@ -214,18 +166,26 @@ class Relay:
         self._timer_ms = None
         self._resume(self.session.wake)
 
-    def _upstream_drained(self) -> None:
-        self._resume(lambda now_ms: self.session.release_requests(BACKPRESSURE, now_ms))
+    def _client_full(self, is_full: bool) -> None:  # noqa: FBT001 - what a transport tells
+        if is_full:
+            self.session.hold_responses(BACKPRESSURE)
+            self._follow()
+        else:
+            self._resume(lambda now_ms: self.session.release_responses(BACKPRESSURE, now_ms))
 
-    def _client_drained(self) -> None:
-        self._resume(lambda now_ms: self.session.release_responses(BACKPRESSURE, now_ms))
+    def _upstream_full(self, is_full: bool) -> None:  # noqa: FBT001 - as above
+        if is_full:
+            self.session.hold_requests(BACKPRESSURE)
+            self._follow()
+        else:
+            self._resume(lambda now_ms: self.session.release_requests(BACKPRESSURE, now_ms))
 
     def _resume(self, release: Callable[[int], None]) -> None:
         """Nothing; what a release lets go is moved."""
-        if self._is_closed:
+        if self._is_closing or self._client.is_gone:
             return
         try:
-            release(self._room.clock.now_ms())
+            release(self._now_ms())
             self._move()
         except KafkaQuotasError as error:
             self._fail("connection closed: it carried what can't be handled", error, Severity.WARNING)
@@ -234,26 +194,31 @@ class Relay:
 
     # Ends.
 
-    def _client_ended(self) -> None:
+    def _client_gone(self) -> None:
         """Nothing; the broker gets what the client sent last, and a moment to take it."""
-        if self.session.mid_request:
-            self._say("client vanished in the middle of a request", Severity.WARNING)
-        if self._upstream is None:
-            self.close()
-            return
-        self._client_gone = True
-        self._client.close()
-        if self._upstream.is_paused:
-            self._upstream.resume()
-        self._upstream.finish()
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._room.loop.call_later(LINGER_S, self.close)
+        if not self._is_closing:
+            if self.session.mid_request:
+                self._say("client vanished in the middle of a request", Severity.WARNING)
+            if self._timer is not None:
+                self._timer.cancel()
+            self._upstream.pause(wanted=False)
+            self._upstream.finish()
+            self._timer = self._room.loop.call_later(LINGER_S, self.close)
+        self._check_closed()
 
-    def _upstream_ended(self) -> None:
-        if self.session.unanswered and not self._client_gone:
-            self._say("upstream closed the connection with requests unanswered", Severity.WARNING)
-        self.close()
+    def _upstream_gone(self) -> None:
+        """Nothing; the client gets what the broker sent last."""
+        if not self._is_closing:
+            if self.session.unanswered and not self._client.is_gone:
+                self._say("upstream closed the connection with requests unanswered", Severity.WARNING)
+            self.close()
+        self._check_closed()
+
+    def _check_closed(self) -> None:
+        """Nothing; once both connections have ended, whoever waits for that is told."""
+        if self._is_closing and self._opening is None and self._client.is_gone and self._upstream.is_gone:
+            on_closed, self._on_closed = self._on_closed, _nobody
+            on_closed(self)
 
     def _break(self, error: Exception) -> None:
         """Nothing; the connection is closed for a defect of the daemon, and the log says where it is."""
@@ -261,12 +226,12 @@ class Relay:
         told = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
         self._fail("connection closed: internal error", KafkaQuotasError(told), Severity.ERROR)
 
-    def _fail(self, event: str, error: BaseException, severity: Severity) -> None:
+    def _fail(self, event: str, error: KafkaQuotasError, severity: Severity) -> None:
         self._room.counters.connections_failed += 1
         if isinstance(error, ProtocolError):
             self._room.counters.protocol_errors += 1
-        fields: dict[str, str | float] = {"error": str(error)}
-        if isinstance(error, KafkaQuotasError) and error.hint:
+        fields: dict[str, str | float] = {"error": error.message}
+        if error.hint:
             fields["hint"] = error.hint
         self._say(event, severity, fields)
         self.close()
@@ -276,3 +241,8 @@ class Relay:
         if self.session.unanswered:
             who["unanswered"] = self.session.unanswered
         self._room.notify(Notice(event=event, severity=severity, fields=who | (fields or {})))
+
+
+def _nobody(relay: Relay) -> None:
+    """Nothing; whoever waited for the end was told."""
+    del relay

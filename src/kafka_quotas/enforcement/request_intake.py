@@ -6,8 +6,17 @@ from typing import Final, NamedTuple
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quota_manager import Limiter, QuotaType
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas, ClientLimits
-from kafka_quotas.enforcement.exchange import FETCH, IDENTITY, PRODUCE, RAW_TOKEN, Exchange, Treatment, treatment_of
-from kafka_quotas.enforcement.frame_stream import Frame
+from kafka_quotas.enforcement.exchange import (
+    FETCH,
+    IDENTITY,
+    PRODUCE,
+    RAW_TOKEN,
+    SASL_HANDSHAKE,
+    Exchange,
+    Treatment,
+    treatment_of,
+)
+from kafka_quotas.enforcement.frame_stream import Frame, Patch
 from kafka_quotas.enforcement.identity import Identity
 from kafka_quotas.enforcement.rules import Rules
 from kafka_quotas.wire.fetch_request import cap_fetch, replica_id
@@ -17,6 +26,8 @@ from kafka_quotas.wire.request_header import RequestHeader, parse_request_header
 from kafka_quotas.wire.sasl import starts_with_gssapi_token
 from kafka_quotas.wire.walk import compact_string, string
 
+_FETCH_LIMITS_END: Final = 16
+"""How far behind the header the limits of a Fetch end: replica id, waiting time, smallest and largest size."""
 MAX_INT32: Final = 2**31 - 1
 
 
@@ -30,7 +41,6 @@ class _Produce(NamedTuple):
     place: int
     start: bytes
     end: int
-    user: str
     client_id: str
     treatment: Treatment
     expects_response: bool
@@ -44,7 +54,6 @@ class _Produce(NamedTuple):
             place=header.api_key << 16 | header.api_version,
             start=bytes(chunk[header.start + _START.size : header.start + end]),
             end=end,
-            user=limiter.user,
             client_id=header.client_id,
             treatment=exchange.treatment,
             expects_response=exchange.expects_response,
@@ -65,31 +74,38 @@ class RequestIntake:
         self._is_first = True
         self._last: _Produce | None = None
 
-    def begin(self, chunk: memoryview, offset: int) -> tuple[Exchange, Frame] | None:
-        """The exchange that starts at `offset` and how to pass its request on; None if more bytes are needed.
+    def begin(self, chunk: memoryview, offset: int) -> Exchange | None:
+        """The exchange that starts at `offset`, with how to pass its request on; None if more bytes are needed.
 
         Raises `ProtocolError` where this is no request, or one whose response could not be handled.
         """
-        if self._is_first and not self._look_at_first(chunk, offset):
+        last = self._last
+        if last is not None:
+            exchange = self._begin_again(last, chunk, offset)
+            if exchange is not None:
+                return exchange
+        elif self._is_first and not self._look_at_first(chunk, offset):
             return None
         if self._identity.expects_tokens:
-            token = self._begin_token(chunk, offset)
-            if token is not None or self._identity.expects_tokens:
-                return token
-        if self._last is not None:
-            again = self._begin_again(self._last, chunk, offset)
-            if again is not None:
-                return again
+            exchange = self._begin_token(chunk, offset)
+            if exchange is not None or self._identity.expects_tokens:
+                return exchange
         header = parse_request_header(chunk, offset, max_frame_bytes=self._max_request_bytes)
-        if header is None:
-            return None
+        return None if header is None else self._begin_request(chunk, header)
+
+    def _begin_request(self, chunk: memoryview, header: RequestHeader) -> Exchange | None:
+        """The exchange of a request with this header; None if more has to be seen of it."""
         exchange = Exchange(header, treatment_of(header.api_key, header.api_version))
-        if not self._take(exchange, chunk, header):
-            return None
-        gather = exchange.treatment is IDENTITY
-        if gather and header.frame_length > MAX_UNAUTHENTICATED_BYTES:
-            raise ProtocolError(f"an authentication request announces {header.frame_length} bytes")
-        return exchange, Frame(header.frame_length + FRAME_LENGTH_BYTES, gather)
+        if header.api_key == FETCH:
+            return exchange if self._take_fetch(exchange, chunk, header) else None
+        if header.api_key == PRODUCE:
+            return exchange if self._take_produce(exchange, chunk, header) else None
+        if exchange.treatment is IDENTITY:
+            if header.frame_length > MAX_UNAUTHENTICATED_BYTES:
+                raise ProtocolError(f"an authentication request announces {header.frame_length} bytes")
+            exchange.request = Frame(header.frame_length + FRAME_LENGTH_BYTES, gather=True)
+            exchange.decides = header.api_key == SASL_HANDSHAKE
+        return exchange
 
     def limits(self, client_id: str) -> ClientLimits:
         """The handles of the connection's principal with this client-id."""
@@ -109,7 +125,7 @@ class RequestIntake:
             self._identity.expect_opaque_tokens()
         return True
 
-    def _begin_token(self, chunk: memoryview, offset: int) -> tuple[Exchange, Frame] | None:
+    def _begin_token(self, chunk: memoryview, offset: int) -> Exchange | None:
         """The exchange of a bare token; None if more bytes are needed, or this is the first request after them."""
         length = checked_frame_length(chunk, offset, limit=MAX_UNAUTHENTICATED_BYTES)
         if length is None or (length and len(chunk) == offset + FRAME_LENGTH_BYTES):
@@ -117,15 +133,17 @@ class RequestIntake:
         if self._identity.ends_tokens(chunk[offset + FRAME_LENGTH_BYTES] if length else None):
             return None
         exchange = Exchange(RequestHeader(RAW_TOKEN, 0, 0, "", offset, offset, length), IDENTITY)
-        exchange.expects_response = self._identity.reads_tokens
-        return exchange, Frame(length + FRAME_LENGTH_BYTES, self._identity.reads_tokens)
+        is_read = self._identity.reads_tokens
+        exchange.expects_response = exchange.decides = is_read
+        exchange.request = Frame(length + FRAME_LENGTH_BYTES, gather=is_read)
+        return exchange
 
-    def _begin_again(self, last: "_Produce", chunk: memoryview, offset: int) -> tuple[Exchange, Frame] | None:
+    def _begin_again(self, last: "_Produce", chunk: memoryview, offset: int) -> Exchange | None:
         """The exchange of a Produce that starts as the last one did, but for its length and correlation id.
 
         That is what producers send all day long; to compare costs less than to parse.
         """
-        if len(chunk) - offset < last.end or last.user != self._identity.principal:
+        if len(chunk) - offset < last.end or last.limiter.user != self._identity.principal:
             return None
         length, place, correlation_id = _START.unpack_from(chunk, offset)
         if (
@@ -137,21 +155,19 @@ class RequestIntake:
         header = RequestHeader(PRODUCE, place & 0xFFFF, correlation_id, last.client_id, offset, offset, length)
         exchange = Exchange(header, last.treatment)
         exchange.expects_response = last.expects_response
-        _limit(exchange, QuotaType.PRODUCE, last.limiter)
-        return exchange, Frame(length + FRAME_LENGTH_BYTES, gather=False)
+        exchange.limiter = last.limiter
+        return exchange
 
-    def _take(self, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> bool:
-        """Whether enough of a request has been seen to know all that its API asks for."""
-        if exchange.api_key == PRODUCE:
-            wanted = acks(chunk, header)
-            if wanted is None:
-                return False
-            exchange.expects_response = wanted != 0
-            limiter = self.limits(exchange.client_id).produce
-            _limit(exchange, QuotaType.PRODUCE, limiter)
-            self._last = _Produce.of(chunk, header, exchange, limiter)
-            return True
-        return exchange.api_key != FETCH or self._take_fetch(exchange, chunk, header)
+    def _take_produce(self, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> bool:
+        """Whether enough of a Produce has been seen to know whether it will have a response."""
+        wanted = acks(chunk, header)
+        if wanted is None:
+            return False
+        exchange.expects_response = wanted != 0
+        limiter = self.limits(exchange.client_id).produce
+        exchange.limiter = limiter
+        self._last = _Produce.of(chunk, header, exchange, limiter)
+        return True
 
     def _take_fetch(self, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> bool:
         """Whether enough of a Fetch has been seen; its limits are lowered to one window of the quota then."""
@@ -162,17 +178,18 @@ class RequestIntake:
                 return False
             if replica >= 0:
                 return True
-        _limit(exchange, QuotaType.FETCH, limiter)
-        if not exchange.limited:
-            return True
+        exchange.quota_type = QuotaType.FETCH
+        exchange.limiter = limiter
         window_bytes = limiter.max_value_in_window
-        return window_bytes is None or cap_fetch(chunk, header, min(int(window_bytes), MAX_INT32)) is not None
-
-
-def _limit(exchange: Exchange, quota_type: QuotaType, limiter: Limiter) -> None:
-    exchange.quota_type = quota_type
-    exchange.limiter = limiter
-    exchange.limited = limiter.bound is not None
+        if window_bytes is None:
+            return True
+        head = bytearray(chunk[header.start : min(header.end + _FETCH_LIMITS_END, header.frame_end)])
+        relative = header._replace(start=0, end=header.end - header.start)
+        if cap_fetch(head, relative, min(int(window_bytes), MAX_INT32)) is None:
+            return False
+        exchange.decides = True
+        exchange.request = Frame(header.frame_length + FRAME_LENGTH_BYTES, patch=Patch(header.start, bytes(head)))
+        return True
 
 
 def _acks_end(chunk: memoryview, header: RequestHeader) -> int:

@@ -1,7 +1,7 @@
 """One client's connection and the broker's behind it: bytes in, bytes out, and when they may move.
 
-No I/O and no clock: the shell feeds what it read, writes what it finds in `to_upstream` and `to_client`, reads a side
-only while nothing holds it (`request_holds`, `response_holds`, see `holds`), and calls `wake` at `wake_at_ms`.
+No I/O and no clock: the shell feeds what it read, writes what it finds in `to_upstream` and `to_client`, may leave a
+side unread while something holds it (`request_holds`, `response_holds`, see `holds`), and calls `wake` at `wake_at_ms`.
 
 How a client is held to its byte rates, as a broker of this connection would do it:
 
@@ -26,12 +26,11 @@ from kafka_quotas.enforcement.exchange import (
     IDENTITY,
     PRODUCE,
     RAW_TOKEN,
-    SASL_HANDSHAKE,
     STREAM,
     VERSIONS,
     Exchange,
 )
-from kafka_quotas.enforcement.frame_stream import Frame, FrameStream
+from kafka_quotas.enforcement.frame_stream import Decision, Frame, FrameStream, Patch
 from kafka_quotas.enforcement.holds import AWAITING, DELAYED, DRAINING, NO_NEW_FRAME, THROTTLED
 from kafka_quotas.enforcement.identity import Identity
 from kafka_quotas.enforcement.ledger import Ledger
@@ -54,7 +53,14 @@ from kafka_quotas.wire.frame import (
     checked_frame_length,
 )
 from kafka_quotas.wire.response_header import RESPONSE_HEAD_BYTES, parse_response_head
-from kafka_quotas.wire.throttle_field import NEED_MORE, patch_throttle, throttle_needs_whole
+from kafka_quotas.wire.throttle_field import (
+    MAX_THROTTLE_MS,
+    NEED_MORE,
+    patch_throttle,
+    read_throttle_ms,
+    throttle_needs_whole,
+    throttle_offset,
+)
 from kafka_quotas.wire.walk import Buffer
 
 CLIENT_WAITS_SINCE: Final = {PRODUCE: 6, FETCH: 8}
@@ -83,7 +89,7 @@ class Session:
         self._draining = False
         self._unasked = False
         self.to_upstream: list[Buffer] = []
-        """Bytes for the broker, in order; the shell writes and clears them before a chunk's memory is used again."""
+        """Bytes for the broker, in order; the shell writes and clears them. Views are into the chunks that were fed."""
         self.to_client: list[Buffer] = []
         """Bytes for the client, likewise."""
         self.request_holds = 0
@@ -97,6 +103,10 @@ class Session:
         self.request_count = 0
         self._requests = FrameStream(self._begin_request, self._end_request, self.to_upstream)
         self._responses = FrameStream(self._begin_response, self._end_response, self.to_client)
+        self.from_client = self._requests.feed
+        """(chunk, now_ms): takes what the client sent; raises `ProtocolError` where it is what we can't handle."""
+        self.from_upstream = self._responses.feed
+        """(chunk, now_ms): takes what the broker sent; raises `ProtocolError` where it answers no request of ours."""
 
     @property
     def principal(self) -> str:
@@ -118,19 +128,15 @@ class Session:
         """Whether every request that was begun has been answered."""
         return not (self._in_flight or self._requests.mid_frame)
 
-    def from_client(self, chunk: memoryview, now_ms: int) -> None:
-        """Nothing; the outputs hold what may pass. The chunk must be writable: small fields are patched in place.
+    @property
+    def waiting_request_bytes(self) -> int:
+        """How many bytes of the client wait because its side stands still."""
+        return self._requests.rest_bytes if self.request_holds else 0
 
-        Raises `ProtocolError` where the client speaks something else, or what we can't handle.
-        """
-        self._requests.feed(chunk, now_ms)
-
-    def from_upstream(self, chunk: memoryview, now_ms: int) -> None:
-        """Nothing; the outputs hold what may pass. The chunk must be writable.
-
-        Raises `ProtocolError` where the broker's bytes are no responses to what was asked.
-        """
-        self._responses.feed(chunk, now_ms)
+    @property
+    def waiting_response_bytes(self) -> int:
+        """How many bytes of the broker wait because its side stands still."""
+        return self._responses.rest_bytes if self.response_holds else 0
 
     def hold_requests(self, reason: int) -> None:
         """Nothing; the client's side stands still until the reason is released."""
@@ -171,15 +177,15 @@ class Session:
 
     # The client's side.
 
-    def _begin_request(self, chunk: memoryview, offset: int, now_ms: int) -> Frame | None:
+    def _begin_request(self, chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
         del now_ms
         if self.request_holds & NO_NEW_FRAME:
             return None
-        begun = self._intake.begin(chunk, offset)
-        if begun is None:
+        exchange = self._intake.begin(chunk, offset)
+        if exchange is None:
             return None
-        self._receiving, frame = begun
-        return frame
+        self._receiving = exchange
+        return exchange.request
 
     def _end_request(self, gathered: bytearray | None, now_ms: int) -> Buffer | None:
         exchange, self._receiving = self._receiving, None
@@ -187,11 +193,11 @@ class Session:
         self.request_count += 1
         if exchange.api_key == PRODUCE and exchange.limiter is not None:
             self._charge(exchange, exchange.frame_length, now_ms)
-        if gathered is not None:
+        elif gathered is not None:
             self._identity.asked(exchange.api_key, exchange.api_version, gathered)
         if exchange.expects_response:
             self._in_flight.append(exchange)
-            if exchange.throttle_ms or _decides_later(exchange):
+            if exchange.decides or exchange.throttle_ms:
                 self.request_holds |= AWAITING
         elif exchange.throttle_ms:
             self._mute(exchange, now_ms)
@@ -201,14 +207,12 @@ class Session:
 
     # The broker's side.
 
-    def _begin_response(self, chunk: memoryview, offset: int, now_ms: int) -> Frame | None:
+    def _begin_response(self, chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
         if self.response_holds & DELAYED:
             return None
-        if not self._in_flight:
-            return self._begin_unasked(chunk, offset)
-        exchange = self._in_flight[0]
-        if exchange.api_key == RAW_TOKEN:
-            return _begin_token(chunk, offset, gather=True)
+        exchange = self._in_flight[0] if self._in_flight else None
+        if exchange is None or exchange.api_key == RAW_TOKEN:
+            return self._begin_token(exchange, chunk, offset)
         head = parse_response_head(chunk, offset)
         if head is None:
             return None
@@ -219,11 +223,11 @@ class Session:
             )
         if exchange.limiter is not None:
             return self._begin_charged(exchange, chunk, offset, length, now_ms)
-        return _frame(length, gather=exchange.treatment is not STREAM)
+        return _decision(length, gather=exchange.treatment is not STREAM)
 
     def _begin_charged(
         self, exchange: Exchange, chunk: memoryview, offset: int, length: int, now_ms: int
-    ) -> Frame | None:
+    ) -> Decision | None:
         """How to pass on the response to a Produce or Fetch; None if it has to wait or more bytes are needed."""
         if not exchange.charged:
             self._charge(exchange, charged_bytes(exchange.api_version, length), now_ms)
@@ -235,28 +239,36 @@ class Session:
         end = offset + FRAME_LENGTH_BYTES + length
         is_whole = len(chunk) >= end
         if is_whole and exchange.api_key == PRODUCE and not exchange.throttle_ms and _ends_bare(exchange, chunk, end):
-            return Frame(length + FRAME_LENGTH_BYTES, gather=False)
+            return length + FRAME_LENGTH_BYTES
         place = (exchange.api_key, exchange.api_version)
-        patches = exchange.limited or exchange.throttle_ms > 0
+        patches = exchange.throttle_ms > 0 or exchange.limited
+        patch = None
         if patches and (is_whole or not throttle_needs_whole(*place)):
-            upstream_ms = patch_throttle(chunk, *place, self._told_ms(exchange), offset)
-            if upstream_ms == NEED_MORE:
+            found = throttle_offset(*place, chunk, offset)
+            if found == NEED_MORE:
                 return None
-            if upstream_ms:
-                self._heed_upstream(exchange, upstream_ms)
+            patch = None if found is None else self._patch(exchange, chunk, found)
             patches = False
             exchange.patched = True
         if exchange.api_key == FETCH:
             self._settle(exchange, now_ms)
-        return _frame(length, gather=patches or exchange.treatment is not STREAM)
+        return _decision(length, gather=patches or exchange.treatment is not STREAM, patch=patch)
 
-    def _begin_unasked(self, chunk: memoryview, offset: int) -> Frame | None:
-        """How to pass on bytes that answer nothing: only the tokens of a mechanism that we can't read may."""
-        if not self._identity.expects_tokens or self._identity.reads_tokens:
+    def _patch(self, exchange: Exchange, chunk: memoryview, offset: int) -> Patch | None:
+        """The throttle time for the field at an offset, where ours is the larger one."""
+        upstream_ms, told_ms = read_throttle_ms(chunk, offset), self._told_ms(exchange)
+        self._heed_upstream(exchange, upstream_ms)
+        return Patch(offset, min(told_ms, MAX_THROTTLE_MS).to_bytes(4, "big")) if told_ms > upstream_ms else None
+
+    def _begin_token(self, exchange: Exchange | None, chunk: memoryview, offset: int) -> Frame | None:
+        """How to pass on a bare token; only those of mechanisms that we can't read come without being asked for."""
+        if exchange is None and (not self._identity.expects_tokens or self._identity.reads_tokens):
             raise ProtocolError("the upstream sent a response that nobody asked for")
-        frame = _begin_token(chunk, offset, gather=False)
-        self._unasked = frame is not None
-        return frame
+        length = checked_frame_length(chunk, offset, limit=MAX_UNAUTHENTICATED_BYTES)
+        if length is None:
+            return None
+        self._unasked = exchange is None
+        return Frame(length + FRAME_LENGTH_BYTES, gather=exchange is not None)
 
     def _end_response(self, gathered: bytearray | None, now_ms: int) -> Buffer | None:
         if self._unasked:
@@ -353,20 +365,10 @@ def _ends_bare(exchange: Exchange, chunk: memoryview, end: int) -> bool:
     return exchange.api_version > 0 and chunk[end - 4 : end] == _FOUR_ZEROS
 
 
-def _decides_later(exchange: Exchange) -> bool:
-    """Whether only the response tells how the client's next bytes are to be taken."""
-    if exchange.api_key == FETCH:
-        return exchange.limited
-    return exchange.treatment is IDENTITY and exchange.api_key in (SASL_HANDSHAKE, RAW_TOKEN)
-
-
-def _frame(length: int, *, gather: bool) -> Frame:
-    """The frame of a response; raises `ProtocolError` if it is to be gathered and too long for that."""
+def _decision(length: int, *, gather: bool, patch: Patch | None = None) -> Decision:
+    """How to pass on a response; raises `ProtocolError` if it is to be gathered and too long for that."""
+    if not gather and patch is None:
+        return length + FRAME_LENGTH_BYTES
     if gather and length > MAX_GATHERED_BYTES:
         raise ProtocolError(f"a response announces {length} bytes and would have to be changed as a whole")
-    return Frame(length + FRAME_LENGTH_BYTES, gather)
-
-
-def _begin_token(chunk: memoryview, offset: int, *, gather: bool) -> Frame | None:
-    length = checked_frame_length(chunk, offset, limit=MAX_UNAUTHENTICATED_BYTES)
-    return None if length is None else Frame(length + FRAME_LENGTH_BYTES, gather)
+    return Frame(length + FRAME_LENGTH_BYTES, gather, patch)

@@ -1,0 +1,113 @@
+"""One socket of a relay, as asyncio's transports serve it."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import Final, cast
+
+from kafka_quotas.wire.walk import Buffer
+
+HIGH_WATER_BYTES: Final = 256 * 1024
+"""How much is kept for a peer that does not take it before the other side is left unread; one read can come on top."""
+FLUSH_S: Final = 2.0
+"""How long a peer gets to take what is left for it when the connection ends."""
+_KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
+"""A peer that is gone without a word is noticed after 2 minutes (seconds, seconds, probes)."""
+_UNACKNOWLEDGED_MS: Final = 120_000
+"""How long written bytes may stay unacknowledged before the connection counts as broken."""
+
+
+class RelayEnd(asyncio.Protocol):
+    """Hands on what comes, and says when its peer is full, takes bytes again, or is gone."""
+
+    def __init__(
+        self, *, received: Callable[[bytes], None], full: Callable[[bool], None], gone: Callable[[], None]
+    ) -> None:
+        self.data_received = received  # type: ignore[assignment, method-assign]  # a call less per read
+        self._full = full
+        self._gone = gone
+        self._transport: asyncio.Transport | None = None
+        self.is_paused = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether bytes can still be written."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether there is no connection, not yet or not any more."""
+        return self._transport is None
+
+    def send(self, pieces: list[Buffer]) -> None:
+        """Nothing; the pieces are written or kept, and the list is empty."""
+        transport = self._transport
+        if transport is not None:
+            if len(pieces) == 1:
+                transport.write(pieces[0])
+            else:
+                transport.writelines(pieces)
+        pieces.clear()
+
+    def pause(self, *, wanted: bool) -> None:
+        """Nothing; bytes are left where they are, or looked for."""
+        if wanted is not self.is_paused and self.is_open:
+            self.is_paused = wanted
+            transport = cast("asyncio.Transport", self._transport)
+            if wanted:
+                transport.pause_reading()
+            else:
+                transport.resume_reading()
+
+    def finish(self) -> None:
+        """Nothing; the peer is told that nothing more will come, after all that was sent."""
+        if self.is_open:
+            transport = cast("asyncio.Transport", self._transport)
+            if transport.can_write_eof():
+                transport.write_eof()
+            else:
+                transport.close()
+
+    def close(self) -> None:
+        """Nothing; the connection ends as soon as the peer has taken what was sent, or after `FLUSH_S` seconds."""
+        if self.is_open:
+            transport = cast("asyncio.Transport", self._transport)
+            transport.close()
+            asyncio.get_running_loop().call_later(FLUSH_S, self.abort)
+
+    def abort(self) -> None:
+        """Nothing; the connection ends now, whatever is left unsent."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Nothing; the connection is there."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
+        _keep_alive(self._transport.get_extra_info("socket"))
+
+    def pause_writing(self) -> None:
+        """Nothing; the relay is told to stop."""
+        self._full(True)  # noqa: FBT003 - a callback
+
+    def resume_writing(self) -> None:
+        """Nothing; the relay is told to go on."""
+        self._full(False)  # noqa: FBT003 - as above
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing; the relay is told."""
+        del exc  # reset or ended: either way nothing more comes
+        self._transport = None
+        self._gone()
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # a socket that broke meanwhile says so at its first use
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
+        for option, value in _KEEPALIVE:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
