@@ -184,7 +184,8 @@ def test_a_java_consumer_group_and_its_offsets(either: DaemonProcess, tools: Kaf
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
         ["--bootstrap-server", either.bootstrap, "--describe", "--group", unique_name],
     )
-    offsets = re.findall(rf"^{unique_name}\s+{unique_name}\s+\d+\s+(\d+)\s+\d+\s+(\d+)", described.stdout, re.MULTILINE)
+    row = re.compile(rf"^{unique_name}\s+{unique_name}\s+\d+\s+(\d+)\s+\d+\s+(\d+)", re.MULTILINE)
+    offsets = row.findall(described.stdout)
     assert sum(int(committed) for committed, _ in offsets) == 100, described
     assert sum(int(lag) for _, lag in offsets) == 0
 

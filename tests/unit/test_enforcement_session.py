@@ -91,7 +91,7 @@ def test_without_acknowledgement_there_is_no_response_to_wait_for_and_the_mute_s
     assert pair.advance(3000) == produce(2, size=300, acks=0)
 
 
-@pytest.mark.parametrize("version", range(10))
+@pytest.mark.parametrize("version", range(13))
 def test_the_throttle_time_is_written_in_every_version_that_has_the_field(version: int) -> None:
     pair = Pair(quotas=PRODUCE_LIMIT)
     pair.send(produce(1, size=5004, version=version))
@@ -99,6 +99,27 @@ def test_the_throttle_time_is_written_in_every_version_that_has_the_field(versio
     expected = bytearray(produce_response(1, version=version, throttle_ms=3000 if version else 0))
     assert out == expected
     assert pair.session.wake_at_ms == pair.now_ms + 3000
+
+
+@pytest.mark.parametrize("version", range(1, 13))
+def test_the_throttle_time_is_written_into_responses_that_come_in_pieces(version: int) -> None:
+    pair = Pair(quotas=PRODUCE_LIMIT)
+    pair.send(produce(1, size=5004, version=version))
+    frame = produce_response(1, version=version)
+    pair.answer(frame[:20])
+    pair.answer(frame[20:])
+    assert pair.client == produce_response(1, version=version, throttle_ms=3000)
+
+
+@pytest.mark.parametrize("version", range(1, 13))
+def test_a_throttle_time_of_the_broker_alone_is_passed_on_and_said(version: int) -> None:
+    pair = Pair(quotas=PRODUCE_LIMIT)
+    pair.send(produce(1, size=100, version=version))
+    assert pair.answer(produce_response(1, version=version, throttle_ms=40)) == produce_response(
+        1, version=version, throttle_ms=40
+    )
+    assert [count.total_ms for count in pair.ledger.upstream_throttles.values()] == [40]
+    assert pair.session.mute is None
 
 
 def test_the_larger_of_the_brokers_throttle_time_and_ours_counts_and_the_brokers_is_said() -> None:

@@ -241,18 +241,20 @@ class Session:
         if is_whole and exchange.api_key == PRODUCE and not exchange.throttle_ms and _ends_bare(exchange, chunk, end):
             return length + FRAME_LENGTH_BYTES
         place = (exchange.api_key, exchange.api_version)
-        patches = exchange.throttle_ms > 0 or exchange.limited
+        gather = exchange.treatment is not STREAM
+        patches = not gather and (exchange.throttle_ms > 0 or exchange.limited)
         patch = None
         if patches and (is_whole or not throttle_needs_whole(*place)):
             found = throttle_offset(*place, chunk, offset)
             if found == NEED_MORE:
                 return None
             patch = None if found is None else self._patch(exchange, chunk, found)
-            patches = False
             exchange.patched = True
+        elif patches:
+            gather = True
         if exchange.api_key == FETCH:
             self._settle(exchange, now_ms)
-        return _decision(length, gather=patches or exchange.treatment is not STREAM, patch=patch)
+        return _decision(length, gather=gather, patch=patch)
 
     def _patch(self, exchange: Exchange, chunk: memoryview, offset: int) -> Patch | None:
         """The throttle time for the field at an offset, where ours is the larger one."""
