@@ -65,6 +65,7 @@ def treatment_of(api_key: int, api_version: int) -> Treatment:
 class Exchange:
     """A request that was received or is being received, and the state of its response.
 
+    `place` is API key and version, by which the tables of the wire layer are asked.
     `frame_length` counts header and body, without the length field, as Kafka's `request.sizeInBytes`; `request` tells
     how to pass them on. `limiter` is None for requests that no byte rate concerns. `decides` says that what the client
     sends next has to wait for this response. `throttle_ms` is how long the client has to wait for this exchange, known
@@ -84,19 +85,22 @@ class Exchange:
         "frame_length",
         "limiter",
         "patched",
+        "place",
         "quota_type",
         "request",
         "throttle_ms",
         "treatment",
     )
 
-    def __init__(self, header: RequestHeader, treatment: Treatment) -> None:
-        self.api_key = header.api_key
-        self.api_version = header.api_version
-        self.correlation_id = header.correlation_id
-        self.client_id = header.client_id
-        self.frame_length = header.frame_length
-        self.request: Decision = header.frame_length + FRAME_LENGTH_BYTES
+    def __init__(
+        self, place: tuple[int, int], correlation_id: int, client_id: str, frame_length: int, treatment: Treatment
+    ) -> None:
+        self.place = place
+        self.api_key, self.api_version = place
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.frame_length = frame_length
+        self.request: Decision = frame_length + FRAME_LENGTH_BYTES
         self.treatment = treatment
         self.limiter: Limiter | None = None
         self.quota_type = QuotaType.PRODUCE
@@ -106,6 +110,12 @@ class Exchange:
         self.charged = False
         self.delayed = False
         self.patched = False
+
+    @classmethod
+    def of(cls, header: RequestHeader) -> "Exchange":
+        """The exchange of a request with this header; raises what `treatment_of` raises."""
+        place = (header.api_key, header.api_version)
+        return cls(place, header.correlation_id, header.client_id, header.frame_length, treatment_of(*place))
 
     @property
     def limited(self) -> bool:

@@ -45,6 +45,7 @@ class Relay:
         self.peer = peer
         self._room = room
         self._now_ms = room.clock.now_ms
+        self._counters = room.counters
         self._on_closed = on_closed
         self._client = RelayEnd(received=self._from_client, full=self._client_full, gone=self._client_gone)
         self._upstream = RelayEnd(received=self._from_upstream, full=self._upstream_full, gone=self._upstream_gone)
@@ -98,7 +99,7 @@ class Relay:
                 client.close()
             self._check_closed()
         if isinstance(error, UpstreamError):
-            self._room.counters.upstream_connect_failures += 1
+            self._counters.upstream_connect_failures += 1
             self._fail("upstream can't be connected", error, Severity.ERROR)
         elif error is not None:
             self.close()  # the client is gone already
@@ -108,7 +109,7 @@ class Relay:
     # Bytes.
 
     def _from_client(self, data: bytes) -> None:
-        self._room.counters.request_bytes += len(data)
+        self._counters.request_bytes += len(data)
         try:
             self.session.from_client(memoryview(data), self._now_ms())
             self._move()
@@ -120,7 +121,7 @@ class Relay:
     def _from_upstream(self, data: bytes) -> None:
         if self._client.is_gone:
             return
-        self._room.counters.response_bytes += len(data)
+        self._counters.response_bytes += len(data)
         try:
             self.session.from_upstream(memoryview(data), self._now_ms())
             self._move()
@@ -227,9 +228,9 @@ class Relay:
         self._fail("connection closed: internal error", KafkaQuotasError(told), Severity.ERROR)
 
     def _fail(self, event: str, error: KafkaQuotasError, severity: Severity) -> None:
-        self._room.counters.connections_failed += 1
+        self._counters.connections_failed += 1
         if isinstance(error, ProtocolError):
-            self._room.counters.protocol_errors += 1
+            self._counters.protocol_errors += 1
         fields: dict[str, str | float] = {"error": error.message}
         if error.hint:
             fields["hint"] = error.hint

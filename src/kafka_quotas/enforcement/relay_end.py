@@ -43,12 +43,13 @@ class RelayEnd(asyncio.Protocol):
     def send(self, pieces: list[Buffer]) -> None:
         """Nothing; the pieces are written or kept, and the list is empty."""
         transport = self._transport
-        if transport is not None:
-            if len(pieces) == 1:
-                transport.write(pieces[0])
-            else:
-                transport.writelines(pieces)
-        pieces.clear()
+        if transport is None:
+            pieces.clear()
+        elif len(pieces) == 1:
+            transport.write(pieces.pop())
+        else:
+            transport.writelines(pieces)
+            pieces.clear()
 
     def pause(self, *, wanted: bool) -> None:
         """Nothing; bytes are left where they are, or looked for."""

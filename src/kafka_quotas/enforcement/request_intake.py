@@ -14,7 +14,6 @@ from kafka_quotas.enforcement.exchange import (
     SASL_HANDSHAKE,
     Exchange,
     Treatment,
-    treatment_of,
 )
 from kafka_quotas.enforcement.frame_stream import Frame, Patch
 from kafka_quotas.enforcement.identity import Identity
@@ -33,12 +32,14 @@ MAX_INT32: Final = 2**31 - 1
 
 _START: Final = Struct(">iIi")
 """Length, API key and version as one figure, correlation id."""
+_START_BYTES: Final = _START.size
 
 
 class _Produce(NamedTuple):
     """A Produce request's first bytes, behind `_START` up to and with its acks, and what they came to."""
 
-    place: int
+    place: tuple[int, int]
+    place_on_wire: int
     start: bytes
     end: int
     client_id: str
@@ -51,8 +52,9 @@ class _Produce(NamedTuple):
         """The memory of a request that starts at the header's `start`."""
         end = _acks_end(chunk, header) - header.start
         return cls(
-            place=header.api_key << 16 | header.api_version,
-            start=bytes(chunk[header.start + _START.size : header.start + end]),
+            place=exchange.place,
+            place_on_wire=header.api_key << 16 | header.api_version,
+            start=bytes(chunk[header.start + _START_BYTES : header.start + end]),
             end=end,
             client_id=header.client_id,
             treatment=exchange.treatment,
@@ -74,17 +76,33 @@ class RequestIntake:
         self._is_first = True
         self._last: _Produce | None = None
 
+    def begin_again(self, chunk: memoryview, offset: int) -> Exchange | None:
+        """The exchange of a Produce that starts as the last one did, but for its length and correlation id; else None.
+
+        That is what producers send all day long; to compare costs less than to parse.
+        """
+        last = self._last
+        if last is None or len(chunk) - offset < last.end:
+            return None
+        length, place, correlation_id = _START.unpack_from(chunk, offset)
+        if (
+            place != last.place_on_wire
+            or chunk[offset + _START_BYTES : offset + last.end] != last.start
+            or not last.end <= length <= self._max_request_bytes
+            or last.limiter.user != self._identity.principal
+        ):
+            return None
+        exchange = Exchange(last.place, correlation_id, last.client_id, length, last.treatment)
+        exchange.expects_response = last.expects_response
+        exchange.limiter = last.limiter
+        return exchange
+
     def begin(self, chunk: memoryview, offset: int) -> Exchange | None:
         """The exchange that starts at `offset`, with how to pass its request on; None if more bytes are needed.
 
         Raises `ProtocolError` where this is no request, or one whose response could not be handled.
         """
-        last = self._last
-        if last is not None:
-            exchange = self._begin_again(last, chunk, offset)
-            if exchange is not None:
-                return exchange
-        elif self._is_first and not self._look_at_first(chunk, offset):
+        if self._is_first and not self._look_at_first(chunk, offset):
             return None
         if self._identity.expects_tokens:
             exchange = self._begin_token(chunk, offset)
@@ -95,7 +113,7 @@ class RequestIntake:
 
     def _begin_request(self, chunk: memoryview, header: RequestHeader) -> Exchange | None:
         """The exchange of a request with this header; None if more has to be seen of it."""
-        exchange = Exchange(header, treatment_of(header.api_key, header.api_version))
+        exchange = Exchange.of(header)
         if header.api_key == FETCH:
             return exchange if self._take_fetch(exchange, chunk, header) else None
         if header.api_key == PRODUCE:
@@ -132,30 +150,10 @@ class RequestIntake:
             return None
         if self._identity.ends_tokens(chunk[offset + FRAME_LENGTH_BYTES] if length else None):
             return None
-        exchange = Exchange(RequestHeader(RAW_TOKEN, 0, 0, "", offset, offset, length), IDENTITY)
+        exchange = Exchange((RAW_TOKEN, 0), 0, "", length, IDENTITY)
         is_read = self._identity.reads_tokens
         exchange.expects_response = exchange.decides = is_read
         exchange.request = Frame(length + FRAME_LENGTH_BYTES, gather=is_read)
-        return exchange
-
-    def _begin_again(self, last: "_Produce", chunk: memoryview, offset: int) -> Exchange | None:
-        """The exchange of a Produce that starts as the last one did, but for its length and correlation id.
-
-        That is what producers send all day long; to compare costs less than to parse.
-        """
-        if len(chunk) - offset < last.end or last.limiter.user != self._identity.principal:
-            return None
-        length, place, correlation_id = _START.unpack_from(chunk, offset)
-        if (
-            place != last.place
-            or chunk[offset + _START.size : offset + last.end] != last.start
-            or not last.end <= length <= self._max_request_bytes
-        ):
-            return None
-        header = RequestHeader(PRODUCE, place & 0xFFFF, correlation_id, last.client_id, offset, offset, length)
-        exchange = Exchange(header, last.treatment)
-        exchange.expects_response = last.expects_response
-        exchange.limiter = last.limiter
         return exchange
 
     def _take_produce(self, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> bool:

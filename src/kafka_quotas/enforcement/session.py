@@ -84,6 +84,7 @@ class Session:
         self._max_throttle_ms = rules.max_throttle_ms
         self._delays_responses = rules.throttle_style is ThrottleStyle.DELAY
         self._intake = RequestIntake(quotas=quotas, identity=identity, rules=rules)
+        self._begin_again = self._intake.begin_again
         self._receiving: Exchange | None = None
         self._in_flight: deque[Exchange] = deque()
         self._draining = False
@@ -181,7 +182,7 @@ class Session:
         del now_ms
         if self.request_holds & NO_NEW_FRAME:
             return None
-        exchange = self._intake.begin(chunk, offset)
+        exchange = self._begin_again(chunk, offset) or self._intake.begin(chunk, offset)
         if exchange is None:
             return None
         self._receiving = exchange
@@ -191,10 +192,10 @@ class Session:
         exchange, self._receiving = self._receiving, None
         assert exchange is not None
         self.request_count += 1
-        if exchange.api_key == PRODUCE and exchange.limiter is not None:
+        if exchange.api_key == PRODUCE:
             self._charge(exchange, exchange.frame_length, now_ms)
         elif gathered is not None:
-            self._identity.asked(exchange.api_key, exchange.api_version, gathered)
+            self._identity.asked(*exchange.place, gathered)
         if exchange.expects_response:
             self._in_flight.append(exchange)
             if exchange.decides or exchange.throttle_ms:
@@ -221,9 +222,12 @@ class Session:
             raise ProtocolError(
                 f"the upstream answered correlation id {correlation_id} where {exchange.correlation_id} was due"
             )
-        if exchange.limiter is not None:
-            return self._begin_charged(exchange, chunk, offset, length, now_ms)
-        return _decision(length, gather=exchange.treatment is not STREAM)
+        if exchange.limiter is None:
+            return _decision(length, gather=exchange.treatment is not STREAM)
+        end = offset + FRAME_LENGTH_BYTES + length
+        if exchange.api_key == PRODUCE and not exchange.throttle_ms and _ends_bare(exchange, chunk, end):
+            return length + FRAME_LENGTH_BYTES
+        return self._begin_charged(exchange, chunk, offset, length, now_ms)
 
     def _begin_charged(
         self, exchange: Exchange, chunk: memoryview, offset: int, length: int, now_ms: int
@@ -236,11 +240,8 @@ class Session:
             self.response_holds |= DELAYED
             self._wait(exchange, now_ms)
             return None
-        end = offset + FRAME_LENGTH_BYTES + length
-        is_whole = len(chunk) >= end
-        if is_whole and exchange.api_key == PRODUCE and not exchange.throttle_ms and _ends_bare(exchange, chunk, end):
-            return length + FRAME_LENGTH_BYTES
-        place = (exchange.api_key, exchange.api_version)
+        place = exchange.place
+        is_whole = len(chunk) >= offset + FRAME_LENGTH_BYTES + length
         gather = exchange.treatment is not STREAM
         patches = not gather and (exchange.throttle_ms > 0 or exchange.limited)
         patch = None
@@ -285,14 +286,14 @@ class Session:
     def _rewritten(self, exchange: Exchange, frame: bytearray) -> Buffer:
         """The gathered response with our addresses, versions and throttle time in it."""
         if exchange.treatment is IDENTITY:
-            self._identity.answered(exchange.api_key, exchange.api_version, frame)
+            self._identity.answered(*exchange.place, frame)
         elif exchange.treatment is VERSIONS:
             return _clamped(exchange, frame)
         if exchange.limiter is not None and not exchange.patched:
-            upstream_ms = patch_throttle(frame, exchange.api_key, exchange.api_version, self._told_ms(exchange))
+            upstream_ms = patch_throttle(frame, *exchange.place, self._told_ms(exchange))
             self._heed_upstream(exchange, upstream_ms or 0)
         if exchange.treatment is ADDRESSES:
-            return rewrite_addresses(exchange.api_key, exchange.api_version, frame, self._translate)
+            return rewrite_addresses(*exchange.place, frame, self._translate)
         return frame
 
     # Throttling.
@@ -357,14 +358,14 @@ def _clamped(exchange: Exchange, frame: bytearray) -> Buffer:
 
 
 def _ends_bare(exchange: Exchange, chunk: memoryview, end: int) -> bool:
-    """Whether a Produce response that ends at `end` surely has a throttle time of 0 and no addresses behind it.
+    """Whether a Produce response is whole, up to `end`, and surely has a throttle time of 0 and no addresses behind it.
 
     The throttle time is the last field there is; from the first flexible version on an empty tag section follows. Were
     that not empty, its last entry would end with a broker's port, its rack and its tags: five zeros could not be.
     """
     if exchange.api_version >= PRODUCE_FLEXIBLE_SINCE:
         return chunk[end - 5 : end] == _FIVE_ZEROS
-    return exchange.api_version > 0 and chunk[end - 4 : end] == _FOUR_ZEROS
+    return chunk[end - 4 : end] == _FOUR_ZEROS and exchange.api_version > 0
 
 
 def _decision(length: int, *, gather: bool, patch: Patch | None = None) -> Decision:
