@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.store_questions import quotas_of
 
 from kafka_quotas.core.describe_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
 from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefusedError
+from kafka_quotas.core.errors import InvalidQuotaError, StoreError
 from kafka_quotas.stores.open_store import open_store
 from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
 
@@ -25,10 +26,6 @@ RATE, FETCH, SHARE, MUTATIONS, CONNECTIONS = (
 )
 ALL_STORES = ("local", "zookeeper", "kafka3", "kafka4")
 OpenStore = Callable[[], Store]
-
-STATIC_FILE = """quota.producer.default=2M
-quota.consumer.override="app:4M,batch:10MiB"
-"""
 
 
 @pytest.fixture(params=ALL_STORES)
@@ -75,21 +72,6 @@ def _set(store: Store, entity: Entity, **changes: float | None) -> None:
     assert result.entity == entity
 
 
-def _quotas(store: Store, entity: Entity) -> dict[str, float]:
-    """What is stored for one entity, asked by the strict filter that spells it out."""
-    entries = store.describe(_exactly(entity))
-    assert len(entries) <= 1
-    return {key: value for entry in entries for key, value in entry.quotas.items()}
-
-
-def _exactly(entity: Entity) -> QuotaFilter:
-    components = tuple(
-        FilterComponent(entity_type=kind, match=Match.DEFAULT if name is None else Match.EXACT, name=name)
-        for kind, name in entity.parts
-    )
-    return QuotaFilter(components=components, strict=True)
-
-
 def _entities(entries: list[QuotaEntry]) -> list[Entity]:
     return [entry.entity for entry in entries]
 
@@ -98,11 +80,11 @@ class TestAlter:
     def test_sets_merges_and_removes(self, store: Store) -> None:
         alice = Entity.of(user="alice")
         _set(store, alice, producer_byte_rate=1000.0, request_percentage=12.5)
-        assert _quotas(store, alice) == {RATE: 1000.0, SHARE: 12.5}
+        assert quotas_of(store, alice) == {RATE: 1000.0, SHARE: 12.5}
         _set(store, alice, producer_byte_rate=2000.0, consumer_byte_rate=3000.0)
-        assert _quotas(store, alice) == {RATE: 2000.0, FETCH: 3000.0, SHARE: 12.5}
+        assert quotas_of(store, alice) == {RATE: 2000.0, FETCH: 3000.0, SHARE: 12.5}
         _set(store, alice, producer_byte_rate=None, request_percentage=None)
-        assert _quotas(store, alice) == {FETCH: 3000.0}
+        assert quotas_of(store, alice) == {FETCH: 3000.0}
         _set(store, alice, consumer_byte_rate=None)
         assert store.describe(EVERYTHING) == []
 
@@ -132,12 +114,12 @@ class TestAlter:
     @pytest.mark.parametrize("address", ["10.1.2.3", None])
     def test_takes_addresses(self, store: Store, address: str | None) -> None:
         _set(store, Entity.of(ip=address), connection_creation_rate=7.0)
-        assert _quotas(store, Entity.of(ip=address)) == {CONNECTIONS: 7.0}
+        assert quotas_of(store, Entity.of(ip=address)) == {CONNECTIONS: 7.0}
 
     def test_keeps_the_largest_values_exactly(self, store: Store) -> None:
         alice = Entity.of(user="alice")
         _set(store, alice, producer_byte_rate=float(2**63), request_percentage=1e-4)
-        assert _quotas(store, alice) == {RATE: float(2**63), SHARE: 1e-4}
+        assert quotas_of(store, alice) == {RATE: float(2**63), SHARE: 1e-4}
 
     def test_a_user_and_its_client_are_apart(self, store: Store) -> None:
         alice, app = Entity.of(user="alice"), Entity.of(user="alice", client_id="app")
@@ -169,7 +151,7 @@ class TestAlter:
             ]
         )
         assert [result.error for result in results] == [None, None]
-        assert _quotas(store, alice) == {RATE: 2.0, FETCH: 3.0, SHARE: 5.0}
+        assert quotas_of(store, alice) == {RATE: 2.0, FETCH: 3.0, SHARE: 5.0}
 
     def test_validate_only_writes_nothing(self, store: Store) -> None:
         alice, bob = Entity.of(user="alice"), Entity.of(user="bob")
@@ -247,8 +229,8 @@ class TestNames:
         _set(store, Entity.of(user=name), producer_byte_rate=1.0)
         _set(store, Entity.of(user=None), producer_byte_rate=2.0)
         _set(store, Entity.of(user="other"), producer_byte_rate=3.0)
-        assert _quotas(store, Entity.of(user=name)) == {RATE: 1.0}
-        assert _quotas(store, Entity.of(user=None)) == {RATE: 2.0}
+        assert quotas_of(store, Entity.of(user=name)) == {RATE: 1.0}
+        assert quotas_of(store, Entity.of(user=None)) == {RATE: 2.0}
 
 
 STORED = (
@@ -385,42 +367,3 @@ class TestLife:
             store.describe(EVERYTHING)
         with pytest.raises(StoreError, match="closed"):
             store.alter([Alteration(entity=Entity.of(user="alice"), changes={RATE: 1.0})])
-
-
-class TestStatic:
-    """The read-only part, for quotas in a file."""
-
-    @pytest.fixture
-    def static(self, tmp_path: Path) -> Iterator[Store]:
-        file = tmp_path / "static.properties"
-        file.write_text(STATIC_FILE)
-        store = open_store(f"static:{file}")
-        yield store
-        store.close()
-
-    def test_describes_defaults_and_overrides(self, static: Store) -> None:
-        assert static.describe(EVERYTHING) == [
-            QuotaEntry(entity=Entity.of(client_id="app"), quotas={FETCH: 4_000_000.0}),
-            QuotaEntry(entity=Entity.of(client_id="batch"), quotas={FETCH: 10_485_760.0}),
-            QuotaEntry(entity=Entity.of(client_id=None), quotas={RATE: 2_000_000.0}),
-        ]
-        assert _quotas(static, Entity.of(client_id="app")) == {FETCH: 4_000_000.0}
-        assert _quotas(static, Entity.of(user="app")) == {}
-
-    @pytest.mark.parametrize("validate_only", [False, True])
-    def test_is_read_only(self, static: Store, validate_only: bool) -> None:
-        with pytest.raises(StoreRefusedError, match="read-only"):
-            static.alter([Alteration(entity=Entity.of(user="a"), changes={RATE: 1.0})], validate_only=validate_only)
-
-    def test_watch_sees_the_file_change(self, static: Store, tmp_path: Path) -> None:
-        before = static.watch(None, timeout_s=10)
-        assert before is not None
-        assert static.watch(before.revision, timeout_s=0) is None
-        (tmp_path / "static.properties").write_text("quota.producer.default=3M\n")
-        after = static.watch(before.revision, timeout_s=30)
-        assert after is not None
-        assert after.entries == (QuotaEntry(entity=Entity.of(client_id=None), quotas={RATE: 3_000_000.0}),)
-
-    def test_refuses_filters_as_kafka_does(self, static: Store) -> None:
-        with pytest.raises(InvalidQuotaError):
-            static.describe(QuotaFilter(components=(_component("group", Match.ANY),)))
