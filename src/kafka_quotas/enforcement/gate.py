@@ -5,8 +5,9 @@ import socket
 from collections.abc import Iterable
 from typing import Final
 
-from kafka_quotas.enforcement.address import Address
+from kafka_quotas.enforcement.address import Address, parse_address
 from kafka_quotas.enforcement.broker_directory import BrokerDirectory, Route
+from kafka_quotas.enforcement.event_log import ChargeSource, OnCharge, PendingCharges
 from kafka_quotas.enforcement.identity import Identity
 from kafka_quotas.enforcement.ledger import Ledger
 from kafka_quotas.enforcement.listener import Listener, bind
@@ -25,8 +26,17 @@ _ANY: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound to
 class Gate:
     """Every listener and every connection of a daemon."""
 
-    def __init__(self, room: RelayRoom, *, settings: DaemonSettings, policy: Policy, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        room: RelayRoom,
+        *,
+        settings: DaemonSettings,
+        policy: Policy,
+        ledger: Ledger,
+        charges: PendingCharges | None = None,
+    ) -> None:
         self._room = room
+        self._charges = charges
         self._settings = settings
         self._policy = policy
         self.ledger = ledger
@@ -104,12 +114,12 @@ class Gate:
         room, rules = self._room, self._settings.rules
         room.counters.connections_accepted += 1
         client.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
-        relay = Relay(room, self._session(route, client, rules), peer=peer, on_closed=self._closed)
+        relay = Relay(room, self._session(route, client, peer, rules), peer=peer, on_closed=self._closed)
         self._connections[relay] = route
         self._empty.clear()
         relay.open(client, route.upstream, timeout_s=self._settings.connect_timeout_s)
 
-    def _session(self, route: Route, client: socket.socket, rules: Rules) -> Session:
+    def _session(self, route: Route, client: socket.socket, peer: str, rules: Rules) -> Session:
         host = self._settings.advertised_host or self._host_towards(client)
 
         def translate(node_id: int, broker_host: str, broker_port: int) -> tuple[str, int]:
@@ -121,7 +131,15 @@ class Gate:
             rules=rules,
             translate=translate,
             ledger=self.ledger,
+            on_charge=self._on_charge(route, peer),
         )
+
+    def _on_charge(self, route: Route, peer: str) -> OnCharge | None:
+        """What takes note of the charges of the connection that was accepted last; None without an event log."""
+        if self._charges is None:
+            return None
+        number = self._room.counters.connections_accepted
+        return self._charges.recorder(ChargeSource(connection=number, ip=parse_address(peer).host, route=route))
 
     def _host_towards(self, client: socket.socket) -> str:
         """The host by which a client reaches us: the one listened on or, if that is any, the one it came to."""

@@ -20,6 +20,7 @@ from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.event_log import OnCharge
 from kafka_quotas.enforcement.exchange import (
     ADDRESSES,
     FETCH,
@@ -76,9 +77,17 @@ class Session:
     """The state of one connection pair."""
 
     def __init__(
-        self, *, quotas: BrokerQuotas, identity: Identity, rules: Rules, translate: Translate, ledger: Ledger
+        self,
+        *,
+        quotas: BrokerQuotas,
+        identity: Identity,
+        rules: Rules,
+        translate: Translate,
+        ledger: Ledger,
+        on_charge: OnCharge | None = None,
     ) -> None:
         self._identity = identity
+        self._on_charge = on_charge
         self._translate = translate
         self._ledger = ledger
         self._max_throttle_ms = rules.max_throttle_ms
@@ -309,6 +318,9 @@ class Session:
                 throttle_ms = min(throttle_ms, self._max_throttle_ms)
             exchange.throttle_ms = throttle_ms
             self._ledger.throttled(exchange.quota_type, limiter, throttle_ms)
+        if self._on_charge is not None:
+            kind, user, client_id = exchange.quota_type, limiter.user, limiter.client_id
+            self._on_charge((now_ms, user, client_id, kind, exchange.api_key, amount, exchange.throttle_ms, False))
 
     def _told_ms(self, exchange: Exchange) -> int:
         """The throttle time to write into a response; 0 where the client would wait it out a second time."""
