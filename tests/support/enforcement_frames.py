@@ -8,6 +8,7 @@ from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.counters import Counters
+from kafka_quotas.enforcement.event_log import OnCharge
 from kafka_quotas.enforcement.identity import Identity
 from kafka_quotas.enforcement.ledger import Ledger
 from kafka_quotas.enforcement.notice import Notice
@@ -109,6 +110,7 @@ class Pair:
         rules: Rules | None = None,
         entity: Entity | None = None,
         broker: BrokerQuotas | None = None,
+        on_charge: OnCharge | None = None,
     ) -> None:
         self.rules = rules or Rules(window=WINDOW)
         self.broker = broker or BrokerQuotas(self.rules.window)
@@ -120,7 +122,12 @@ class Pair:
         self.brokers_named: list[tuple[int, str, int]] = []
         self.identity = Identity(rules=self.rules, counters=self.counters, notify=self.notices.append)
         self.session = Session(
-            quotas=self.broker, identity=self.identity, rules=self.rules, translate=self._translate, ledger=self.ledger
+            quotas=self.broker,
+            identity=self.identity,
+            rules=self.rules,
+            translate=self._translate,
+            ledger=self.ledger,
+            on_charge=on_charge,
         )
         self.now_ms = START_MS
         self.upstream = b""

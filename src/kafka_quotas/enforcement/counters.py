@@ -23,3 +23,7 @@ class Counters:
     """Authentications from which no principal could be read."""
     store_updates: int = 0
     store_failures: int = 0
+    events_logged: int = 0
+    """Charges that were written to the event log."""
+    events_dropped: int = 0
+    """Charges that the event log lost: it could not be written, or not fast enough."""

@@ -17,6 +17,7 @@ from kafka_quotas.enforcement.address import Address
 from kafka_quotas.enforcement.control import ControlServer
 from kafka_quotas.enforcement.control_path import control_path
 from kafka_quotas.enforcement.counters import Counters
+from kafka_quotas.enforcement.event_log_writer import EventLogWriter
 from kafka_quotas.enforcement.gate import Gate
 from kafka_quotas.enforcement.ledger import Ledger
 from kafka_quotas.enforcement.log import Log
@@ -106,9 +107,16 @@ class _Daemon:
             stack.callback(self._follower.stop)
             self._apply(first)
             room = RelayRoom(loop=self._loop, clock=self._clock, counters=self._counters, notify=self._notify)
-            gate = Gate(room, settings=self._settings, policy=self._policy, ledger=Ledger(self._notify))
+            events = self._open_event_log(stack)
+            gate = Gate(
+                room,
+                settings=self._settings,
+                policy=self._policy,
+                ledger=Ledger(self._notify),
+                charges=None if events is None else events.charges,
+            )
             stack.callback(gate.close)
-            reporter = self._reporter(gate)
+            reporter = self._reporter(gate, events)
             self._listen_to_signals(stack)
             _spare_collections()
             await self._serve_status(stack, gate, reporter)
@@ -116,7 +124,21 @@ class _Daemon:
             stack.callback(expiry.cancel)
             return await self._until_told(gate, reporter)
 
-    def _reporter(self, gate: Gate) -> Reporter:
+    def _open_event_log(self, stack: contextlib.AsyncExitStack) -> EventLogWriter | None:
+        """The writer of the event log, None where none is wanted. Raises `EventLogError` where it can't be written."""
+        if self._settings.event_log is None:
+            return None
+
+        def notify(notice: Notice) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and the log with it
+                self._loop.call_soon_threadsafe(self._notify, notice)
+
+        events = EventLogWriter(self._settings.event_log, notify=notify)
+        events.start()
+        stack.callback(events.close)
+        return events
+
+    def _reporter(self, gate: Gate, events: EventLogWriter | None) -> Reporter:
         return Reporter(
             settings=self._settings,
             clock=self._clock,
@@ -125,6 +147,7 @@ class _Daemon:
             policy=self._policy,
             ledger=gate.ledger,
             store=lambda: self._follower.state,
+            events=events,
             event_loop=type(self._loop).__module__.partition(".")[0],
         )
 

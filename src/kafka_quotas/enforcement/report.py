@@ -7,6 +7,7 @@ from dataclasses import asdict
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.enforcement.broker_quotas import ENFORCED
 from kafka_quotas.enforcement.counters import Counters
+from kafka_quotas.enforcement.event_log_writer import EventLogWriter
 from kafka_quotas.enforcement.gate import Gate
 from kafka_quotas.enforcement.ledger import Ledger, ThrottleCount
 from kafka_quotas.enforcement.mute import Mute
@@ -41,6 +42,7 @@ class Reporter:
         ledger: Ledger,
         store: Callable[[], StoreState],
         event_loop: str,
+        events: EventLogWriter | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -50,6 +52,7 @@ class Reporter:
         self._ledger = ledger
         self._store = store
         self._event_loop = event_loop
+        self._events = events
         self._started_ms = clock.now_ms()
         self.draining = False
 
@@ -146,6 +149,8 @@ class Reporter:
     def _totals(self) -> dict[str, int]:
         totals: dict[str, int] = asdict(self._counters)
         totals["requests"] += sum(relay.session.request_count for relay in self._gate.connections)
+        if self._events is not None:
+            totals["events_logged"], totals["events_dropped"] = self._events.written, self._events.dropped
         return totals
 
 
