@@ -1,0 +1,101 @@
+"""What a Spark session is to be: the user's choices, and the configuration that follows from them."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from kafka_quotas.core.errors import UsageError
+
+DEFAULT_MASTER: Final = "local[*]"
+_PARTITIONS_PER_CORE: Final = 4
+_ARROW_BATCH_ROWS: Final = 100_000
+_ENVIRONMENT_FOLDER: Final = "environment"
+_LOOPBACK: Final = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """A session's settings.
+
+    `master` is Spark's own text (`local[2]`, `spark://HOST:PORT`, `yarn`, `k8s://...`) or `sc://HOST:PORT` of a Spark
+    Connect server. `log_file` takes what Spark prints. `env_archive` is a packed environment for the executors.
+    `packages` are Maven coordinates of jars to fetch. `properties` are Spark's own and win over all that is derived.
+    """
+
+    log_file: Path
+    master: str = DEFAULT_MASTER
+    driver_memory: str = "2g"
+    shuffle_partitions: int | None = None
+    env_archive: Path | None = None
+    packages: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        if self.env_archive is not None and not self.env_archive.is_file():
+            raise UsageError(
+                f"--env-archive: there is no file {self.env_archive}", hint="pack one with venv-pack or conda-pack"
+            )
+        if self.is_local and self.env_archive is not None:
+            raise UsageError("--env-archive is for clusters", hint="local workers run in this environment already")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether driver and executors are one process of this machine."""
+        return self.master.startswith("local")
+
+    @property
+    def is_connect(self) -> bool:
+        """Whether a Spark Connect server does the work."""
+        return self.master.startswith("sc://")
+
+    @property
+    def is_on_loopback(self) -> bool:
+        """Whether nothing of the session leaves this machine."""
+        return self.is_local or f"//{_LOOPBACK}:" in self.master or "//localhost:" in self.master
+
+
+def spark_properties(settings: SparkSettings) -> dict[str, str]:
+    """Spark's properties for a session that is not Connect's."""
+    properties = {
+        **runtime_properties(settings),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": settings.driver_memory,
+    }
+    if settings.is_on_loopback:
+        properties |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+    if settings.packages:
+        properties["spark.jars.packages"] = ",".join(settings.packages)
+    if settings.env_archive is not None:
+        properties["spark.archives"] = f"{settings.env_archive}#{_ENVIRONMENT_FOLDER}"
+    return properties | dict(settings.properties)
+
+
+def runtime_properties(settings: SparkSettings) -> dict[str, str]:
+    """What can be set in a session that is already there, as Connect's is."""
+    cores = os.cpu_count() or 2
+    partitions = settings.shuffle_partitions or _PARTITIONS_PER_CORE * cores
+    return {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ARROW_BATCH_ROWS),
+    }
+
+
+def worker_environment(settings: SparkSettings, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables that PySpark reads when it starts.
+
+    Workers on this machine run this very Python: the one on the PATH may lack what we need. On a cluster the user's own
+    PYSPARK_PYTHON counts, unless an environment is shipped.
+    """
+    python = sys.executable
+    if settings.env_archive is not None:
+        python = f"./{_ENVIRONMENT_FOLDER}/bin/python"
+    elif not settings.is_local:
+        python = environment.get("PYSPARK_PYTHON", python)
+    variables = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    return variables | ({"SPARK_LOCAL_IP": _LOOPBACK} if settings.is_on_loopback else {})
