@@ -28,14 +28,16 @@ def _float(name: str, doc: str, *, unit: str = "", nullable: bool = False) -> Co
 
 
 _CLUSTER = _text("cluster", "the name the cluster was given at ingest")
-_BROKER = _int("broker_id", "the broker, whose quotas are its own")
+_BROKER = _int("broker_id", "the broker, whose quotas are its own; -1 where unknown")
 _SRC_FILE = _text("src_file", "the file that the row was read from")
-_TYPE = _text("quota_type", "produce, fetch, request or mutation")
+_TYPE = _text("quota_type", "produce, fetch, request or controller_mutation: `core.quota_manager.QuotaType`")
 
 EVENTS = Table(
     name="events",
-    doc="One row is one request of a client at one broker. It is charged to request time, unless exempt, and to the "
-    "quota that `quota_type` names besides.",
+    doc="One row is what one request of a client was charged with at one broker. It is charged to request time where "
+    "`thread_ms` is not null, and to the quota that `quota_type` names where that is not request; to neither where it "
+    "is exempt. Request logs give one row per request, the daemon's event log one per charge: counting rows by these "
+    "two rules counts requests in both.",
     columns=(
         Column(name="dt", type=ColumnType.DATE, doc="the day of ts_ms in UTC; the name of a folder, not in the files"),
         _CLUSTER,
@@ -47,10 +49,10 @@ EVENTS = Table(
         Column(
             name="quota_type",
             type=ColumnType.STRING,
-            doc="produce, fetch or mutation where one of these is charged; request where request time is all",
+            doc="produce, fetch or controller_mutation where that is charged; request where request time is all",
         ),
         _long("bytes", "the request's size for produce, the response's for fetch, else 0", unit="bytes"),
-        _float("thread_ms", "time of broker threads; null where the source can't tell", unit="ms", nullable=True),
+        _float("thread_ms", "time of broker threads; null where this row is no charge of it", unit="ms", nullable=True),
         _int("mutations", "partitions created, added or deleted", unit="partitions"),
         _long("throttle_ms", "the throttle time that the broker answered with", unit="ms"),
         Column(name="api_key", type=ColumnType.INT16, doc="Kafka's number of the request, -1 where unknown"),
