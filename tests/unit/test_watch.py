@@ -1,6 +1,7 @@
 """`watch`: what changed, in order, and an end when it is asked for."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -10,10 +11,13 @@ import pytest
 from tests.support.run_cli import run_cli
 
 from kafka_quotas.cli.json_text import json_line
+from kafka_quotas.cli.output import Output, View
+from kafka_quotas.cli.row_stream import RowStream
+from kafka_quotas.cli.table import Column, Listing, Table
 from kafka_quotas.commands.watch import WatchBounds, watch
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.comparison import differences, quota_count
-from kafka_quotas.core.describe_filter import QuotaFilter
+from kafka_quotas.core.describe_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import StoreRefusedError, StoreUnreachableError
 from kafka_quotas.core.plan import PlannedChange
@@ -60,7 +64,7 @@ class Script:
 class Seen:
     """One watch of a script: the changes, and what was told besides."""
 
-    def __init__(self, script: Script, **bounds: float) -> None:
+    def __init__(self, script: Script, *, quota_filter: QuotaFilter = EVERYTHING, **bounds: float) -> None:
         self.began: list[int] = []
         self.lost: list[StoreUnreachableError] = []
         self.paused: list[float] = []
@@ -72,6 +76,7 @@ class Seen:
             pause=self.paused.append,
             began=self.began.append,
             lost=self.lost.append,
+            quota_filter=quota_filter,
         )
         self.changes = [(each.time_ms, each.change) for each in changes]
 
@@ -178,3 +183,56 @@ def test_for_people_it_prints_words(tmp_path: Path) -> None:
         run_cli("alter", "--store", url, "--user-default", "--add-config", f"{RATE}=2M")
         assert process.stdout.readline().split("  ")[1:] == ["default user", RATE, "not set -> 2 MB/s\n"]
         assert process.wait(timeout=30) == 0
+
+
+def test_only_entities_that_pass_the_filter_count() -> None:
+    script = Script(snapshot("1", alice=1, bob=1), snapshot("2", alice=1, bob=2), snapshot("3", alice=3), None)
+    only_alice = QuotaFilter(components=(FilterComponent(entity_type="user", match=Match.EXACT, name="alice"),))
+    seen = Seen(script, quota_filter=only_alice, duration_s=10)
+    assert seen.began == [1]
+    assert [each for _, each in seen.changes] == [change(ALICE, 1, 3)]
+
+
+@pytest.mark.parametrize(
+    ("form", "lines"),
+    [
+        ("table", ["TIME  user bob  producer_byte_rate  not set -> 1 MB/s"]),
+        ("csv --columns time,user,key,old,new", ["time,user,key,old,new", "TIME,bob,producer_byte_rate,,1000000"]),
+        ("yaml", ["---", "schema: kafka-quotas.change/1", "time: TIME"]),
+    ],
+)
+def test_a_filtered_watch_in_every_form(tmp_path: Path, form: str, lines: list[str]) -> None:
+    url = f"local:{tmp_path}/q.db"
+    argv = ("--store", url, "--user", "bob", "--limit", "1", "--duration", "60s", "--output", *form.split())
+    watching = [sys.executable, "-m", "kafka_quotas", "watch", *argv]
+    with subprocess.Popen(watching, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stderr.readline()
+        for name in ("alice", "bob"):
+            run_cli("alter", "--store", url, "--user", name, "--add-config", f"{RATE}=1M")
+        out, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert [re.sub(r"'?\d{4}-[\d-]+T[\d:.]+Z'?", "TIME", line) for line in out.splitlines()[: len(lines)]] == lines
+
+
+def test_a_filter_that_no_broker_takes_is_refused(tmp_path: Path) -> None:
+    code, out, err = run_cli("watch", "--store", f"local:{tmp_path}/q.db", "--ip-any", "--user-any")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: Invalid entity filter component combination.")
+
+
+def test_rows_that_come_one_by_one_have_one_header(capsys: pytest.CaptureFixture[str]) -> None:
+    def row(value: int) -> Listing:
+        table = Table(columns=[Column(title="a"), Column(title="b")], rows=[(value, "x")])
+        return Listing(noun="made-up", data={"a": value}, table=table)
+
+    for form in (Output.CSV, Output.MARKDOWN, Output.JSON):
+        rows = RowStream(View(form=form, columns=("b", "a")))
+        rows.print_row(row(1))
+        rows.print_row(row(2))
+    assert capsys.readouterr().out.splitlines() == [
+        *("b,a", "x,1", "x,2"),
+        *("| b   | a   |", "|:----|:----|", "| x   | 1   |", "| x   | 2   |"),
+        *(f'{{"schema": "kafka-quotas.made-up.rows/1","rows": [{{"b": "x","a": {value}}}]}}' for value in (1, 2)),
+    ]

@@ -25,15 +25,16 @@ from kafka_quotas.cli.options import (
     EntityType,
     Ip,
     IpDefault,
-    OutputForm,
+    ListingView,
     StoreUrl,
     User,
     UserDefault,
     Zookeeper,
 )
-from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.output import TABLE_VIEW, View
 from kafka_quotas.cli.quantity import in_words, plain
 from kafka_quotas.cli.render import Column, Listing, Table, is_terminal, print_listing, print_table, write
+from kafka_quotas.cli.selection import DEFAULT_ROWS, check_columns
 from kafka_quotas.cli.store_choice import STORE_VARIABLE, StoreChoice, choose_store
 from kafka_quotas.cli.temporary_options import For, parse_for_ms
 from kafka_quotas.commands.alter import AlterResult, Checker
@@ -107,7 +108,7 @@ def alter(
     bootstrap_server: BootstrapServer = None,
     zookeeper: Zookeeper = None,
     command_config: CommandConfig = None,
-    output: OutputForm = Output.TABLE,
+    output: ListingView = TABLE_VIEW,
 ) -> None:
     """Set or remove quotas of one entity.
 
@@ -135,6 +136,7 @@ def alter(
         context=context,
     )
     _check_allow_invalid(choice, allow_invalid)
+    check_columns(output, _COLUMNS)
     recorder, for_ms = recorder_for("alter", reason=reason), parse_for_ms(for_)
     if exempt:
         named = exempted_user(parts, with_changes=bool(add_config or add_config_file or delete_config))
@@ -172,15 +174,15 @@ def _check_allow_invalid(choice: StoreChoice, allow_invalid: bool) -> None:
         )
 
 
-def _report(result: AlterResult, head: FilterComponent, choice: StoreChoice, output: Output) -> None:
+def _report(result: AlterResult, head: FilterComponent, choice: StoreChoice, output: View) -> None:
     if is_terminal(sys.stderr):
         print_table(_old_and_new(result), sys.stderr)
-    if output is Output.TABLE:
+    if output.is_table and not output.columns:
         write(_line(result, head), sys.stdout)
         if result.radius is not None:
             from kafka_quotas.cli.plan_view import print_radius  # noqa: PLC0415 - only a dry run pays for it
 
-            print_radius(result.radius)
+            print_radius(result.radius, limit=output.limit_or(DEFAULT_ROWS))
     else:
         print_listing(_listing(result), output)
     if result.dry_run:
@@ -233,6 +235,7 @@ def _listing(result: AlterResult) -> Listing:
     rows = [(change.key, _plain(change.key, change.old), _plain(change.key, change.new)) for change in result.changes]
     return Listing(
         noun="alter",
+        items="changes",
         data={
             "store": result.store_url,
             "dry_run": result.dry_run,

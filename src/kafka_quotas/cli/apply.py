@@ -10,20 +10,20 @@ import typer
 
 from kafka_quotas.cli.apply_progress import ApplyProgress
 from kafka_quotas.cli.declarative_options import (
-    DEFAULT_ROWS,
     AllowInvalid,
     Prune,
     PruneLimit,
-    RowLimit,
     Selectors,
     Values,
     checked_files,
     checked_prune_limit,
 )
 from kafka_quotas.cli.journal_options import Reason, recorder_for
-from kafka_quotas.cli.options import BootstrapServer, CommandConfig, ContextName, OutputForm, StoreUrl, Zookeeper
-from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.options import BootstrapServer, CommandConfig, ContextName, ListingView, StoreUrl, Zookeeper
+from kafka_quotas.cli.output import TABLE_VIEW, View
 from kafka_quotas.cli.plan_view import (
+    CHANGE_COLUMNS,
+    RECORD_COLUMNS,
     change_documents,
     change_records,
     changes_table,
@@ -32,7 +32,8 @@ from kafka_quotas.cli.plan_view import (
     print_radius,
     radius_documents,
 )
-from kafka_quotas.cli.render import Listing, print_listing, write
+from kafka_quotas.cli.render import Listing, print_listing, print_table, write
+from kafka_quotas.cli.selection import DEFAULT_ROWS, check_columns
 from kafka_quotas.cli.store_choice import StoreChoice, choose_store
 from kafka_quotas.commands.apply import ApplyResult, apply_plan
 from kafka_quotas.commands.apply import apply as run_apply
@@ -86,13 +87,12 @@ def apply(
     reason: Reason = None,
     watch: Watch = None,
     metrics: Metrics = None,
-    limit: RowLimit = DEFAULT_ROWS,
     store: StoreUrl = None,
     context: ContextName = None,
     bootstrap_server: BootstrapServer = None,
     zookeeper: Zookeeper = None,
     command_config: CommandConfig = None,
-    output: OutputForm = Output.TABLE,
+    output: ListingView = TABLE_VIEW,
 ) -> None:
     """Bring a store to what files of quotas declare, or carry out a plan.
 
@@ -115,6 +115,7 @@ def apply(
         command_config=command_config,
         context=context,
     )
+    check_columns(output, CHANGE_COLUMNS, RECORD_COLUMNS)
     recorder = recorder_for("apply", reason=reason)
     if metrics is not None and watch is None:
         raise UsageError("--metrics needs --watch", hint="add --watch 30, for example")
@@ -133,7 +134,7 @@ def apply(
             )
             return
         result = _once(opened, desire, plan, recorder, dry_run=dry_run, allow_invalid=allow_invalid)
-    _report(result, choice, output, limit)
+    _report(result, choice, output)
     _tell_failures(result)
 
 
@@ -170,12 +171,13 @@ def _refuse_beside_plan(plan: KeptPlan | None, desire: Desire, watch: float | No
         raise UsageError(f"{' and '.join(names)}: not with a plan", hint="give them to diff, which makes the plan")
 
 
-def _report(result: ApplyResult, choice: StoreChoice, output: Output, limit: int) -> None:
-    if output is not Output.TABLE:
+def _report(result: ApplyResult, choice: StoreChoice, output: View) -> None:
+    if not output.is_table or output.columns:
         print_listing(_listing(result), output)
     else:
+        limit = output.limit_or(DEFAULT_ROWS)
         if result.made:
-            print_listing(Listing(noun="apply", data={}, table=changes_table(result.made, limit=limit)), output)
+            print_table(changes_table(result.made, limit=limit), sys.stdout)
         if result.dry_run and result.made and result.radius is not None:
             print_radius(result.radius, limit=limit)
         write(_summary(result), sys.stdout)
@@ -215,6 +217,7 @@ def _listing(result: ApplyResult) -> Listing:
     found = result.declared
     return Listing(
         noun="apply",
+        items="changes",
         data={
             "store": result.store_url,
             "dry_run": result.dry_run,

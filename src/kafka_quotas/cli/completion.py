@@ -5,6 +5,7 @@ Invariants: completing never fails, never changes a store, and never waits long 
 
 from typing import Any
 
+from kafka_quotas.cli.output import Output
 from kafka_quotas.core.entity import CLIENT_ID, IP, USER
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.quota_key import QUOTA_KEYS
@@ -34,6 +35,11 @@ def complete_keys(incomplete: str) -> list[str]:
 def complete_assignments(incomplete: str) -> list[str]:
     """The quota keys with `=` that begin with what follows the last comma."""
     return [f"{text}=" for text in complete_keys(incomplete)]
+
+
+def complete_forms(incomplete: str) -> list[str]:
+    """The forms of a listing that begin so."""
+    return [form.value for form in Output if form.value.startswith(incomplete)]
 
 
 def complete_stores(incomplete: str) -> list[str]:

@@ -8,8 +8,8 @@ import typer
 from kafka_quotas.cli.completion import complete_contexts
 from kafka_quotas.cli.context_view import context_listing, contexts_listing, settings_listing
 from kafka_quotas.cli.journal_options import journal_setting
-from kafka_quotas.cli.options import BootstrapServer, CommandConfig, ContextName, OutputForm, StoreUrl, Zookeeper
-from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.options import BootstrapServer, CommandConfig, ContextName, ListingView, StoreUrl, Zookeeper
+from kafka_quotas.cli.output import TABLE_VIEW
 from kafka_quotas.cli.render import print_listing, write
 from kafka_quotas.cli.store_choice import choose_store, store_options
 from kafka_quotas.commands.context import set_context, use_context
@@ -64,7 +64,7 @@ def _context() -> None:
 
 
 @app.command("list")
-def list_contexts(*, output: OutputForm = Output.TABLE) -> None:
+def list_contexts(*, output: ListingView = TABLE_VIEW) -> None:
     """List the contexts; the one in use is marked."""
     contexts = read_contexts(contexts_path())
     print_listing(contexts_listing(contexts), output)
@@ -82,7 +82,7 @@ def show(
     bootstrap_server: BootstrapServer = None,
     zookeeper: Zookeeper = None,
     command_config: CommandConfig = None,
-    output: OutputForm = Output.TABLE,
+    output: ListingView = TABLE_VIEW,
 ) -> None:
     """Show a context, or without a name the settings that count now.
 

@@ -13,6 +13,7 @@ def contexts_listing(contexts: Contexts) -> Listing:
     """The contexts, sorted by name."""
     return Listing(
         noun="contexts",
+        items="contexts",
         data={
             "file": str(contexts.path),
             "contexts": [
@@ -35,6 +36,7 @@ def context_listing(context: Context) -> Listing:
     shown = [(name, value) for name, value in rows if value is not None]
     return Listing(
         noun="context",
+        items="settings",
         data={"name": context.name, "settings": [{"setting": name, "value": value} for name, value in shown]},
         table=Table(columns=(Column(title="setting"), Column(title="value")), rows=shown),
     )
@@ -56,6 +58,7 @@ def settings_listing(choice: StoreChoice, journal: Setting, *, origin: bool) -> 
     ]
     return Listing(
         noun="settings",
+        items="settings",
         data={"settings": [dict(zip(titles, row, strict=True)) for row in rows]},
         table=Table(
             columns=[Column(title=title) for title in titles],

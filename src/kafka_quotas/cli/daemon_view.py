@@ -54,6 +54,7 @@ def status_listing(status: DaemonStatus) -> Listing:
     data: dict[str, Json] = status_to_json(status)
     return Listing(
         noun="daemon-status",
+        items="throttled",
         data=data,
         table=Table(columns=_COLUMNS, rows=rows, caption=_summary(status)),
         records=Table(columns=_COLUMNS, rows=records),

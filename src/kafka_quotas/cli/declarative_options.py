@@ -46,10 +46,6 @@ AllowInvalid = Annotated[
         help="Take entries that say 'invalid: true', such as limits of 0, where the store takes them.",
     ),
 ]
-RowLimit = Annotated[
-    int, typer.Option("--limit", metavar="ROWS", help="Show at most so many rows of a table; 0 shows all.", min=0)
-]
-DEFAULT_ROWS = 100
 
 
 def checked_files(files: list[str] | None, command: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 import sys
 from contextlib import closing
-from typing import Annotated
 
 import typer
 
@@ -25,6 +24,7 @@ from kafka_quotas.cli.entity_options import EntityOptions, filter_of, selected_p
 from kafka_quotas.cli.options import (
     BootstrapServer,
     Client,
+    ClientAny,
     ClientDefault,
     CommandConfig,
     ContextName,
@@ -32,14 +32,17 @@ from kafka_quotas.cli.options import (
     EntityName,
     EntityType,
     Ip,
+    IpAny,
     IpDefault,
-    OutputForm,
+    ListingView,
     StoreUrl,
+    Strict,
     User,
+    UserAny,
     UserDefault,
     Zookeeper,
 )
-from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.output import TABLE_VIEW, View
 from kafka_quotas.cli.quantity import in_words, plain
 from kafka_quotas.cli.render import Column, Listing, Table, print_listing, write
 from kafka_quotas.cli.store_choice import StoreChoice, choose_store
@@ -52,13 +55,6 @@ from kafka_quotas.core.entity import ENTITY_TYPES, Entity
 from kafka_quotas.core.errors import UsageError
 
 app = typer.Typer(add_completion=False)
-
-UserAny = Annotated[bool, typer.Option("--user-any", help="Any user, the default included.")]
-ClientAny = Annotated[bool, typer.Option("--client-any", help="Any client-id, the default included.")]
-IpAny = Annotated[bool, typer.Option("--ip-any", help="Any address, the default included.")]
-Strict = Annotated[
-    bool, typer.Option("--strict", help="Only entities with no other types than those named: no pairs for --user.")
-]
 
 
 @app.command(cls=EntityCommand)
@@ -94,7 +90,7 @@ def describe(
     bootstrap_server: BootstrapServer = None,
     zookeeper: Zookeeper = None,
     command_config: CommandConfig = None,
-    output: OutputForm = Output.TABLE,
+    output: ListingView = TABLE_VIEW,
 ) -> None:
     """Show stored quotas, or with --effective which quotas a client really gets.
 
@@ -138,9 +134,7 @@ def describe(
         _stored(named, asked, choice, output, strict=strict)
 
 
-def _stored(
-    named: EntityOptions, asked: EffectiveOptions, choice: StoreChoice, output: Output, *, strict: bool
-) -> None:
+def _stored(named: EntityOptions, asked: EffectiveOptions, choice: StoreChoice, output: View, *, strict: bool) -> None:
     """Nothing; the stored quotas that match are printed."""
     if asked != EffectiveOptions():
         raise UsageError(f"{', '.join(asked.given())}: only with --effective", hint="add --effective")
@@ -153,7 +147,7 @@ def _stored(
 
 
 def _effective(
-    named: EntityOptions, asked: EffectiveOptions, choice: StoreChoice, output: Output, *, strict: bool
+    named: EntityOptions, asked: EffectiveOptions, choice: StoreChoice, output: View, *, strict: bool
 ) -> None:
     """Nothing; what really applies to the named clients is printed."""
     if strict:
@@ -175,6 +169,7 @@ def _listing(result: DescribeResult) -> Listing:
     quotas = [(entry.entity, key, value) for entry in result.entries for key, value in sorted(entry.quotas.items())]
     return Listing(
         noun="quotas",
+        items="entries",
         data={
             "entries": [
                 {

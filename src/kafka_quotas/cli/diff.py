@@ -8,18 +8,16 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.declarative_options import (
-    DEFAULT_ROWS,
     FILES_PANEL,
     Prune,
     PruneLimit,
-    RowLimit,
     Selectors,
     Values,
     checked_files,
     checked_prune_limit,
 )
-from kafka_quotas.cli.options import BootstrapServer, CommandConfig, ContextName, OutputForm, StoreUrl, Zookeeper
-from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.options import BootstrapServer, CommandConfig, ContextName, ListingView, StoreUrl, Zookeeper
+from kafka_quotas.cli.output import TABLE_VIEW, View
 from kafka_quotas.cli.plan_view import (
     change_documents,
     change_records,
@@ -29,7 +27,8 @@ from kafka_quotas.cli.plan_view import (
     print_radius,
     radius_documents,
 )
-from kafka_quotas.cli.render import Listing, print_listing, write
+from kafka_quotas.cli.render import Listing, print_listing, print_table, write
+from kafka_quotas.cli.selection import DEFAULT_ROWS
 from kafka_quotas.cli.store_choice import choose_store
 from kafka_quotas.commands.declared_plan import DEFAULT_PRUNE_LIMIT, Desire
 from kafka_quotas.commands.diff import DiffResult
@@ -67,13 +66,12 @@ def diff(
     prune_limit: PruneLimit = DEFAULT_PRUNE_LIMIT,
     out: PlanFile = None,
     exit_code: ExitCode = False,
-    limit: RowLimit = DEFAULT_ROWS,
     store: StoreUrl = None,
     context: ContextName = None,
     bootstrap_server: BootstrapServer = None,
     zookeeper: Zookeeper = None,
     command_config: CommandConfig = None,
-    output: OutputForm = Output.TABLE,
+    output: ListingView = TABLE_VIEW,
 ) -> None:
     """Show what differs between files of quotas and a store, and for whom.
 
@@ -98,7 +96,7 @@ def diff(
         result = run_diff(opened, desire)
     if out is not None:
         _keep(out, result)
-    _report(result, output, limit)
+    _report(result, output)
     if exit_code and result.differs:
         raise typer.Exit(DIFFERENT)
 
@@ -112,12 +110,13 @@ def _keep(path: Path, result: DiffResult) -> None:
     write(f"note: plan kept in {path}; kafka-quotas apply {path} carries it out", sys.stderr)
 
 
-def _report(result: DiffResult, output: Output, limit: int) -> None:
+def _report(result: DiffResult, output: View) -> None:
     changes = result.declared.plan.changes
-    if output is not Output.TABLE:
+    if not output.is_table or output.columns:
         print_listing(_listing(result), output)
     elif changes:
-        print_listing(Listing(noun="diff", data={}, table=changes_table(changes, limit=limit)), output)
+        limit = output.limit_or(DEFAULT_ROWS)
+        print_table(changes_table(changes, limit=limit), sys.stdout)
         print_radius(result.radius, limit=limit)
     print_left_alone(result.declared)
     if not changes:
@@ -128,6 +127,7 @@ def _listing(result: DiffResult) -> Listing:
     found = result.declared
     return Listing(
         noun="diff",
+        items="changes",
         data={
             "store": result.store_url,
             "changes": change_documents(found.plan.changes),

@@ -6,8 +6,8 @@ from contextlib import closing
 import typer
 
 from kafka_quotas.cli.json_text import Json
-from kafka_quotas.cli.options import BootstrapServer, CommandConfig, ContextName, OutputForm, StoreUrl, Zookeeper
-from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.options import BootstrapServer, CommandConfig, ContextName, ListingView, StoreUrl, Zookeeper
+from kafka_quotas.cli.output import TABLE_VIEW
 from kafka_quotas.cli.render import Column, Listing, Table, print_listing, write
 from kafka_quotas.cli.store_choice import choose_store
 from kafka_quotas.commands.doctor import DoctorResult
@@ -25,7 +25,7 @@ def doctor(
     bootstrap_server: BootstrapServer = None,
     zookeeper: Zookeeper = None,
     command_config: CommandConfig = None,
-    output: OutputForm = Output.TABLE,
+    output: ListingView = TABLE_VIEW,
 ) -> int:
     """Tell what is odd in a store, how bad it is, and what to do.
 
@@ -43,7 +43,7 @@ def doctor(
     )
     with closing(choice.open()) as opened:
         result = run_doctor(opened, settings=choice.settings())
-    if result.findings or output is not Output.TABLE:
+    if result.findings or not output.is_table:
         print_listing(_listing(result), output)
     for line in result.not_looked_at:
         write(f"note: {line}", sys.stderr)
@@ -60,6 +60,7 @@ def _summary(result: DoctorResult) -> str:
 def _listing(result: DoctorResult) -> Listing:
     return Listing(
         noun="doctor",
+        items="findings",
         data={
             "store": result.store_url,
             "entities": result.entries,

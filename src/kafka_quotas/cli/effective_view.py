@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from shutil import get_terminal_size
 
 from kafka_quotas.cli.json_text import Json
-from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.output import TABLE_VIEW, Output, View
 from kafka_quotas.cli.quantity import in_words, plain
 from kafka_quotas.cli.render import (
     Cell,
@@ -36,21 +36,21 @@ _SCOPE = (
 )
 
 
-def print_effective(result: EffectiveResult, output: Output) -> None:
+def print_effective(result: EffectiveResult, output: View) -> None:
     """Nothing; the answer is on standard output, what to know beside it on standard error."""
     for warning in result.warnings:
         write(f"warning: {warning}", sys.stderr)
-    if output is Output.TABLE and len(result.outcomes) == 1:
+    if output.is_table and not output.selects and len(result.outcomes) == 1:
         _print_one(result.outcomes[0], result.cluster, result.usages)
     else:
         listing = _listing(result)
-        if output is Output.TABLE and is_terminal(sys.stdout) and _width(listing.table) > get_terminal_size().columns:
+        if output == TABLE_VIEW and is_terminal(sys.stdout) and _width(listing.table) > get_terminal_size().columns:
             _print_apart(listing.table)
         else:
             print_listing(listing, output)
         for line in _odd(result):
             write(line, sys.stderr)
-        if output in (Output.TABLE, Output.MARKDOWN):
+        if output.form in (Output.TABLE, Output.MARKDOWN):
             write(_SCOPE, sys.stderr)
     for note in result.notes:
         write(f"note: {note}", sys.stderr)
@@ -172,6 +172,8 @@ def _listing(result: EffectiveResult) -> Listing:
         },
         table=_many(result),
         records=_records(result),
+        items="clients",
+        apart=True,
     )
 
 

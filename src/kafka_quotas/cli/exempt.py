@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.output import View
 from kafka_quotas.cli.quantity import in_words, plain
 from kafka_quotas.cli.render import Column, Listing, Table, print_listing, write
 from kafka_quotas.cli.store_choice import StoreChoice
@@ -50,7 +50,7 @@ def exempt_user(
     for_ms: int | None,
     dry_run: bool,
     wait: bool,
-    output: Output,
+    output: View,
 ) -> None:
     """Nothing; the user is exempt, and what was changed is printed and in the journal (to last `for_ms`)."""
     from kafka_quotas.commands.exempt import exempt as run_exempt  # noqa: PLC0415 - most alterations exempt nobody
@@ -60,7 +60,7 @@ def exempt_user(
     if result.changes and not dry_run:
         undo_at_ms = None if for_ms is None else recorder.clock.now_ms() + for_ms
         recorder.record(result.store_url, result.changes, undo_at_ms=undo_at_ms)
-    if result.changes or output is not Output.TABLE:
+    if result.changes or not output.is_table:
         print_listing(_listing(result), output)
     write(f"note: {_verdict(result)}", sys.stderr)
 
@@ -78,6 +78,7 @@ def _listing(result: "ExemptResult") -> Listing:
     changes = result.changes
     return Listing(
         noun="exempt",
+        items="changes",
         data={
             "store": result.store_url,
             "user": result.user,

@@ -8,6 +8,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from kafka_quotas.cli.documentation import commands
 from kafka_quotas.cli.json_text import Json, json_text
+from kafka_quotas.cli.output import View
 from kafka_quotas.cli.render import SCHEMA_PREFIX
 
 SCHEMA = f"{SCHEMA_PREFIX}.help/1"
@@ -68,6 +69,8 @@ def _default(value: Any) -> Json:
     """The default as JSON; None where there is none, or it is made anew at each run."""
     if isinstance(value, Enum):
         return str(value.value)
+    if isinstance(value, View):
+        return str(value)
     if isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Sequence):

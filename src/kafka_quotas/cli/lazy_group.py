@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from kafka_quotas.cli.plain_values import use_plain_values
 from kafka_quotas.cli.raw_command import RawCommand
+from kafka_quotas.cli.selection import selection_options, takes_selection
 from kafka_quotas.core.errors import KafkaQuotasError
 
 
@@ -75,6 +76,8 @@ def _real_command(row: LazyCommand) -> TyperCommand | TyperGroup:
     for each in _walk(command):
         each.rich_markup_mode = None  # Rich help costs more than the rest of the start, and reads [brackets] as markup
         if not isinstance(each, TyperGroup | RawCommand):
+            if takes_selection(each.params):
+                each.params.extend(selection_options({name for known in each.params for name in known.opts}))
             each.params.append(verbose_option())
     return command
 

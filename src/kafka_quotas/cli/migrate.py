@@ -11,9 +11,10 @@ from kafka_quotas.cli.apply_progress import ApplyProgress
 from kafka_quotas.cli.change_values import plain_value, told_value
 from kafka_quotas.cli.journal_options import Reason, recorder_for
 from kafka_quotas.cli.json_text import Json
-from kafka_quotas.cli.options import OutputForm
-from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.options import ListingView
+from kafka_quotas.cli.output import TABLE_VIEW
 from kafka_quotas.cli.render import Column, Listing, Table, print_listing, print_table, write
+from kafka_quotas.cli.selection import DEFAULT_ROWS, check_columns
 from kafka_quotas.cli.store_choice import choose_known_store
 from kafka_quotas.commands.migrate import Counts, MigratedQuota, MigrationResult, Outcome
 from kafka_quotas.commands.migrate import migrate as run_migrate
@@ -22,7 +23,14 @@ from kafka_quotas.stores.store import Store
 
 app = typer.Typer(add_completion=False)
 
-_COLUMNS = ("entity", "key", "from", "to", "outcome", "reason")
+_COLUMNS = (
+    Column(title="entity"),
+    Column(title="key", whole=True),
+    Column(title="from", figures=True),
+    Column(title="to", figures=True),
+    Column(title="outcome"),
+    Column(title="reason"),
+)
 _QUIET = (Outcome.MIGRATED, Outcome.SAME)
 _WOULD = {Outcome.MIGRATED: "would be migrated", Outcome.REFUSED: "would be refused"}
 
@@ -55,13 +63,14 @@ def migrate(
     dry_run: DryRun = False,
     allow_invalid: AllowInvalid = False,
     reason: Reason = None,
-    output: OutputForm = Output.TABLE,
+    output: ListingView = TABLE_VIEW,
 ) -> None:
     """Copy all quotas of one store into another, and compare the two afterwards.
 
     What the target refuses is listed with its reason and ends in exit code 1; the rest is copied. What the target holds
     besides stays. Running it again does what is left.
     """
+    check_columns(output, _COLUMNS)
     with (
         closing(_opened(source, from_command_config)) as read,
         closing(_opened(target, to_command_config, allow_invalid=allow_invalid)) as written,
@@ -69,8 +78,8 @@ def migrate(
     ):
         recorder = recorder_for("migrate", reason=reason or f"migrate from {read.url}")
         result = run_migrate(read, written, dry_run=dry_run, recorder=recorder, progress=progress)
-    if output is Output.TABLE:
-        _print_tables(result)
+    if output.is_table and not output.columns:
+        _print_tables(result, output.limit_or(DEFAULT_ROWS))
     else:
         print_listing(_listing(result), output)
     _judge(result)
@@ -81,10 +90,13 @@ def _opened(url: str, command_config: Path | None, *, allow_invalid: bool = Fals
     return choose_known_store(url, command_config=command_config, environment={}).open(allow_invalid=allow_invalid)
 
 
-def _print_tables(result: MigrationResult) -> None:
+def _print_tables(result: MigrationResult, limit: int) -> None:
     told = [quota for quota in result.quotas if quota.outcome not in _QUIET]
     if told:
-        print_table(_table(result, told), sys.stdout)
+        shown = told[:limit] if limit else told
+        print_table(_table(result, shown), sys.stdout)
+        if len(shown) < len(told):
+            write(f"the first {len(shown)} of {len(told)}; --limit 0 shows all", sys.stdout)
         write("", sys.stdout)
     counts = (("from", result.source), ("to, before", result.target_before), (_after(result), result.target_after))
     print_table(
@@ -133,7 +145,7 @@ def _judge(result: MigrationResult) -> None:
 
 def _table(result: MigrationResult, quotas: list[MigratedQuota]) -> Table:
     return Table(
-        columns=[Column(title=title, figures=title in ("from", "to"), whole=title == "key") for title in _COLUMNS],
+        columns=_COLUMNS,
         rows=[
             (
                 str(quota.entity),
@@ -151,6 +163,7 @@ def _table(result: MigrationResult, quotas: list[MigratedQuota]) -> Table:
 def _listing(result: MigrationResult) -> Listing:
     return Listing(
         noun="migration",
+        items="quotas",
         data={
             "from": {"store": result.source_url, **_counts(result.source)},
             "to": {

@@ -8,11 +8,13 @@ import typer
 from kafka_quotas.cli.completion import (
     complete_clients,
     complete_contexts,
+    complete_forms,
     complete_ips,
     complete_stores,
     complete_users,
 )
-from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.output import Output, View
+from kafka_quotas.cli.selection import parse_view, with_selection
 
 STORE_PANEL = "Store"
 
@@ -70,6 +72,20 @@ CommandConfig = Annotated[
 OutputForm = Annotated[
     Output, typer.Option("--output", "-o", metavar="FORM", help="table, json, yaml, csv or markdown.")
 ]
+"""For what is no listing: a report or a calculation."""
+ListingView = Annotated[
+    View,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FORM",
+        help="table, json, yaml, csv or markdown.",
+        parser=parse_view,
+        callback=with_selection,
+        autocompletion=complete_forms,
+    ),
+]
+"""For a listing; with it come --columns and --limit, see `selection`."""
 
 User = Annotated[
     str | None,
@@ -92,6 +108,12 @@ ClientDefault = Annotated[
 ]
 IpDefault = Annotated[
     bool, typer.Option("--ip-default", "--ip-defaults", help="The default for addresses without one of their own.")
+]
+UserAny = Annotated[bool, typer.Option("--user-any", help="Any user, the default included.")]
+ClientAny = Annotated[bool, typer.Option("--client-any", help="Any client-id, the default included.")]
+IpAny = Annotated[bool, typer.Option("--ip-any", help="Any address, the default included.")]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Only entities with no other types than those named: no pairs for --user.")
 ]
 EntityType = Annotated[
     list[str] | None,

@@ -13,6 +13,9 @@ from typing import Any, get_args, get_origin
 import typer
 from typer.core import TyperArgument, TyperOption
 
+from kafka_quotas.cli.output import View
+from kafka_quotas.cli.selection import parse_view
+
 _Convert = Callable[[Any], Any]
 
 
@@ -54,6 +57,8 @@ def _converter(parameter: TyperArgument | TyperOption) -> _Convert | None:
     info = parameter.type_descriptor.parameter_info
     if get_origin(annotation) is list:
         (annotation,) = get_args(annotation)
+    if annotation is View:
+        return parse_view
     if not isinstance(annotation, type) or info.parser is not None or info.clamp or not info.case_sensitive:
         return None
     if annotation is Path:

@@ -17,7 +17,7 @@ CHANGE_COLUMNS = (
     Column(title="old", figures=True),
     Column(title="new", figures=True),
 )
-_RECORD_TITLES = (*ENTITY_TYPES, "defaults", "key", "old", "new")
+RECORD_COLUMNS = [Column(title=title) for title in (*ENTITY_TYPES, "defaults", "key", "old", "new")]
 _RADIUS_COLUMNS = (
     Column(title="client"),
     Column(title="key", whole=True),
@@ -45,7 +45,7 @@ def change_records(changes: Sequence[PlannedChange]) -> Table:
         defaults = " ".join(kind for kind, name in each.entity.parts if name is None)
         cells = (*(names.get(kind) for kind in ENTITY_TYPES), defaults)
         rows.append((*cells, each.key, plain_value(each.key, each.old), plain_value(each.key, each.new)))
-    return Table(columns=[Column(title=title) for title in _RECORD_TITLES], rows=rows)
+    return Table(columns=RECORD_COLUMNS, rows=rows)
 
 
 def change_documents(changes: Sequence[PlannedChange]) -> list[Json]:

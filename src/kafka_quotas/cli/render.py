@@ -6,54 +6,48 @@ terminal, and never as the only carrier of a meaning.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TextIO
 
 from kafka_quotas.cli.json_text import Json, json_text
-from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.output import Output, View
+from kafka_quotas.cli.selection import selected
+from kafka_quotas.cli.table import Cell, Column, Listing, Table
 from kafka_quotas.core.units import format_number
 
+__all__ = [  # a command makes and prints listings by this one import
+    "SCHEMA_PREFIX",
+    "Cell",
+    "Column",
+    "Listing",
+    "Table",
+    "cell_text",
+    "csv_text",
+    "envelope",
+    "is_terminal",
+    "plain_text",
+    "print_listing",
+    "print_table",
+    "takes_every_letter",
+    "write",
+    "yaml_text",
+]
 SCHEMA_PREFIX = "kafka-quotas"
-Cell = str | int | float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """A column: its title, whether it holds figures (set to the right), and whether its cells are kept whole."""
+def print_listing(listing: Listing, output: View | Output) -> None:
+    """Nothing; the listing, or the part of it that the view asks for, is on standard output.
 
-    title: str
-    figures: bool = False
-    whole: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """Rows under columns."""
-
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[Cell]]
-    caption: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
-    """One result in all its forms.
-
-    `noun` and `version` name the schema of `data`, which JSON and YAML carry; `table` is for people (and Markdown);
-    `records` is for CSV where machines want other columns than people, else `table` serves.
+    Raises `UsageError` for a column that there is not.
     """
+    view = output if isinstance(output, View) else View(form=output)
+    part, more = selected(listing, view)
+    _print_form(part, view.form)
+    if more:
+        write(f"note: {more} more not shown; --limit 0 shows all", sys.stderr)
 
-    noun: str
-    data: Mapping[str, Json]
-    table: Table
-    records: Table | None = None
-    version: int = 1
 
-
-def print_listing(listing: Listing, output: Output) -> None:
-    """Nothing; the listing is on standard output."""
-    match output:
+def _print_form(listing: Listing, form: Output) -> None:
+    match form:
         case Output.JSON:
             text = json_text(envelope(listing), ascii_only=not takes_every_letter(sys.stdout))
         case Output.YAML:

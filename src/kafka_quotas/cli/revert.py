@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,10 +10,18 @@ import typer
 
 from kafka_quotas.cli.change_values import told_value
 from kafka_quotas.cli.journal_options import Reason, open_journal, recorder_for, warn
-from kafka_quotas.cli.options import CommandConfig, OutputForm
-from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.options import CommandConfig, ListingView
+from kafka_quotas.cli.output import TABLE_VIEW, View
 from kafka_quotas.cli.render import print_listing, write
-from kafka_quotas.cli.revert_view import history_listing, proposal_listing, result_listing
+from kafka_quotas.cli.revert_view import (
+    DONE_COLUMNS,
+    PROPOSED_COLUMNS,
+    UNDONE_COLUMNS,
+    history_listing,
+    proposal_listing,
+    result_listing,
+)
+from kafka_quotas.cli.selection import check_columns
 from kafka_quotas.cli.store_choice import choose_known_store
 from kafka_quotas.commands.history import find_entries, history
 from kafka_quotas.commands.revert import RevertProposal, RevertResult, propose, store_of, undo_due
@@ -34,9 +43,6 @@ EntryId = Annotated[
     ),
 ]
 List = Annotated[bool, typer.Option("--list", help="Show the journal, oldest entries first.")]
-Limit = Annotated[
-    int | None, typer.Option("--limit", metavar="COUNT", min=1, help="With --list: the last entries only.")
-]
 Due = Annotated[bool, typer.Option("--due", help="Undo everything that 'alter --for' said was to last until now.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Undo it now. Without this it is only shown.")]
 Out = Annotated[
@@ -57,7 +63,6 @@ def revert(
     *,
     entry_id: EntryId = None,
     list_: List = False,
-    limit: Limit = None,
     due: Due = False,
     yes: Yes = False,
     out: Out = None,
@@ -65,24 +70,26 @@ def revert(
     allow_invalid: AllowInvalid = False,
     reason: Reason = None,
     command_config: CommandConfig = None,
-    output: OutputForm = Output.TABLE,
+    output: ListingView = TABLE_VIEW,
 ) -> int:
     """Undo what was changed through this tool, as its journal on this machine has it.
 
+    With --list, --limit is for the last entries.
     Shows the opposite of an entry's changes for the store as it is now; with --yes it is made. The store is the one
     that was changed, logged in to as its context or --command-config says.
     """
-    _check_options(entry_id, list_=list_, due=due, limit=limit, single=bool(yes or out or force))
+    _check_options(entry_id, list_=list_, due=due, single=bool(yes or out or force))
     if list_:
-        _list(limit, output)
+        _list(output)
         return 0
     if due:
         return _undo_due(command_config, reason, output, allow_invalid=allow_invalid)
+    check_columns(output, DONE_COLUMNS if yes else PROPOSED_COLUMNS)
     entries = find_entries(open_journal(), entry_id or "")
     with closing(_store(store_of(entries), command_config, allow_invalid=allow_invalid)) as store:
         proposal = propose(store, entries, force=force)
         if not yes or proposal.opposite.changed_since:
-            print_listing(proposal_listing(proposal), output)
+            print_listing(proposal_listing(proposal), replace(output, columns=()) if yes else output)
         if out is not None and not proposal.opposite.changed_since:
             _write_plan(out, KeptPlan(plan=proposal.plan, store_url=proposal.store_url))
         if not yes:
@@ -92,20 +99,18 @@ def revert(
     return _told_result(result)
 
 
-def _check_options(entry_id: str | None, *, list_: bool, due: bool, limit: int | None, single: bool) -> None:
+def _check_options(entry_id: str | None, *, list_: bool, due: bool, single: bool) -> None:
     if (entry_id is not None) + list_ + due != 1:
         raise UsageError(
             "name one entry to undo, or give --list or --due", hint="kafka-quotas revert --list shows the entries"
         )
-    if limit is not None and not list_:
-        raise UsageError("--limit is for --list")
     if single and entry_id is None:
         raise UsageError("--yes, --out and --force are for one entry", hint="kafka-quotas revert ID --yes")
 
 
-def _list(limit: int | None, output: Output) -> None:
+def _list(output: View) -> None:
     journal = open_journal()
-    result = history(journal, limit=limit)
+    result = history(journal, limit=output.limit or None)
     print_listing(history_listing(result), output)
     if not result.entries:
         write(f"note: nothing is in the journal {journal.path}", sys.stderr)
@@ -113,8 +118,9 @@ def _list(limit: int | None, output: Output) -> None:
         warn(f"{result.damaged_lines} lines of the journal {journal.path} are damaged and were left out")
 
 
-def _undo_due(command_config: Path | None, reason: str | None, output: Output, *, allow_invalid: bool) -> int:
+def _undo_due(command_config: Path | None, reason: str | None, output: View, *, allow_invalid: bool) -> int:
     """The exit code: 1 where anything could not be undone. A store that can't be reached doesn't hinder the others."""
+    check_columns(output, UNDONE_COLUMNS)
     entries = open_journal().read().entries
     results: list[RevertResult] = []
     failed = False
@@ -125,7 +131,7 @@ def _undo_due(command_config: Path | None, reason: str | None, output: Output, *
         except KafkaQuotasError as error:
             warn(f"nothing was undone in {url}: {error.message}")
             failed = True
-    if output is not Output.TABLE or any(result.undone for result in results):  # cron mails whatever is printed
+    if not output.is_table or any(result.undone for result in results):  # cron mails whatever is printed
         print_listing(result_listing(results), output)
     return max([_told_result(result) for result in results] + [int(failed)])
 

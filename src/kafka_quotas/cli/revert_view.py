@@ -29,11 +29,23 @@ _RECORD_COLUMNS = (
 )
 
 
+def _columns(before: str, after: str, last: str) -> tuple[Column, ...]:
+    figures = (Column(title=title, figures=True, whole=True) for title in (before, after))
+    return (Column(title="entity"), Column(title="key", whole=True), *figures, Column(title=last))
+
+
+PROPOSED_COLUMNS = _columns("now", "then", "state")
+DONE_COLUMNS = _columns("was", "is to be", "state")
+UNDONE_COLUMNS = _columns("was", "is", "store")
+
+
 def history_listing(result: HistoryResult) -> Listing:
     """The entries of the journal, oldest first."""
     settled = settled_ids(result.entries)
     return Listing(
         noun="journal",
+        items="entries",
+        apart=True,
         data={"entries": [_entry_document(entry, settled) for entry in result.entries]},
         table=Table(
             columns=(Column(title="id", whole=True), *(Column(title=title) for title in ("by", "changes", "note"))),
@@ -65,12 +77,13 @@ def proposal_listing(proposal: RevertProposal, result: RevertResult | None = Non
     ]
     return Listing(
         noun="revert",
+        items="changes",
         data={
             "entry": proposal.entry_id,
             "store": proposal.store_url,
             "changes": [{**change_document(change), "state": state} for change, state in rows],
         },
-        table=_table(rows, titles=("now", "then", "state") if result is None else ("was", "is to be", "state")),
+        table=_table(rows, PROPOSED_COLUMNS if result is None else DONE_COLUMNS),
     )
 
 
@@ -79,20 +92,15 @@ def result_listing(results: Sequence[RevertResult]) -> Listing:
     rows = [(change, result.store_url) for result in results for change in result.undone]
     return Listing(
         noun="undone",
+        items="changes",
         data={"changes": [{"store": url, **change_document(change)} for change, url in rows]},
-        table=_table(rows, titles=("was", "is", "store")),
+        table=_table(rows, UNDONE_COLUMNS),
     )
 
 
-def _table(rows: Sequence[tuple[PlannedChange, str]], *, titles: tuple[str, str, str]) -> Table:
+def _table(rows: Sequence[tuple[PlannedChange, str]], columns: Sequence[Column]) -> Table:
     return Table(
-        columns=(
-            Column(title="entity"),
-            Column(title="key", whole=True),
-            Column(title=titles[0], figures=True, whole=True),
-            Column(title=titles[1], figures=True, whole=True),
-            Column(title=titles[2]),
-        ),
+        columns=columns,
         rows=[
             (
                 str(change.entity),

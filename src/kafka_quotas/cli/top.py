@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.json_text import Json
-from kafka_quotas.cli.options import BootstrapServer, CommandConfig, ContextName, OutputForm, StoreUrl, Zookeeper
-from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.options import BootstrapServer, CommandConfig, ContextName, ListingView, StoreUrl, Zookeeper
+from kafka_quotas.cli.output import TABLE_VIEW, View
 from kafka_quotas.cli.quantity import plain
 from kafka_quotas.cli.render import Cell, Column, Listing, Table, is_terminal, print_listing, write
+from kafka_quotas.cli.selection import check_columns, selected
 from kafka_quotas.cli.store_choice import StoreChoice, choose_store
 from kafka_quotas.cli.usage_options import (
     MetricNamesFile,
@@ -37,7 +38,6 @@ app = typer.Typer(add_completion=False)
 Sort = Annotated[
     SortBy, typer.Option("--sort", metavar="BY", help="share, rate, limit, throttle (largest first) or name.")
 ]
-Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many rows.")]
 Once = Annotated[bool, typer.Option("--once", help="Show one moment and stop, as it does where no terminal is.")]
 Interval = Annotated[
     float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="How often the table is drawn anew.")
@@ -53,14 +53,14 @@ _COLUMNS = (
     Column(title="throttle", figures=True, whole=True),
     Column(title="level", figures=True),
 )
-_RECORDS = ("user", "client-id", "key", "broker", "rate", "limit", "share", "throttle_ms", "level", "entity")
+_RECORD_TITLES = ("user", "client-id", "key", "broker", "rate", "limit", "share", "throttle_ms", "level", "entity")
+_RECORDS = [Column(title=title) for title in _RECORD_TITLES]
 
 
 @app.command()
 def top(
     *,
     sort: Sort = SortBy.SHARE,
-    limit: Limit = None,
     once: Once = False,
     interval: Interval = 2.0,
     control: UsageControl = None,
@@ -71,7 +71,7 @@ def top(
     bootstrap_server: BootstrapServer = None,
     zookeeper: Zookeeper = None,
     command_config: CommandConfig = None,
-    output: OutputForm = Output.TABLE,
+    output: ListingView = TABLE_VIEW,
 ) -> None:
     """Show who uses how much of which quota, live until Ctrl-C.
 
@@ -86,13 +86,14 @@ def top(
         command_config=command_config,
         context=context,
     )
-    if once or output is not Output.TABLE or not is_terminal(sys.stdout):
-        result = _now(source, choice, sort, limit)
+    if once or not output.is_table or not is_terminal(sys.stdout):
+        result = _now(source, choice, sort, output.limit or None)
         print_listing(_listing(result), output)
         for note in result.notes:
             write(note if note.startswith(" ") else f"note: {note}", sys.stderr)
         return
-    _live(source, choice, sort, limit, interval_s=interval)
+    check_columns(output, _COLUMNS, _RECORDS)
+    _live(source, choice, sort, output, interval_s=interval)
 
 
 def _now(source: UsageOptions, choice: StoreChoice, sort: SortBy, limit: int | None) -> TopResult:
@@ -101,7 +102,7 @@ def _now(source: UsageOptions, choice: StoreChoice, sort: SortBy, limit: int | N
         return run_top(opened, reading, sort=sort, limit=limit)
 
 
-def _live(source: UsageOptions, choice: StoreChoice, sort: SortBy, limit: int | None, *, interval_s: float) -> None:
+def _live(source: UsageOptions, choice: StoreChoice, sort: SortBy, view: View, *, interval_s: float) -> None:
     """Nothing; the table is drawn again and again until Ctrl-C ends it."""
     import threading  # noqa: PLC0415 - only the live table waits
 
@@ -115,9 +116,10 @@ def _live(source: UsageOptions, choice: StoreChoice, sort: SortBy, limit: int | 
     console = Console(file=sys.stdout, highlight=False)
     with Live(console=console, auto_refresh=False, screen=False) as live:
         while True:
-            result = _now(source, choice, sort, limit or max(5, console.size.height - 6))
+            result = _now(source, choice, sort, view.limit or max(5, console.size.height - 6))
             notes = [Text(note) for note in result.notes]
-            live.update(Group(rich_table(_listing(result).table), *notes), refresh=True)
+            shown, _ = selected(_listing(result), view)
+            live.update(Group(rich_table(shown.table), *notes), refresh=True)
             pause.wait(interval_s)
 
 
@@ -126,6 +128,7 @@ def _listing(result: TopResult) -> Listing:
     more = f", {result.left_out} more not shown" if result.left_out else ""
     return Listing(
         noun="top",
+        items="rows",
         data={
             "store": result.store_url,
             "source": result.origin,
@@ -138,7 +141,7 @@ def _listing(result: TopResult) -> Listing:
             rows=[_cells(row) for row in result.rows],
             caption=f"{result.origin}: {len(result.rows)} buckets, {throttled} throttled{more}",
         ),
-        records=Table(columns=[Column(title=title) for title in _RECORDS], rows=[_record(row) for row in result.rows]),
+        records=Table(columns=_RECORDS, rows=[_record(row) for row in result.rows]),
     )
 
 

@@ -17,12 +17,12 @@ from kafka_quotas.cli.options import (
     CommandConfig,
     ContextName,
     Ip,
-    OutputForm,
+    ListingView,
     StoreUrl,
     User,
     Zookeeper,
 )
-from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.output import TABLE_VIEW
 from kafka_quotas.cli.quantity import in_words, plain
 from kafka_quotas.cli.render import Column, Listing, Table, print_listing, takes_every_letter, write
 from kafka_quotas.cli.store_choice import choose_store
@@ -56,7 +56,7 @@ def tree(
     bootstrap_server: BootstrapServer = None,
     zookeeper: Zookeeper = None,
     command_config: CommandConfig = None,
-    output: OutputForm = Output.TABLE,
+    output: ListingView = TABLE_VIEW,
 ) -> None:
     """Draw the stored quotas as the tree that Kafka looks through, one per quota key.
 
@@ -78,7 +78,7 @@ def tree(
     )
     with closing(choice.open()) as opened:
         result = run_tree(opened, key=key, user=user, client_id=client, ip=ip)
-    if output is Output.TABLE:
+    if output == TABLE_VIEW:
         lines = [*drawn(result, pieces=_PIECES[takes_every_letter(sys.stdout)])]
         if lines:
             write("\n".join(lines), sys.stdout)
@@ -140,6 +140,7 @@ def _listing(result: TreeResult) -> Listing:
     ]
     return Listing(
         noun="tree",
+        items="quotas",
         data={"store": result.store_url, "quotas": [_data(standing) for standing in result.standings]},
         table=Table(
             columns=columns,

@@ -2,22 +2,22 @@
 
 import json
 import sys
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from kafka_quotas.cli.declarative_options import Values, checked_files
-from kafka_quotas.cli.options import OutputForm
-from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.options import ListingView
+from kafka_quotas.cli.output import TABLE_VIEW
 from kafka_quotas.cli.render import Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.selection import DEFAULT_ROWS
 from kafka_quotas.commands.validate import ValidateResult
 from kafka_quotas.commands.validate import validate as run_validate
 from kafka_quotas.core.errors import UsageError, VerdictError
 from kafka_quotas.core.quota_file_schema import json_schema
 
 app = typer.Typer(add_completion=False)
-
-_ROWS = 50
 
 Files = Annotated[
     list[str] | None,
@@ -32,7 +32,7 @@ def validate(
     *,
     values: Values = None,
     schema: Schema = False,
-    output: OutputForm = Output.TABLE,
+    output: ListingView = TABLE_VIEW,
 ) -> None:
     """Check files of quotas without a store.
 
@@ -45,8 +45,9 @@ def validate(
         write(json.dumps(json_schema(), indent=2), sys.stdout)
         return
     result = run_validate(checked_files(files, "validate"), values=values or ())
-    if output is not Output.TABLE or result.problems:
-        print_listing(_listing(result), output)
+    if not output.is_table or output.columns or result.problems:
+        view = replace(output, limit=output.limit_or(DEFAULT_ROWS)) if output.is_table else output
+        print_listing(_listing(result), view)
     else:
         write(f"{_count(result.files, 'file')}, {_count(result.entities, 'entity')}: in order", sys.stdout)
     if result.invalid_entries:
@@ -64,10 +65,9 @@ def _count(number: int, noun: str) -> str:
 
 
 def _listing(result: ValidateResult) -> Listing:
-    shown = result.problems[:_ROWS]
-    left = len(result.problems) - len(shown)
     return Listing(
         noun="validate",
+        items="problems",
         data={
             "files": result.files,
             "entities": result.entities,
@@ -85,7 +85,6 @@ def _listing(result: ValidateResult) -> Listing:
         },
         table=Table(
             columns=(Column(title="where"), Column(title="problem"), Column(title="hint")),
-            rows=[(str(problem.place), problem.message, problem.hint) for problem in shown],
-            caption=f"the first {_ROWS}; {left} more with --output json" if left else None,
+            rows=[(str(problem.place), problem.message, problem.hint) for problem in result.problems],
         ),
     )

@@ -3,46 +3,71 @@
 import sys
 import time
 from contextlib import closing
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from kafka_quotas.cli.change_values import change_document, told_value
+from kafka_quotas.cli.entity_command import ORDER, EntityCommand
+from kafka_quotas.cli.entity_options import EntityOptions, filter_of, selected_parts
 from kafka_quotas.cli.journal_options import warn
-from kafka_quotas.cli.json_text import json_line
-from kafka_quotas.cli.options import BootstrapServer, CommandConfig, ContextName, StoreUrl, Zookeeper
-from kafka_quotas.cli.render import SCHEMA_PREFIX, takes_every_letter, write
+from kafka_quotas.cli.options import (
+    BootstrapServer,
+    Client,
+    ClientAny,
+    ClientDefault,
+    CommandConfig,
+    ContextName,
+    Ip,
+    IpAny,
+    IpDefault,
+    ListingView,
+    StoreUrl,
+    Strict,
+    User,
+    UserAny,
+    UserDefault,
+    Zookeeper,
+)
+from kafka_quotas.cli.output import TABLE_VIEW
+from kafka_quotas.cli.plan_view import change_records
+from kafka_quotas.cli.render import Column, Listing, Table, write
+from kafka_quotas.cli.row_stream import RowStream
+from kafka_quotas.cli.selection import check_columns
 from kafka_quotas.cli.store_choice import choose_store
 from kafka_quotas.commands.watch import RETRY_S, SeenChange, WatchBounds
 from kafka_quotas.commands.watch import watch as run_watch
 from kafka_quotas.core.duration import parse_duration_ms
+from kafka_quotas.core.entity import ENTITY_TYPES
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError
 from kafka_quotas.core.instant import format_instant
 from kafka_quotas.system_clock import SystemClock
 
 app = typer.Typer(add_completion=False)
 
-
-class LineForm(StrEnum):
-    """What `--output` takes where lines come one by one."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
 Count = Annotated[int | None, typer.Option("--count", metavar="COUNT", min=1, help="Stop after so many changes.")]
 Duration = Annotated[
     str | None, typer.Option("--duration", metavar="DURATION", help="Stop after, for example, 90s or 2h.")
 ]
-LineOutput = Annotated[
-    LineForm, typer.Option("--output", "-o", metavar="FORM", help="text, or json: one JSON document per line.")
-]
+
+_COLUMNS = [Column(title=title) for title in ("time", "entity", "key", "change")]
+_RECORDS = [Column(title=title) for title in ("time", *ENTITY_TYPES, "defaults", "key", "old", "new")]
 
 
-@app.command()
+@app.command(cls=EntityCommand)
 def watch(
+    ctx: typer.Context,
     *,
+    user: User = None,
+    client: Client = None,
+    ip: Ip = None,
+    user_default: UserDefault = False,
+    client_default: ClientDefault = False,
+    ip_default: IpDefault = False,
+    user_any: UserAny = False,
+    client_any: ClientAny = False,
+    ip_any: IpAny = False,
+    strict: Strict = False,
     count: Count = None,
     duration: Duration = None,
     store: StoreUrl = None,
@@ -50,14 +75,28 @@ def watch(
     bootstrap_server: BootstrapServer = None,
     zookeeper: Zookeeper = None,
     command_config: CommandConfig = None,
-    output: LineOutput = LineForm.TEXT,
+    output: ListingView = TABLE_VIEW,
 ) -> None:
     """Print changes of a store as they happen: whose quota, which one, old and new value.
 
-    Stores don't keep who made a change; what this tool changed is in its journal (revert --list). A Kafka store is
-    looked at every half second, so that changes in quick succession are seen as one.
+    Without an entity all changes are printed. Stores don't keep who made a change; what this tool changed is in its
+    journal (revert --list). A Kafka store is looked at every half second, so that changes in quick succession are seen
+    as one. JSON is one document per line.
     """
-    bounds = WatchBounds(count=count, duration_s=_seconds(duration))
+    named = EntityOptions(
+        user=user,
+        client=client,
+        ip=ip,
+        user_default=user_default,
+        client_default=client_default,
+        ip_default=ip_default,
+        user_any=user_any,
+        client_any=client_any,
+        ip_any=ip_any,
+        order=ctx.meta[ORDER],
+    )
+    check_columns(output, _COLUMNS, _RECORDS)
+    bounds = WatchBounds(count=count or output.limit or None, duration_s=_seconds(duration))
     choice = choose_store(
         store=store,
         bootstrap_server=bootstrap_server,
@@ -72,7 +111,8 @@ def watch(
             write(f"note: watching {url}, which has quotas of {entities} entities", sys.stderr)
             sys.stderr.flush()
 
-        seen = run_watch(
+        rows = RowStream(output)
+        for each in run_watch(
             opened,
             bounds=bounds,
             clock=SystemClock(),
@@ -80,10 +120,9 @@ def watch(
             pause=time.sleep,
             began=began,
             lost=_tell_lost,
-        )
-        for each in seen:
-            write(_json(each, url) if output is LineForm.JSON else _text(each), sys.stdout)
-            sys.stdout.flush()  # whoever reads a pipe wants it now
+            quota_filter=filter_of(selected_parts(named), strict=strict),
+        ):
+            rows.print_row(_listing(each, url))
 
 
 def _seconds(duration: str | None) -> float | None:
@@ -99,17 +138,14 @@ def _tell_lost(error: StoreUnreachableError) -> None:
     warn(f"the store is lost, and asked again every {RETRY_S:g} s: {error.message}")
 
 
-def _text(seen: SeenChange) -> str:
-    change = seen.change
-    old, new = told_value(change.key, change.old), told_value(change.key, change.new)
-    return f"{format_instant(seen.time_ms)}  {change.entity}  {change.key}  {old} -> {new}"
-
-
-def _json(seen: SeenChange, store_url: str) -> str:
-    document = {
-        "schema": f"{SCHEMA_PREFIX}.change/1",
-        "time": format_instant(seen.time_ms),
-        "store": store_url,
-        **change_document(seen.change),
-    }
-    return json_line(document, ascii_only=not takes_every_letter(sys.stdout))
+def _listing(seen: SeenChange, store_url: str) -> Listing:
+    """One change in all its forms."""
+    change, time_text = seen.change, format_instant(seen.time_ms)
+    told = f"{told_value(change.key, change.old)} -> {told_value(change.key, change.new)}"
+    (record,) = change_records([change]).rows
+    return Listing(
+        noun="change",
+        data={"time": time_text, "store": store_url, **change_document(change)},
+        table=Table(columns=_COLUMNS, rows=[(time_text, str(change.entity), change.key, told)]),
+        records=Table(columns=_RECORDS, rows=[(time_text, *record)]),
+    )

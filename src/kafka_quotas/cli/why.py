@@ -14,12 +14,12 @@ from kafka_quotas.cli.options import (
     Client,
     CommandConfig,
     ContextName,
-    OutputForm,
+    ListingView,
     StoreUrl,
     User,
     Zookeeper,
 )
-from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.output import TABLE_VIEW
 from kafka_quotas.cli.quantity import in_words, plain
 from kafka_quotas.cli.render import Cell, Column, Listing, Table, print_listing, write
 from kafka_quotas.cli.store_choice import choose_store
@@ -56,6 +56,7 @@ _COLUMNS = (
     Column(title="used", figures=True, whole=True),
     Column(title="throttle", figures=True, whole=True),
 )
+_RECORDS = ("key", "limit", "level", "entity", "broker", "observed", "share", "throttle_ms", "ends_at")
 
 
 @app.command(cls=EntityCommand)
@@ -71,7 +72,7 @@ def why(
     bootstrap_server: BootstrapServer = None,
     zookeeper: Zookeeper = None,
     command_config: CommandConfig = None,
-    output: OutputForm = Output.TABLE,
+    output: ListingView = TABLE_VIEW,
 ) -> None:
     """Tell whether a client is slow because of quotas.
 
@@ -96,7 +97,7 @@ def why(
     with closing(store_for(choice, reading).open()) as opened:
         result = run_why(opened, reading, user=user, client_id=client)
     print_listing(_listing(result), output)
-    if output is Output.TABLE:
+    if output.is_table:
         write("\n" + "\n".join(verdict(result)), sys.stdout)
     for note in result.notes:
         write(note if note.startswith(" ") else f"note: {note}", sys.stderr)
@@ -141,6 +142,7 @@ def _listing(result: WhyResult) -> Listing:
     culprit = result.culprit
     return Listing(
         noun="why",
+        items="answers",
         data={
             "store": result.store_url,
             "source": result.origin,
@@ -154,6 +156,10 @@ def _listing(result: WhyResult) -> Listing:
             columns=_COLUMNS,
             rows=[row for answer in result.answers for row in _rows(answer)],
             caption=f"{client_text(result.user, result.client_id)}, by {result.origin}",
+        ),
+        records=Table(
+            columns=[Column(title=title) for title in _RECORDS],
+            rows=[row for answer in result.answers for row in _records(answer)],
         ),
     )
 
@@ -170,6 +176,18 @@ def _rows(answer: KeyAnswer) -> Iterator[list[Cell]]:
         used = share_text(share_used(usage.observed, answer.limit))
         figures = [usage.broker, rate_text(key, usage.observed), used, throttle_text(usage.throttle_ms)]
         yield [*(["", "", ""] if number else head), *figures]
+
+
+def _records(answer: KeyAnswer) -> Iterator[list[Cell]]:
+    """The same rows for machines: nothing is left to be read from the row above."""
+    quota = answer.quota
+    limit = None if answer.limit is None else plain(quota.key.name, answer.limit)
+    head: list[Cell] = [quota.key.name, limit, quota.level, None if quota.entity is None else str(quota.entity)]
+    for usage in answer.usages:
+        share = share_used(usage.observed, answer.limit)
+        yield [*head, usage.broker, usage.observed, share, usage.throttle_ms, answer.ends_at]
+    if not answer.usages:
+        yield [*head, None, None, None, None, answer.ends_at]
 
 
 def _data(answer: KeyAnswer) -> dict[str, Json]:

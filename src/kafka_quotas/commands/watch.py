@@ -6,6 +6,7 @@ from typing import Final
 
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.comparison import differences
+from kafka_quotas.core.describe_filter import EVERYTHING, QuotaFilter, filter_verdict_kraft, matches
 from kafka_quotas.core.errors import StoreUnreachableError
 from kafka_quotas.core.plan import Content, PlannedChange
 from kafka_quotas.stores.store import QuotaEntry, Store
@@ -41,13 +42,17 @@ def watch(
     pause: Callable[[float], None],
     began: Callable[[int], None],
     lost: Callable[[StoreUnreachableError], None],
+    quota_filter: QuotaFilter = EVERYTHING,
 ) -> Iterator[SeenChange]:
-    """The changes, in the order in which they are seen; several made between two looks are one.
+    """The changes to entities that pass the filter, as they are seen; several made between two looks are one.
 
-    `began` is told how many entities there are at first. A store that is lost later on is told to `lost` and asked
+    `began` is told how many such entities there are at first. A store that is lost later on is told to `lost` and asked
     again after a `pause`; what changed meanwhile is seen then. Raises `StoreUnreachableError` where the store can't be
-    reached at first, and what else the store raises.
+    reached at first, `InvalidQuotaError` for a filter that no broker takes, and what else the store raises.
     """
+    refusal = filter_verdict_kraft(quota_filter)
+    if refusal is not None:
+        raise refusal
     deadline_s = None if bounds.duration_s is None else monotonic_s() + bounds.duration_s
     revision: str | None = None
     content: Content | None = None
@@ -65,7 +70,7 @@ def watch(
             if left_s <= LONGEST_WAIT_S:
                 return
             continue
-        before, content, revision = content, _content(snapshot.entries), snapshot.revision
+        before, content, revision = content, _content(snapshot.entries, quota_filter), snapshot.revision
         if before is None:
             began(len(content))
             continue
@@ -80,5 +85,5 @@ def _left_s(deadline_s: float | None, now_s: float) -> float:
     return float("inf") if deadline_s is None else deadline_s - now_s
 
 
-def _content(entries: Sequence[QuotaEntry]) -> Content:
-    return {entry.entity: entry.quotas for entry in entries}
+def _content(entries: Sequence[QuotaEntry], quota_filter: QuotaFilter) -> Content:
+    return {entry.entity: entry.quotas for entry in entries if matches(quota_filter, entry.entity)}

@@ -1,0 +1,182 @@
+"""`--columns` and `--limit`: which part of a listing is printed, in every form alike.
+
+Every command whose `--output` makes a `View` gets these two options beside it; `print_listing` obeys them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import typer
+from typer.core import TyperOption
+
+from kafka_quotas.cli.json_text import Json
+from kafka_quotas.cli.output import Output, View
+from kafka_quotas.cli.table import Cell, Column, Listing, Table
+from kafka_quotas.core.errors import UsageError
+
+DEFAULT_ROWS = 100
+"""So many rows of changes a table has where no limit is given: more scroll away what stands before them."""
+_COLUMNS_META = "kafka_quotas.columns"
+_LIMIT_META = "kafka_quotas.limit"
+
+
+def parse_view(text: "str | View") -> View:
+    """The view in a form by its name.
+
+    Raises `ValueError` for a form that there is not.
+    """
+    if isinstance(text, View):
+        return text
+    if text not in tuple(Output):
+        raise ValueError(f"{text!r} is not one of {', '.join(Output)}")
+    return View(form=Output(text))
+
+
+def with_selection(ctx: typer.Context, value: View) -> View:
+    """The view with the columns and the limit of the same command line, which are read before it."""
+    return replace(value, columns=ctx.meta.get(_COLUMNS_META, ()), limit=ctx.meta.get(_LIMIT_META))
+
+
+def takes_selection(parameters: list[Any]) -> bool:
+    """Whether a command with these parameters prints a listing."""
+    return any(isinstance(each, TyperOption) and each.type_descriptor.annotation is View for each in parameters)
+
+
+def selection_options(names: set[str]) -> list[TyperOption]:
+    """The two options, but for those that the command has `names` of already."""
+
+    def carrier(
+        columns: str | None = typer.Option(
+            None,
+            "--columns",
+            metavar="NAME,...",
+            help="Only these columns, in this order; a wrong name lists those there are.",
+            callback=_keep_columns,
+            is_eager=True,
+            expose_value=False,
+        ),
+        limit: int | None = typer.Option(
+            None,
+            "--limit",
+            metavar="ROWS",
+            min=0,
+            help="At most so many rows; 0 for all.",
+            callback=_keep_limit,
+            is_eager=True,
+            expose_value=False,
+        ),
+    ) -> None:
+        """Nothing; Typer reads the signature."""
+
+    app = typer.Typer(add_completion=False)
+    app.command()(carrier)
+    made = [each for each in typer.main.get_command(app).params if isinstance(each, TyperOption)]
+    return [each for each in made if each.name in ("columns", "limit") and not names & set(each.opts)]
+
+
+def _keep_columns(ctx: typer.Context, value: str | None) -> str | None:
+    if value is not None and not ctx.resilient_parsing:
+        names = tuple(name.strip() for name in value.split(","))
+        if not all(names):
+            raise UsageError("--columns has an empty name", hint="is the shell variable behind it set?")
+        ctx.meta[_COLUMNS_META] = names
+    return value
+
+
+def _keep_limit(ctx: typer.Context, value: int | None) -> int | None:
+    ctx.meta[_LIMIT_META] = value
+    return value
+
+
+def selected(listing: Listing, view: View) -> tuple[Listing, int]:
+    """The part of a listing that a view asks for, and how many rows its limit leaves out, as its form counts rows.
+
+    With columns, JSON and YAML have `rows` of just these. Raises `UsageError` for a column that there is not.
+    """
+    whole = _with_columns(listing, view) if view.columns else listing
+    if not view.limit:
+        return whole, 0
+    return _first(whole, view.limit), _beyond(whole, view.form, view.limit)
+
+
+def _beyond(listing: Listing, form: Output, limit: int) -> int:
+    if form in (Output.JSON, Output.YAML):
+        items = listing.data.get(listing.items or "")
+        rows = len(items) if isinstance(items, list) else 0
+    else:
+        rows = len((listing.records or listing.table).rows if form is Output.CSV else listing.table.rows)
+    return max(0, rows - limit)
+
+
+def check_columns(view: View, *tables: Sequence[Column]) -> None:
+    """Nothing, where every column that the view names is one of these; for a command that changes a store first.
+
+    Raises `UsageError` for another.
+    """
+    for name in view.columns:
+        _find(name, [Table(columns=columns, rows=()) for columns in tables])
+
+
+def _with_columns(listing: Listing, view: View) -> Listing:
+    people, machines = _tables(listing)
+    found = [_find(name, people) for name in view.columns]
+    exact = [_find(name, machines) for name in view.columns]
+    rows = _cells(exact)
+    titles = [column.title.replace(" ", "_") for _, _, column in exact]
+    documents: list[Json] = [dict(zip(titles, row, strict=True)) for row in rows]
+    return Listing(
+        noun=f"{listing.noun}.rows",
+        data={"rows": documents},
+        table=Table(columns=[column for _, _, column in found], rows=_cells(found), caption=listing.table.caption),
+        records=Table(columns=[column for _, _, column in exact], rows=rows),
+        items="rows",
+    )
+
+
+def _tables(listing: Listing) -> tuple[list[Table], list[Table]]:
+    """Where columns are looked for: for people and for machines."""
+    if listing.records is None:
+        return [listing.table], [listing.table]
+    if listing.apart:
+        return [listing.records], [listing.records]
+    return [listing.table, listing.records], [listing.records, listing.table]
+
+
+_Found = tuple[Table, int, Column]
+
+
+def _find(name: str, tables: Sequence[Table]) -> _Found:
+    known: dict[str, _Found] = {}
+    for table in tables:
+        for index, column in enumerate(table.columns):
+            known.setdefault(_spelled(column.title), (table, index, column))
+    found = known.get(_spelled(name))
+    if found is None:
+        titles = ", ".join(column.title.replace(" ", "-") for _, _, column in known.values())
+        raise UsageError(f"unknown column: {name!r}", hint=f"the columns are {titles}")
+    return found
+
+
+def _spelled(title: str) -> str:
+    """A column's title, however spaces, hyphens and capitals are typed."""
+    return title.lower().replace(" ", "-").replace("_", "-")
+
+
+def _cells(found: list[_Found]) -> list[list[Cell]]:
+    count = max((len(table.rows) for table, _, _ in found), default=0)
+    return [[table.rows[row][index] for table, index, _ in found] for row in range(count)]
+
+
+def _first(listing: Listing, limit: int) -> Listing:
+    data = dict(listing.data)
+    items = data.get(listing.items or "")
+    if listing.items is not None and isinstance(items, list):
+        data[listing.items] = items[:limit]
+    records = listing.records
+    return replace(
+        listing,
+        data=data,
+        table=replace(listing.table, rows=listing.table.rows[:limit]),
+        records=None if records is None else replace(records, rows=records.rows[:limit]),
+    )
