@@ -1,45 +1,14 @@
 """`kafka-quotas daemon`: run the enforcing proxy, and look into one that runs."""
 
-import sys
-
 import typer
 
-from kafka_quotas.cli.daemon_options import (
-    AdvertisedHost,
-    ConnectTimeout,
-    Control,
-    DrainTimeout,
-    InternalPrincipal,
-    Listen,
-    MaxRequestBytes,
-    MaxThrottle,
-    Metrics,
-    PortRange,
-    Principal,
-    StaticQuotas,
-    Style,
-    UnknownPrincipal,
-    Upstream,
-    UpstreamWindows,
-    parse_metrics_address,
-    parse_port_range,
-)
+from kafka_quotas.cli.daemon_options import Control
+from kafka_quotas.cli.daemon_run import run
 from kafka_quotas.cli.daemon_view import status_listing
-from kafka_quotas.cli.options import CommandConfig, OutputForm, StoreUrl
-from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.options import ListingView
+from kafka_quotas.cli.output import TABLE_VIEW
 from kafka_quotas.cli.render import print_listing
-from kafka_quotas.cli.store_choice import choose_store
-from kafka_quotas.cli.window_options import QuotaWindowNum, QuotaWindowSize, WindowFile, chosen_windows
 from kafka_quotas.commands import daemon
-from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.units import parse_bytes
-from kafka_quotas.enforcement.address import parse_address
-from kafka_quotas.enforcement.rules import UNKNOWN_PRINCIPAL, Rules, ThrottleStyle
-from kafka_quotas.enforcement.settings import DaemonSettings
-from kafka_quotas.stores.open_store import open_store
-from kafka_quotas.stores.store import Store
-
-_INTERRUPTED = 130
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -53,75 +22,10 @@ def _group() -> None:
     """
 
 
-@app.command()
-def run(
-    *,
-    upstream: Upstream,
-    listen: Listen = "127.0.0.1:9092",
-    store: StoreUrl = None,
-    command_config: CommandConfig = None,
-    static_quotas: StaticQuotas = None,
-    quota_window_num: QuotaWindowNum = None,
-    quota_window_size_seconds: QuotaWindowSize = None,
-    window_file: WindowFile = None,
-    upstream_windows: UpstreamWindows = False,
-    throttle_style: Style = ThrottleStyle.MUTE,
-    max_throttle_ms: MaxThrottle = None,
-    port_range: PortRange = None,
-    advertised_host: AdvertisedHost = None,
-    principal: Principal = None,
-    unknown_principal: UnknownPrincipal = UNKNOWN_PRINCIPAL,
-    internal_principal: InternalPrincipal = None,
-    max_request_bytes: MaxRequestBytes = "100MiB",
-    metrics: Metrics = None,
-    control: Control = None,
-    connect_timeout: ConnectTimeout = 10.0,
-    drain_timeout: DrainTimeout = 10.0,
-) -> int:
-    """Run the daemon until a signal ends it: SIGTERM and Ctrl-C drain, SIGHUP reads the quotas again.
-
-    It stays in the foreground and writes its log to standard error.
-    """
-    windows = chosen_windows(
-        quota_window_num=quota_window_num,
-        quota_window_size_seconds=quota_window_size_seconds,
-        window_file=window_file,
-        bootstrap_server=upstream if upstream_windows else None,
-        command_config=command_config,
-    )
-    rules = Rules(
-        window=windows.client,
-        throttle_style=throttle_style,
-        max_throttle_ms=max_throttle_ms,
-        max_request_bytes=int(parse_bytes(max_request_bytes)),
-        principal=principal,
-        unknown_principal=unknown_principal,
-        internal_principals=frozenset(internal_principal or ()),
-    )
-    settings = DaemonSettings(
-        upstream=parse_address(upstream),
-        listen=parse_address(listen, may_be_zero=True),
-        port_range=None if port_range is None else parse_port_range(port_range),
-        advertised_host=advertised_host,
-        rules=rules,
-        static_quotas=static_quotas,
-        control=control,
-        metrics=None if metrics is None else parse_metrics_address(metrics),
-        connect_timeout_s=connect_timeout,
-        drain_timeout_s=drain_timeout,
-    )
-    choice = choose_store(store=store, command_config=command_config)
-    if static_quotas is not None and (choice.url.value or "").startswith("static:"):
-        raise UsageError("--static-quotas goes below another store", hint="leave it out: --store names such a file")
-
-    def opened() -> Store:
-        return open_store(choice.url.value, settings=choice.settings())
-
-    result = daemon.run(settings, opened, log=sys.stderr)
-    return _INTERRUPTED if result.signal_name == "SIGINT" else int(result.cut_connections > 0)
+app.command()(run)
 
 
 @app.command()
-def status(control: Control = None, output: OutputForm = Output.TABLE) -> None:
+def status(control: Control = None, output: ListingView = TABLE_VIEW) -> None:
     """Show who is throttled, by which quota and for how long, and how the daemon fares."""
     print_listing(status_listing(daemon.status(control)), output)

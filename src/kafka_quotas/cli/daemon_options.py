@@ -1,6 +1,7 @@
 """The options of `daemon run` and `daemon status`."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -8,8 +9,11 @@ import typer
 
 from kafka_quotas.cli.window_options import WINDOW_PANEL
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.units import parse_bytes
 from kafka_quotas.enforcement.address import Address, parse_address
+from kafka_quotas.enforcement.event_log_settings import SCHEME, EventLogSettings, FolderTarget, parse_topic
 from kafka_quotas.enforcement.rules import ThrottleStyle
+from kafka_quotas.stores.property_file import read_properties
 
 NETWORK_PANEL = "Network"
 ENFORCEMENT_PANEL = "Enforcement"
@@ -162,6 +166,52 @@ DrainTimeout = Annotated[
         rich_help_panel=OPERATION_PANEL,
     ),
 ]
+EventLog = Annotated[
+    str | None,
+    typer.Option(
+        "--event-log",
+        metavar="DIR|kafka://HOST:PORT/TOPIC",
+        help="Write a line of JSON per charge: who, how much, which throttle time. To rotated files, or to a topic.",
+        rich_help_panel=OPERATION_PANEL,
+    ),
+]
+EventLogRotate = Annotated[
+    float,
+    typer.Option(
+        "--event-log-rotate",
+        metavar="SECONDS",
+        min=0.1,
+        help="How long one file of the event log grows; it ends at 64 MiB in any case.",
+        rich_help_panel=OPERATION_PANEL,
+    ),
+]
+EventLogKeep = Annotated[
+    str,
+    typer.Option(
+        "--event-log-keep",
+        metavar="SIZE",
+        help="How much the event log's folder may hold before the oldest files go.",
+        rich_help_panel=OPERATION_PANEL,
+    ),
+]
+EventLogConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--event-log-config",
+        metavar="FILE",
+        help="librdkafka properties for the topic of the event log, such as security.protocol.",
+        rich_help_panel=OPERATION_PANEL,
+    ),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="NAME",
+        help="What the cluster is called in the event log. Default: the address of --upstream.",
+        rich_help_panel=OPERATION_PANEL,
+    ),
+]
 
 
 def parse_port_range(text: str) -> tuple[int, int]:
@@ -182,3 +232,21 @@ def parse_metrics_address(text: str) -> Address:
     Raises `UsageError` for anything else.
     """
     return parse_address(f"127.0.0.1:{text}" if text.strip().isdigit() else text, may_be_zero=True)
+
+
+def event_log_settings(
+    target: str, *, rotate_s: float, keep: str, properties: Path | None, cluster: str
+) -> EventLogSettings:
+    """What the options of the event log come to.
+
+    Raises `UsageError` for a target that is none, and where the properties can't be read or are of no use.
+    """
+    if not target.startswith(SCHEME):
+        if properties is not None:
+            raise UsageError("--event-log-config is for a topic", hint="leave it out: --event-log names a folder")
+        folder = FolderTarget(folder=Path(target), rotate_s=rotate_s, keep_bytes=int(parse_bytes(keep)))
+        return EventLogSettings(target=folder, cluster=cluster)
+    topic = parse_topic(target)
+    if properties is not None:
+        topic = replace(topic, properties=read_properties(properties))
+    return EventLogSettings(target=topic, cluster=cluster)

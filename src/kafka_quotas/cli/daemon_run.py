@@ -1,0 +1,125 @@
+"""`kafka-quotas daemon run`: every option of the enforcing proxy."""
+
+import sys
+
+from kafka_quotas.cli.daemon_options import (
+    AdvertisedHost,
+    Cluster,
+    ConnectTimeout,
+    Control,
+    DrainTimeout,
+    EventLog,
+    EventLogConfig,
+    EventLogKeep,
+    EventLogRotate,
+    InternalPrincipal,
+    Listen,
+    MaxRequestBytes,
+    MaxThrottle,
+    Metrics,
+    PortRange,
+    Principal,
+    StaticQuotas,
+    Style,
+    UnknownPrincipal,
+    Upstream,
+    UpstreamWindows,
+    event_log_settings,
+    parse_metrics_address,
+    parse_port_range,
+)
+from kafka_quotas.cli.options import CommandConfig, StoreUrl
+from kafka_quotas.cli.store_choice import choose_store
+from kafka_quotas.cli.window_options import QuotaWindowNum, QuotaWindowSize, WindowFile, chosen_windows
+from kafka_quotas.commands import daemon
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.units import parse_bytes
+from kafka_quotas.enforcement.address import parse_address
+from kafka_quotas.enforcement.event_log_settings import ROTATE_S
+from kafka_quotas.enforcement.rules import UNKNOWN_PRINCIPAL, Rules, ThrottleStyle
+from kafka_quotas.enforcement.settings import DaemonSettings
+from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.stores.store import Store
+
+_INTERRUPTED = 130
+
+
+def run(
+    *,
+    upstream: Upstream,
+    listen: Listen = "127.0.0.1:9092",
+    store: StoreUrl = None,
+    command_config: CommandConfig = None,
+    static_quotas: StaticQuotas = None,
+    quota_window_num: QuotaWindowNum = None,
+    quota_window_size_seconds: QuotaWindowSize = None,
+    window_file: WindowFile = None,
+    upstream_windows: UpstreamWindows = False,
+    throttle_style: Style = ThrottleStyle.MUTE,
+    max_throttle_ms: MaxThrottle = None,
+    port_range: PortRange = None,
+    advertised_host: AdvertisedHost = None,
+    principal: Principal = None,
+    unknown_principal: UnknownPrincipal = UNKNOWN_PRINCIPAL,
+    internal_principal: InternalPrincipal = None,
+    max_request_bytes: MaxRequestBytes = "100MiB",
+    metrics: Metrics = None,
+    control: Control = None,
+    event_log: EventLog = None,
+    event_log_rotate: EventLogRotate = ROTATE_S,
+    event_log_keep: EventLogKeep = "10GiB",
+    event_log_config: EventLogConfig = None,
+    cluster: Cluster = None,
+    connect_timeout: ConnectTimeout = 10.0,
+    drain_timeout: DrainTimeout = 10.0,
+) -> int:
+    """Run the daemon until a signal ends it: SIGTERM and Ctrl-C drain, SIGHUP reads the quotas again.
+
+    It stays in the foreground and writes its log to standard error.
+    """
+    windows = chosen_windows(
+        quota_window_num=quota_window_num,
+        quota_window_size_seconds=quota_window_size_seconds,
+        window_file=window_file,
+        bootstrap_server=upstream if upstream_windows else None,
+        command_config=command_config,
+    )
+    rules = Rules(
+        window=windows.client,
+        throttle_style=throttle_style,
+        max_throttle_ms=max_throttle_ms,
+        max_request_bytes=int(parse_bytes(max_request_bytes)),
+        principal=principal,
+        unknown_principal=unknown_principal,
+        internal_principals=frozenset(internal_principal or ()),
+    )
+    settings = DaemonSettings(
+        upstream=parse_address(upstream),
+        listen=parse_address(listen, may_be_zero=True),
+        port_range=None if port_range is None else parse_port_range(port_range),
+        advertised_host=advertised_host,
+        rules=rules,
+        static_quotas=static_quotas,
+        control=control,
+        metrics=None if metrics is None else parse_metrics_address(metrics),
+        connect_timeout_s=connect_timeout,
+        drain_timeout_s=drain_timeout,
+        event_log=None
+        if event_log is None
+        else event_log_settings(
+            event_log,
+            rotate_s=event_log_rotate,
+            keep=event_log_keep,
+            properties=event_log_config,
+            cluster=cluster or upstream,
+        ),
+    )
+    choice = choose_store(store=store, command_config=command_config)
+    if static_quotas is not None and (choice.url.value or "").startswith("static:"):
+        raise UsageError("--static-quotas goes below another store", hint="leave it out: --store names such a file")
+
+    def opened() -> Store:
+        return open_store(choice.url.value, settings=choice.settings())
+
+    result = daemon.run(settings, opened, log=sys.stderr)
+    return _INTERRUPTED if result.signal_name == "SIGINT" else int(result.cut_connections > 0)
