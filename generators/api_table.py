@@ -27,9 +27,6 @@ REMOVED_APIS = (
 # Versions that only Kafka 3.9 serves, of APIs that kafka-python lacks: their responses have the throttle time where
 # the oldest version in kio's schemas has it (Kafka 3.9's definitions).
 OLDEST_BY_HAND = {38: 0, 39: 0, 40: 0, 41: 0, 56: 0}
-# Newest version we let a client use where it isn't the newest known. Fetch: from version 16 on the addresses of
-# brokers follow the records, and a response would have to be gathered to the end before its first byte can go out.
-MAX_HANDLED = {1: 15}
 
 # Spoken between brokers and controllers only; the addresses in them are controllers', which no client connects to.
 INTERNAL_ADDRESSES = {52, 53, 54, 59}
@@ -153,18 +150,16 @@ def _layouts(wrapper: str, sources: list[tuple[int, str | None]]) -> str:
 def row(api_key: int) -> str:
     """Return the source of one row."""
     oldest, newest = oldest_version(api_key), kio_messages.versions(api_key)[-1]
-    handled = range(oldest, MAX_HANDLED.get(api_key, newest) + 1)
+    handled = range(oldest, newest + 1)
     messages = [(version, response(api_key, version)) for version in handled]
     throttle = [(version, throttle_steps(message)) for version, message in messages]
-    # Also above what is handled, so that one can tell that such a response would hold addresses.
-    addresses = [(version, address_source(response(api_key, version))) for version in range(oldest, newest + 1)]
+    addresses = [(version, address_source(message)) for version, message in messages]
     fields = {
         "key": api_key,
         "name": f'"{messages[-1][1].name}"',
         "min_version": oldest,
         "schema_since": kio_messages.versions(api_key).start,
         "max_version": handled[-1],
-        "newest_version": newest,
         "by_hand": api_key in OLDEST_BY_HAND,
         "request_flexible_since": _first(api_key, handled, "request_is_flexible"),
         "response_header_v1_since": _first(api_key, handled, "response_header_is_flexible"),
@@ -185,7 +180,6 @@ def removed_row(api_key: int, name: str, newest: int, flexible_since: int) -> st
             "min_version": 0,
             "schema_since": newest + 1,
             "max_version": newest,
-            "newest_version": newest,
             "by_hand": True,
             "request_flexible_since": flexible_since,
             "response_header_v1_since": flexible_since,

@@ -31,12 +31,14 @@ class Treatment(IntEnum):
     ADDRESSES = 1
     VERSIONS = 2
     IDENTITY = 3
+    TAIL = 4
 
 
 STREAM: Final = Treatment.STREAM
 ADDRESSES: Final = Treatment.ADDRESSES
 VERSIONS: Final = Treatment.VERSIONS
 IDENTITY: Final = Treatment.IDENTITY
+TAIL: Final = Treatment.TAIL
 """The members as plain names: looking one up in its class costs as much as a small request's arithmetic."""
 
 
@@ -59,7 +61,9 @@ def treatment_of(api_key: int, api_version: int) -> Treatment:
             f"{api.name} version {api_version} is beyond {api.max_version}, the newest that was announced",
             hint="its response may hold addresses of brokers that could not be rewritten",
         )
-    return STREAM if api.address_layout(api_version) is None else ADDRESSES
+    if api.address_layout(api_version) is None:
+        return STREAM
+    return TAIL if api_key == FETCH else ADDRESSES
 
 
 class Exchange:

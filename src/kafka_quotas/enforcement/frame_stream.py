@@ -18,15 +18,21 @@ class Patch(NamedTuple):
     content: bytes
 
 
+FindTail: TypeAlias = Callable[[memoryview], int | None]
+"""(the next piece of a frame) -> the offset in it where the tail starts, None if that is in a later piece."""
+
+
 class Frame(NamedTuple):
     """What was decided about a frame: its bytes (length field included), whether to gather it, and what to change.
 
-    A patch lies within the frame and within the chunk at hand; a frame that is gathered takes none.
+    A patch lies within the frame and within the chunk at hand; a frame that is gathered takes none. With `find_tail`
+    only the end of the frame is gathered, from where that says.
     """
 
     length: int
     gather: bool = False
     patch: Patch | None = None
+    find_tail: FindTail | None = None
 
 
 Decision: TypeAlias = Frame | int
@@ -42,7 +48,7 @@ End: TypeAlias = Callable[[bytearray | None, int], Buffer | None]
 class FrameStream:
     """Shows frames to `begin` and `end` and appends what may pass to `output`; chunks are never written to."""
 
-    __slots__ = ("_begin", "_end", "_gathered", "_left", "_output", "_rest")
+    __slots__ = ("_begin", "_end", "_find_tail", "_gathered", "_left", "_output", "_rest")
 
     def __init__(self, begin: Begin, end: End, output: list[Buffer]) -> None:
         self._begin = begin
@@ -50,6 +56,7 @@ class FrameStream:
         self._output = output
         self._left = 0
         self._gathered: bytearray | None = None
+        self._find_tail: FindTail | None = None
         self._rest = bytearray()
 
     @property
@@ -90,11 +97,14 @@ class FrameStream:
             step = min(self._left, end - position)
             position += step
             self._left -= step
+            if self._find_tail is not None:
+                passed = self._look_for_tail(chunk, passed, position - step, position)
             if self._gathered is not None:
                 self._gathered += chunk[passed:position]
                 passed = position
             if not self._left:
                 gathered, self._gathered = self._gathered, None
+                self._find_tail = None
                 replacement = self._end(gathered, now_ms)
                 if replacement is not None:
                     self._output.append(replacement)
@@ -104,6 +114,7 @@ class FrameStream:
     def _start(self, frame: Frame, chunk: memoryview, passed: int, position: int) -> int:
         """The offset behind what was passed on, once all before the frame was, and its patch."""
         self._left = frame.length
+        self._find_tail = frame.find_tail
         if frame.gather:
             self._gathered = bytearray()
             return self._pass(chunk, passed, position)
@@ -112,6 +123,16 @@ class FrameStream:
         before = self._pass(chunk, passed, frame.patch.offset)
         self._output.append(frame.patch.content)
         return before + len(frame.patch.content)
+
+    def _look_for_tail(self, chunk: memoryview, passed: int, start: int, end: int) -> int:
+        """The offset behind what was passed on; if the frame's tail starts between two offsets, it is gathered now."""
+        assert self._find_tail is not None
+        tail = self._find_tail(chunk[start:end])
+        if tail is None:
+            return passed
+        self._find_tail = None
+        self._gathered = bytearray()
+        return self._pass(chunk, passed, start + tail)
 
     def _pass(self, chunk: memoryview, start: int, end: int) -> int:
         """The offset behind what was passed on: the chunk from `start` to `end`."""

@@ -28,6 +28,7 @@ from kafka_quotas.enforcement.exchange import (
     PRODUCE,
     RAW_TOKEN,
     STREAM,
+    TAIL,
     VERSIONS,
     Exchange,
 )
@@ -47,6 +48,7 @@ from kafka_quotas.wire.api_versions import (
     unsupported_version_answer,
 )
 from kafka_quotas.wire.fetch_response import charged_bytes
+from kafka_quotas.wire.fetch_tail import FetchTail, is_bare, rewrite_tail
 from kafka_quotas.wire.frame import (
     FRAME_LENGTH_BYTES,
     MAX_GATHERED_BYTES,
@@ -69,6 +71,8 @@ CLIENT_WAITS_SINCE: Final = {PRODUCE: 6, FETCH: 8}
 
 
 PRODUCE_FLEXIBLE_SINCE: Final = 9
+_STREAMED: Final = (STREAM, TAIL)
+"""Treatments that pass a response on as it comes, but for its end."""
 _FOUR_ZEROS: Final = bytes(4)
 _FIVE_ZEROS: Final = bytes(5)
 
@@ -231,8 +235,10 @@ class Session:
             raise ProtocolError(
                 f"the upstream answered correlation id {correlation_id} where {exchange.correlation_id} was due"
             )
+        if exchange.treatment is TAIL:
+            _look_at_tail(exchange, chunk, offset, length)
         if exchange.limiter is None:
-            return _decision(length, gather=exchange.treatment is not STREAM)
+            return _decision(exchange, length, gather=exchange.treatment not in _STREAMED)
         end = offset + FRAME_LENGTH_BYTES + length
         if exchange.api_key == PRODUCE and not exchange.throttle_ms and _ends_bare(exchange, chunk, end):
             return length + FRAME_LENGTH_BYTES
@@ -251,7 +257,7 @@ class Session:
             return None
         place = exchange.place
         is_whole = len(chunk) >= offset + FRAME_LENGTH_BYTES + length
-        gather = exchange.treatment is not STREAM
+        gather = exchange.treatment not in _STREAMED
         patches = not gather and (exchange.throttle_ms > 0 or exchange.limited)
         patch = None
         if patches and (is_whole or not throttle_needs_whole(*place)):
@@ -264,7 +270,7 @@ class Session:
             gather = True
         if exchange.api_key == FETCH:
             self._settle(exchange, now_ms)
-        return _decision(length, gather=gather, patch=patch)
+        return _decision(exchange, length, gather=gather, patch=patch)
 
     def _patch(self, exchange: Exchange, chunk: memoryview, offset: int) -> Patch | None:
         """The throttle time for the field at an offset, where ours is the larger one."""
@@ -298,6 +304,8 @@ class Session:
             self._identity.answered(*exchange.place, frame)
         elif exchange.treatment is VERSIONS:
             return _clamped(exchange, frame)
+        elif exchange.treatment is TAIL:
+            return rewrite_tail(exchange.api_version, frame, self._translate)
         if exchange.limiter is not None and not exchange.patched:
             upstream_ms = patch_throttle(frame, *exchange.place, self._told_ms(exchange))
             self._heed_upstream(exchange, upstream_ms or 0)
@@ -380,8 +388,17 @@ def _ends_bare(exchange: Exchange, chunk: memoryview, end: int) -> bool:
     return chunk[end - 4 : end] == _FOUR_ZEROS and exchange.api_version > 0
 
 
-def _decision(length: int, *, gather: bool, patch: Patch | None = None) -> Decision:
+def _look_at_tail(exchange: Exchange, chunk: memoryview, offset: int, length: int) -> None:
+    """Nothing; a Fetch response that is at hand as a whole is treated as what it turns out to be."""
+    end = offset + FRAME_LENGTH_BYTES + length
+    if len(chunk) >= end:
+        exchange.treatment = STREAM if is_bare(chunk, offset, end) else ADDRESSES
+
+
+def _decision(exchange: Exchange, length: int, *, gather: bool, patch: Patch | None = None) -> Decision:
     """How to pass on a response; raises `ProtocolError` if it is to be gathered and too long for that."""
+    if exchange.treatment is TAIL:
+        return Frame(length + FRAME_LENGTH_BYTES, patch=patch, find_tail=FetchTail(length).find)
     if not gather and patch is None:
         return length + FRAME_LENGTH_BYTES
     if gather and length > MAX_GATHERED_BYTES:

@@ -47,9 +47,8 @@ class Api:
     """One API: the versions we can handle and what has to be known to patch its responses.
 
     `min_version` to `max_version` is what we handle; versions below `schema_since` come from definitions older than
-    Kafka 4's or are supplied by hand. `newest_version` is the newest one known, above `max_version` where the
-    maximum is lowered on purpose. `request_flexible_since` and `response_header_v1_since` are the versions from which
-    headers carry tagged fields.
+    Kafka 4's or are supplied by hand. `request_flexible_since` and `response_header_v1_since` are the versions from
+    which headers carry tagged fields.
     """
 
     key: int
@@ -57,7 +56,6 @@ class Api:
     min_version: int
     schema_since: int
     max_version: int
-    newest_version: int
     by_hand: bool = False
     request_flexible_since: int = NEVER
     response_header_v1_since: int = NEVER
