@@ -111,6 +111,13 @@ def compact_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
     return start, behind
 
 
+def bytes_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
+    """Return where the content of bytes or records starts and ends; for null the end is before the start."""
+    length = read_int32(buffer, offset, end)
+    behind = _behind(offset + 4, length, end)
+    return offset + 4, behind if length >= 0 else offset + 3
+
+
 def string(buffer: Buffer, offset: int, end: int) -> int:
     """Return the offset behind a string, nullable or not."""
     return _behind(offset + 2, read_int16(buffer, offset, end), end)

@@ -1,0 +1,135 @@
+"""The partitions in a Produce request: found, and cut out.
+
+Topics go by name, from version 13 on by id. What stays is copied as it is, unknown tagged fields among it.
+
+**Source:** `ProduceRequest.json`, Kafka 4.1, and 3.9 for versions 0 to 2; KIP-516 (topic ids); the
+record batch of `DefaultRecordBatch`.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final, NamedTuple, TypeAlias
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.wire.produce_request import FLEXIBLE_SINCE, TRANSACTIONAL_ID_SINCE
+from kafka_quotas.wire.request_header import RequestHeader
+from kafka_quotas.wire.spelling import ElementList, Spelling, element_list, spelling, with_elements
+from kafka_quotas.wire.topic_id import TOPIC_ID_BYTES, TopicId
+from kafka_quotas.wire.walk import Buffer, Layout, read_int32, walk
+
+TOPIC_ID_SINCE: Final = 13
+
+ProducedTopic: TypeAlias = str | TopicId
+"""What a Produce names a topic by."""
+PartitionKey: TypeAlias = tuple[ProducedTopic, int]
+"""A topic and the number of a partition of it."""
+
+_MAGIC_AT: Final = 16
+_PRODUCER: Final = Struct(">qhi")
+_PRODUCER_AT: Final = 43
+
+
+class Sequenced(NamedTuple):
+    """Who sends a batch and which number it has: producer id, epoch, and the sequence number of its first record."""
+
+    producer_id: int
+    epoch: int
+    first: int
+
+
+class ProducedPartition(NamedTuple):
+    """One partition's data: how many bytes of records, who numbered them (None: nobody), and its place."""
+
+    partition: int
+    size: int
+    sequenced: Sequenced | None
+    start: int
+    end: int
+
+
+class TopicData(NamedTuple):
+    """One topic of a request: its partitions in order, where they are listed, and its own place."""
+
+    topic: ProducedTopic
+    partitions: tuple[ProducedPartition, ...]
+    listed: ElementList
+    start: int
+    end: int
+
+
+class ProduceData(NamedTuple):
+    """The topics of a request in order, and where they are."""
+
+    topics: tuple[TopicData, ...]
+    listed: ElementList
+
+    @property
+    def order(self) -> list[PartitionKey]:
+        """Every partition in the request's order."""
+        return [(data.topic, partition.partition) for data in self.topics for partition in data.partitions]
+
+
+def parse_produce(frame: Buffer, header: RequestHeader) -> ProduceData:
+    """Return where a whole Produce request has its partitions. *Raises* `ProtocolError` if it can't be one."""
+    version = header.api_version
+    form = spelling(version, FLEXIBLE_SINCE)
+    end = header.frame_end
+    before: Layout = (form.string, 2, 4) if version >= TRANSACTIONAL_ID_SINCE else (2, 4)
+    offset = walk(before, frame, header.end, end)
+    partitions = form.structs(4, form.bytes_field)
+    listed = element_list(form, (*topic_layout(form, version), partitions, *form.tags), frame, offset, end)
+    topics = tuple(_topic_data(form, version, frame, start, behind) for start, behind in listed.spans)
+    return ProduceData(topics, listed)
+
+
+def without_partitions(
+    frame: Buffer, header: RequestHeader, data: ProduceData, is_cut: Callable[[PartitionKey], bool]
+) -> bytes | None:
+    """Return the request without the partitions that are cut, None where nothing is left of it."""
+    form = spelling(header.api_version, FLEXIBLE_SINCE)
+    elements: list[Buffer] = []
+    for topic in data.topics:
+        kept = [part for part in topic.partitions if not is_cut((topic.topic, part.partition))]
+        if len(kept) == len(topic.partitions):
+            elements.append(frame[topic.start : topic.end])
+        elif kept:
+            before, after = frame[topic.start : topic.listed.start], frame[topic.listed.end : topic.end]
+            pieces = [frame[part.start : part.end] for part in kept]
+            elements.append(b"".join((before, form.encoded_count(len(kept)), *pieces, after)))
+    return with_elements(form, frame, data.listed, elements) if elements else None
+
+
+def _topic_data(form: Spelling, version: int, frame: Buffer, start: int, end: int) -> TopicData:
+    topic, offset = topic_key(form, version, frame, start, end)
+    listed = element_list(form, (4, form.bytes_field, *form.tags), frame, offset, end)
+    partitions = tuple(_partition(form, frame, at, behind) for at, behind in listed.spans)
+    return TopicData(topic, partitions, listed, start, end)
+
+
+def _partition(form: Spelling, frame: Buffer, start: int, end: int) -> ProducedPartition:
+    records, records_end = form.bytes_span(frame, start + 4, end)
+    size = max(records_end - records, 0)
+    return ProducedPartition(read_int32(frame, start, end), size, _sequenced(frame, records, size), start, end)
+
+
+def _sequenced(frame: Buffer, records: int, size: int) -> Sequenced | None:
+    """Return who numbered the first batch of some records; producers that number theirs send one at a time."""
+    if size < _PRODUCER_AT + _PRODUCER.size or frame[records + _MAGIC_AT] < 2:
+        return None
+    producer_id, epoch, first = _PRODUCER.unpack_from(frame, records + _PRODUCER_AT)
+    return Sequenced(producer_id, epoch, first) if producer_id >= 0 else None
+
+
+def topic_layout(form: Spelling, version: int) -> Layout:
+    """Return the layout of what a topic goes by."""
+    return (TOPIC_ID_BYTES,) if version >= TOPIC_ID_SINCE else (form.string,)
+
+
+def topic_key(form: Spelling, version: int, frame: Buffer, start: int, end: int) -> tuple[ProducedTopic, int]:
+    """Return what a topic goes by, and the offset behind it."""
+    if version >= TOPIC_ID_SINCE:
+        return bytes(frame[start : start + TOPIC_ID_BYTES]), start + TOPIC_ID_BYTES
+    name, offset = form.text(frame, start, end)
+    if name is None:
+        raise ProtocolError("a topic of a Produce has no name")
+    return name, offset

@@ -1,0 +1,456 @@
+"""CreateTopics, CreatePartitions, DeleteTopics, Metadata and Produce, made by two independent implementations.
+
+kafka-python has every version that Kafka 3.9 serves, kio those of Kafka 4 with all tagged fields. What they encoded is
+read, cut and merged by our codecs; what comes out must be what they encode themselves for the expected message.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+import pytest
+from kafka.protocol import admin, metadata, producer
+from kio.static.constants import EntityType
+from kio.static.protocol import Entity
+from tests.support import kafka_python_samples, kio_samples
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.wire.create_partitions import CREATE_PARTITIONS, GrownTopic, parse_create_partitions
+from kafka_quotas.wire.create_topics import CREATE_TOPICS, parse_create_topics
+from kafka_quotas.wire.delete_topics import DELETE_TOPICS, parse_delete_topics
+from kafka_quotas.wire.metadata_request import (
+    BY_ID_VERSION,
+    BY_NAME_VERSION,
+    METADATA,
+    ask_by_id,
+    ask_by_name,
+    parse_metadata_request,
+)
+from kafka_quotas.wire.metadata_topics import known_topics, with_topics
+from kafka_quotas.wire.produce_partitions import Sequenced, parse_produce, without_partitions
+from kafka_quotas.wire.produce_request import PRODUCE
+from kafka_quotas.wire.produce_results import (
+    all_refused_partitions,
+    partition_results,
+    refused_partition,
+    with_refused_partitions,
+)
+from kafka_quotas.wire.request_header import parse_request_header
+from kafka_quotas.wire.spelling import element_list, spelling, with_elements
+from kafka_quotas.wire.topic_results import all_refused, refused_topic, topic_results, with_refused
+
+CORRELATION_ID = 77
+MESSAGE = "controller_mutation_rate of user alice: wait 950 ms"
+REQUESTS: dict[int, tuple[ModuleType, str]] = {
+    PRODUCE: (producer, "ProduceRequest"),
+    METADATA: (metadata, "MetadataRequest"),
+    CREATE_TOPICS: (admin, "CreateTopicsRequest"),
+    DELETE_TOPICS: (admin, "DeleteTopicsRequest"),
+    CREATE_PARTITIONS: (admin, "CreatePartitionsRequest"),
+}
+MUTATIONS = (CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS)
+PARSERS: dict[int, Callable[..., Any]] = {
+    CREATE_TOPICS: parse_create_topics,
+    DELETE_TOPICS: parse_delete_topics,
+    CREATE_PARTITIONS: parse_create_partitions,
+}
+RESULTS = {CREATE_TOPICS: "topics", DELETE_TOPICS: "responses", CREATE_PARTITIONS: "results"}
+NO_MESSAGE_BEFORE = {CREATE_TOPICS: 1, DELETE_TOPICS: 5, CREATE_PARTITIONS: 0}
+
+
+def request_class(api_key: int) -> Any:
+    module, name = REQUESTS[api_key]
+    return getattr(module, name)
+
+
+def python_versions(*api_keys: int) -> list[tuple[int, int]]:
+    return [(key, version) for key in api_keys for version in range(request_class(key).max_version + 1)]
+
+
+def kio_versions(kind: EntityType, *api_keys: int) -> list[tuple[int, int]]:
+    return [pair for pair in kio_samples.versions_of(kind) if pair[0] in api_keys]
+
+
+def python_request(api_key: int, version: int) -> Any:
+    """A request with every field filled, three elements to a list."""
+    cls = request_class(api_key)
+    return kafka_python_samples._filled(cls._struct, cls[version], version, itertools.count(1))
+
+
+def encoded(message: Any, *, client_id: str | None = None) -> bytes:
+    message.with_header(correlation_id=CORRELATION_ID, **({} if client_id is None else {"client_id": client_id}))
+    return bytes(message.encode(header=True, framed=True))
+
+
+def header_of(frame: bytes) -> Any:
+    header = parse_request_header(frame)
+    assert header is not None
+    return header
+
+
+def kept(frame: bytes, parsed: Any, flexible_since: int, indices: Sequence[int]) -> bytes:
+    """The request with only the listed elements of these numbers."""
+    form = spelling(header_of(frame).api_version, flexible_since)
+    spans = [parsed.listed.spans[index] for index in indices]
+    return with_elements(form, frame, parsed.listed, [frame[start:end] for start, end in spans])
+
+
+FLEXIBLE = {CREATE_TOPICS: 5, DELETE_TOPICS: 4, CREATE_PARTITIONS: 2}
+
+
+# Requests.
+
+
+@pytest.mark.parametrize(("api_key", "version"), python_versions(*MUTATIONS))
+def test_cutting_a_request_leaves_what_kafka_python_would_send(api_key: int, version: int):
+    message = python_request(api_key, version)
+    frame = encoded(message, client_id="app")
+    parsed = PARSERS[api_key](frame, header_of(frame))
+    assert len(parsed.topics) == kafka_python_samples.ELEMENTS
+    name = "topic_names" if api_key == DELETE_TOPICS and version < 6 else "topics"
+    for indices in ((), (0,), (1, 2), (0, 2), (0, 1, 2)):
+        expected = python_request(api_key, version)
+        setattr(expected, name, [getattr(expected, name)[index] for index in indices])
+        assert kept(frame, parsed, FLEXIBLE[api_key], indices) == encoded(expected, client_id="app")
+
+
+@pytest.mark.parametrize(("api_key", "version"), kio_versions(EntityType.request, *MUTATIONS))
+def test_cutting_a_request_leaves_what_kio_would_send(api_key: int, version: int):
+    message = kio_samples.filled_request(api_key, version)
+    frame = kio_samples.request_frame(message, client_id="app")
+    parsed = PARSERS[api_key](frame, header_of(frame))
+    name = "topic_names" if api_key == DELETE_TOPICS and version < 6 else "topics"
+    topics = getattr(message, name)
+    for indices in ((1,), (0, 2)):
+        expected = dataclasses.replace(message, **{name: tuple(topics[index] for index in indices)})
+        assert kept(frame, parsed, FLEXIBLE[api_key], indices) == kio_samples.request_frame(expected, client_id="app")
+
+
+@pytest.mark.parametrize("version", range(8))
+def test_topics_to_be_made_are_counted(version: int):
+    message = python_request(CREATE_TOPICS, version)
+    plain = message.topics[1]
+    plain.assignments, plain.num_partitions = [], -1
+    message.validate_only = False
+    frame = encoded(message, client_id="app")
+    parsed = parse_create_topics(frame, header_of(frame))
+    names = [topic.name for topic in message.topics]
+    assert [topic.name for topic in parsed.topics] == names
+    assert [(topic.partitions, topic.is_assigned) for topic in parsed.topics] == [(3, True), (-1, False), (3, True)]
+    assert not parsed.validate_only
+    message.validate_only = True
+    frame = encoded(message, client_id="app")
+    assert parse_create_topics(frame, header_of(frame)).validate_only == (version >= 1)
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_topics_that_grow_are_counted(version: int):
+    message = python_request(CREATE_PARTITIONS, version)
+    message.topics[2].assignments = None
+    frame = encoded(message, client_id="app")
+    parsed = parse_create_partitions(frame, header_of(frame))
+    assert parsed.topics == tuple(GrownTopic(topic.name, topic.count) for topic in message.topics)
+    assert parsed.validate_only
+
+
+def test_topics_to_be_deleted_are_named_by_name_or_by_id():
+    message = python_request(DELETE_TOPICS, 6)
+    message.topics[1].name = None
+    frame = encoded(message, client_id="app")
+    parsed = parse_delete_topics(frame, header_of(frame))
+    assert parsed.topics == (message.topics[0].name, message.topics[1].topic_id.bytes, message.topics[2].name)
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_a_metadata_request_tells_what_it_may_make(version: int):
+    message = python_request(METADATA, version)
+    frame = encoded(message, client_id="app")
+    parsed = parse_metadata_request(frame, header_of(frame))
+    assert parsed.names == tuple(topic.name for topic in message.topics)
+    assert parsed.may_create
+    assert (parsed.auto_creation_at is not None) == (version >= 4)
+    if parsed.auto_creation_at is not None:
+        expected = python_request(METADATA, version)
+        expected.allow_auto_topic_creation = False
+        changed = bytearray(frame)
+        changed[parsed.auto_creation_at] = 0
+        assert bytes(changed) == encoded(expected, client_id="app")
+    message.topics = [] if version == 0 else None
+    frame = encoded(message, client_id="app")
+    assert parse_metadata_request(frame, header_of(frame)).names is None
+
+
+def test_our_own_questions_are_those_that_kafka_python_would_ask():
+    cls = request_class(METADATA)
+    asked = ask_by_name(["a", "b"], correlation_id=CORRELATION_ID, client_id="app")
+    message = cls.decode(asked, header=True, framed=True, version=BY_NAME_VERSION)
+    assert [topic.name for topic in message.topics] == ["a", "b"]
+    assert message.allow_auto_topic_creation is False
+    everything = ask_by_name(None, correlation_id=CORRELATION_ID, client_id="app")
+    assert parse_metadata_request(everything, header_of(everything)).names is None
+    by_id = ask_by_id([bytes(range(16))], correlation_id=CORRELATION_ID, client_id="app")
+    message = cls.decode(by_id, header=True, framed=True, version=BY_ID_VERSION)
+    assert [(topic.name, topic.topic_id.bytes) for topic in message.topics] == [(None, bytes(range(16)))]
+    assert message.allow_auto_topic_creation is False
+
+
+# Responses to mutations.
+
+
+@pytest.mark.parametrize(("api_key", "version"), python_versions(*MUTATIONS))
+def test_refused_topics_are_merged_in_the_order_of_the_request(api_key: int, version: int):
+    message = kafka_python_samples.filled_response(api_key, version)
+    results = getattr(message, RESULTS[api_key])
+    first, second, third = (result.name for result in results)
+    refusal = refused_topic(api_key, version, "refused", error_code=89, message=MESSAGE)
+    frame = kafka_python_samples.response_frame(message)
+    order = ["refused", third, first, "refused", "unanswered", second]
+    merged = with_refused(api_key, version, frame, order, {"refused": refusal})
+    told = topic_results(api_key, version, merged)
+    assert [result.name for result in told] == ["refused", third, first, "refused", second]
+    assert [result.error_code for result in told if result.name == "refused"] == [89, 89]
+    decoded = kafka_python_samples.RESPONSES[api_key][version].decode(merged, header=True, framed=True)
+    found = getattr(decoded, RESULTS[api_key])
+    assert [found[index].to_dict() for index in (2, 4, 1)] == [result.to_dict() for result in results]
+    has_message = version >= NO_MESSAGE_BEFORE[api_key]
+    assert found[0].to_dict().get("error_message") == (MESSAGE if has_message else None)
+    untouched = with_refused(api_key, version, frame, [first, second], {})
+    assert untouched == frame, "what answers no topic of the request stays, at the end"
+
+
+@pytest.mark.parametrize(("api_key", "version"), kio_versions(EntityType.response, *MUTATIONS))
+def test_a_response_of_refused_topics_alone_is_one_that_kio_reads(api_key: int, version: int):
+    refused = [refused_topic(api_key, version, name, error_code=89, message=MESSAGE) for name in ("a", "b")]
+    frame = all_refused(api_key, version, CORRELATION_ID, refused)
+    message: Any = kio_samples.decoded_response(frame, api_key, version)
+    results = getattr(message, RESULTS[api_key])
+    assert [(result.name, int(result.error_code)) for result in results] == [("a", 89), ("b", 89)]
+    if version >= NO_MESSAGE_BEFORE[api_key]:
+        assert {result.error_message for result in results} == {MESSAGE}
+    assert message.throttle_time.total_seconds() == 0
+
+
+@pytest.mark.parametrize(("api_key", "version"), kio_versions(EntityType.response, *MUTATIONS))
+def test_results_of_the_broker_stay_what_kio_made_them(api_key: int, version: int):
+    message: Any = kio_samples.filled_response(api_key, version)
+    results = getattr(message, RESULTS[api_key])
+    frame = kio_samples.response_frame(message)
+    told = topic_results(api_key, version, frame)
+    assert [(one.name, one.error_code) for one in told] == [(one.name, int(one.error_code)) for one in results]
+    if api_key == CREATE_TOPICS and version >= 5:
+        assert [one.partitions for one in told] == [one.num_partitions for one in results]
+    refusal = refused_topic(api_key, version, "refused", error_code=89, message=MESSAGE)
+    order = [results[1].name, "refused", results[0].name]
+    merged = with_refused(api_key, version, frame, order, {"refused": refusal})
+    decoded: Any = kio_samples.decoded_response(merged, api_key, version)
+    found = getattr(decoded, RESULTS[api_key])
+    assert (found[0], found[2], found[3]) == (results[1], results[0], results[2])
+    assert decoded.throttle_time == message.throttle_time
+
+
+def test_a_topic_refused_by_its_id_is_told_by_its_id():
+    topic_id = bytes(range(16))
+    refused = refused_topic(DELETE_TOPICS, 6, topic_id, error_code=89, message=MESSAGE)
+    frame = all_refused(DELETE_TOPICS, 6, CORRELATION_ID, [refused])
+    message: Any = kio_samples.decoded_response(frame, DELETE_TOPICS, 6)
+    assert (message.responses[0].name, message.responses[0].topic_id.bytes) == (None, topic_id)
+    assert topic_results(DELETE_TOPICS, 6, frame)[0].keys == (topic_id,)
+
+
+UNKNOWN_TAG = bytes.fromhex("01 2a 03 aabbcc")
+
+
+def test_unknown_tags_of_results_and_of_the_response_are_kept():
+    refused = [refused_topic(CREATE_PARTITIONS, 3, name, error_code=0, message="") for name in ("a", "b")]
+    tagged = refused[0][:-1] + UNKNOWN_TAG
+    frame = all_refused(CREATE_PARTITIONS, 3, CORRELATION_ID, [tagged, refused[1]])
+    content = frame[4:8] + UNKNOWN_TAG + frame[9:-1] + UNKNOWN_TAG
+    frame = len(content).to_bytes(4, "big") + content
+    refusal = refused_topic(CREATE_PARTITIONS, 3, "r", error_code=89, message=MESSAGE)
+    merged = with_refused(CREATE_PARTITIONS, 3, frame, ["b", "r", "a"], {"r": refusal})
+    assert merged.count(UNKNOWN_TAG) == 3
+    assert [result.name for result in topic_results(CREATE_PARTITIONS, 3, merged)] == ["b", "r", "a"]
+
+
+# Metadata responses.
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_topics_of_a_metadata_response_are_told_as_kafka_python_has_them(version: int):
+    message = kafka_python_samples.filled_response(METADATA, version)
+    topics = message.topics
+    topics[1].partitions = []
+    topics[2].partitions[0].leader_id = -1
+    frame = kafka_python_samples.response_frame(message)
+    told = known_topics(version, frame)
+    assert [(one.name, one.error_code, one.partitions) for one in told] == [
+        (topic.name, topic.error_code, len(topic.partitions)) for topic in topics
+    ]
+    assert [one.leaders for one in told] == [
+        {partition.leader_id for partition in topic.partitions} - {-1} for topic in topics
+    ]
+    if version >= 10:
+        assert [one.topic_id for one in told] == [topic.topic_id.bytes for topic in topics]
+    merged = with_topics(version, frame, [topics[2].name, "absent", topics[0].name], {"absent": 3})
+    decoded = kafka_python_samples.RESPONSES[METADATA][version].decode(merged, header=True, framed=True)
+    assert [topic.to_dict() for topic in decoded.topics[::2]] == [topics[2].to_dict(), topics[0].to_dict()]
+    absent = decoded.topics[1]
+    assert (absent.name, absent.error_code, absent.partitions) == ("absent", 3, [])
+
+
+@pytest.mark.parametrize(("api_key", "version"), kio_versions(EntityType.response, METADATA))
+def test_a_metadata_response_of_kio_keeps_everything_else(api_key: int, version: int):
+    message: Any = kio_samples.filled_response(api_key, version)
+    names = [topic.name for topic in message.topics]
+    frame = kio_samples.response_frame(message)
+    decoded: Any = kio_samples.decoded_response(with_topics(version, frame, names[1:], {}), api_key, version)
+    assert decoded == dataclasses.replace(message, topics=message.topics[1:])
+
+
+# Produce.
+
+
+def batch(size: int, *, producer_id: int = -1, epoch: int = -1, sequence: int = -1, magic: int = 2) -> bytes:
+    """Bytes that are a record batch as far as its header, `size` in all."""
+    head = bytes(8) + (size - 12).to_bytes(4, "big") + bytes(4) + bytes((magic,)) + bytes(26)
+    numbers = producer_id.to_bytes(8, "big", signed=True) + epoch.to_bytes(2, "big", signed=True)
+    return (head + numbers + sequence.to_bytes(4, "big", signed=True)).ljust(size, b"r")
+
+
+def produce_message(version: int) -> Any:
+    """A Produce with three topics of three partitions, numbered 0 to 2, with records of as many bytes as told."""
+    message = python_request(PRODUCE, version)
+    for topic in message.topic_data:
+        for number, partition in enumerate(topic.partition_data):
+            partition.index = number
+            partition.records = batch(100 + number, producer_id=900 + number, epoch=4, sequence=50)
+    return message
+
+
+def topics_of(message: Any, version: int) -> list[Any]:
+    return [topic.topic_id.bytes if version >= 13 else topic.name for topic in message.topic_data]
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_cutting_partitions_leaves_what_kafka_python_would_send(version: int):
+    message = produce_message(version)
+    frame = encoded(message, client_id="app")
+    data = parse_produce(frame, header_of(frame))
+    first, second, third = topics_of(message, version)
+    assert data.order == [(topic, number) for topic in (first, second, third) for number in range(3)]
+    assert [part.size for part in data.topics[0].partitions] == [100, 101, 102]
+    assert data.topics[0].partitions[1].sequenced == Sequenced(901, 4, 50)
+    cut = {(first, 1), (second, 0), (second, 1), (second, 2)}
+    message.topic_data[0].partition_data.pop(1)
+    message.topic_data.pop(1)
+    assert without_partitions(frame, header_of(frame), data, cut.__contains__) == encoded(message, client_id="app")
+    assert without_partitions(frame, header_of(frame), data, lambda _: True) is None
+
+
+@pytest.mark.parametrize(("api_key", "version"), kio_versions(EntityType.request, PRODUCE))
+def test_cutting_partitions_leaves_what_kio_would_send(api_key: int, version: int):
+    message: Any = kio_samples.filled_request(api_key, version)
+    frame = kio_samples.request_frame(message, client_id="app")
+    data = parse_produce(frame, header_of(frame))
+    topic, *others = message.topic_data
+    gone = (data.topics[0].topic, topic.partition_data[2].index)
+    expected = dataclasses.replace(
+        message, topic_data=(dataclasses.replace(topic, partition_data=topic.partition_data[:2]), *others)
+    )
+    cut = without_partitions(frame, header_of(frame), data, lambda key: key == gone)
+    assert cut == kio_samples.request_frame(expected, client_id="app")
+
+
+@pytest.mark.parametrize("records", [batch(80), batch(80, producer_id=5, magic=1), b"", b"short"])
+def test_records_that_nobody_numbered_are_not_sequenced(records: bytes):
+    message = produce_message(7)
+    message.topic_data[0].partition_data[0].records = records
+    frame = encoded(message, client_id="app")
+    partition = parse_produce(frame, header_of(frame)).topics[0].partitions[0]
+    assert (partition.sequenced, partition.size) == (None, len(records))
+
+
+def produce_response(version: int) -> Any:
+    """A response for three topics of three partitions numbered 0 to 2."""
+    message = kafka_python_samples.filled_response(PRODUCE, version)
+    for topic in message.responses:
+        for number, partition in enumerate(topic.partition_responses):
+            partition.index = number
+    return message
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_refused_partitions_are_merged_in_the_order_of_the_request(version: int):
+    message = produce_response(version)
+    frame = kafka_python_samples.response_frame(message)
+    first, second, third = (topic.topic_id.bytes if version >= 13 else topic.name for topic in message.responses)
+    other: Any = bytes(range(16)) if version >= 13 else "other"
+    refusal = refused_partition(version, 7, error_code=44, message=MESSAGE)
+    order = [(other, 7), *[(third, number) for number in (2, 7, 0, 1)]]
+    order += [(topic, number) for topic in (second, first) for number in range(3)]
+    merged = with_refused_partitions(version, frame, order, {(other, 7): refusal, (third, 7): refusal})
+    results = partition_results(version, merged)
+    assert [(result.topic, result.partition) for result in results] == order
+    assert [result.error_code for result in results if result.partition == 7] == [44, 44]
+    decoded = kafka_python_samples.RESPONSES[PRODUCE][version].decode(merged, header=True, framed=True)
+    assert [topic.to_dict() for topic in decoded.responses[2:]] == [
+        message.responses[1].to_dict(),
+        message.responses[0].to_dict(),
+    ]
+    refused = decoded.responses[0].partition_responses[0].to_dict()
+    assert (refused["index"], refused["error_code"], refused["base_offset"]) == (7, 44, -1)
+    assert refused.get("error_message") == (MESSAGE if version >= 8 else None)
+    assert decoded.to_dict().get("throttle_time_ms") == message.to_dict().get("throttle_time_ms")
+
+
+@pytest.mark.parametrize(("api_key", "version"), kio_versions(EntityType.response, PRODUCE))
+def test_a_produce_response_of_kio_keeps_leaders_and_endpoints(api_key: int, version: int):
+    message: Any = kio_samples.filled_response(api_key, version)
+    frame = kio_samples.response_frame(message)
+    topics = [topic.topic_id.bytes if version >= 13 else topic.name for topic in message.responses]
+    order = [
+        (topic, partition.index)
+        for topic, told in zip(topics, message.responses, strict=True)
+        for partition in told.partition_responses
+    ]
+    assert with_refused_partitions(version, frame, order, {}) == frame
+    refusal = refused_partition(version, 7, error_code=44, message=MESSAGE)
+    merged = with_refused_partitions(version, frame, [*order, (topics[2], 7)], {(topics[2], 7): refusal})
+    decoded: Any = kio_samples.decoded_response(merged, api_key, version)
+    last = decoded.responses[2]
+    without_ours = dataclasses.replace(last, partition_responses=last.partition_responses[:-1])
+    assert dataclasses.replace(decoded, responses=(*decoded.responses[:2], without_ours)) == message
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_a_response_of_refused_partitions_alone_is_one_that_kio_reads(version: int):
+    topic: Any = bytes(range(16)) if version >= 13 else "refused"
+    refused = {(topic, n): refused_partition(version, n, error_code=44, message=MESSAGE) for n in range(3)}
+    frame = all_refused_partitions(version, CORRELATION_ID, list(refused), refused)
+    message: Any = kio_samples.decoded_response(frame, PRODUCE, version)
+    partitions = message.responses[0].partition_responses
+    assert [(one.index, int(one.error_code)) for one in partitions] == [(0, 44), (1, 44), (2, 44)]
+    assert message.throttle_time.total_seconds() == 0
+
+
+# Rubbish.
+
+
+@pytest.mark.parametrize(("api_key", "version"), kio_versions(EntityType.request, *MUTATIONS, METADATA, PRODUCE))
+def test_requests_that_end_early_are_refused_with_an_error_of_ours(api_key: int, version: int):
+    message: Entity = kio_samples.filled_request(api_key, version)
+    frame = kio_samples.request_frame(message, client_id="app")
+    parse = {**PARSERS, METADATA: parse_metadata_request, PRODUCE: parse_produce}[api_key]
+    listed = parse(frame, header_of(frame)).listed
+    for length in range(header_of(frame).end, listed.end, 7):
+        content = frame[4:length]
+        shorter = len(content).to_bytes(4, "big") + content
+        with pytest.raises(ProtocolError):
+            parse(shorter, header_of(shorter))
+
+
+def test_a_list_of_nothing_is_not_walked_for_ever():
+    with pytest.raises(ProtocolError):
+        element_list(spelling(0, 1), (), (2**31 - 1).to_bytes(4, "big"), 0, 4)
