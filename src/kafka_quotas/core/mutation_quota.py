@@ -1,7 +1,7 @@
 """The quota of one request that creates, grows or deletes topics: strict or permissive.
 
-A strict quota checks before it records, and refuses while the bucket is in debt; a permissive one always records.
-Either tells how long the client is to wait, counted down from the moment the debt was found.
+A strict quota checks before it records, and refuses while the bucket does; a permissive one always records.
+Either tells how long the client is to wait, counted down from the moment the bucket was found to refuse.
 **Source:** KIP-599; `StrictControllerMutationQuota`, `PermissiveControllerMutationQuota` of Kafka 4.0.
 """
 
@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.quota_bucket import MutationBucket, QuotaBucket
+from kafka_quotas.core.mutation_bucket import AdmissionBucket
+from kafka_quotas.core.quota_bucket import QuotaBucket
 from kafka_quotas.core.resolution import Match
-from kafka_quotas.core.throttle_time import mutation_throttle_time_ms, narrow_to_int32, narrow_to_int64
+from kafka_quotas.core.throttle_time import narrow_to_int32, narrow_to_int64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ class UnboundedMutationQuota(MutationQuota):
 class _BucketQuota(MutationQuota):
     """A quota on one bucket, which it keeps whatever is configured later; the bound follows the configuration."""
 
-    def __init__(self, owner: BucketOwner, bucket: MutationBucket) -> None:
+    def __init__(self, owner: BucketOwner, bucket: AdmissionBucket) -> None:
         self._owner = owner
         self._bucket = bucket
         self._last_throttle_ms = 0
@@ -84,20 +85,18 @@ class _BucketQuota(MutationQuota):
         waited_ms = now_ms - self._last_recorded_ms
         return narrow_to_int32(max(0, narrow_to_int64(self._last_throttle_ms - waited_ms)))
 
-    def _in_debt(self, now_ms: int) -> bool:
-        """Whether the bucket is in debt; the throttle time is remembered then."""
-        tokens = self._bucket.measure(now_ms)
-        if tokens >= 0 or tokens != tokens:  # noqa: PLR0124 - NaN, of a bound that is none, is no debt
+    def _refused(self, now_ms: int) -> bool:
+        """Whether the bucket refuses requests; the throttle time is remembered then."""
+        refused_ms = self._bucket.refused_ms(now_ms)
+        if refused_ms is None:
             return False
-        bound = self._bucket.bound
-        assert bound is not None
-        self._last_throttle_ms = mutation_throttle_time_ms(tokens, bound)
+        self._last_throttle_ms = refused_ms
         self._last_recorded_ms = now_ms
         return True
 
 
 class StrictMutationQuota(_BucketQuota):
-    """A quota that refuses while its bucket is in debt, for requests whose version can say so."""
+    """A quota that refuses while its bucket does, for requests whose version can say so."""
 
     kind = "strict"
 
@@ -109,7 +108,7 @@ class StrictMutationQuota(_BucketQuota):
     def record(self, permits: float, now_ms: int) -> MutationRefusal | None:
         """None where the mutations (partitions) are admitted and recorded, else the refusal."""
         self._owner.renewed(self._bucket)
-        if not self._in_debt(now_ms):
+        if not self._refused(now_ms):
             self._bucket.record(permits, now_ms)
             return None
         match = self._owner.match_of(self._bucket)
@@ -130,4 +129,4 @@ class PermissiveMutationQuota(_BucketQuota):
         """None: admitted; a debt that results is remembered as throttle time."""
         self._owner.renewed(self._bucket)
         self._bucket.record(permits, now_ms)
-        self._in_debt(now_ms)
+        self._refused(now_ms)

@@ -8,16 +8,17 @@ a bucket before its next use. Not safe for several threads at once.
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, cast
 
 from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.mutation_bucket import AdmissionBucket, MutationAlgorithm, new_mutation_bucket
 from kafka_quotas.core.mutation_quota import (
     MutationQuota,
     PermissiveMutationQuota,
     StrictMutationQuota,
     UnboundedMutationQuota,
 )
-from kafka_quotas.core.quota_bucket import UNLIMITED, MutationBucket, QuotaBucket, RateBucket
+from kafka_quotas.core.quota_bucket import UNLIMITED, QuotaBucket, RateBucket
 from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quota_key import (
     CONSUMER_BYTE_RATE,
@@ -67,9 +68,16 @@ class BucketState:
 class ClientQuotaManager:
     """The quotas of one type: configured by `update_quota`, asked by user and client-id, at times in ms."""
 
-    def __init__(self, quota_type: QuotaType, window: QuotaWindow = DEFAULT_WINDOW) -> None:
+    def __init__(
+        self,
+        quota_type: QuotaType,
+        window: QuotaWindow = DEFAULT_WINDOW,
+        *,
+        mutations: MutationAlgorithm = MutationAlgorithm.TOKEN_BUCKET,
+    ) -> None:
         self.quota_type = quota_type
         self.window = window
+        self._mutations = mutations
         self.generation = 0
         """Differs after every change that may give a client another limit or bucket."""
         self._resolver = QuotaResolver()
@@ -207,15 +215,14 @@ class ClientQuotaManager:
             bucket.generation = self.generation - 1
         return self.renewed(bucket)
 
-    def _mutation_bucket_of(self, user: str, client_id: str) -> MutationBucket:
-        bucket = self._bucket_of(user, client_id)
-        assert isinstance(bucket, MutationBucket), f"{self.quota_type.value} quotas are not of mutations"
-        return bucket
+    def _mutation_bucket_of(self, user: str, client_id: str) -> AdmissionBucket:
+        assert self.quota_type is QuotaType.CONTROLLER_MUTATION, f"{self.quota_type.value} quotas are not of mutations"
+        return cast("AdmissionBucket", self._bucket_of(user, client_id))
 
     def _new_bucket(self, name: Bucket) -> QuotaBucket:
         samples, window_ms = self.window.samples, self.window.window_ms
         if self.quota_type is QuotaType.CONTROLLER_MUTATION:
-            return MutationBucket(name, samples, window_ms)
+            return new_mutation_bucket(self._mutations, name, self.window)
         bounded = self.quota_type is QuotaType.REQUEST
         return RateBucket(name, samples, window_ms, window_ms if bounded else LONG_MAX)
 

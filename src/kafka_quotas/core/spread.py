@@ -13,6 +13,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 
+from kafka_quotas.core.quota_key import INT_MAX
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpreadDecision:
@@ -34,13 +36,26 @@ class _SpreadRate(ABC):
 
     def request(self, amount: float, now_ms: int) -> SpreadDecision:
         """The decision on a request of `amount`; it is recorded where it is admitted."""
-        current = now_ms // self._window_ms
-        rate = self._rate(current)
+        rate = self._rate(now_ms // self._window_ms)
         if not self._fits(rate):
             return SpreadDecision(admitted=False, rate=float(rate), throttle_ms=self._throttle_ms(rate))
+        self.record(amount, now_ms)
+        return SpreadDecision(admitted=True, rate=float(rate), throttle_ms=0)
+
+    def refused_ms(self, now_ms: int) -> int | None:
+        """How long a request would have to wait, in ms; None where it would be admitted."""
+        rate = self._rate(now_ms // self._window_ms)
+        return None if self._fits(rate) else self._throttle_ms(rate)
+
+    def record(self, amount: float, now_ms: int) -> None:
+        """Nothing; the amount is spread, nothing is checked. A negative one takes back."""
+        current = now_ms // self._window_ms
         self._forget(current)
         self._spread(_exact(amount), current)
-        return SpreadDecision(admitted=True, rate=float(rate), throttle_ms=0)
+
+    def set_bound(self, bound: float) -> None:
+        """Nothing; the bound (per second) is another one from now on, what was recorded stays where it is."""
+        self._bound = _exact(bound)
 
     def rate(self, now_ms: int) -> float:
         """The rate per second."""
@@ -55,7 +70,9 @@ class _SpreadRate(ABC):
         return total * 1000 / (self._samples * self._window_ms)
 
     def _throttle_ms(self, rate: Fraction) -> int:
-        """The delay of a refusal: (rate - bound) / bound over all samples, halves rounded up."""
+        """The delay of a refusal: (rate - bound) / bound over all samples, halves up; the longest for a bound of 0."""
+        if not self._bound:
+            return INT_MAX
         exact_ms = (rate - self._bound) / self._bound * self._samples * self._window_ms
         return (2 * exact_ms.numerator + exact_ms.denominator) // (2 * exact_ms.denominator)
 
