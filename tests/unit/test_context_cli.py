@@ -174,3 +174,36 @@ def test_names_of_contexts_are_completed(contexts: Path) -> None:
     assert complete_contexts("p") == ["prod"]
     contexts.write_text("broken")
     assert complete_contexts("") == []
+
+
+def test_a_context_is_removed_with_all_that_is_its_own(contexts: Path, home: Path) -> None:
+    before = contexts.read_text(encoding="utf-8")
+    done("context", "set", "lab.eu", "--store", "kafka://a:1", "--property", "client.id=x")
+    assert done("context", "remove", "lab.eu") == f"Context lab.eu is no longer in {contexts}.\n"
+    assert contexts.read_text(encoding="utf-8").rstrip() == before.rstrip()
+    assert run_cli("context", "remove", "prod") == (
+        0,
+        f"Context prod is no longer in {contexts}.\n",
+        "note: prod was in use; no context is now\n",
+    )
+    assert origins()["context"] == (None, "default", None)
+    assert [each.split()[0] for each in done("context", "list").splitlines()[2:]] == ["lab"]
+
+
+def test_what_is_no_context_is_not_removed(contexts: Path) -> None:
+    before = contexts.read_bytes()
+    code, out, err = run_cli("context", "remove", "nope")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert contexts.read_bytes() == before
+
+
+def test_a_command_that_tells_a_password_runs_once(home: Path) -> None:
+    runs = home / "runs"
+    program = home / "pass"
+    program.write_text(f"#!/bin/sh\necho asked >> {runs}\necho secret\n", encoding="utf-8")
+    program.chmod(0o700)
+    done("context", "set", "x", "--store", "zk://a:1", "--username", "me", "--password-command", str(program))
+    choice = choose_store(store=None, context="x")
+    assert choice.settings().client_properties == choice.settings(allow_invalid=True).client_properties
+    assert runs.read_text(encoding="utf-8") == "asked\n"

@@ -12,7 +12,7 @@ from kafka_quotas.cli.options import BootstrapServer, CommandConfig, ContextName
 from kafka_quotas.cli.output import TABLE_VIEW
 from kafka_quotas.cli.render import print_listing, write
 from kafka_quotas.cli.store_choice import choose_store, store_options
-from kafka_quotas.commands.context import set_context, use_context
+from kafka_quotas.commands.context import remove_context, set_context, use_context
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.stores.context_file import contexts_path, read_contexts
 from kafka_quotas.stores.secret import Secret, SecretPlace, secret_at
@@ -148,6 +148,15 @@ def set_(
     if use_it:
         use_context(path, name)
     write(f"Context {name} is in {path}.", sys.stdout)
+
+
+@app.command()
+def remove(*, name: Name) -> None:
+    """Remove a context. Its store is not touched."""
+    path = contexts_path()
+    if remove_context(path, name):
+        write(f"note: {name} was in use; no context is now", sys.stderr)
+    write(f"Context {name} is no longer in {path}.", sys.stdout)
 
 
 def _password(file: str | None, variable: str | None, command: str | None) -> Secret | None:

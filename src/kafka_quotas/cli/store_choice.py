@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 
 from kafka_quotas.core.errors import UsageError
@@ -43,7 +44,7 @@ class Setting:
     source: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: the client properties are kept once they were read
 class StoreChoice:
     """The address of the store (None: the local store in the user's data folder) and its client properties file.
 
@@ -66,11 +67,14 @@ class StoreChoice:
         Raises `UsageError` where the properties file can't be read, `KafkaQuotasError` where a secret of the context
         can't be had.
         """
+        return StoreSettings(client_properties=self._client_properties, allow_invalid=allow_invalid, wait=wait)
+
+    @cached_property
+    def _client_properties(self) -> Mapping[str, str]:
+        """The properties, read once: a command that tells a password may ask a person for it."""
         if self.login is not None:
-            properties = self.login.client_properties()
-        else:
-            properties = read_properties(Path(self.command_config.value)) if self.command_config.value else {}
-        return StoreSettings(client_properties=properties, allow_invalid=allow_invalid, wait=wait)
+            return self.login.client_properties()
+        return read_properties(Path(self.command_config.value)) if self.command_config.value else {}
 
     def open(self, *, allow_invalid: bool = False, wait: bool = True) -> Store:
         """The store, ready to use; the caller closes it.

@@ -1,4 +1,4 @@
-"""Contexts: list them, choose one, make or change one."""
+"""Contexts: choose one, make, change or remove one."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.stores.context import Context, checked_context_name, is_secret_property
 from kafka_quotas.stores.context_file import Contexts, read_contexts, write_contexts
-from kafka_quotas.stores.context_text import with_context, with_current
+from kafka_quotas.stores.context_text import with_context, with_current, without_context
 from kafka_quotas.stores.secret import Secret
 from kafka_quotas.stores.store_url import parse_store_url
 
@@ -19,6 +19,16 @@ def use_context(path: Path, name: str | None) -> Contexts:
     contexts = with_current(read_contexts(path), name)
     write_contexts(contexts)
     return contexts
+
+
+def remove_context(path: Path, name: str) -> bool:
+    """Whether the context that is gone now was the one in use; then none is.
+
+    Raises `UsageError` where there is no such context, or the file can't be read or written.
+    """
+    contexts = read_contexts(path)
+    write_contexts(without_context(contexts, name))
+    return contexts.current == name
 
 
 def set_context(

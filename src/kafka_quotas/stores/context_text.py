@@ -52,6 +52,18 @@ def with_context(contexts: Contexts, context: Context) -> Contexts:
     return _checked(text, contexts, wanted=wanted, current=contexts.current)
 
 
+def without_context(contexts: Contexts, name: str) -> Contexts:
+    """The contexts but for this one; where it was in use, none is.
+
+    Raises `UsageError` where there is no such context, or the file has to be edited by hand.
+    """
+    contexts.get(name)
+    left = with_current(contexts, None) if contexts.current == name else contexts
+    kept, _ = _without(left.text.splitlines(keepends=True), name)
+    others = tuple(other for other in left.contexts if other.name != name)
+    return _checked("".join(kept), left, wanted=others, current=left.current)
+
+
 def _without(lines: list[str], name: str) -> tuple[list[str], int | None]:
     """The lines outside the tables of a context, and where its first table began (None: nowhere)."""
     key = rf"(?:{re.escape(name)}|{re.escape(_quoted(name))})"
