@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Mapping
 
+from kafka_quotas.core.cost_model import ApiCost, CostModel
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.core.quota_manager import QuotaType
@@ -14,10 +15,13 @@ from kafka_quotas.enforcement.ledger import Ledger
 from kafka_quotas.enforcement.notice import Notice
 from kafka_quotas.enforcement.rules import Rules
 from kafka_quotas.enforcement.session import Session
+from kafka_quotas.enforcement.whole_treatment import NO_CLAIMS, Claim
 
 START_MS = 1_700_000_000_000
 WINDOW = QuotaWindow(samples=3, window_s=1)
 CLIENT_ID = "app"
+COSTS = CostModel(source="test", other=ApiCost(request_nanos=1_000_000))
+"""A millisecond per request, whatever it is."""
 
 
 def framed(content: bytes) -> bytes:
@@ -111,9 +115,11 @@ class Pair:
         entity: Entity | None = None,
         broker: BrokerQuotas | None = None,
         on_charge: OnCharge | None = None,
+        model: CostModel = COSTS,
+        claims: Mapping[int, Claim] = NO_CLAIMS,
     ) -> None:
         self.rules = rules or Rules(window=WINDOW)
-        self.broker = broker or BrokerQuotas(self.rules.window)
+        self.broker = broker or BrokerQuotas(self.rules.window, book=self.rules.book)
         for quota_type, limit in (quotas or {}).items():
             self.broker.update(quota_type, entity or Entity.of(client_id=CLIENT_ID), limit, static=False)
         self.notices: list[Notice] = []
@@ -127,7 +133,10 @@ class Pair:
             rules=self.rules,
             translate=self._translate,
             ledger=self.ledger,
+            counters=self.counters,
+            model=model,
             on_charge=on_charge,
+            claims=claims,
         )
         self.now_ms = START_MS
         self.upstream = b""

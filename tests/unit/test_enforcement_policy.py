@@ -16,7 +16,7 @@ def entry(entity: Entity, **quotas: float) -> QuotaEntry:
 
 
 def produce_bound(policy: Policy, node_id: int | None, user: str = "ANONYMOUS", client_id: str = "app") -> float | None:
-    return policy.broker(node_id).limits(user, client_id).produce.bound
+    return policy.broker(node_id).client(user, client_id).produce.bound
 
 
 def test_what_the_store_holds_is_in_force_for_every_broker_met_before_and_after() -> None:
@@ -24,7 +24,7 @@ def test_what_the_store_holds_is_in_force_for_every_broker_met_before_and_after(
     policy.broker(1)
     assert policy.apply([entry(APP, producer_byte_rate=1000.0, consumer_byte_rate=2000.0)]) == 2
     assert produce_bound(policy, 1) == produce_bound(policy, 2) == 1000.0
-    assert policy.broker(2).limits("x", "app").fetch.bound == 2000.0
+    assert policy.broker(2).client("x", "app").fetch.bound == 2000.0
 
 
 def test_an_entity_that_is_gone_from_the_store_loses_its_limit() -> None:
@@ -48,7 +48,7 @@ def test_the_same_content_changes_nothing() -> None:
 def test_a_changed_limit_keeps_what_was_recorded() -> None:
     policy = Policy(WINDOW)
     policy.apply([entry(APP, producer_byte_rate=1e9)])
-    limiter = policy.broker(1).limits("u", "app").produce
+    limiter = policy.broker(1).client("u", "app").produce
     assert limiter.record(5000, 0) == 0
     policy.apply([entry(APP, producer_byte_rate=1000.0)])
     assert limiter.record(0, 0) == 3000
@@ -57,7 +57,6 @@ def test_a_changed_limit_keeps_what_was_recorded() -> None:
 def test_keys_that_the_daemon_does_not_enforce_and_entities_of_addresses_are_passed_over() -> None:
     policy = Policy(WINDOW)
     others = [
-        entry(APP, request_percentage=10.0, controller_mutation_rate=1.0),
         entry(Entity.of(ip="127.0.0.1"), connection_creation_rate=5.0),
         entry(Entity.of(ip=None), producer_byte_rate=5.0),
     ]
@@ -87,7 +86,7 @@ def test_the_bootstrap_broker_keeps_its_buckets_when_its_node_id_becomes_known()
 def test_idle_buckets_are_forgotten() -> None:
     policy = Policy(WINDOW)
     policy.apply([entry(APP, producer_byte_rate=1000.0)])
-    policy.broker(1).limits("u", "app").produce.record(1, 0)
+    policy.broker(1).client("u", "app").produce.record(1, 0)
     assert len(policy.broker(1).manager(QuotaType.PRODUCE).buckets(0)) == 1
     policy.expire_idle(3_600_001)
     assert policy.broker(1).manager(QuotaType.PRODUCE).buckets(0) == []

@@ -85,7 +85,7 @@ def test_random_cuts_and_random_holds_lose_nothing() -> None:
             pair.send(sent[position : position + step])
             position += step
         while pair.session.unanswered:
-            pair.answer(produce_response(pair.session._in_flight[0].correlation_id))
+            pair.answer(produce_response(pair.session.flow.in_flight[0].correlation_id))
         pair.advance(chance.randint(0, 500))
     assert pair.upstream == sent
 

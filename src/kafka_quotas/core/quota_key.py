@@ -25,6 +25,7 @@ class Unit(Enum):
     PERCENT = "% of one thread"
     PARTITIONS_PER_SECOND = "partitions/s"
     CONNECTIONS_PER_SECOND = "connections/s"
+    REQUESTS_PER_SECOND = "requests/s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +97,16 @@ CONNECTION_CREATION_RATE = QuotaKey(
     misspellings=("connection-creation-rate", "connections_creation_rate", "max.connection.creation.rate"),
 )
 
+REQUEST_RATE = QuotaKey(
+    name="request_rate",
+    value_type=ValueType.DOUBLE,
+    unit=Unit.REQUESTS_PER_SECOND,
+    for_ip=False,
+    since="(none)",
+    summary="requests per second to one broker; no broker knows it, the daemon counts it exactly",
+)
+"""A limit of the daemon alone: stores hold Kafka's keys, this one is in the daemon's policy file."""
+
 QUOTA_KEYS: dict[str, QuotaKey] = {
     key.name: key
     for key in (
@@ -106,7 +117,7 @@ QUOTA_KEYS: dict[str, QuotaKey] = {
         CONNECTION_CREATION_RATE,
     )
 }
-"""Every key by name, in the order in which they are listed to a user."""
+"""Every key of Kafka by name, in the order in which they are listed to a user."""
 
 
 def suggest_key(name: str) -> QuotaKey | None:

@@ -26,9 +26,11 @@ from kafka_quotas.core.quota_key import (
     LONG_MAX,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
+    REQUEST_RATE,
     QuotaKey,
 )
 from kafka_quotas.core.resolution import Bucket, Match, QuotaResolver, bucket_tags
+from kafka_quotas.core.smooth_bucket import BURST_S, SmoothBucket
 
 IDLE_MS: Final = 3_600_000
 """A bucket without a record for longer than this is forgotten."""
@@ -41,6 +43,8 @@ class QuotaType(Enum):
     FETCH = "fetch"
     REQUEST = "request"
     CONTROLLER_MUTATION = "controller_mutation"
+    REQUEST_RATE = "request_rate"
+    """Requests counted, which brokers don't limit."""
 
     @property
     def key(self) -> QuotaKey:
@@ -53,7 +57,17 @@ _KEYS = {
     QuotaType.FETCH: CONSUMER_BYTE_RATE,
     QuotaType.REQUEST: REQUEST_PERCENTAGE,
     QuotaType.CONTROLLER_MUTATION: CONTROLLER_MUTATION_RATE,
+    QuotaType.REQUEST_RATE: REQUEST_RATE,
 }
+
+
+class Algorithm(Enum):
+    """How a rate is measured; controller mutations have algorithms of their own."""
+
+    WINDOW = "window"
+    """Kafka's sliding window."""
+    SMOOTH = "smooth"
+    """A bucket of one second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +86,13 @@ class ClientQuotaManager:
         self,
         quota_type: QuotaType,
         window: QuotaWindow = DEFAULT_WINDOW,
+        algorithm: Algorithm = Algorithm.WINDOW,
         *,
         mutations: MutationAlgorithm = MutationAlgorithm.TOKEN_BUCKET,
     ) -> None:
         self.quota_type = quota_type
         self.window = window
+        self.algorithm = algorithm
         self._mutations = mutations
         self.generation = 0
         """Differs after every change that may give a client another limit or bucket."""
@@ -147,8 +163,11 @@ class ClientQuotaManager:
         return self.max_value(self._resolver.limit(bucket.name))
 
     def max_value(self, limit: float | None) -> float | None:
-        """What a limit comes to over `samples - 1` windows; None for no limit."""
-        return None if limit is None else limit * (self.window.samples - 1) * self.window.window_s
+        """What a limit comes to over `samples - 1` windows, or in a smooth bucket; None for no limit."""
+        if limit is None:
+            return None
+        span_s = BURST_S if self.algorithm is Algorithm.SMOOTH else (self.window.samples - 1) * self.window.window_s
+        return limit * span_s
 
     def strict_quota(self, user: str, client_id: str) -> MutationQuota:
         """A strict quota for one request of a client: it refuses while there is a debt. It keeps its bucket."""
@@ -223,8 +242,10 @@ class ClientQuotaManager:
         samples, window_ms = self.window.samples, self.window.window_ms
         if self.quota_type is QuotaType.CONTROLLER_MUTATION:
             return new_mutation_bucket(self._mutations, name, self.window)
-        bounded = self.quota_type is QuotaType.REQUEST
-        return RateBucket(name, samples, window_ms, window_ms if bounded else LONG_MAX)
+        longest_ms = window_ms if self.quota_type is QuotaType.REQUEST else LONG_MAX
+        if self.algorithm is Algorithm.SMOOTH:
+            return SmoothBucket(name, longest_ms)
+        return RateBucket(name, samples, window_ms, longest_ms)
 
 
 class Limiter:
@@ -254,6 +275,11 @@ class Limiter:
     def unrecord(self, value: float, now_ms: int) -> None:
         """Take a value back that was recorded for nothing."""
         self.record_without_throttle(-value, now_ms)
+
+    @property
+    def quota_type(self) -> QuotaType:
+        """What is limited."""
+        return self._manager.quota_type
 
     @property
     def bound(self) -> float | None:

@@ -54,7 +54,7 @@ def mutation_throttle_time_ms(tokens: float, bound: float) -> int:
     return round_half_up(_divide(-tokens, bound) * 1000)
 
 
-def nanos_to_percentage(nanos: int) -> float:
+def nanos_to_percentage(nanos: float) -> float:
     """The share of one thread's second, in per cent, that so many nanoseconds are."""
     return nanos * _NANOS_TO_PERCENTAGE_PER_SECOND
 

@@ -1,51 +1,127 @@
 """The quotas of one upstream broker: quotas hold per broker, so each broker has buckets of its own.
 
-Invariants: all connections to one broker share one `BrokerQuotas`, and so its buckets, whichever listener they came by.
+Clients of different modes draw on different buckets, and clients whose scope is the cluster on those of the cluster,
+which is one more `BrokerQuotas` that all brokers share.
+Invariants: all connections to one broker share one `BrokerQuotas`, and so its buckets, whichever listener they came by;
+every manager has every limit; `version` differs after each change of a limit or of terms.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Final
 
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.core.quota_manager import ClientQuotaManager, Limiter, QuotaType
+from kafka_quotas.core.quota_manager import Algorithm, BucketState, ClientQuotaManager, QuotaType
+from kafka_quotas.enforcement.client import Client
+from kafka_quotas.enforcement.terms import Mode, Scope, TermsBook
 
-ENFORCED = (QuotaType.PRODUCE, QuotaType.FETCH)
+ENFORCED: Final = tuple(QuotaType)
 """The quota types that the daemon enforces."""
 
 
-class ClientLimits(NamedTuple):
-    """The handles of one user and client-id; they stay right when quotas change."""
-
-    produce: Limiter
-    fetch: Limiter
-
-
 class BrokerQuotas:
-    """The quota managers of one broker."""
+    """The quota managers of one broker; `cluster` has those of all brokers together."""
 
-    def __init__(self, window: QuotaWindow) -> None:
-        self._managers = {quota_type: ClientQuotaManager(quota_type, window) for quota_type in ENFORCED}
+    def __init__(
+        self,
+        window: QuotaWindow,
+        *,
+        mutation_window: QuotaWindow | None = None,
+        book: TermsBook | None = None,
+        cluster: "BrokerQuotas | None" = None,
+    ) -> None:
+        self._window = window
+        self._mutation_window = mutation_window or window
+        self._book = book or TermsBook()
+        self._cluster = cluster
+        self._limits: dict[tuple[QuotaType, Entity, bool], float] = {}
+        self._managers: dict[Mode, dict[QuotaType, ClientQuotaManager]] = {}
+        self._unconfigured = self._made(Mode.KAFKA)
+        self._clients: dict[tuple[str, str], Client] = {}
+        self.version = 0
+        """Differs after every change that may give a client other limits or terms."""
+        self.counts_requests = False
+        """Whether any client may have a limit on requests or their time."""
 
-    def manager(self, quota_type: QuotaType) -> ClientQuotaManager:
-        """The manager of one of the `ENFORCED` types."""
-        return self._managers[quota_type]
+    def manager(self, quota_type: QuotaType, mode: Mode = Mode.KAFKA) -> ClientQuotaManager:
+        """The manager of one of the `ENFORCED` types, for clients of a mode."""
+        return self._managers_of(mode)[quota_type]
 
-    def limits(self, user: str, client_id: str) -> ClientLimits:
+    def buckets(self, quota_type: QuotaType, now_ms: int) -> Iterator[tuple[Mode, BucketState]]:
+        """Every bucket of a type with the mode of its clients; asking changes none."""
+        for mode, managers in self._managers.items():
+            for state in managers[quota_type].buckets(now_ms):
+                yield mode, state
+
+    def client(self, user: str, client_id: str) -> Client:
         """The handles of a user's client-id."""
-        return ClientLimits(
-            self._managers[QuotaType.PRODUCE].limiter(user, client_id),
-            self._managers[QuotaType.FETCH].limiter(user, client_id),
-        )
+        client = self._clients.get((user, client_id))
+        if client is None:
+            client = self._clients[user, client_id] = self._new_client(user, client_id)
+        return client
 
     def update(self, quota_type: QuotaType, entity: Entity, limit: float | None, *, static: bool) -> None:
         """Nothing; the limit of an entity holds from now on (None: it is gone), the history of its bucket stays."""
-        manager = self._managers[quota_type]
-        if static:
-            manager.update_static_quota(entity, limit)
+        if limit is None:
+            self._limits.pop((quota_type, entity, static), None)
         else:
-            manager.update_quota(entity, limit)
+            self._limits[quota_type, entity, static] = limit
+        for managers in self._managers.values():
+            _update(managers[quota_type], entity, limit, static=static)
+        self._changed()
+
+    def replace_book(self, book: TermsBook) -> None:
+        """Nothing; the terms of this book hold from now on."""
+        self._book = book
+        self._changed()
 
     def expire_idle(self, now_ms: int) -> None:
         """Nothing; buckets without a record for an hour are forgotten, as a broker does."""
-        for manager in self._managers.values():
-            manager.expire_idle(now_ms)
+        self._clients.clear()
+        for managers in self._managers.values():
+            for manager in managers.values():
+                manager.expire_idle(now_ms)
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._clients.clear()
+        timed = (QuotaType.REQUEST, QuotaType.REQUEST_RATE)
+        self.counts_requests = any(quota_type in timed for quota_type, _, _ in self._limits)
+
+    def _new_client(self, user: str, client_id: str) -> Client:
+        terms = self._book.terms_of(user, client_id)
+        home = self if self._cluster is None or terms.scope is Scope.BROKER else self._cluster
+        managers = self._unconfigured if terms.exempt else home._managers_of(terms.mode)  # noqa: SLF001 - its like
+        return Client(
+            {quota_type: manager.limiter(user, client_id) for quota_type, manager in managers.items()},
+            terms,
+            is_internal=user in self._book.internal_principals,
+            version=self.version,
+        )
+
+    def _managers_of(self, mode: Mode) -> dict[QuotaType, ClientQuotaManager]:
+        """The managers for a mode, made with all limits at its first mention."""
+        managers = self._managers.get(mode)
+        if managers is None:
+            managers = self._managers[mode] = self._made(mode)
+            for (quota_type, entity, static), limit in self._limits.items():
+                _update(managers[quota_type], entity, limit, static=static)
+        return managers
+
+    def _made(self, mode: Mode) -> dict[QuotaType, ClientQuotaManager]:
+        algorithm = Algorithm.SMOOTH if mode is Mode.SMOOTH else Algorithm.WINDOW
+        return {
+            quota_type: ClientQuotaManager(
+                quota_type,
+                self._mutation_window if quota_type is QuotaType.CONTROLLER_MUTATION else self._window,
+                algorithm,
+            )
+            for quota_type in ENFORCED
+        }
+
+
+def _update(manager: ClientQuotaManager, entity: Entity, limit: float | None, *, static: bool) -> None:
+    if static:
+        manager.update_static_quota(entity, limit)
+    else:
+        manager.update_quota(entity, limit)

@@ -27,3 +27,5 @@ class Counters:
     """Charges that were written to the event log."""
     events_dropped: int = 0
     """Charges that the event log lost: it could not be written, or not fast enough."""
+    exempt_request_us: int = 0
+    """Estimated thread time of requests that no request quota counts."""

@@ -88,7 +88,9 @@ class _Daemon:
         self._clock = MonotonicClock()
         self._notify = Log(log, self._clock).notify
         self._counters = Counters()
-        self._policy = Policy(settings.rules.window)
+        self._policy = Policy(
+            settings.rules.window, mutation_window=settings.rules.mutation_window, book=settings.rules.book
+        )
         self._signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
         self._follower = StoreFollower(
             open_store,

@@ -26,13 +26,14 @@ class Frame(NamedTuple):
     """What was decided about a frame: its bytes (length field included), whether to gather it, and what to change.
 
     A patch lies within the frame and within the chunk at hand; a frame that is gathered takes none. With `find_tail`
-    only the end of the frame is gathered, from where that says.
+    only the end of the frame is gathered, from where that says. A `replacement` goes out at once and the frame nowhere.
     """
 
     length: int
     gather: bool = False
     patch: Patch | None = None
     find_tail: FindTail | None = None
+    replacement: bytes | None = None
 
 
 Decision: TypeAlias = Frame | int
@@ -42,13 +43,13 @@ Decision: TypeAlias = Frame | int
 Begin: TypeAlias = Callable[[memoryview, int, int], Decision | None]
 """(chunk, offset of a frame, now_ms) -> the decision, None if more bytes are needed or the frame may not begin yet."""
 End: TypeAlias = Callable[[bytearray | None, int], Buffer | None]
-"""(the gathered frame or None, now_ms) -> the bytes to pass on in place of a gathered frame."""
+"""(the gathered frame or None, now_ms) -> the bytes to pass on in place of a gathered frame, or behind another."""
 
 
 class FrameStream:
     """Shows frames to `begin` and `end` and appends what may pass to `output`; chunks are never written to."""
 
-    __slots__ = ("_begin", "_end", "_find_tail", "_gathered", "_left", "_output", "_rest")
+    __slots__ = ("_begin", "_drops", "_end", "_find_tail", "_gathered", "_left", "_output", "_rest")
 
     def __init__(self, begin: Begin, end: End, output: list[Buffer]) -> None:
         self._begin = begin
@@ -57,6 +58,7 @@ class FrameStream:
         self._left = 0
         self._gathered: bytearray | None = None
         self._find_tail: FindTail | None = None
+        self._drops = False
         self._rest = bytearray()
 
     @property
@@ -97,6 +99,8 @@ class FrameStream:
             step = min(self._left, end - position)
             position += step
             self._left -= step
+            if self._drops:
+                passed = position
             if self._find_tail is not None:
                 passed = self._look_for_tail(chunk, passed, position - step, position)
             if self._gathered is not None:
@@ -105,9 +109,11 @@ class FrameStream:
             if not self._left:
                 gathered, self._gathered = self._gathered, None
                 self._find_tail = None
-                replacement = self._end(gathered, now_ms)
-                if replacement is not None:
-                    self._output.append(replacement)
+                self._drops = False
+                behind = self._end(gathered, now_ms)
+                if behind is not None:
+                    passed = self._pass(chunk, passed, position)
+                    self._output.append(behind)
         if position > passed:
             self._output.append(chunk[passed:position] if passed or position < end else chunk)
 
@@ -118,6 +124,11 @@ class FrameStream:
         if frame.gather:
             self._gathered = bytearray()
             return self._pass(chunk, passed, position)
+        if frame.replacement is not None:
+            self._drops = True
+            passed = self._pass(chunk, passed, position)
+            self._output.append(frame.replacement)
+            return passed
         if frame.patch is None:
             return passed
         before = self._pass(chunk, passed, frame.patch.offset)

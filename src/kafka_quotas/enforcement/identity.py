@@ -46,6 +46,8 @@ class Identity:
         """The name that quotas are looked up by."""
         self.expects_tokens = False
         """Whether the client's next frame is a bare token, without a header."""
+        self.is_authenticated = False
+        """Whether the broker has said yes at least once."""
 
     @property
     def reads_tokens(self) -> bool:
@@ -117,6 +119,7 @@ class Identity:
 
     def _succeed(self) -> None:
         self._counters.authentications += 1
+        self.is_authenticated = True
         if self._fixed is not None:
             return
         if self._claimed is None:

@@ -36,11 +36,18 @@ class Ledger:
         """Throttle times that this daemon set."""
         self.upstream_throttles: dict[tuple[QuotaType, tuple[str, str]], ThrottleCount] = {}
         """Throttle times that the upstream set for clients that have a limit here as well."""
+        self.shadow_throttles: dict[tuple[QuotaType, tuple[str, str]], ThrottleCount] = {}
+        """Throttle times that would have been set for clients in shadow mode."""
 
     def throttled(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int) -> None:
         """Nothing; a throttle time is counted, and the first of a bucket is said."""
         if self._count(self.throttles, quota_type, limiter, throttle_ms):
             self._say("client throttled", Severity.INFO, quota_type, limiter, throttle_ms)
+
+    def shadowed(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int) -> None:
+        """Nothing; a throttle time that nobody waits for is counted, and the first of a bucket is said."""
+        if self._count(self.shadow_throttles, quota_type, limiter, throttle_ms):
+            self._say("client would be throttled", Severity.INFO, quota_type, limiter, throttle_ms)
 
     def throttled_upstream(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int) -> None:
         """Nothing; a throttle time of the upstream is counted, and the first of a bucket is said."""

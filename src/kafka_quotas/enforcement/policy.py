@@ -12,6 +12,7 @@ from kafka_quotas.core.entity import ABSENT, Entity
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.enforcement.broker_quotas import ENFORCED, BrokerQuotas
+from kafka_quotas.enforcement.terms import TermsBook
 from kafka_quotas.stores.store import QuotaEntry
 
 NodeId: TypeAlias = int | None
@@ -23,10 +24,16 @@ _Limits: TypeAlias = dict[tuple[QuotaType, Entity], float]
 class Policy:
     """The limits in force and the buckets of each broker."""
 
-    def __init__(self, window: QuotaWindow) -> None:
+    def __init__(
+        self, window: QuotaWindow, *, mutation_window: QuotaWindow | None = None, book: TermsBook | None = None
+    ) -> None:
         self.window = window
+        self._mutation_window = mutation_window
+        self._book = book or TermsBook()
         self._limits: dict[bool, _Limits] = {False: {}, True: {}}
         self._brokers: dict[NodeId, BrokerQuotas] = {}
+        self.cluster = self._made(None)
+        """The quotas of clients whose limits are of all brokers together."""
 
     @property
     def brokers(self) -> dict[NodeId, BrokerQuotas]:
@@ -42,7 +49,7 @@ class Policy:
         """The quotas of a broker, made with all limits at its first mention."""
         quotas = self._brokers.get(node_id)
         if quotas is None:
-            quotas = self._brokers[node_id] = BrokerQuotas(self.window)
+            quotas = self._brokers[node_id] = self._made(self.cluster)
             for static, limits in self._limits.items():
                 for (quota_type, entity), limit in limits.items():
                     quotas.update(quota_type, entity, limit, static=static)
@@ -61,15 +68,24 @@ class Policy:
             (key, wanted.get(key)) for key in current.keys() | wanted.keys() if current.get(key) != wanted.get(key)
         ]
         for (quota_type, entity), limit in changes:
-            for quotas in self._brokers.values():
+            for quotas in (self.cluster, *self._brokers.values()):
                 quotas.update(quota_type, entity, limit, static=static)
         self._limits[static] = wanted
         return len(changes)
 
     def expire_idle(self, now_ms: int) -> None:
         """Nothing; buckets without a record for an hour are forgotten."""
-        for quotas in self._brokers.values():
+        for quotas in (self.cluster, *self._brokers.values()):
             quotas.expire_idle(now_ms)
+
+    def replace_book(self, book: TermsBook) -> None:
+        """Nothing; the terms of this book hold from the next request on."""
+        self._book = book
+        for quotas in (self.cluster, *self._brokers.values()):
+            quotas.replace_book(book)
+
+    def _made(self, cluster: BrokerQuotas | None) -> BrokerQuotas:
+        return BrokerQuotas(self.window, mutation_window=self._mutation_window, book=self._book, cluster=cluster)
 
 
 def _limits_of(entries: Iterable[QuotaEntry]) -> Iterable[tuple[tuple[QuotaType, Entity], float]]:

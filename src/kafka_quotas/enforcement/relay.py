@@ -42,6 +42,7 @@ class Relay:
 
     def __init__(self, room: RelayRoom, session: Session, *, peer: str, on_closed: Callable[["Relay"], None]) -> None:
         self.session = session
+        self._flow = session.flow
         self.peer = peer
         self._room = room
         self._now_ms = room.clock.now_ms
@@ -132,12 +133,12 @@ class Relay:
 
     def _move(self) -> None:
         """Nothing; what the session put out is written, and both sides do what its holds say."""
-        session = self.session
-        if session.to_upstream:
-            self._upstream.send(session.to_upstream)
-        if session.to_client:
-            self._client.send(session.to_client)
-        if session.request_holds or session.response_holds or self._is_unsteady or session.wake_at_ms != self._timer_ms:
+        flow = self._flow
+        if flow.to_upstream:
+            self._upstream.send(flow.to_upstream)
+        if flow.to_client:
+            self._client.send(flow.to_client)
+        if flow.request_holds or flow.response_holds or self._is_unsteady or flow.wake_at_ms != self._timer_ms:
             self._follow()
 
     def _follow(self) -> None:

@@ -124,7 +124,7 @@ class Reporter:
             )
             for node_id, quotas in self._policy.brokers.items()
             for quota_type in ENFORCED
-            for state in quotas.manager(quota_type).buckets(now_ms)
+            for _, state in quotas.buckets(quota_type, now_ms)
             if state.bound is not None
         ]
         return tuple(sorted(rows, key=lambda row: (row.user, row.client_id, row.quota, row.broker))[:MAX_ROWS])

@@ -1,11 +1,13 @@
 """What is decided about a request when its head has been seen, before a byte of it is passed on."""
 
+from collections.abc import Mapping
 from struct import Struct
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.core.quota_manager import Limiter, QuotaType
-from kafka_quotas.enforcement.broker_quotas import BrokerQuotas, ClientLimits
+from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.client import Client
 from kafka_quotas.enforcement.exchange import (
     FETCH,
     IDENTITY,
@@ -18,7 +20,9 @@ from kafka_quotas.enforcement.exchange import (
 from kafka_quotas.enforcement.frame_stream import Frame, Patch
 from kafka_quotas.enforcement.identity import Identity
 from kafka_quotas.enforcement.rules import Rules
-from kafka_quotas.wire.fetch_request import cap_fetch, replica_id
+from kafka_quotas.enforcement.whole_treatment import NO_CLAIMS, Claim, Unclaimed
+from kafka_quotas.wire.fetch_request import cap_fetch, fetch_session, replica_id
+from kafka_quotas.wire.fetch_response import answered_session
 from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES, MAX_UNAUTHENTICATED_BYTES, checked_frame_length
 from kafka_quotas.wire.produce_request import FLEXIBLE_SINCE, TRANSACTIONAL_ID_SINCE, acks
 from kafka_quotas.wire.request_header import RequestHeader, parse_request_header
@@ -33,6 +37,9 @@ MAX_INT32: Final = 2**31 - 1
 _START: Final = Struct(">iIi")
 """Length, API key and version as one figure, correlation id."""
 _START_BYTES: Final = _START.size
+BROKERS_ONLY: Final = frozenset({4, 5, 6, 7, 56, 67})
+"""LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, AlterPartition, AllocateProducerIds: their time is
+exempt for internal principals, whom the upstream lets act for the cluster, and for nobody else."""
 
 
 class _Produce(NamedTuple):
@@ -42,13 +49,12 @@ class _Produce(NamedTuple):
     place_on_wire: int
     start: bytes
     end: int
-    client_id: str
     treatment: Treatment
     expects_response: bool
-    limiter: Limiter
+    client: Client
 
     @classmethod
-    def of(cls, chunk: memoryview, header: RequestHeader, exchange: Exchange, limiter: Limiter) -> "_Produce":
+    def of(cls, chunk: memoryview, header: RequestHeader, exchange: Exchange, client: Client) -> "_Produce":
         """The memory of a request that starts at the header's `start`."""
         end = _acks_end(chunk, header) - header.start
         return cls(
@@ -56,23 +62,24 @@ class _Produce(NamedTuple):
             place_on_wire=header.api_key << 16 | header.api_version,
             start=bytes(chunk[header.start + _START_BYTES : header.start + end]),
             end=end,
-            client_id=header.client_id,
             treatment=exchange.treatment,
             expects_response=exchange.expects_response,
-            limiter=limiter,
+            client=client,
         )
 
 
 class RequestIntake:
     """Turns the first bytes of a request into an `Exchange`."""
 
-    def __init__(self, *, quotas: BrokerQuotas, identity: Identity, rules: Rules) -> None:
+    def __init__(
+        self, *, quotas: BrokerQuotas, identity: Identity, rules: Rules, claims: Mapping[int, Claim] = NO_CLAIMS
+    ) -> None:
         self._quotas = quotas
         self._identity = identity
         self._max_request_bytes = rules.max_request_bytes
-        self._internal = rules.internal_principals
-        self._limits: ClientLimits | None = None
-        self._limits_of: tuple[str, str] | None = None
+        self._claims = claims
+        self._claims_produce = claims.get(PRODUCE)
+        self._client: Client | None = None
         self._is_first = True
         self._last: _Produce | None = None
 
@@ -85,16 +92,21 @@ class RequestIntake:
         if last is None or len(chunk) - offset < last.end:
             return None
         length, place, correlation_id = _START.unpack_from(chunk, offset)
+        client = last.client
         if (
             place != last.place_on_wire
             or chunk[offset + _START_BYTES : offset + last.end] != last.start
             or not last.end <= length <= self._max_request_bytes
-            or last.limiter.user != self._identity.principal
+            or client.user != self._identity.principal
+            or client.version != self._quotas.version
+            or (self._claims_produce is not None and self._claims_produce.is_active)
         ):
             return None
-        exchange = Exchange(last.place, correlation_id, last.client_id, length, last.treatment)
+        exchange = Exchange(last.place, correlation_id, length, last.treatment)
         exchange.expects_response = last.expects_response
-        exchange.limiter = last.limiter
+        exchange.client = client
+        exchange.limiter = client.produce
+        exchange.exempt = not last.expects_response
         return exchange
 
     def begin(self, chunk: memoryview, offset: int) -> Exchange | None:
@@ -115,23 +127,67 @@ class RequestIntake:
         """The exchange of a request with this header; None if more has to be seen of it."""
         exchange = Exchange.of(header)
         if header.api_key == FETCH:
-            return exchange if self._take_fetch(exchange, chunk, header) else None
-        if header.api_key == PRODUCE:
-            return exchange if self._take_produce(exchange, chunk, header) else None
+            known = self._take_fetch(exchange, chunk, header)
+        elif header.api_key == PRODUCE:
+            known = self._take_produce(exchange, chunk, header)
+        else:
+            known = self._take_other(exchange, header)
+        claim = self._claims.get(header.api_key)
+        if claim is not None and known and claim.is_active:
+            known = self._claimed(claim, exchange, chunk, header)
+        return exchange if known else None
+
+    def client(self, client_id: str) -> Client:
+        """The handles of the connection's principal with this client-id."""
+        client, user = self._client, self._identity.principal
+        if (
+            client is None
+            or client.client_id != client_id
+            or client.user != user
+            or client.version != self._quotas.version
+        ):
+            client = self._client = self._quotas.client(user, client_id)
+        return client
+
+    def _claimed(self, claim: Claim, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> bool:
+        """Whether enough has been seen to know who deals with a request as a whole, if anybody."""
+        if exchange.client is None:
+            exchange.client = self.client(header.client_id)
+        decides, exchange.decides = exchange.decides, True
+        whole = claim.claim(exchange, chunk, header)
+        if isinstance(whole, Unclaimed):
+            exchange.decides = decides
+            return whole is Unclaimed.STREAMS
+        exchange.whole = whole
+        exchange.request = Frame(header.frame_length + FRAME_LENGTH_BYTES, gather=True)
+        return True
+
+    def _take_other(self, exchange: Exchange, header: RequestHeader) -> bool:
+        """True: the header is all there is to see of a request that no byte rate concerns.
+
+        Raises `ProtocolError` for a login that is longer than a broker would take it.
+        """
         if exchange.treatment is IDENTITY:
             if header.frame_length > MAX_UNAUTHENTICATED_BYTES:
                 raise ProtocolError(f"an authentication request announces {header.frame_length} bytes")
             exchange.request = Frame(header.frame_length + FRAME_LENGTH_BYTES, gather=True)
             exchange.decides = header.api_key == SASL_HANDSHAKE
-        return exchange
+        if self._quotas.counts_requests:
+            client = self.client(header.client_id)
+            if client.counts_requests:
+                exchange.client = client
+                exchange.exempt = (
+                    exchange.decides
+                    if exchange.treatment is IDENTITY
+                    else client.is_internal and header.api_key in BROKERS_ONLY
+                )
+        return True
 
-    def limits(self, client_id: str) -> ClientLimits:
-        """The handles of the connection's principal with this client-id."""
-        key = (self._identity.principal, client_id)
-        if self._limits is None or self._limits_of != key:
-            self._limits = self._quotas.limits(*key)
-            self._limits_of = key
-        return self._limits
+    def _is_exempt(self, exchange: Exchange, client: Client) -> bool:
+        """Whether a broker would not count the time of a request that is no Produce and no Fetch."""
+        if exchange.treatment is IDENTITY:
+            return not self._identity.is_authenticated
+        return client.is_internal and exchange.api_key in BROKERS_ONLY
 
     def _look_at_first(self, chunk: memoryview, offset: int) -> bool:
         """Whether enough of the connection's first bytes is there to see which way it starts."""
@@ -150,7 +206,7 @@ class RequestIntake:
             return None
         if self._identity.ends_tokens(chunk[offset + FRAME_LENGTH_BYTES] if length else None):
             return None
-        exchange = Exchange((RAW_TOKEN, 0), 0, "", length, IDENTITY)
+        exchange = Exchange((RAW_TOKEN, 0), 0, length, IDENTITY)
         is_read = self._identity.reads_tokens
         exchange.expects_response = exchange.decides = is_read
         exchange.request = Frame(length + FRAME_LENGTH_BYTES, gather=is_read)
@@ -162,31 +218,40 @@ class RequestIntake:
         if wanted is None:
             return False
         exchange.expects_response = wanted != 0
-        limiter = self.limits(exchange.client_id).produce
-        exchange.limiter = limiter
-        self._last = _Produce.of(chunk, header, exchange, limiter)
+        exchange.exempt = wanted == 0
+        client = exchange.client = self.client(header.client_id)
+        exchange.limiter = client.produce
+        self._last = _Produce.of(chunk, header, exchange, client)
         return True
 
     def _take_fetch(self, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> bool:
         """Whether enough of a Fetch has been seen; its limits are lowered to one window of the quota then."""
-        limiter = self.limits(exchange.client_id).fetch
-        if self._internal and limiter.user in self._internal:
+        client = self.client(header.client_id)
+        if client.is_internal:
             replica = replica_id(chunk, header)
             if replica is None:
                 return False
             if replica >= 0:
+                exchange.exempt = True
+                exchange.client = client if client.counts_requests else None
                 return True
+        limiter = client.fetch
         exchange.quota_type = QuotaType.FETCH
+        window_bytes = None if client.is_shadow else limiter.max_value_in_window
+        if client.empties_fetches and (window_bytes is not None or client.counts_requests):
+            session = fetch_session(chunk, header)
+            if session is None:
+                return False
+            exchange.session_id = answered_session(*session)
+        if window_bytes is not None:
+            head = bytearray(chunk[header.start : min(header.end + _FETCH_LIMITS_END, header.frame_end)])
+            relative = header._replace(start=0, end=header.end - header.start)
+            if cap_fetch(head, relative, min(int(window_bytes), MAX_INT32)) is None:
+                return False
+            exchange.request = Frame(header.frame_length + FRAME_LENGTH_BYTES, patch=Patch(header.start, bytes(head)))
+        exchange.client = client
         exchange.limiter = limiter
-        window_bytes = limiter.max_value_in_window
-        if window_bytes is None:
-            return True
-        head = bytearray(chunk[header.start : min(header.end + _FETCH_LIMITS_END, header.frame_end)])
-        relative = header._replace(start=0, end=header.end - header.start)
-        if cap_fetch(head, relative, min(int(window_bytes), MAX_INT32)) is None:
-            return False
-        exchange.decides = True
-        exchange.request = Frame(header.frame_length + FRAME_LENGTH_BYTES, patch=Patch(header.start, bytes(head)))
+        exchange.decides = window_bytes is not None or client.counts_requests
         return True
 
 

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.enforcement.terms import FetchOverQuota, Mode, OnViolation, Scope, Terms, TermsBook
 from kafka_quotas.wire.frame import MAX_REQUEST_BYTES
 
 ANONYMOUS: Final = "ANONYMOUS"
@@ -26,7 +27,8 @@ class ThrottleStyle(StrEnum):
 class Rules:
     """How quotas are enforced.
 
-    `max_throttle_ms` cuts every throttle time, None leaves them as long as Kafka would make them. `principal` names
+    `max_throttle_ms` cuts every throttle time, None leaves them as long as Kafka would make them; it, `mode`, `scope`,
+    `fetch_over_quota` and `on_violation` are what holds where a policy file says nothing else. `principal` names
     every client of the daemon; None takes the name from SASL, `unknown_principal` where it can't be read. Follower
     fetches are exempt for `internal_principals` only, for anyone can claim to be a follower.
     """
@@ -34,7 +36,28 @@ class Rules:
     window: QuotaWindow = DEFAULT_WINDOW
     throttle_style: ThrottleStyle = ThrottleStyle.MUTE
     max_throttle_ms: int | None = None
+    mode: Mode = Mode.KAFKA
+    scope: Scope = Scope.BROKER
+    fetch_over_quota: FetchOverQuota = FetchOverQuota.DELIVER
+    on_violation: OnViolation = OnViolation.DELAY
+    mutation_window: QuotaWindow = DEFAULT_WINDOW
     max_request_bytes: int = MAX_REQUEST_BYTES
     principal: str | None = None
     unknown_principal: str = UNKNOWN_PRINCIPAL
     internal_principals: frozenset[str] = frozenset()
+
+    @property
+    def terms(self) -> Terms:
+        """The terms of clients that no entity of a policy file has others for."""
+        return Terms(
+            mode=self.mode,
+            scope=self.scope,
+            fetch_over_quota=self.fetch_over_quota,
+            on_violation=self.on_violation,
+            max_throttle_ms=self.max_throttle_ms,
+        )
+
+    @property
+    def book(self) -> TermsBook:
+        """The terms of all clients where there is no policy file."""
+        return TermsBook(default=self.terms, internal_principals=self.internal_principals)

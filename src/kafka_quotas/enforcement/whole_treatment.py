@@ -8,10 +8,14 @@ response is gathered and shown to the treatment before the client sees it.
 No I/O and no clock, as in the session. Frames are whole, their length field included.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, Protocol, TypeAlias
 
 from kafka_quotas.enforcement.exchange import Exchange
+from kafka_quotas.wire.request_header import RequestHeader
 from kafka_quotas.wire.walk import Buffer
 
 
@@ -59,3 +63,36 @@ class WholeTreatment(Protocol):
     def on_response(self, frame: bytearray, exchange: Exchange, now_ms: int) -> Buffer:
         """The response as the client shall see it, but for addresses and the throttle time."""
         ...
+
+
+class Unclaimed(Enum):
+    """Why nobody deals with a request."""
+
+    STREAMS = "it passes as it comes"
+    NEED_MORE = "more of its bytes are needed to tell"
+
+
+class Claim(Protocol):
+    """Decides for one API, by a request's first bytes, whether somebody deals with it as a whole.
+
+    A session has one per API that somebody treats (`Session(claims=...)`); the daemon makes them, one per broker or
+    connection as it likes.
+    """
+
+    @property
+    def is_active(self) -> bool:
+        """Whether any request may be claimed at the moment; asked for each request of the API, so it must be cheap."""
+        ...
+
+    def claim(self, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> WholeTreatment | Unclaimed:
+        """Who deals with the request that starts at `header.start` of the chunk, as far as the chunk has it.
+
+        `exchange.client` has the limiters and the terms of its client. What is claimed holds back what the client sends
+        behind it until its response has been seen; a claim may reset `exchange.decides` where that is not wanted,
+        because no throttle time will come of it.
+        """
+        ...
+
+
+NO_CLAIMS: Final[Mapping[int, Claim]] = MappingProxyType({})
+"""By API key, who may treat requests of that API as a whole: nobody."""

@@ -28,6 +28,11 @@ from kafka_quotas.wire.walk import (
 FETCH: Final = 1
 MAX_BYTES_SINCE: Final = 3
 REPLICA_TAGGED_SINCE: Final = 15
+SESSIONS_SINCE: Final = 7
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+"""Requests of this epoch and the initial one name all their partitions; those of others only what changed."""
 REPLICA_STATE_TAG: Final = 1
 NO_REPLICA: Final = -1
 """The replica id of a consumer. A broker that follows sends its own, which is 0 or more."""
@@ -87,6 +92,22 @@ def cap_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_window_
     if min_bytes > max_bytes:
         _INT32.pack_into(buffer, offset, max_bytes)
     return limits
+
+
+def fetch_session(buffer: Buffer, header: RequestHeader) -> tuple[int, int] | None:
+    """Return the id and epoch of the fetch session that a request is part of, or None if more bytes are needed.
+
+    (0, -1) in versions before there were sessions. *Raises* `ProtocolError` if the request ends before them.
+    """
+    if header.api_version < SESSIONS_SINCE:
+        return NO_SESSION, FINAL_EPOCH
+    offset = _min_bytes_offset(header) + 9  # behind the limits and the isolation level
+    if offset + 8 > header.frame_end:
+        raise TruncatedError
+    if offset + 8 > len(buffer):
+        return None
+    session_id, epoch = _TWO_INT32.unpack_from(buffer, offset)
+    return session_id, epoch
 
 
 def replica_id(buffer: Buffer, header: RequestHeader) -> int | None:

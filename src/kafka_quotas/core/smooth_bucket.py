@@ -1,0 +1,54 @@
+"""A rate kept without a window: one second's worth of tokens that may be overdrawn, and a debt is waited off.
+
+A window lets a fast client spend ten seconds' quota at once and then nothing for as long; this lets it spend one
+second's. Invariants: everything is recorded; the throttle time ends when the debt does; a clock that goes back neither
+gives nor takes tokens.
+"""
+
+from typing import Final
+
+from kafka_quotas.core.quota_bucket import UNLIMITED
+from kafka_quotas.core.quota_key import LONG_MAX
+from kafka_quotas.core.resolution import Bucket
+from kafka_quotas.core.throttle_time import mutation_throttle_time_ms, narrow_to_int32
+
+BURST_S: Final = 1
+"""How many seconds' worth a client that rested may take at once."""
+
+
+class SmoothBucket:
+    """A token bucket as a quota manager keeps it; tokens are in the unit of the quota."""
+
+    __slots__ = ("_bound", "_last_ms", "_max_throttle_ms", "_spent", "generation", "name", "recorded_ms")
+
+    def __init__(self, name: Bucket, max_throttle_ms: int = LONG_MAX) -> None:
+        self.name = name
+        self.generation = 0
+        self.recorded_ms: int | None = None
+        self._bound = UNLIMITED
+        self._spent = 0.0
+        self._last_ms = 0
+        self._max_throttle_ms = max_throttle_ms
+
+    def set_bound(self, bound: float) -> None:
+        """Nothing; the bound (per second) is another one from now on, what was spent stays."""
+        self._bound = bound
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Nothing; the value is spent (or given back where it is negative), nothing is checked."""
+        self._spent = max(0.0, self.peek(now_ms) * BURST_S + value)
+        self._last_ms = max(now_ms, self._last_ms)
+        self.recorded_ms = now_ms
+
+    def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
+        """The throttle time in ms, 0 where the second's worth was enough; the value stays recorded either way."""
+        self.record(value, now_ms)
+        over = self._spent - self._bound * BURST_S
+        if over <= 0.0:
+            return 0
+        return narrow_to_int32(min(mutation_throttle_time_ms(-over, self._bound), self._max_throttle_ms))
+
+    def peek(self, now_ms: int) -> float:
+        """What was spent and not yet refilled, per second of the bucket; above the bound it is a debt."""
+        refilled = self._bound * (max(0, now_ms - self._last_ms) / 1000.0)
+        return max(0.0, self._spent - refilled) / BURST_S

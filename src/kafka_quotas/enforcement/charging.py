@@ -1,0 +1,137 @@
+"""What an exchange costs its client, and how long the client waits for it.
+
+Every quota that an exchange concerns is charged; the client waits once, for the longest throttle time of them.
+**Source:** KIP-124, KIP-219; `KafkaApis.handleProduceRequest`, `handleFetchRequest`, `RequestHandlerHelper` (4.x): the
+larger of two throttle times is what a client gets; time on network threads is recorded without a check, and the next
+check sees it.
+"""
+
+from typing import Final
+
+from kafka_quotas.core.cost_model import CostModel
+from kafka_quotas.core.quota_manager import Limiter, QuotaType
+from kafka_quotas.core.throttle_time import nanos_to_percentage
+from kafka_quotas.enforcement.client import Client
+from kafka_quotas.enforcement.counters import Counters
+from kafka_quotas.enforcement.event_log import OnCharge
+from kafka_quotas.enforcement.exchange import FETCH, Exchange
+from kafka_quotas.enforcement.flow import Flow
+from kafka_quotas.enforcement.holds import AWAITING
+from kafka_quotas.enforcement.ledger import Ledger
+
+_NANOS_PER_US: Final = 1000
+_NANOS_PER_MS: Final = 1_000_000
+
+
+class Charging:
+    """Charges the exchanges of one connection."""
+
+    __slots__ = ("_counters", "_flow", "_ledger", "_model", "_on_charge")
+
+    def __init__(
+        self, flow: Flow, *, ledger: Ledger, counters: Counters, model: CostModel, on_charge: OnCharge | None
+    ) -> None:
+        self._flow = flow
+        self._ledger = ledger
+        self._counters = counters
+        self._model = model
+        self._on_charge = on_charge
+
+    def charge_produce(self, exchange: Exchange, client: Client, now_ms: int) -> None:
+        """Nothing; the bytes of a whole Produce request are recorded, and what they cost is noted in the exchange."""
+        self._charge(exchange, client, client.produce, exchange.frame_length, now_ms)
+
+    def charge_fetch(self, exchange: Exchange, client: Client, amount: int, now_ms: int) -> None:
+        """Nothing; the bytes of a Fetch response are recorded, and what they cost is noted in the exchange."""
+        self._charge(exchange, client, client.fetch, amount, now_ms)
+
+    def unrecord_fetch(self, exchange: Exchange, client: Client, amount: int, now_ms: int) -> None:
+        """Nothing; the bytes of a fetch that was answered empty count for nothing."""
+        client.fetch.unrecord(amount, now_ms)
+        self._tell(exchange, client.fetch, -amount, 0, now_ms)
+
+    def charge_request(self, exchange: Exchange, client: Client, now_ms: int) -> None:
+        """Nothing; a whole request counts as one, and with its estimated time on a broker's I/O thread.
+
+        The time of a fetch is charged with its response, when a broker reads it.
+        """
+        if client.request_rate.bound is not None:
+            self._charge(exchange, client, client.request_rate, 1, now_ms)
+        if exchange.api_key != FETCH and client.request_time.bound is not None:
+            self._charge_time(exchange, client, now_ms)
+
+    def charge_response(self, exchange: Exchange, client: Client, length: int, now_ms: int) -> None:
+        """Nothing; the response's time on a network thread is recorded, and a fetch's time is charged."""
+        if client.request_time.bound is None or exchange.exempt:
+            return
+        nanos = self._model.response_nanos(exchange.api_key, length)
+        client.request_time.record_without_throttle(nanos_to_percentage(nanos), now_ms)
+        if exchange.api_key == FETCH:
+            self._charge_time(exchange, client, now_ms)
+
+    def _charge_time(self, exchange: Exchange, client: Client, now_ms: int) -> None:
+        nanos = self._model.request_nanos(exchange.api_key, exchange.frame_length)
+        if exchange.exempt:
+            self._counters.exempt_request_us += int(nanos / _NANOS_PER_US)
+            self._tell(exchange, client.request_time, nanos / _NANOS_PER_MS, 0, now_ms)
+            return
+        limiter = client.request_time
+        throttle_ms = limiter.record(nanos_to_percentage(nanos), now_ms)
+        if throttle_ms > 0:
+            throttle_ms = self._violated(exchange, client, limiter, throttle_ms)
+        self._tell(exchange, limiter, nanos / _NANOS_PER_MS, throttle_ms, now_ms)
+
+    def _charge(self, exchange: Exchange, client: Client, limiter: Limiter, amount: int, now_ms: int) -> None:
+        throttle_ms = limiter.record(amount, now_ms)
+        if throttle_ms > 0:
+            throttle_ms = self._violated(exchange, client, limiter, throttle_ms)
+        if self._on_charge is not None:
+            self._tell(exchange, limiter, amount, throttle_ms, now_ms)
+
+    def _tell(self, exchange: Exchange, limiter: Limiter, amount: float, throttle_ms: int, now_ms: int) -> None:
+        """Nothing; the event log, if there is one, takes note of a charge."""
+        if self._on_charge is not None:
+            quota_type = limiter.quota_type
+            is_exempt = exchange.exempt and quota_type is QuotaType.REQUEST
+            who = (now_ms, limiter.user, limiter.client_id)
+            self._on_charge((*who, quota_type, exchange.api_key, amount, throttle_ms, is_exempt))
+
+    def _violated(self, exchange: Exchange, client: Client, limiter: Limiter, throttle_ms: int) -> int:
+        """The throttle time that is left of one: none for shadows, never more than the longest allowed."""
+        if client.max_throttle_ms is not None:
+            throttle_ms = min(throttle_ms, client.max_throttle_ms)
+        if client.is_shadow:
+            self._ledger.shadowed(limiter.quota_type, limiter, throttle_ms)
+            return 0
+        exchange.throttled(limiter, throttle_ms)
+        return throttle_ms
+
+    def judge(self, exchange: Exchange) -> None:
+        """Nothing; a throttle time that a treatment put into an exchange is none for shadows and at most the cap."""
+        client, limiter = exchange.client, exchange.limiter
+        throttle_ms, exchange.throttle_ms = exchange.throttle_ms, 0
+        if client is not None and limiter is not None and throttle_ms > 0:
+            self._violated(exchange, client, limiter, throttle_ms)
+
+    def heed_upstream(self, exchange: Exchange, upstream_ms: int) -> None:
+        """Nothing; a throttle time that the broker set counts if it is the larger, and is said if we limit as well."""
+        if upstream_ms <= 0 or exchange.limiter is None:
+            return
+        if exchange.limited:
+            self._ledger.throttled_upstream(exchange.quota_type, exchange.limiter, upstream_ms)
+        exchange.upstream_ms = upstream_ms
+
+    def settle(self, exchange: Exchange, now_ms: int) -> None:
+        """Nothing; what waited for this response goes on, or the client is muted from now on."""
+        flow = self._flow
+        if exchange.throttle_ms and not exchange.delayed:
+            flow.request_holds &= ~AWAITING
+            self.count(exchange)
+            flow.mute_client(exchange, now_ms)
+        elif flow.request_holds & AWAITING:
+            flow.release_requests(AWAITING, now_ms)
+
+    def count(self, exchange: Exchange) -> None:
+        """Nothing; it is counted whose quota makes a client wait."""
+        if exchange.limiter is not None:
+            self._ledger.throttled(exchange.quota_type, exchange.limiter, exchange.throttle_ms)

@@ -1,0 +1,47 @@
+"""One user with one client-id at one broker, as the hot path knows it: its limiters, and their terms."""
+
+from collections.abc import Mapping
+
+from kafka_quotas.core.quota_manager import Limiter, QuotaType
+from kafka_quotas.enforcement.terms import FetchOverQuota, Mode, Terms
+
+
+class Client:
+    """The handles of a client; right until `BrokerQuotas.version` differs from `version`.
+
+    Limiters follow every change of limits by themselves. `counts_requests` says that each of its requests has to be
+    counted or timed, which those of most clients have not.
+    """
+
+    __slots__ = (
+        "client_id",
+        "counts_requests",
+        "empties_fetches",
+        "fetch",
+        "is_internal",
+        "is_shadow",
+        "max_throttle_ms",
+        "mutation",
+        "produce",
+        "request_rate",
+        "request_time",
+        "terms",
+        "user",
+        "version",
+    )
+
+    def __init__(self, limiters: Mapping[QuotaType, Limiter], terms: Terms, *, is_internal: bool, version: int) -> None:
+        self.produce = limiters[QuotaType.PRODUCE]
+        self.fetch = limiters[QuotaType.FETCH]
+        self.request_time = limiters[QuotaType.REQUEST]
+        self.request_rate = limiters[QuotaType.REQUEST_RATE]
+        self.mutation = limiters[QuotaType.CONTROLLER_MUTATION]
+        self.user = self.produce.user
+        self.client_id = self.produce.client_id
+        self.terms = terms
+        self.is_internal = is_internal
+        self.is_shadow = terms.mode is Mode.SHADOW
+        self.empties_fetches = terms.fetch_over_quota is FetchOverQuota.KAFKA and not self.is_shadow
+        self.max_throttle_ms = terms.max_throttle_ms
+        self.counts_requests = self.request_time.bound is not None or self.request_rate.bound is not None
+        self.version = version

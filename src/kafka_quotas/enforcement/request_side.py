@@ -1,0 +1,121 @@
+"""The client's side of a connection: requests as they begin and end.
+
+Most requests stream: what was decided at their head holds, and at their end they are charged. A request that somebody
+deals with as a whole is gathered, and goes on, is answered here, or waits until the broker was asked something.
+"""
+
+from kafka_quotas.enforcement.charging import Charging
+from kafka_quotas.enforcement.exchange import ASKED, IDENTITY, PRODUCE, Exchange
+from kafka_quotas.enforcement.flow import Flow
+from kafka_quotas.enforcement.frame_stream import Decision
+from kafka_quotas.enforcement.holds import AWAITING, DRAINING, NO_NEW_FRAME
+from kafka_quotas.enforcement.identity import Identity
+from kafka_quotas.enforcement.request_intake import RequestIntake
+from kafka_quotas.enforcement.response_side import ResponseSide
+from kafka_quotas.enforcement.whole_treatment import Answer, Ask
+from kafka_quotas.wire.walk import Buffer
+
+
+class RequestSide:
+    """Takes note of every request of one connection, in `Flow.in_flight` while it waits for its response."""
+
+    __slots__ = (
+        "_begin_again",
+        "_charging",
+        "_flow",
+        "_identity",
+        "_intake",
+        "_receiving",
+        "_responses",
+        "count",
+        "is_draining",
+    )
+
+    def __init__(
+        self, flow: Flow, intake: RequestIntake, *, identity: Identity, charging: Charging, responses: ResponseSide
+    ) -> None:
+        self._flow = flow
+        self._intake = intake
+        self._begin_again = intake.begin_again
+        self._identity = identity
+        self._charging = charging
+        self._responses = responses
+        self._receiving: Exchange | None = None
+        self.is_draining = False
+        """Whether no request may begin any more."""
+        self.count = 0
+        """How many requests have ended."""
+
+    def begin(self, chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
+        """How to pass on the request that starts at an offset; None if it has to wait or more bytes are needed."""
+        del now_ms
+        if self._flow.request_holds & NO_NEW_FRAME:
+            return None
+        exchange = self._begin_again(chunk, offset) or self._intake.begin(chunk, offset)
+        if exchange is None:
+            return None
+        self._receiving = exchange
+        return exchange.request
+
+    def end(self, gathered: bytearray | None, now_ms: int) -> Buffer | None:
+        """What goes on in place of a gathered request."""
+        exchange, self._receiving = self._receiving, None
+        assert exchange is not None
+        self.count += 1
+        client = exchange.client
+        if client is not None:
+            if exchange.api_key == PRODUCE:
+                self._charging.charge_produce(exchange, client, now_ms)
+            if client.counts_requests:
+                self._charging.charge_request(exchange, client, now_ms)
+        if self.is_draining:
+            self._flow.request_holds |= DRAINING
+        if gathered is not None:
+            if exchange.whole is not None:
+                return self._decide(exchange, gathered, now_ms)
+            if exchange.treatment is IDENTITY:
+                self._identity.asked(*exchange.place, gathered)
+        self._sent(exchange, now_ms)
+        return gathered
+
+    def _sent(self, exchange: Exchange, now_ms: int) -> None:
+        """Nothing; the request is on its way to the broker, or answered here already."""
+        flow = self._flow
+        if exchange.expects_response:
+            flow.in_flight.append(exchange)
+            if exchange.decides or exchange.throttle_ms:
+                flow.request_holds |= AWAITING
+        elif exchange.throttle_ms:
+            self._charging.settle(exchange, now_ms)
+
+    def _decide(self, exchange: Exchange, frame: bytearray, now_ms: int) -> Buffer | None:
+        """What goes to the broker, once it was decided about a whole request: the request, a question, or nothing."""
+        assert exchange.whole is not None
+        verdict = exchange.whole.on_request(frame, exchange, now_ms)
+        self._charging.judge(exchange)
+        if isinstance(verdict, Ask):
+            self._ask(exchange, frame)
+            return verdict.frame
+        if not isinstance(verdict, Answer):
+            self._sent(exchange, now_ms)
+            return verdict.frame
+        exchange.answer = verdict.frame
+        exchange.expects_response = verdict.frame is not None
+        self._sent(exchange, now_ms)
+        self._flow.to_client += self._responses.answers(now_ms)
+        return None
+
+    def _ask(self, exchange: Exchange, request: bytearray) -> None:
+        """Nothing; the client's side waits for the answer to a question of our own, which decides about the request."""
+
+        def told(frame: bytearray, now_ms: int) -> None:
+            assert exchange.whole is not None
+            exchange.whole.on_told(frame, exchange, now_ms)
+            sent = self._decide(exchange, request, now_ms)
+            if sent is not None:
+                self._flow.to_upstream.append(sent)
+
+        asked = Exchange((ASKED, 0), exchange.correlation_id, 0, IDENTITY)
+        asked.on_told = told
+        self._flow.in_flight.append(asked)
+        self._flow.request_holds |= AWAITING

@@ -1,0 +1,215 @@
+"""The broker's side of a connection: responses as they begin and end, each for the request that waits for it longest.
+
+A response streams unless something in it has to be changed that its first bytes don't show. Bytes of a fetch are
+charged when its head has been seen, so that its throttle time is written into that head.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.enforcement.charging import Charging
+from kafka_quotas.enforcement.exchange import (
+    ADDRESSES,
+    FETCH,
+    IDENTITY,
+    PRODUCE,
+    RAW_TOKEN,
+    STREAM,
+    TAIL,
+    VERSIONS,
+    Exchange,
+)
+from kafka_quotas.enforcement.flow import Flow
+from kafka_quotas.enforcement.frame_stream import Decision, Frame, Patch
+from kafka_quotas.enforcement.holds import AWAITING, DELAYED
+from kafka_quotas.enforcement.identity import Identity
+from kafka_quotas.enforcement.response_form import (
+    bare_produce_response,
+    clamped_versions,
+    look_at_tail,
+    passing,
+    told_throttle_ms,
+)
+from kafka_quotas.wire.addresses import Translate, rewrite_addresses
+from kafka_quotas.wire.fetch_response import charged_bytes, empty_fetch_response, fetch_error_code
+from kafka_quotas.wire.fetch_tail import rewrite_tail
+from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES, MAX_UNAUTHENTICATED_BYTES, checked_frame_length
+from kafka_quotas.wire.response_header import parse_response_head
+from kafka_quotas.wire.throttle_field import (
+    MAX_THROTTLE_MS,
+    NEED_MORE,
+    patch_throttle,
+    read_throttle_ms,
+    throttle_needs_whole,
+    throttle_offset,
+)
+from kafka_quotas.wire.walk import Buffer
+
+_STREAMED: Final = (STREAM, TAIL)
+"""Treatments that pass a response on as it comes, but for its end."""
+
+
+class ResponseSide:
+    """Passes on the responses of one connection."""
+
+    __slots__ = ("_charging", "_delays", "_flow", "_identity", "_translate", "_unasked")
+
+    def __init__(
+        self, flow: Flow, *, identity: Identity, charging: Charging, translate: Translate, delays: bool
+    ) -> None:
+        self._flow = flow
+        self._identity = identity
+        self._charging = charging
+        self._translate = translate
+        self._delays = delays
+        self._unasked = False
+
+    def begin(self, chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
+        """How to pass on the response that starts at an offset; None if it has to wait or more bytes are needed."""
+        flow = self._flow
+        if flow.response_holds & DELAYED:
+            return None
+        exchange = flow.in_flight[0] if flow.in_flight else None
+        if exchange is None or exchange.api_key == RAW_TOKEN:
+            return self._begin_token(exchange, chunk, offset)
+        head = parse_response_head(chunk, offset)
+        if head is None:
+            return None
+        length, correlation_id = head
+        if correlation_id != exchange.correlation_id:
+            raise ProtocolError(
+                f"the upstream answered correlation id {correlation_id} where {exchange.correlation_id} was due"
+            )
+        if exchange.treatment is TAIL:
+            look_at_tail(exchange, chunk, offset, length)
+        if exchange.client is None:
+            return passing(exchange, length, gather=exchange.treatment not in _STREAMED)
+        if not exchange.throttle_ms and exchange.api_key == PRODUCE and not exchange.client.counts_requests:
+            end = offset + FRAME_LENGTH_BYTES + length
+            if exchange.whole is None and bare_produce_response(exchange, chunk, end):
+                return length + FRAME_LENGTH_BYTES
+        return self._begin_charged(exchange, chunk, offset, length, now_ms)
+
+    def end(self, gathered: bytearray | None, now_ms: int) -> Buffer | None:
+        """What goes to the client in place of a gathered response, and behind any: answers that waited for it."""
+        flow = self._flow
+        if self._unasked:
+            self._unasked = False
+            return None
+        exchange = flow.in_flight.popleft()
+        if exchange.on_told is not None:
+            assert gathered is not None
+            exchange.on_told(gathered, now_ms)
+            passed = None
+        else:
+            passed = None if gathered is None else self._changed(exchange, gathered, now_ms)
+        if not flow.in_flight:
+            if exchange.api_key != FETCH and flow.request_holds & AWAITING:
+                self._charging.settle(exchange, now_ms)
+            return passed
+        if flow.in_flight[0].answer is None:
+            return passed
+        return b"".join(([] if passed is None else [passed]) + list(self.answers(now_ms)))
+
+    def answers(self, now_ms: int) -> Iterator[Buffer]:
+        """The answers made here that are due now: those of the requests that wait longest."""
+        in_flight = self._flow.in_flight
+        while in_flight and (answer := in_flight[0].answer) is not None:
+            exchange = in_flight.popleft()
+            yield self._changed(exchange, bytearray(answer), now_ms)
+            if not in_flight and self._flow.request_holds & AWAITING:
+                self._charging.settle(exchange, now_ms)
+
+    def _begin_charged(
+        self, exchange: Exchange, chunk: memoryview, offset: int, length: int, now_ms: int
+    ) -> Decision | None:
+        """How to pass on a response that counts or may name a throttle time; None as in `begin`."""
+        if not exchange.charged:
+            self._charge(exchange, length, now_ms)
+        if self._delays and exchange.throttle_ms and not exchange.delayed and exchange.whole is None:
+            self._delay(exchange, now_ms)
+            return None
+        if exchange.session_id is not None and exchange.throttle_ms and exchange.whole is None:
+            code = fetch_error_code(exchange.api_version, chunk, offset)
+            if code is None:
+                return None
+            if code == 0:
+                return self._emptied(exchange, exchange.session_id, length, now_ms)
+        gather = exchange.treatment not in _STREAMED or exchange.whole is not None
+        patch = None
+        if not gather and (exchange.throttle_ms > 0 or exchange.limited):
+            is_whole = len(chunk) >= offset + FRAME_LENGTH_BYTES + length
+            if is_whole or not throttle_needs_whole(*exchange.place):
+                found = throttle_offset(*exchange.place, chunk, offset)
+                if found == NEED_MORE:
+                    return None
+                patch = None if found is None else self._patch(exchange, chunk, found)
+                exchange.patched = True
+            else:
+                gather = True
+        if exchange.api_key == FETCH and exchange.whole is None:
+            self._charging.settle(exchange, now_ms)
+        return passing(exchange, length, gather=gather, patch=patch)
+
+    def _charge(self, exchange: Exchange, length: int, now_ms: int) -> None:
+        """Nothing; the response is charged with what it is by its head."""
+        exchange.charged = True
+        client, charging = exchange.client, self._charging
+        assert client is not None
+        if client.counts_requests:
+            charging.charge_response(exchange, client, length, now_ms)
+        if exchange.api_key == FETCH and exchange.limiter is not None:
+            charging.charge_fetch(exchange, client, charged_bytes(exchange.api_version, length), now_ms)
+
+    def _delay(self, exchange: Exchange, now_ms: int) -> None:
+        exchange.delayed = True
+        self._flow.response_holds |= DELAYED
+        self._charging.count(exchange)
+        self._flow.hold_for(exchange, now_ms)
+
+    def _emptied(self, exchange: Exchange, session_id: int, length: int, now_ms: int) -> Decision:
+        """The decision that drops a fetch's data: its bytes count for nothing, and the client gets an empty answer."""
+        assert exchange.client is not None
+        amount = charged_bytes(exchange.api_version, length)
+        self._charging.unrecord_fetch(exchange, exchange.client, amount, now_ms)
+        told_ms = min(told_throttle_ms(exchange), MAX_THROTTLE_MS)
+        answer = empty_fetch_response(
+            exchange.api_version, exchange.correlation_id, session_id=session_id, throttle_ms=told_ms
+        )
+        self._charging.settle(exchange, now_ms)
+        return Frame(length + FRAME_LENGTH_BYTES, replacement=answer)
+
+    def _patch(self, exchange: Exchange, chunk: memoryview, offset: int) -> Patch | None:
+        """The throttle time for the field at an offset, where ours is the larger one."""
+        upstream_ms, told_ms = read_throttle_ms(chunk, offset), told_throttle_ms(exchange)
+        self._charging.heed_upstream(exchange, upstream_ms)
+        return Patch(offset, min(told_ms, MAX_THROTTLE_MS).to_bytes(4, "big")) if told_ms > upstream_ms else None
+
+    def _begin_token(self, exchange: Exchange | None, chunk: memoryview, offset: int) -> Frame | None:
+        """How to pass on a bare token; only those of mechanisms that we can't read come without being asked for."""
+        if exchange is None and (not self._identity.expects_tokens or self._identity.reads_tokens):
+            raise ProtocolError("the upstream sent a response that nobody asked for")
+        length = checked_frame_length(chunk, offset, limit=MAX_UNAUTHENTICATED_BYTES)
+        if length is None:
+            return None
+        self._unasked = exchange is None
+        return Frame(length + FRAME_LENGTH_BYTES, gather=exchange is not None)
+
+    def _changed(self, exchange: Exchange, frame: bytearray, now_ms: int) -> Buffer:
+        """The gathered response with our addresses, versions and throttle time in it."""
+        if exchange.treatment is TAIL and exchange.whole is None:
+            return rewrite_tail(exchange.api_version, frame, self._translate)
+        if exchange.treatment is IDENTITY:
+            self._identity.answered(*exchange.place, frame)
+        elif exchange.treatment is VERSIONS:
+            return clamped_versions(exchange, frame)
+        if exchange.whole is not None and exchange.answer is None:
+            frame = bytearray(exchange.whole.on_response(frame, exchange, now_ms))
+            self._charging.judge(exchange)
+        if exchange.client is not None and not exchange.patched:
+            upstream_ms = patch_throttle(frame, *exchange.place, told_throttle_ms(exchange))
+            self._charging.heed_upstream(exchange, max(upstream_ms or 0, 0))
+        if exchange.treatment in (ADDRESSES, TAIL):
+            return rewrite_addresses(*exchange.place, frame, self._translate)
+        return frame
