@@ -331,7 +331,7 @@ def test_sighup_reads_static_quotas_again_and_keeps_the_old_ones_if_they_are_bro
         daemon.wait_until(lambda status: status.store.limits == 3)
         static.write_text("quota.producer.default=nonsense\n")
         daemon.send(signal.SIGHUP)
-        daemon.wait_for_log("static quotas can't be read")
+        daemon.wait_for_log("quotas can't be read again")
         assert daemon.status().store.limits == 3
 
 

@@ -57,7 +57,7 @@ def read_usage(source: UsageSource) -> UsageReading:
 
 def _status(control: Path | None) -> "DaemonStatus":
     """What the daemon behind a control socket tells, None: the only one of this user."""
-    from kafka_quotas.enforcement.control import ask_status  # noqa: PLC0415 - loads asyncio, which metrics do without
+    from kafka_quotas.enforcement.control_client import ask_status  # noqa: PLC0415 - loads asyncio, which metrics do without
     from kafka_quotas.enforcement.control_path import find_control_path  # noqa: PLC0415
 
     return ask_status(find_control_path() if control is None else control)

@@ -1,22 +1,25 @@
 """The daemon as a whole: started, told by signals what to do, and ended without cutting off what was asked.
 
 SIGTERM and SIGINT drain: no new connection, no new request, every request under way is answered; a second one ends at
-once. SIGHUP reads the store and the file of static quotas anew.
+once. SIGHUP reads the store and the files of quotas anew.
 """
 
 import asyncio
 import contextlib
 import gc
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, TextIO
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.address import Address
 from kafka_quotas.enforcement.control import ControlServer
+from kafka_quotas.enforcement.control_desk import ControlDesk
 from kafka_quotas.enforcement.control_path import control_path
 from kafka_quotas.enforcement.counters import Counters
+from kafka_quotas.enforcement.decision_quotas import Decider
 from kafka_quotas.enforcement.event_log_writer import EventLogWriter
 from kafka_quotas.enforcement.gate import Gate
 from kafka_quotas.enforcement.ledger import Ledger
@@ -24,9 +27,10 @@ from kafka_quotas.enforcement.log import Log
 from kafka_quotas.enforcement.metrics import exposition
 from kafka_quotas.enforcement.metrics_server import MetricsServer
 from kafka_quotas.enforcement.monotonic_clock import MonotonicClock
-from kafka_quotas.enforcement.notice import Notice, Severity
+from kafka_quotas.enforcement.notice import Notice
 from kafka_quotas.enforcement.policy import Policy
 from kafka_quotas.enforcement.relay import RelayRoom
+from kafka_quotas.enforcement.reload import ReloadedFile, Reloader, Use
 from kafka_quotas.enforcement.report import Reporter
 from kafka_quotas.enforcement.settings import DaemonSettings
 from kafka_quotas.enforcement.store_follower import OpenStore, StoreFollower
@@ -92,6 +96,7 @@ class _Daemon:
             settings.rules.window, mutation_window=settings.rules.mutation_window, book=settings.rules.book
         )
         self._signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
+        self._changed = 0
         self._follower = StoreFollower(
             open_store,
             loop=self._loop,
@@ -100,11 +105,19 @@ class _Daemon:
             notify=self._notify,
             on_snapshot=self._apply,
         )
+        self._reloader = Reloader(
+            list(self._files()),
+            self._follower,
+            limits=lambda: self._policy.limit_count,
+            changed=lambda: self._changed,
+            notify=self._notify,
+        )
+        self._rereading: asyncio.Task[None] | None = None
 
     async def run(self) -> DaemonResult:
         """How it ended; everything that was started is stopped."""
         async with contextlib.AsyncExitStack() as stack:
-            self._read_static()
+            self._reloader.start()
             first = self._follower.start()
             stack.callback(self._follower.stop)
             self._apply(first)
@@ -156,7 +169,12 @@ class _Daemon:
     async def _serve_status(self, stack: contextlib.AsyncExitStack, gate: Gate, reporter: Reporter) -> None:
         """Nothing; control socket and metrics are served, and the log says where."""
         listen = gate.advertised(gate.directory.routes[0].port)
-        control = ControlServer(self._settings.control or control_path(listen.port), reporter.status)
+        decider = Decider(self._policy, self._clock, bootstrap=lambda: gate.directory.routes[0].node_id)
+        desk = ControlDesk(
+            status=reporter.status, decide=decider.decide, reload=lambda: self._reloader.reload("control socket")
+        )
+        path = self._settings.control or control_path(listen.port)
+        control = ControlServer(path, desk, access=self._settings.control_access)
         await control.start()
         stack.push_async_callback(control.close)
         fields: dict[str, str | float] = {
@@ -181,7 +199,7 @@ class _Daemon:
     async def _until_told(self, gate: Gate, reporter: Reporter) -> DaemonResult:
         """How it ended, once a signal has asked for the end."""
         while (told := await self._signals.get()) is signal.SIGHUP:
-            self._reread()
+            self._rereading = self._loop.create_task(self._reread())
         reporter.draining = True
         self._notify(
             Notice(event="daemon draining", fields={"signal": told.name, "connections": len(gate.connections)})
@@ -210,6 +228,7 @@ class _Daemon:
         """Nothing; a store's content is in force."""
         is_static = self._follower.state.url.startswith(STATIC_SCHEME)
         changed = self._policy.apply(snapshot.entries, static=is_static)
+        self._changed += changed
         self._notify(
             Notice(
                 event="quotas applied",
@@ -217,21 +236,16 @@ class _Daemon:
             )
         )
 
-    def _read_static(self) -> None:
-        """Nothing; the static quotas are in force. Raises `UsageError` where their file can't be understood."""
-        if self._settings.static_quotas is not None:
-            self._policy.apply(read_static_quotas(self._settings.static_quotas), static=True)
+    def _files(self) -> Iterator[ReloadedFile]:
+        """The files of quotas and rules that are read at the start, and again at a reload."""
+        static = self._settings.static_quotas
+        if static is not None:
+            yield ReloadedFile(path=static, read=lambda: self._static_read(static))
 
-    def _reread(self) -> None:
-        self._notify(Notice(event="reading quotas again", fields={"signal": "SIGHUP"}))
-        try:
-            self._read_static()
-        except KafkaQuotasError as error:
-            self._notify(
-                Notice(
-                    event="static quotas can't be read; those before stay in force",
-                    severity=Severity.ERROR,
-                    fields={"error": error.message},
-                )
-            )
-        self._follower.reread()
+    def _static_read(self, path: Path) -> Use:
+        entries = read_static_quotas(path)
+        return lambda: self._policy.apply(entries, static=True)
+
+    async def _reread(self) -> None:
+        with contextlib.suppress(KafkaQuotasError):  # said in the log already
+            await self._reloader.reload("SIGHUP")

@@ -33,13 +33,13 @@ FIELDS: Final = (
 
 _quoted = lru_cache(maxsize=8192)(json.dumps)
 _ZERO_COLUMNS: Final = '"bytes":{},"thread_ms":{},"mutations":{}'
-_COLUMNS: Final = {
+_COLUMNS: Final = dict.fromkeys(QuotaType, _ZERO_COLUMNS.format("0", "0", "0%.0s")) | {
     QuotaType.PRODUCE: _ZERO_COLUMNS.format("%d", "0", "0"),
     QuotaType.FETCH: _ZERO_COLUMNS.format("%d", "0", "0"),
     QuotaType.REQUEST: _ZERO_COLUMNS.format("0", "%.6g", "0"),
     QuotaType.CONTROLLER_MUTATION: _ZERO_COLUMNS.format("0", "0", "%d"),
 }
-"""The three figures by quota type, the one that is charged left open."""
+"""The three figures by quota type, the one that is charged left open; types that have none count lines."""
 
 
 def charge_line(cluster: str, source: ChargeSource, charge: Charge) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafka_quotas.enforcement.address import Address
+from kafka_quotas.enforcement.control import ControlAccess
 from kafka_quotas.enforcement.event_log_settings import EventLogSettings
 from kafka_quotas.enforcement.rules import Rules
 
@@ -14,8 +15,8 @@ class DaemonSettings:
 
     `port_range` are the first and last port for the brokers' listeners, None for those behind `listen`'s.
     `advertised_host` is what clients are told to connect to; None tells them the host that they came to. `control` is
-    the path of the Unix socket, None puts it in the user's runtime folder. `metrics` serves Prometheus where it is set.
-    `event_log` writes a line per charge where it is set.
+    the path of the Unix socket, None puts it in the user's runtime folder; `control_access` is who may use it.
+    `metrics` serves Prometheus, `event_log` writes a line per charge, each where it is set.
     """
 
     upstream: Address
@@ -25,6 +26,7 @@ class DaemonSettings:
     rules: Rules = field(default_factory=Rules)
     static_quotas: Path | None = None
     control: Path | None = None
+    control_access: ControlAccess = field(default_factory=ControlAccess)
     metrics: Address | None = None
     event_log: EventLogSettings | None = None
     connect_timeout_s: float = 10.0

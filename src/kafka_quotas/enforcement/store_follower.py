@@ -7,6 +7,7 @@ be reached; a trouble is said once, and once more when it is over.
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ WAIT_S: Final = 0.5
 FIRST_WAIT_S: Final = 30.0
 """How long the first content is waited for."""
 FIRST_RETRY_S: Final = 0.5
+LOOK_S: Final = 0.1
 LONGEST_RETRY_S: Final = 10.0
 
 T = TypeVar("T")
@@ -60,7 +62,8 @@ class StoreFollower:
         self._notify = notify
         self._on_snapshot = on_snapshot
         self._stop = threading.Event()
-        self._reopen = threading.Event()
+        self._reread_asked = 0
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._first: Future[Snapshot] = Future()
         self._thread = threading.Thread(target=self._run, name="store-follower", daemon=True)
         self.state = StoreState(url="", revision="", confirmed_ms=clock.now_ms())
@@ -78,9 +81,12 @@ class StoreFollower:
             self.stop()
             raise
 
-    def reread(self) -> None:
-        """Nothing; within a moment the store is opened anew and its content applied."""
-        self._reopen.set()
+    async def reread(self) -> None:
+        """Nothing; the store was opened anew and its content applied, or `state` says what keeps it from being read."""
+        self._reread_asked += 1
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append((self._reread_asked, done))
+        await done
 
     def stop(self) -> None:
         """Nothing; the thread ends within a moment and closes the store."""
@@ -107,31 +113,38 @@ class StoreFollower:
 
     def _follow(self, store: "_Reopening", since: str | None) -> None:
         retry_s = FIRST_RETRY_S
+        reread = 0
         while not self._stop.is_set():
-            if self._reopen.is_set():
-                self._reopen.clear()
+            if reread != self._reread_asked:
+                reread = self._reread_asked
                 store.close()
                 since = None
             try:
                 snapshot = store.watch(since)
             except KafkaQuotasError as error:
-                self._tell(self._lost, error)
+                self._tell(self._lost, error, reread)
                 store.close()
-                self._stop.wait(retry_s)
+                self._rest(retry_s, reread)
                 retry_s = min(2 * retry_s, LONGEST_RETRY_S)
                 continue
             retry_s = FIRST_RETRY_S
             since = snapshot.revision if snapshot is not None else since
-            self._tell(self._confirmed, snapshot)
+            self._tell(self._confirmed, snapshot, reread)
 
-    def _tell(self, receive: Callable[[T], None], what: T) -> None:
+    def _rest(self, retry_s: float, reread: int) -> None:
+        """Nothing; the time until the next try is over, or somebody wants one now."""
+        end_s = time.monotonic() + retry_s
+        while reread == self._reread_asked and time.monotonic() < end_s and not self._stop.wait(LOOK_S):
+            pass
+
+    def _tell(self, receive: Callable[[T, int], None], what: T, reread: int) -> None:
         """Nothing; the event loop calls `receive` with it, unless it has ended meanwhile."""
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(receive, what)
+            self._loop.call_soon_threadsafe(receive, what, reread)
 
     # In the event loop.
 
-    def _confirmed(self, snapshot: Snapshot | None) -> None:
+    def _confirmed(self, snapshot: Snapshot | None, reread: int) -> None:
         state = self.state
         state.confirmed_ms = self._clock.now_ms()
         if state.trouble is not None:
@@ -141,8 +154,9 @@ class StoreFollower:
             self._counters.store_updates += 1
             state.revision = snapshot.revision
             self._on_snapshot(snapshot)
+        self._tell_waiting(reread)
 
-    def _lost(self, error: KafkaQuotasError) -> None:
+    def _lost(self, error: KafkaQuotasError, reread: int) -> None:
         self._counters.store_failures += 1
         if self.state.trouble is None:
             self._notify(
@@ -153,6 +167,14 @@ class StoreFollower:
                 )
             )
         self.state.trouble = error.message
+        self._tell_waiting(reread)
+
+    def _tell_waiting(self, reread: int) -> None:
+        """Nothing; whoever waits for this reading of the store or an earlier one knows that it is done."""
+        for number, done in self._waiting:
+            if number <= reread and not done.done():
+                done.set_result(None)
+        self._waiting = [(number, done) for number, done in self._waiting if number > reread]
 
 
 class _Reopening:

@@ -1,0 +1,57 @@
+"""Asking a daemon over its Unix socket: its status, or to reload."""
+
+import json
+import socket
+from pathlib import Path
+from typing import Any, Final
+
+from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
+from kafka_quotas.enforcement.control import ControlError
+from kafka_quotas.enforcement.reload import Reloaded, reloaded_from_json
+from kafka_quotas.enforcement.status import DaemonStatus, status_from_json
+
+ANSWER_S: Final = 10.0
+"""How long a daemon's answer is waited for."""
+RELOAD_S: Final = 60.0
+MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+
+
+class RefusedError(KafkaQuotasError):
+    """The daemon understood and said no."""
+
+
+def ask_status(path: Path) -> DaemonStatus:
+    """The status of the daemon that serves a control socket.
+
+    Raises `ControlError` where none does, `ProtocolError` where the answer can't be understood.
+    """
+    return status_from_json(_ask(path, "status", timeout_s=ANSWER_S).get("status"))
+
+
+def ask_reload(path: Path) -> Reloaded:
+    """What a reload came to that the daemon was asked for.
+
+    Raises `ControlError` where no daemon answers, `RefusedError` where it kept what it had, with its reason.
+    """
+    return reloaded_from_json(_ask(path, "reload", timeout_s=RELOAD_S).get("reloaded"))
+
+
+def _ask(path: Path, op: str, *, timeout_s: float) -> dict[str, Any]:
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.settimeout(timeout_s)
+            sock.connect(str(path))
+            sock.sendall(json.dumps({"op": op}).encode() + b"\n")
+            with sock.makefile("rb") as lines:
+                answer = json.loads(lines.readline(MAX_ANSWER_BYTES))
+    except OSError as error:
+        raise ControlError(
+            f"no daemon answers on {path}: {error.strerror or error}", hint="start one with kafka-quotas daemon run"
+        ) from error
+    except ValueError as error:
+        raise ProtocolError(f"what answers on {path} is no daemon of this kind") from error
+    if not isinstance(answer, dict):
+        raise ProtocolError(f"the daemon on {path} answered {answer!r}")
+    if answer.get("ok") is not True:
+        raise RefusedError(f"the daemon on {path}: {answer.get('error')}", hint=answer.get("hint"))
+    return answer

@@ -1,0 +1,92 @@
+"""What the daemon answers on its Unix socket, whichever way the question came.
+
+Contract: `{"op": "status"}` is answered with `{"ok": true, "status": {...}}`, `{"op": "reload"}` with what it came to
+once that is known, questions about quotas as `docs/decision-api.md` says, anything else with
+`{"ok": false, "error": "..."}`. An `id` in a question is in its answer.
+"""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.enforcement import decision_binary, decision_json
+from kafka_quotas.enforcement.decision import PROTOCOL_VERSION, Ask, Decision, DecisionError
+from kafka_quotas.enforcement.reload import Reloaded, reloaded_to_json
+from kafka_quotas.enforcement.status import DaemonStatus, status_to_json
+
+_OPS: Final = "status, reload, record, check, unrecord, batch"
+
+Answer: TypeAlias = dict[str, Any]
+
+
+class ControlDesk:
+    """Answers lines and frames; `may_reload` is what the daemon's owner may and others may not."""
+
+    def __init__(
+        self,
+        *,
+        status: Callable[[], DaemonStatus],
+        decide: Callable[[Ask], Decision | DecisionError],
+        reload: Callable[[], Awaitable[Reloaded]],
+    ) -> None:
+        self._status = status
+        self._decide = decide
+        self._reload = reload
+
+    def answer_line(self, line: bytes, *, may_reload: bool) -> bytes | Awaitable[bytes]:
+        """The answer to one line, with its line break; that to a reload has to be awaited."""
+        try:
+            asked = json.loads(line)
+        except ValueError:
+            return _line({"ok": False, "error": "not JSON"})
+        if not isinstance(asked, dict):
+            return _line({"ok": False, "error": "not an object"})
+        number = {"id": asked["id"]} if "id" in asked else {}
+        if asked.get("op") == "reload":
+            return self._answer_reload(number) if may_reload else _line({"ok": False, "error": _REFUSED, **number})
+        return _line(self._answer(asked) | number)
+
+    def answer_frame(self, data: bytes | bytearray, start: int, end: int) -> bytes:
+        """The answer to one frame of the binary form. Raises `ProtocolError` where it is none."""
+        number, asks = decision_binary.read_asks(data, start, end)
+        answers = [self._answer_ask(ask) for ask in asks]
+        return decision_binary.write_decisions(number, answers)
+
+    def _answer_ask(self, ask: Ask | DecisionError) -> Decision | DecisionError:
+        return ask if isinstance(ask, DecisionError) else self._decide(ask)
+
+    def _answer(self, asked: Answer) -> Answer:
+        op = asked.get("op")
+        if op == "status":
+            return {"ok": True, "status": status_to_json(self._status())}
+        if not decision_json.is_decision(op):
+            return {"ok": False, "error": f"unknown request; those there are: {_OPS}"}
+        try:
+            decision_json.read_version(asked)
+            asks = decision_json.read_asks(asked)
+        except DecisionError as error:
+            return {"ok": False, "error": error.message}
+        answers = [_decision(self._answer_ask(ask)) for ask in asks]
+        told = {"answers": answers, "ok": True} if op == decision_json.BATCH else answers[0]
+        return {"v": PROTOCOL_VERSION, **told}
+
+    async def _answer_reload(self, number: Answer) -> bytes:
+        try:
+            result = await self._reload()
+        except KafkaQuotasError as error:
+            return _line({"ok": False, "error": error.message, "hint": error.hint, **number})
+        return _line({"ok": True, "reloaded": reloaded_to_json(result), **number})
+
+
+_REFUSED: Final = "only the daemon's own user may reload it"
+
+
+def _decision(decided: Decision | DecisionError) -> Answer:
+    if isinstance(decided, DecisionError):
+        return {"ok": False, "error": decided.message}
+    return {"ok": True, **decision_json.write_decision(decided)}
+
+
+def _line(answer: Answer) -> bytes:
+    return json.dumps(answer, separators=(",", ":")).encode() + b"\n"

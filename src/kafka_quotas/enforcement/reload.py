@@ -1,0 +1,105 @@
+"""Reading policy and quotas anew while clients are connected: all of it is checked before any of it is used."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
+from kafka_quotas.enforcement.notice import Notice, Notify, Severity
+from kafka_quotas.enforcement.store_follower import StoreFollower
+
+Use: TypeAlias = Callable[[], int]
+"""Puts what was read in force, and tells how many limits differ from before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReloadedFile:
+    """A file that the daemon reads again when it is told to.
+
+    `read` returns what puts the content in force; it raises `KafkaQuotasError` where that can't be used.
+    """
+
+    path: Path
+    read: Callable[[], Use]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reloaded:
+    """What a reload came to: the files that were read, how many limits differ from before, how many there are now.
+
+    `store_trouble` says what keeps the store from being read (None: nothing); its last content stays in force.
+    """
+
+    files: tuple[str, ...]
+    store: str
+    store_trouble: str | None
+    changed: int
+    limits: int
+
+
+def reloaded_to_json(result: Reloaded) -> dict[str, Any]:
+    """The result as JSON values, field by field."""
+    return asdict(result)
+
+
+def reloaded_from_json(data: object) -> Reloaded:
+    """The result that `reloaded_to_json` wrote. Raises `ProtocolError` where fields are missing."""
+    try:
+        values = {field.name: data[field.name] for field in fields(Reloaded)}  # type: ignore[index]
+        return Reloaded(**values | {"files": tuple(values["files"])})
+    except (KeyError, TypeError) as error:
+        raise ProtocolError("the daemon's answer can't be read", hint="is it of another version?") from error
+
+
+class Reloader:
+    """Reads files and store anew; `limits` tells how many limits are in force."""
+
+    def __init__(
+        self,
+        files: Sequence[ReloadedFile],
+        follower: StoreFollower,
+        *,
+        limits: Callable[[], int],
+        changed: Callable[[], int],
+        notify: Notify,
+    ) -> None:
+        self._files = files
+        self._follower = follower
+        self._limits = limits
+        self._changed = changed
+        self._notify = notify
+
+    def start(self) -> None:
+        """Nothing; the content of every file is in force. Raises `KafkaQuotasError` where one can't be used."""
+        for use in [file.read() for file in self._files]:
+            use()
+
+    async def reload(self, asked_by: str) -> Reloaded:
+        """What it came to.
+
+        Raises `KafkaQuotasError` where a file can't be used: then all that was in force still is.
+        """
+        self._notify(Notice(event="reading quotas again", fields={"asked_by": asked_by}))
+        try:
+            uses = [file.read() for file in self._files]
+        except KafkaQuotasError as error:
+            self._notify(
+                Notice(
+                    event="quotas can't be read again; those before stay in force",
+                    severity=Severity.ERROR,
+                    fields={"error": error.message},
+                )
+            )
+            raise
+        before = self._changed()
+        changed = sum([use() for use in uses])
+        await self._follower.reread()
+        state = self._follower.state
+        return Reloaded(
+            files=tuple(str(file.path) for file in self._files),
+            store=state.url,
+            store_trouble=state.trouble,
+            changed=changed + self._changed() - before,
+            limits=self._limits(),
+        )
