@@ -42,12 +42,14 @@ class Describe:
         return run_cli("kafka-configs", *arguments, "--command-config", str(self._file))
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_passwords(kafka4: Kafka, describe: Describe, mechanism: str) -> None:
-    properties = kafka4.client_properties("alice", mechanism=mechanism)
-    assert describe(kafka4.sasl_bootstrap, properties)[0] == 0
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_passwords(kafka4: Kafka, describe: Describe, mechanism: str, *, tls: bool) -> None:
+    address = kafka4.sasl_tls_bootstrap if tls else kafka4.sasl_bootstrap
+    properties = kafka4.client_properties("alice", mechanism=mechanism, tls=tls)
+    assert describe(address, properties)[0] == 0
     wrong = {name: value.replace("alice-secret", "wrong") for name, value in properties.items()}
-    code, _, err = describe(kafka4.sasl_bootstrap, wrong)
+    code, _, err = describe(address, wrong)
     assert code == 1
     assert "org.apache.kafka.common.errors.SaslAuthenticationException: " in err.splitlines()[1]
 

@@ -2,8 +2,9 @@
 
     with kafka_4() as kafka:              # one broker, KRaft, 4.3.1
         kafka.bootstrap                   # "127.0.0.1:12345", no authentication
-        kafka.sasl_bootstrap              # SASL_PLAINTEXT with PLAIN and SCRAM-SHA-256, users in `USERS`;
-                                          # OAUTHBEARER with unsigned tokens
+        kafka.sasl_bootstrap              # SASL_PLAINTEXT with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512, users in
+                                          # `USERS`; OAUTHBEARER with unsigned tokens
+        kafka.sasl_tls_bootstrap          # SASL_SSL, the same
         kafka.tls_bootstrap               # SSL; who shows `client.pem` is `User:CN=carol`, others are anonymous
         kafka.certificates                # folder with `authority.pem` and `client.pem`
         kafka.run_tool("org.apache.kafka.tools.TopicCommand", [...])
@@ -31,7 +32,9 @@ from tests.support.maven import KAFKA_3, KAFKA_4, MissingServerError, jars
 from tests.support.probes import accepts_connections, kafka_brokers, zookeeper_serves
 
 USERS: Mapping[str, str] = {name: f"{name}-secret" for name in ("admin", "alice", "bob", "carol", "mallory")}
-"""The users of the SASL listener with their passwords, the same for PLAIN and for SCRAM-SHA-256."""
+"""The users of the SASL listener with their passwords, the same for every mechanism."""
+
+SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 QUOTA_WINDOW = {
     "quota.window.num": "3",
@@ -40,6 +43,7 @@ QUOTA_WINDOW = {
     "controller.quota.window.size.seconds": "1",
 }
 _CHROOT = "/kafka"
+_PROTOCOL_MAP = "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,7 @@ class Kafka:
 
     bootstrap: str
     sasl_bootstrap: str = ""
+    sasl_tls_bootstrap: str = ""
     tls_bootstrap: str = ""
     certificates: Path = Path()
     version: str
@@ -64,8 +69,14 @@ class Kafka:
         """What one of Kafka's own tools answered, for instance `org.apache.kafka.tools.ProducerPerformance`."""
         return run_tool(self.jars, main_class, arguments, timeout_s=timeout_s, stdin=stdin)
 
-    def client_properties(self, user: str, *, mechanism: str = "SCRAM-SHA-256") -> dict[str, str]:
-        """The properties, in Kafka's names, with which `user` comes in over `sasl_bootstrap`."""
+    def client_properties(self, user: str, *, mechanism: str = "SCRAM-SHA-256", tls: bool = False) -> dict[str, str]:
+        """The properties, in Kafka's names, with which `user` comes in over `sasl_bootstrap`.
+
+        With `tls` they are for `sasl_tls_bootstrap`.
+        """
+        if tls:
+            trust = {"ssl.truststore.location": str(self.certificates / "authority.pem")}
+            return {**self.client_properties(user, mechanism=mechanism), "security.protocol": "SASL_SSL", **trust}
         login = "scram.ScramLoginModule" if mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
         return {
             "security.protocol": "SASL_PLAINTEXT",
@@ -103,6 +114,7 @@ def kafka_4(*, brokers: int = 1, properties: Mapping[str, str] | None = None) ->
         yield Kafka(
             bootstrap=",".join(f"127.0.0.1:{ports.plain}" for ports in nodes.values()),
             sasl_bootstrap=",".join(f"127.0.0.1:{ports.sasl}" for ports in nodes.values()),
+            sasl_tls_bootstrap=",".join(f"127.0.0.1:{ports.sasl_tls}" for ports in nodes.values()),
             tls_bootstrap=",".join(f"127.0.0.1:{ports.tls}" for ports in nodes.values()),
             certificates=work,
             version=KAFKA_4.version,
@@ -137,6 +149,7 @@ def kafka_3(*, zookeeper_address: str | None = None, properties: Mapping[str, st
         yield Kafka(
             bootstrap=f"127.0.0.1:{ports.plain}",
             sasl_bootstrap=f"127.0.0.1:{ports.sasl}",
+            sasl_tls_bootstrap=f"127.0.0.1:{ports.sasl_tls}",
             tls_bootstrap=f"127.0.0.1:{ports.tls}",
             certificates=work,
             version=KAFKA_3.version,
@@ -236,37 +249,44 @@ class _Ports:
 
     plain: int = field(default_factory=free_port)
     sasl: int = field(default_factory=free_port)
+    sasl_tls: int = field(default_factory=free_port)
     tls: int = field(default_factory=free_port)
 
     @property
     def listeners(self) -> str:
         """The listeners, as `listeners` and `advertised.listeners` want them."""
-        host = "127.0.0.1"
-        return f"PLAINTEXT://{host}:{self.plain},SASL_PLAINTEXT://{host}:{self.sasl},SSL://{host}:{self.tls}"
+        places = {"PLAINTEXT": self.plain, "SASL_PLAINTEXT": self.sasl, "SSL": self.tls, "SASL_SSL": self.sasl_tls}
+        return ",".join(f"{name}://127.0.0.1:{port}" for name, port in places.items())
 
 
 def _common_properties(work: Path, data: str, ports: _Ports) -> dict[str, str]:
     """What every broker is given, of either version; certificates and data lie in `work`."""
     plain_users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
-    sasl = "listener.name.sasl_plaintext"
+    package = "org.apache.kafka.common.security"
+    logins = {
+        "plain": f"{package}.plain.PlainLoginModule required {plain_users};",
+        "scram-sha-256": f"{package}.scram.ScramLoginModule required;",
+        "scram-sha-512": f"{package}.scram.ScramLoginModule required;",
+        "oauthbearer": f'{package}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="admin";',
+    }
     return {
         **QUOTA_WINDOW,
         "log.dirs": str(work / data),
         "listeners": ports.listeners,
         "advertised.listeners": ports.listeners,
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL",
+        "listener.security.protocol.map": _PROTOCOL_MAP,
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(work / "server.pem"),
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(work / "authority.pem"),
         "ssl.client.auth": "requested",
         "inter.broker.listener.name": "PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
-        f"{sasl}.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
-        f"{plain_users};",
-        f"{sasl}.scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
-        f"{sasl}.oauthbearer.sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule "
-        'required unsecuredLoginStringClaim_sub="admin";',
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+        **{
+            f"listener.name.{listener}.{mechanism}.sasl.jaas.config": login
+            for listener in ("sasl_plaintext", "sasl_ssl")
+            for mechanism, login in logins.items()
+        },
         "super.users": "User:ANONYMOUS;User:admin",
         "allow.everyone.if.no.acl.found": "true",
         "num.partitions": "1",
@@ -291,8 +311,7 @@ def _kraft_properties(node_id: int, controller_port: int, ports: _Ports) -> dict
         "node.id": str(node_id),
         "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,"
-        "CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": f"{_PROTOCOL_MAP},CONTROLLER:PLAINTEXT",
         "listeners": listeners,
         "advertised.listeners": listeners,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -307,8 +326,9 @@ def _format_storage(folder: Path, configuration: Path, cluster_id: str, *, first
     arguments = ["format", "-t", cluster_id, "-c", str(configuration)]
     if first:
         arguments.append("--standalone")
-        for name, password in USERS.items():
-            arguments += ["--add-scram", f"SCRAM-SHA-256=[name={name},iterations=4096,password={password}]"]
+        for mechanism in SCRAM_MECHANISMS:
+            for name, password in USERS.items():
+                arguments += ["--add-scram", f"{mechanism}=[name={name},iterations=4096,password={password}]"]
     else:
         arguments.append("--no-initial-controllers")
     result = run_tool(folder, "kafka.tools.StorageTool", arguments)
@@ -325,7 +345,8 @@ def _add_scram_users(bootstrap: str) -> None:
     try:
         failed = admin.alter_user_scram_credentials(
             [
-                UserScramCredentialUpsertion(name, ScramMechanism.SCRAM_SHA_256, password, iterations=4096)
+                UserScramCredentialUpsertion(name, mechanism, password, iterations=4096)
+                for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
                 for name, password in USERS.items()
             ]
         )

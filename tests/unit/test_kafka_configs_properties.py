@@ -10,9 +10,9 @@ import pytest
 
 from kafka_quotas.core.errors import StoreRefusedError, UsageError
 from kafka_quotas.stores.client_properties_oauth import ENDPOINT, token_source
-from kafka_quotas.stores.client_properties_sasl import sasl_arguments
+from kafka_quotas.stores.client_properties_sasl import sasl_login
 from kafka_quotas.stores.jaas import parse_jaas
-from kafka_quotas.stores.kafka_properties import kafka_arguments
+from kafka_quotas.stores.kafka_properties import kafka_access
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 LOGIN = "sasl.jaas.config"
@@ -104,14 +104,21 @@ class TestEndpoint:
 
 
 class TestSasl:
-    def test_a_token_goes_to_the_library(self) -> None:
-        arguments = sasl_arguments(
-            {"sasl.mechanism": "OAUTHBEARER", LOGIN: f"{MODULE} unsecuredLoginStringClaim_sub=alice;"}
-        )
-        provider = arguments["sasl_oauth_token_provider"]
-        assert arguments["sasl_mechanism"] == "OAUTHBEARER"
-        assert claims(provider.token())["sub"] == "alice"
-        assert provider.extensions() == {}
+    def test_a_token_and_its_extensions_are_the_first_message(self) -> None:
+        options = "unsecuredLoginStringClaim_sub=alice unsecuredLoginExtension_team=x"
+        login = sasl_login({"sasl.mechanism": "OAUTHBEARER", LOGIN: f"{MODULE} {options};"})
+        assert login.mechanism == "OAUTHBEARER"
+        flags, auth, extension, *rest = next(login.begin()).decode().split("\1")
+        assert (flags, extension, rest) == ("n,,", "team=x", ["", ""])
+        assert claims(auth.removeprefix("auth=Bearer "))["sub"] == "alice"
+
+    def test_a_broker_that_refuses_a_token_is_answered(self) -> None:
+        login = sasl_login({"sasl.mechanism": "OAUTHBEARER", LOGIN: f"{MODULE} unsecuredLoginStringClaim_sub=alice;"})
+        tokens = login.begin()
+        next(tokens)
+        assert tokens.send(b'{"status":"invalid_token"}') == b"\1"
+        with pytest.raises(StopIteration):
+            tokens.send(b"")
 
     @pytest.mark.parametrize(
         ("properties", "problem"),
@@ -123,7 +130,7 @@ class TestSasl:
     def test_refuses_other_ways_to_passwords(self, properties: dict[str, str], problem: str) -> None:
         login = {LOGIN: f"a.ScramLoginModule required username=u password={SECRET};"}
         with pytest.raises(UsageError, match=problem) as caught:
-            sasl_arguments({"sasl.mechanism": "SCRAM-SHA-512", **login, **properties})
+            sasl_login({"sasl.mechanism": "SCRAM-SHA-512", **login, **properties})
         assert SECRET not in f"{caught.value.message} {caught.value.hint}"
 
 
@@ -145,6 +152,6 @@ class TestRefusals:
         properties = {"security.protocol": protocol, name: value}
         if refused:
             with pytest.raises(UsageError, match=f"^{name} is not supported$"):
-                kafka_arguments(properties)
+                kafka_access(properties)
         else:
-            assert kafka_arguments(properties)["security_protocol"] == protocol
+            assert (kafka_access(properties).tls is not None) == (protocol == "SSL")

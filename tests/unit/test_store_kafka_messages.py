@@ -1,12 +1,11 @@
-"""The quota messages: cut so that a controller takes them, and read back as they were written."""
+"""Changes to quotas are cut into requests that a controller takes."""
 
 import pytest
-from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest
 
-from kafka_quotas.core.describe_filter import FilterComponent, Match, QuotaFilter
 from kafka_quotas.core.entity import Entity
-from kafka_quotas.stores.kafka_messages import LARGEST_REQUEST, alter_request, describe_request, request_batches
+from kafka_quotas.stores.kafka_messages import LARGEST_REQUEST, described_entries, request_batches
 from kafka_quotas.stores.store import Alteration
+from kafka_quotas.wire.client_quotas import DescribedQuotas, StoredQuotas
 
 
 def alterations(count: int, changes_each: int = 1) -> list[Alteration]:
@@ -31,33 +30,11 @@ def test_requests_are_cut_by_their_changes(count: int, changes_each: int, sizes:
     assert all(sum(len(alteration.changes) for alteration in batch) <= LARGEST_REQUEST for batch in batches)
 
 
-@pytest.mark.parametrize("version", [0, 1])
-def test_an_alter_request_says_what_was_meant(version: int) -> None:
-    changes = {"producer_byte_rate": 2.5e9, "consumer_byte_rate": None}
-    entity = Entity.of(user="\u00e9", client_id=None)
-    request = alter_request([Alteration(entity=entity, changes=changes)], validate_only=True)
-    again = AlterClientQuotasRequest.decode(request.encode(version=version), version=version)
-    (entry,) = again.entries
-    assert again.validate_only is True
-    assert [(part.entity_type, part.entity_name) for part in entry.entity] == [("user", "\u00e9"), ("client-id", None)]
-    assert [(op.key, op.value, op.remove) for op in entry.ops] == [
-        ("producer_byte_rate", 2.5e9, False),
-        ("consumer_byte_rate", 0.0, True),
-    ]
-
-
-@pytest.mark.parametrize("version", [0, 1])
-def test_a_describe_request_says_what_was_meant(version: int) -> None:
-    components = (
-        FilterComponent(entity_type="user", match=Match.EXACT, name="a"),
-        FilterComponent(entity_type="client-id", match=Match.DEFAULT),
-        FilterComponent(entity_type="ip", match=Match.ANY),
+def test_entries_and_keys_are_sorted_and_empty_ones_left_out() -> None:
+    stored = (
+        StoredQuotas(Entity.of(user=None), {"b": 2.0, "a": 1.0}),
+        StoredQuotas(Entity.of(user="x"), {}),
+        StoredQuotas(Entity.of(user="a"), {"a": 3.0}),
     )
-    request = describe_request(QuotaFilter(components=components, strict=True))
-    again = DescribeClientQuotasRequest.decode(request.encode(version=version), version=version)
-    assert again.strict is True
-    assert [(part.entity_type, part.match_type, part.match) for part in again.components] == [
-        ("user", 0, "a"),
-        ("client-id", 1, None),
-        ("ip", 2, None),
-    ]
+    entries = described_entries(DescribedQuotas(error_code=0, error_message=None, entries=stored))
+    assert [(entry.entity.user, list(entry.quotas)) for entry in entries] == [("a", ["a"]), (None, ["a", "b"])]

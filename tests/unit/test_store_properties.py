@@ -5,14 +5,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.support.key_store_samples import KEY_PASSWORD, KEY_STORE, STORE_PASSWORD, TRUST_STORE
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.stores.jaas import parse_jaas
-from kafka_quotas.stores.kafka_properties import kafka_arguments
-from kafka_quotas.stores.pem import pem_file
+from kafka_quotas.stores.kafka_properties import KafkaAccess, kafka_access
 from kafka_quotas.stores.property_file import read_properties
 from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.zookeeper_properties import kazoo_arguments
+from kafka_quotas.stores.zookeeper_properties import kazoo_arguments, zookeeper_tls
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="s;=\\"x";'
 DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule required username=alice password='se cret' ;"
@@ -46,17 +46,16 @@ class TestJaas:
 
 class TestKafka:
     def test_plaintext_is_the_default(self) -> None:
-        assert kafka_arguments({"linger.ms": "5"}) == {"security_protocol": "PLAINTEXT", "client_id": "kafka-quotas"}
+        assert kafka_access({"linger.ms": "5"}) == KafkaAccess(client_id="kafka-quotas")
 
     def test_sasl(self) -> None:
         properties = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN}
-        assert kafka_arguments({**properties, "client.id": "me"}) == {
-            "security_protocol": "SASL_PLAINTEXT",
-            "client_id": "me",
-            "sasl_mechanism": "PLAIN",
-            "sasl_plain_username": "alice",
-            "sasl_plain_password": 's;="x',
-        }
+        access = kafka_access({**properties, "client.id": "me"})
+        assert (access.client_id, access.tls) == ("me", None)
+        assert access.login is not None
+        assert access.login.mechanism == "PLAIN"
+        assert list(access.login.begin()) == [b'\0alice\0s;="x']
+        assert "alice" not in repr(access)
 
     @pytest.mark.parametrize(
         ("properties", "problem"),
@@ -70,7 +69,7 @@ class TestKafka:
     )
     def test_refuses_with_a_hint_or_a_reason(self, properties: dict[str, str], problem: str) -> None:
         with pytest.raises(UsageError, match=problem):
-            kafka_arguments(properties)
+            kafka_access(properties)
 
     def test_tls_with_a_key_of_ones_own(self, tmp_path: Path) -> None:
         certificate, key = _self_signed(tmp_path)
@@ -84,7 +83,8 @@ class TestKafka:
             "ssl.endpoint.identification.algorithm": "",
         }
         for properties, checks_name in ((by_file, True), (by_text, False)):
-            context = kafka_arguments({"security.protocol": "SSL", **properties})["ssl_context"]
+            context = kafka_access({"security.protocol": "SSL", **properties}).tls
+            assert context is not None
             assert context.verify_mode is ssl.CERT_REQUIRED
             assert context.check_hostname is checks_name
             assert len(context.get_ca_certs()) == 1
@@ -93,7 +93,7 @@ class TestKafka:
         certificate, _ = _self_signed(tmp_path)
         properties = {"security.protocol": "SSL", "ssl.keystore.location": str(certificate)}
         with pytest.raises(UsageError, match="key or certificate"):
-            kafka_arguments(properties)
+            kafka_access(properties)
 
 
 class TestZooKeeper:
@@ -109,23 +109,34 @@ class TestZooKeeper:
 
     def test_tls(self, tmp_path: Path) -> None:
         certificate, key = _self_signed(tmp_path)
-        arguments = kazoo_arguments(
-            {
-                "zookeeper.ssl.client.enable": "true",
-                "zookeeper.ssl.truststore.location": str(certificate),
-                "zookeeper.ssl.keystore.location": str(key),
-                "zookeeper.ssl.keystore.password": "x",
-            }
-        )
-        assert arguments == {
-            "use_ssl": True,
-            "verify_certs": True,
-            "check_hostname": True,
-            "ca": str(certificate),
-            "certfile": str(key),
-            "keyfile": str(key),
-            "keyfile_password": "x",
+        properties = {
+            "zookeeper.ssl.client.enable": "true",
+            "zookeeper.ssl.truststore.location": str(certificate),
+            "zookeeper.ssl.keystore.location": str(key),
+            "zookeeper.ssl.endpoint.identification.algorithm": "",
         }
+        context = zookeeper_tls(properties)
+        assert context is not None
+        assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, False)
+        assert len(context.get_ca_certs()) == 1
+        assert zookeeper_tls({**properties, "zookeeper.ssl.client.enable": "false"}) is None
+
+    def test_java_key_stores(self, tmp_path: Path) -> None:
+        for name, content in (("trust", TRUST_STORE), ("key", KEY_STORE)):
+            (tmp_path / f"{name}.jks").write_bytes(content)
+        properties = {
+            "zookeeper.ssl.client.enable": "true",
+            "zookeeper.ssl.truststore.location": str(tmp_path / "trust.jks"),
+            "zookeeper.ssl.keystore.location": str(tmp_path / "key.jks"),
+            "zookeeper.ssl.keystore.password": STORE_PASSWORD,
+            "zookeeper.ssl.key.password": KEY_PASSWORD,
+        }
+        context = zookeeper_tls(properties)
+        assert context is not None
+        (authority,) = context.get_ca_certs()
+        assert authority["subject"] == ((("commonName", "authority"),),)
+        with pytest.raises(UsageError, match=r"^zookeeper\.ssl\.keystore\.location: "):
+            zookeeper_tls({**properties, "zookeeper.ssl.key.password": "wrong", "zookeeper.ssl.keystore.password": ""})
 
     @pytest.mark.parametrize(
         ("properties", "problem"),
@@ -145,16 +156,6 @@ class TestZooKeeper:
 
 
 class TestFiles:
-    @pytest.mark.parametrize(("content", "form"), [(b"\xfe\xed\xfe\xed..", "a JKS file"), (b"0\x82...", "no PEM file")])
-    def test_a_key_store_in_another_form_is_named_with_the_way_out(
-        self, tmp_path: Path, content: bytes, form: str
-    ) -> None:
-        store = tmp_path / "trust.store"
-        store.write_bytes(content)
-        with pytest.raises(UsageError, match=form) as caught:
-            pem_file(str(store), property_name="ssl.truststore.location")
-        assert "openssl pkcs12" in (caught.value.hint or "")
-
     @pytest.mark.parametrize(
         ("content", "value"),
         [("k=\u00e9".encode(), "\u00e9"), ("k=\u00e9".encode("latin-1"), "\u00e9"), ("\ufeffk=1".encode(), "1")],

@@ -23,7 +23,7 @@ def open_brokers(command: KafkaConfigsCommand) -> VerbatimQuotas:
     Raises `KafkaConfigsError` for `--bootstrap-controller` and for an address that is no host:port, `UsageError` for
     properties that can't be read or meant.
     """
-    from kafka_quotas.stores.kafka_verbatim import VerbatimKafka  # noqa: PLC0415 - loads kafka-python
+    from kafka_quotas.stores.kafka_verbatim import VerbatimKafka  # noqa: PLC0415 - only a Kafka store needs it
 
     servers = command.options.value("bootstrap-server")
     if servers is None:

@@ -14,7 +14,7 @@ def broker_source(url: str, settings: StoreSettings) -> WindowSource:
     Raises `StoreUnreachableError` where none answers, `StoreRefusedError` where they may not be asked, and `UsageError`
     where the brokers do not agree.
     """
-    from kafka_quotas.stores.kafka_cluster import KafkaCluster  # noqa: PLC0415 - loads kafka-python
+    from kafka_quotas.stores.kafka_cluster import KafkaCluster  # noqa: PLC0415 - only a Kafka store needs it
 
     cluster = KafkaCluster(parse_store_url(url), settings=settings)
     try:

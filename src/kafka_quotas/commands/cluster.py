@@ -35,7 +35,7 @@ def look_at_cluster(
                 "--topic needs a Kafka store", hint="only brokers know who leads a topic: --bootstrap-server HOST:PORT"
             )
         return ClusterFindings(view=None if brokers is None else ClusterView(brokers=brokers))
-    from kafka_quotas.stores.kafka_cluster import KafkaCluster  # noqa: PLC0415 - loads kafka-python
+    from kafka_quotas.stores.kafka_cluster import KafkaCluster  # noqa: PLC0415 - only a Kafka store needs it
 
     with closing(KafkaCluster(address, settings=settings)) as cluster:
         leading = None if topic is None else len(set(cluster.leaders(topic).values()))
@@ -45,7 +45,7 @@ def look_at_cluster(
 
 def _callback_warnings(cluster: "KafkaCluster") -> tuple[str, ...]:
     """One warning per callback class that brokers run in the place of Kafka's resolution."""
-    from kafka_quotas.stores.kafka_cluster import CALLBACK_CLASS  # noqa: PLC0415 - loads kafka-python
+    from kafka_quotas.stores.kafka_cluster import CALLBACK_CLASS  # noqa: PLC0415 - only a Kafka store needs it
 
     try:
         settings = cluster.broker_settings([CALLBACK_CLASS])

@@ -30,7 +30,7 @@ def warning_of_old_brokers(store_url: str, keys: Sequence[str], *, settings: Cal
 def _old_brokers(store_url: str, settings: StoreSettings) -> tuple[str, ...]:
     address = parse_store_url(store_url)
     if address.kind is StoreKind.KAFKA:
-        from kafka_quotas.stores.kafka_facts import old_kafka_brokers  # noqa: PLC0415 - loads kafka-python
+        from kafka_quotas.stores.kafka_facts import old_kafka_brokers  # noqa: PLC0415 - only a Kafka store needs it
 
         return old_kafka_brokers(address, settings=settings)
     from kafka_quotas.stores.zookeeper_facts import old_zookeeper_brokers  # noqa: PLC0415 - loads kazoo

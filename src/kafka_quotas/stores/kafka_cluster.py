@@ -2,20 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
-
-from kafka.protocol.admin import DescribeConfigsRequest
-from kafka.protocol.metadata import MetadataRequest
+from typing import Final
 
 from kafka_quotas.core.errors import StoreError
 from kafka_quotas.stores.kafka_connection import KafkaConnection
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store_url import StoreUrl
+from kafka_quotas.wire.describe_configs import BROKER, DescribeConfigsRequest
+from kafka_quotas.wire.metadata import MetadataRequest
 
 CALLBACK_CLASS: Final = "client.quota.callback.class"
 """The property with which a broker replaces Kafka's own quota resolution."""
 DESCRIBE_ACL: Final = "DescribeConfigs"
-_BROKER_RESOURCE: Final = 4
 _DEFAULTS = StoreSettings()
 
 
@@ -55,12 +53,10 @@ class KafkaCluster:
 
         Raises `StoreError` where there is no such topic or it may not be seen, and what `broker_ids` raises.
         """
-        topics = [MetadataRequest.MetadataRequestTopic(name=topic)]
-        response = self._connection.send(MetadataRequest(topics=topics, allow_auto_topic_creation=False))
-        found = response.topics[0]
+        (found,) = self._connection.send(MetadataRequest(topics=(topic,))).topics
         if found.error_code:
             raise self._connection.error(found.error_code, f"topic {topic}", missing_acl="Describe")
-        leaders = {part.partition_index: part.leader_id for part in found.partitions if part.leader_id >= 0}
+        leaders = {part.index: part.leader_id for part in found.partitions if part.leader_id >= 0}
         return dict(sorted(leaders.items()))
 
     def close(self) -> None:
@@ -70,15 +66,11 @@ class KafkaCluster:
     def _settings_of(self, node_id: int, names: Sequence[str]) -> Mapping[str, str]:
         """The named settings of one broker."""
         request = DescribeConfigsRequest(
-            resources=[
-                DescribeConfigsRequest.DescribeConfigsResource(
-                    resource_type=_BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=list(names)
-                )
-            ]
+            resource_type=BROKER, resource_names=(str(node_id),), config_names=tuple(names)
         )
-        result: Any = self._connection.send(request, node_id=node_id).results[0]
+        (result,) = self._connection.send(request, node_id=node_id)
         if result.error_code:
             raise self._connection.error(result.error_code, result.error_message, missing_acl=DESCRIBE_ACL)
-        if str(result.resource_name) != str(node_id):
+        if result.resource_name != str(node_id):
             raise StoreError(f"broker {node_id} answered for {result.resource_name}")
         return {config.name: config.value for config in result.configs if config.value is not None}

@@ -2,11 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any, Final
-
-from kafka.protocol.admin import DescribeConfigsRequest, ListPartitionReassignmentsRequest
-from kafka.protocol.metadata import MetadataRequest
-from kafka.protocol.metadata.api_versions import ApiVersionsRequest
+from typing import Final
 
 from kafka_quotas.core.errors import StoreError
 from kafka_quotas.core.quota_key import LONG_MAX
@@ -15,8 +11,11 @@ from kafka_quotas.stores.kafka_cluster import CALLBACK_CLASS, DESCRIBE_ACL, Brok
 from kafka_quotas.stores.kafka_connection import KafkaConnection
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store_url import StoreUrl
+from kafka_quotas.wire.describe_configs import BROKER, TOPIC, DescribeConfigsRequest
+from kafka_quotas.wire.metadata import MetadataRequest
+from kafka_quotas.wire.partition_reassignments import ListReassignmentsRequest
+from kafka_quotas.wire.version_request import VersionRequest
 
-_BROKER, _TOPIC = 4, 2
 _CREATE_TOPICS: Final = 19
 _CREATE_TOPICS_OF_2_7: Final = 6
 _THREADS: Final = ("num.io.threads", "num.network.threads")
@@ -63,7 +62,7 @@ def _broker_settings(
     try:
         return tuple(
             BrokerSettings(
-                node_id=node, properties=_configs(connection, _BROKER, [str(node)], names, node_id=node)[str(node)]
+                node_id=node, properties=_configs(connection, BROKER, [str(node)], names, node_id=node)[str(node)]
             )
             for node in nodes
         )
@@ -80,14 +79,10 @@ def _configs(
     Raises `StoreRefusedError` where the ACL DescribeConfigs is missing.
     """
     found: dict[str, Mapping[str, str]] = {}
-    resource = DescribeConfigsRequest.DescribeConfigsResource
     for start in range(0, len(places), _BATCH):
-        asked = [
-            resource(resource_type=kind, resource_name=place, configuration_keys=list(names))
-            for place in places[start : start + _BATCH]
-        ]
-        response: Any = connection.send(DescribeConfigsRequest(resources=asked), node_id=node_id)
-        for result in response.results:
+        asked = tuple(places[start : start + _BATCH])
+        request = DescribeConfigsRequest(resource_type=kind, resource_names=asked, config_names=tuple(names))
+        for result in connection.send(request, node_id=node_id):
             if result.error_code:
                 raise connection.error(result.error_code, result.error_message, missing_acl=DESCRIBE_ACL)
             found[result.resource_name] = {config.name: config.value for config in result.configs if config.value}
@@ -108,10 +103,10 @@ def _of_brokers(brokers: Sequence[BrokerSettings]) -> Iterator[ReplicationThrott
 
 def _of_topics(connection: KafkaConnection, unknown: list[str]) -> list[ReplicationThrottle]:
     """The replication throttles of all topics that may be seen."""
-    response: Any = connection.send(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+    response = connection.send(MetadataRequest(topics=None))
     topics = sorted(topic.name for topic in response.topics if not topic.error_code)
     try:
-        settings = _configs(connection, _TOPIC, topics, TOPIC_THROTTLES)
+        settings = _configs(connection, TOPIC, topics, TOPIC_THROTTLES)
     except StoreError as error:
         unknown.append(f"the settings of the topics were not looked at: {error.message}")
         return []
@@ -125,9 +120,9 @@ def _of_topics(connection: KafkaConnection, unknown: list[str]) -> list[Replicat
 
 def _reassigning(connection: KafkaConnection, unknown: list[str]) -> bool | None:
     """Whether partitions are being moved, None where that is not told."""
-    request = ListPartitionReassignmentsRequest(timeout_ms=_TIMEOUT_MS, topics=None)
+    request = ListReassignmentsRequest(timeout_ms=_TIMEOUT_MS)
     try:
-        response: Any = connection.send(request)
+        response = connection.send(request)
         if response.error_code:
             raise connection.error(response.error_code, response.error_message, missing_acl="Describe")
     except StoreError as error:
@@ -138,8 +133,5 @@ def _reassigning(connection: KafkaConnection, unknown: list[str]) -> bool | None
 
 def _knows_2_7(connection: KafkaConnection, node_id: int) -> bool:
     """Whether a broker is of 2.7 or later, by a request that came with the quotas of that release."""
-    response: Any = connection.send(
-        ApiVersionsRequest(client_software_name="kafka-quotas", client_software_version="0"), node_id=node_id
-    )
-    newest: dict[int, int] = {each.api_key: each.max_version for each in response.api_keys}
-    return newest.get(_CREATE_TOPICS, 0) >= _CREATE_TOPICS_OF_2_7
+    newest = connection.send(VersionRequest(), node_id=node_id).ranges.get(_CREATE_TOPICS)
+    return newest is not None and newest.highest >= _CREATE_TOPICS_OF_2_7

@@ -1,59 +1,50 @@
-"""DescribeClientQuotas and AlterClientQuotas (KIP-546, v0 and v1): our values as kafka-python's messages, and back."""
+"""DescribeClientQuotas and AlterClientQuotas: the values of stores as messages, and back."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
-from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest
-
-from kafka_quotas.core.describe_filter import Match, QuotaFilter
+from kafka_quotas.core.describe_filter import QuotaFilter
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.stores.store import Alteration, QuotaEntry
+from kafka_quotas.wire.client_quotas import (
+    AlterQuotasRequest,
+    DescribedQuotas,
+    DescribeQuotasRequest,
+    EntityChanges,
+    EntityOutcome,
+)
 
 LARGEST_REQUEST: Final = 10_000
 """Changes in one request; a KRaft controller refuses more records in one batch (`POLICY_VIOLATION`)."""
-_MATCH_TYPES: Final = {Match.EXACT: 0, Match.DEFAULT: 1, Match.ANY: 2}
 
 
-def describe_request(quota_filter: QuotaFilter) -> Any:
+def describe_request(quota_filter: QuotaFilter) -> DescribeQuotasRequest:
     """The request for the entries that a filter matches."""
-    return DescribeClientQuotasRequest(
-        components=[
-            DescribeClientQuotasRequest.ComponentData(
-                entity_type=component.entity_type, match_type=_MATCH_TYPES[component.match], match=component.name
-            )
-            for component in quota_filter.components
-        ],
-        strict=quota_filter.strict,
-    )
+    return DescribeQuotasRequest(quota_filter=quota_filter)
 
 
-def described_entries(response: Any) -> list[QuotaEntry]:
-    """The entries of a response without error, sorted by entity."""
+def described_entries(answer: DescribedQuotas) -> list[QuotaEntry]:
+    """The entries of an answer without error, sorted by entity."""
     entries = [
-        QuotaEntry(
-            entity=_entity(entry.entity), quotas={value.key: value.value for value in sorted(entry.values, key=_key)}
-        )
-        for entry in response.entries or ()
+        QuotaEntry(entity=entity, quotas=dict(sorted(quotas.items()))) for entity, quotas in answer.entries if quotas
     ]
-    return sorted((entry for entry in entries if entry.quotas), key=lambda entry: entry.entity.sort_key)
+    return sorted(entries, key=lambda entry: entry.entity.sort_key)
 
 
-def alter_request(alterations: Iterable[Alteration], *, validate_only: bool) -> Any:
+def alter_request(alterations: Iterable[Alteration], *, validate_only: bool) -> AlterQuotasRequest:
     """The request that applies some alterations, one entry each."""
-    return AlterClientQuotasRequest(
-        entries=[_altering(alteration.entity, alteration.changes.items()) for alteration in alterations],
-        validate_only=validate_only,
-    )
+    entries = tuple(EntityChanges(each.entity, tuple(each.changes.items())) for each in alterations)
+    return AlterQuotasRequest(entries=entries, validate_only=validate_only)
 
 
-def alter_as_given_request(entity: Entity, changes: Iterable[tuple[str, float | None]]) -> Any:
+def alter_as_given_request(entity: Entity, changes: Iterable[tuple[str, float | None]]) -> AlterQuotasRequest:
     """The request that makes changes to one entity in this order, also where a key occurs twice."""
-    return AlterClientQuotasRequest(entries=[_altering(entity, changes)], validate_only=False)
+    return AlterQuotasRequest(entries=(EntityChanges(entity, tuple(changes)),), validate_only=False)
 
 
-def alter_outcomes(response: Any) -> dict[Entity, tuple[int, str | None]]:
-    """The error code (0: none) and message of every entity in a response."""
-    return {_entity(entry.entity): (entry.error_code, entry.error_message) for entry in response.entries}
+def alter_outcomes(answer: Iterable[EntityOutcome]) -> dict[Entity, tuple[int, str | None]]:
+    """The error code (0: none) and message of every entity in an answer."""
+    return {entity: (code, message) for entity, code, message in answer}
 
 
 def request_batches(alterations: Sequence[Alteration]) -> Iterator[list[Alteration]]:
@@ -68,22 +59,3 @@ def request_batches(alterations: Sequence[Alteration]) -> Iterator[list[Alterati
         changes += len(alteration.changes)
     if batch:
         yield batch
-
-
-def _altering(entity: Entity, changes: Iterable[tuple[str, float | None]]) -> Any:
-    """The entry with the changes to one entity."""
-    kind = AlterClientQuotasRequest.EntryData
-    return kind(
-        entity=[kind.EntityData(entity_type=type_, entity_name=name) for type_, name in entity.parts],
-        ops=[
-            kind.OpData(key=key, value=0.0 if value is None else value, remove=value is None) for key, value in changes
-        ],
-    )
-
-
-def _entity(parts: Any) -> Entity:
-    return Entity.from_pairs((part.entity_type, part.entity_name) for part in parts)
-
-
-def _key(value: Any) -> str:
-    return str(value.key)

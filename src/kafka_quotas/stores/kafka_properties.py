@@ -1,4 +1,4 @@
-"""Connection settings of kafka-python out of Kafka's client properties.
+"""How a Kafka cluster is to be spoken to, out of Kafka's client properties.
 
 `security.protocol` is PLAINTEXT (default), SSL, SASL_PLAINTEXT or SASL_SSL; what belongs to TLS and to SASL is listed
 in `client_properties_tls`, `client_properties_sasl` and `client_properties_oauth`; `client.id` is the client-id of the
@@ -7,18 +7,30 @@ honoured and should be are refused by name.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.stores.client_properties import refuse_unsupported
-from kafka_quotas.stores.client_properties_sasl import sasl_arguments
-from kafka_quotas.stores.client_properties_tls import tls_context
+from kafka_quotas.stores.kafka_login import KafkaLogin
+
+if TYPE_CHECKING:
+    import ssl
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
-def kafka_arguments(properties: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments of kafka-python's clients that client properties ask for.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaAccess:
+    """The client-id of our requests, TLS over connections (None: plaintext), and how to log in (None: not at all)."""
+
+    client_id: str
+    tls: "ssl.SSLContext | None" = None
+    login: KafkaLogin | None = None
+
+
+def kafka_access(properties: Mapping[str, str]) -> KafkaAccess:
+    """The access that client properties ask for.
 
     Raises `UsageError` for a property that can't be meant or is not supported.
     """
@@ -26,12 +38,13 @@ def kafka_arguments(properties: Mapping[str, str]) -> dict[str, Any]:
     if protocol not in _PROTOCOLS:
         raise UsageError(f"security.protocol: {protocol} is unknown", hint=f"it is one of {', '.join(_PROTOCOLS)}")
     refuse_unsupported(properties, protocol=protocol)
-    arguments: dict[str, Any] = {
-        "security_protocol": protocol,
-        "client_id": properties.get("client.id", "").strip() or "kafka-quotas",
-    }
+    login, tls = None, None
     if protocol.startswith("SASL_"):
-        arguments |= sasl_arguments(properties)
+        from kafka_quotas.stores.client_properties_sasl import sasl_login  # noqa: PLC0415 - most clusters need none
+
+        login = sasl_login(properties)
     if protocol.endswith("SSL"):
-        arguments["ssl_context"] = tls_context(properties)
-    return arguments
+        from kafka_quotas.stores.client_properties_tls import tls_context  # noqa: PLC0415 - loads ssl
+
+        tls = tls_context(properties)
+    return KafkaAccess(client_id=properties.get("client.id", "").strip() or "kafka-quotas", tls=tls, login=login)

@@ -4,11 +4,8 @@ Contract: unlike the Kafka store this checks nothing, merges nothing and reads n
 their error names and texts come back as they gave them.
 """
 
-import ssl
 from collections.abc import Sequence
-from typing import Any
-
-import kafka.errors as kafka_errors
+from typing import TypeVar
 
 from kafka_quotas.core.describe_filter import QuotaFilter
 from kafka_quotas.core.entity import Entity
@@ -20,14 +17,19 @@ from kafka_quotas.stores.kafka_messages import (
     describe_request,
     described_entries,
 )
+from kafka_quotas.stores.kafka_refusals import BrokerRefusedError
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import QuotaEntry
 from kafka_quotas.stores.store_url import StoreUrl
 from kafka_quotas.stores.verbatim import BrokerAnswerError
+from kafka_quotas.wire.client_request import ClientRequest
+from kafka_quotas.wire.error_names import error_name
+
+Answer = TypeVar("Answer")
 
 _DESCRIBE_ACL = "DescribeConfigs"
 _ALTER_ACL = "AlterConfigs"
-_UNKNOWN = "UNKNOWN_SERVER_ERROR"
+_NO_LOGIN = "SASL_AUTHENTICATION_FAILED"
 _SILENT = {"CLUSTER_AUTHORIZATION_FAILED": "Cluster authorization failed."}
 """What Kafka's own client says where the broker gives an error without a text."""
 
@@ -61,27 +63,17 @@ class VerbatimKafka:
         """Nothing; the connections are closed."""
         self._connection.close()
 
-    def _answered(self, request: Any) -> Any:
+    def _answered(self, request: ClientRequest[Answer]) -> Answer:
         """The response to a request."""
         try:
             return self._connection.send(request)
         except StoreRefusedError as error:
-            raise BrokerAnswerError(error.message, code=_refusal_code(error.__cause__), hint=error.hint) from error
+            code = error.code if isinstance(error, BrokerRefusedError) else _NO_LOGIN
+            raise BrokerAnswerError(error.message, code=code, hint=error.hint) from error
 
     def _answer(self, code: int, message: str | None, *, missing_acl: str) -> BrokerAnswerError:
-        name = _UNKNOWN if code == -1 else kafka_errors.for_code(code).message
+        name = error_name(code)
         told = message or _SILENT.get(name, "The broker gave no reason.")
         return BrokerAnswerError(
             told, code=name, hint=self._connection.error(code, message, missing_acl=missing_acl).hint
         )
-
-
-def _refusal_code(cause: BaseException | None) -> str:
-    """Kafka's name of the error for a connection that the brokers, or their age, did not allow."""
-    if isinstance(cause, kafka_errors.IncompatibleBrokerVersion):
-        return "UNSUPPORTED_VERSION"
-    if isinstance(cause, kafka_errors.UnsupportedSaslMechanismError):
-        return "UNSUPPORTED_SASL_MECHANISM"
-    if isinstance(cause, ssl.SSLError):
-        return "SSL_AUTHENTICATION_FAILED"
-    return "SASL_AUTHENTICATION_FAILED"

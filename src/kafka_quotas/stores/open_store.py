@@ -26,7 +26,7 @@ def open_store(url: str | None, *, settings: StoreSettings = _DEFAULTS) -> Store
 
             return ZooKeeperStore(address, settings=settings)
         case StoreKind.KAFKA:
-            from kafka_quotas.stores.kafka import KafkaStore  # noqa: PLC0415 - loads kafka-python
+            from kafka_quotas.stores.kafka import KafkaStore  # noqa: PLC0415 - one kind of several
 
             return KafkaStore(address, settings=settings)
 

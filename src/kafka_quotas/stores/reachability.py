@@ -10,6 +10,7 @@ from contextlib import closing
 from typing import Final
 
 from kafka_quotas.core.errors import StoreRefusedError, StoreUnreachableError
+from kafka_quotas.stores.network_reason import network_reason
 
 _PROBE_TIMEOUT_S: Final = 5.0
 
@@ -30,7 +31,7 @@ def check_reachable(servers: Sequence[str], *, url: str, timeout_s: float, tls: 
                 hint="check the trust store and the security settings in the file named with --command-config",
             ) from error
         except OSError as error:
-            reasons.append(f"{server}: {_reason(error)}")
+            reasons.append(f"{server}: {network_reason(error)}")
         else:
             return
     raise StoreUnreachableError(
@@ -45,10 +46,3 @@ def _probe(server: str, *, timeout_s: float, tls: ssl.SSLContext | None) -> None
     with closing(socket.create_connection((host, int(port)), timeout=timeout_s)) as plain:
         if tls is not None:
             tls.wrap_socket(plain, server_hostname=host).close()
-
-
-def _reason(error: OSError) -> str:
-    """A short reason, in small letters."""
-    if isinstance(error, TimeoutError):
-        return "no answer"
-    return (error.strerror or str(error)).lower()

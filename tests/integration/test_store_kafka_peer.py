@@ -1,0 +1,211 @@
+"""The Kafka store against brokers that no real one imitates on demand: old logins, lies, silence, lost connections."""
+
+import itertools
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+
+import pytest
+from tests.support.fake_broker import FakeBroker, fake_broker, receive, receive_frame
+
+from kafka_quotas.core.describe_filter import EVERYTHING
+from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError
+from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.store import Store
+from kafka_quotas.wire.request_header import RequestHeader, parse_request_header
+
+HANDSHAKE, API_VERSIONS, AUTHENTICATE, DESCRIBE = 17, 18, 36, 48
+NO_ENTRIES = struct.pack(">ihhi", 0, 0, -1, 0)
+PLAIN: Mapping[str, str] = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.jaas.config": 'a.PlainLoginModule required username="alice" password="s3cret";',
+}
+Answer = Callable[[socket.socket, RequestHeader], bytes | None]
+
+
+@contextmanager
+def opened(
+    broker: FakeBroker, *, timeout_s: float = 10, properties: Mapping[str, str] | None = None
+) -> Iterator[Store]:
+    settings = StoreSettings(client_properties=properties or {}, timeout_s=timeout_s)
+    with closing(open_store(f"kafka://{broker.address}", settings=settings)) as store:
+        yield store
+
+
+def serving(
+    answers: Mapping[int, Answer], *, offered: Mapping[int, tuple[int, int]]
+) -> Callable[[socket.socket], None]:
+    """A connection's handler that answers each request by its API key, and ends the connection at None."""
+    ranges = b"".join(struct.pack(">hhh", key, low, high) for key, (low, high) in offered.items())
+
+    def versions(_: socket.socket, header: RequestHeader) -> bytes:
+        return struct.pack(">hi", 35 if header.api_version else 0, len(offered)) + ranges
+
+    def handle(connection: socket.socket) -> None:
+        while True:
+            header = parse_request_header(receive_frame(connection))
+            assert header is not None
+            body = {API_VERSIONS: versions, **answers}[header.api_key](connection, header)
+            if body is None:
+                return
+            send(connection, header.correlation_id, body)
+
+    return handle
+
+
+def send(connection: socket.socket, correlation_id: int, body: bytes) -> None:
+    connection.sendall(struct.pack(">ii", 4 + len(body), correlation_id) + body)
+
+
+def test_tokens_travel_in_raw_frames_after_the_oldest_handshake() -> None:
+    seen: list[bytes] = []
+
+    def handshake(connection: socket.socket, header: RequestHeader) -> None:
+        assert header.api_version == 0
+        send(connection, header.correlation_id, struct.pack(">hi", 0, 0))
+        seen.append(receive_frame(connection)[4:])
+        connection.sendall(bytes(4))
+        request = parse_request_header(receive_frame(connection))
+        assert request is not None
+        assert request.api_key == DESCRIBE
+        send(connection, request.correlation_id, NO_ENTRIES)
+
+    offered = {HANDSHAKE: (0, 0), DESCRIBE: (0, 0)}
+    with (
+        fake_broker(serving({HANDSHAKE: handshake}, offered=offered)) as broker,  # type: ignore[dict-item]
+        opened(broker, properties=PLAIN) as store,
+    ):
+        assert store.describe(EVERYTHING) == []
+    assert seen == [b"\0alice\0s3cret"]
+
+
+def test_a_connection_that_ends_at_a_raw_token_is_a_refusal() -> None:
+    def handshake(connection: socket.socket, header: RequestHeader) -> None:
+        send(connection, header.correlation_id, struct.pack(">hi", 0, 0))
+        receive_frame(connection)
+
+    with (
+        fake_broker(serving({HANDSHAKE: handshake}, offered={HANDSHAKE: (0, 0)})) as broker,  # type: ignore[dict-item]
+        opened(broker, properties=PLAIN) as store,
+        pytest.raises(StoreRefusedError, match="refused the cred") as error,
+    ):
+        store.describe(EVERYTHING)
+    assert "s3cret" not in f"{error.value.message} {error.value.hint}"
+
+
+def test_a_mechanism_that_is_not_taken_is_told_with_those_that_are() -> None:
+    def handshake(_: socket.socket, header: RequestHeader) -> bytes:
+        return struct.pack(">hih", 33, 1, 6) + b"GSSAPI"
+
+    with (
+        fake_broker(serving({HANDSHAKE: handshake}, offered={HANDSHAKE: (0, 1)})) as broker,
+        opened(broker, properties=PLAIN) as store,
+        pytest.raises(StoreRefusedError, match="but GSSAPI"),
+    ):
+        store.describe(EVERYTHING)
+
+
+def test_a_server_that_can_not_prove_to_know_the_password_is_refused() -> None:
+    properties = {**PLAIN, "sasl.mechanism": "SCRAM-SHA-512"}
+    steps = itertools.count()
+
+    def authenticate(_: socket.socket, header: RequestHeader) -> bytes:
+        token = b"r=evil,s=AAAA,i=4096" if next(steps) == 0 else b"v=AAAA"
+        return struct.pack(">hhi", 0, -1, len(token)) + token
+
+    answers: Mapping[int, Answer] = {HANDSHAKE: lambda _, header: struct.pack(">hi", 0, 0), AUTHENTICATE: authenticate}
+    with (
+        fake_broker(serving(answers, offered={HANDSHAKE: (0, 1), AUTHENTICATE: (0, 0)})) as broker,
+        opened(broker, properties=properties) as store,
+        pytest.raises(StoreRefusedError, match="our nonce"),
+    ):
+        store.describe(EVERYTHING)
+
+
+def test_brokers_that_are_too_new_are_told_so() -> None:
+    with (
+        fake_broker(serving({}, offered={DESCRIBE: (2, 3)})) as broker,
+        opened(broker) as store,
+        pytest.raises(StoreRefusedError, match="too new for our quota requests"),
+    ):
+        store.describe(EVERYTHING)
+
+
+def test_a_lost_connection_is_made_again_and_the_request_repeated() -> None:
+    rounds = itertools.count()
+
+    def describe(_: socket.socket, header: RequestHeader) -> bytes | None:
+        return None if next(rounds) % 2 else NO_ENTRIES
+
+    with fake_broker(serving({DESCRIBE: describe}, offered={DESCRIBE: (0, 0)})) as broker, opened(broker) as store:
+        for _ in range(3):
+            assert store.describe(EVERYTHING) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "announces"),
+        (struct.pack(">ii", 8, 999) + bytes(4), "another request"),
+        (struct.pack(">i", 2) + b"xx", "another request"),
+        (struct.pack(">iihi", 10, 1, 0, 2**31 - 1), "ends inside"),
+    ],
+)
+def test_a_port_that_speaks_something_else_is_told_at_once(answer: bytes, problem: str) -> None:
+    def handle(connection: socket.socket) -> None:
+        receive_frame(connection)
+        connection.sendall(answer)
+        receive(connection, 1)
+
+    with fake_broker(handle) as broker, opened(broker, timeout_s=300) as store:
+        with pytest.raises(StoreError, match="failed: ") as caught:
+            store.describe(EVERYTHING)
+        assert problem in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_a_broker_that_says_nothing_is_given_up() -> None:
+    with (
+        fake_broker(lambda connection: receive(connection, 10**6) and None) as broker,
+        opened(broker, timeout_s=1) as store,
+        pytest.raises(StoreUnreachableError, match="no answer in 1 s"),
+    ):
+        store.describe(EVERYTHING)
+
+
+def test_closing_the_store_ends_a_request_in_another_thread() -> None:
+    waiting = threading.Event()
+    raised: list[Exception] = []
+
+    def describe(connection: socket.socket, header: RequestHeader) -> None:
+        waiting.set()
+        receive(connection, 1)
+
+    def ask(store: Store) -> None:
+        try:
+            store.describe(EVERYTHING)
+        except StoreError as error:
+            raised.append(error)
+
+    with fake_broker(serving({DESCRIBE: describe}, offered={DESCRIBE: (0, 0)})) as broker:  # type: ignore[dict-item]
+        store = open_store(f"kafka://{broker.address}", settings=StoreSettings(timeout_s=300))
+        thread = threading.Thread(target=ask, args=(store,))
+        thread.start()
+        assert waiting.wait(30)
+        store.close()
+        thread.join(30)
+        assert not thread.is_alive()
+    assert "was closed" in str(raised[0])
+
+
+def test_the_second_server_of_an_address_serves_where_the_first_is_gone() -> None:
+    handler = serving({DESCRIBE: lambda _, header: NO_ENTRIES}, offered={DESCRIBE: (0, 0)})
+    with (
+        fake_broker(handler) as broker,
+        closing(open_store(f"kafka://127.0.0.1:1,{broker.address}")) as store,
+    ):
+        assert store.describe(EVERYTHING) == []
