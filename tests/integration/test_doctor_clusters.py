@@ -7,6 +7,7 @@ from typing import Any
 from kafka import KafkaAdminClient
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, NewTopic, ResourcePattern, ResourceType
 from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
 from tests.support.run_cli import run_cli
 from tests.support.servers import Kafka
 
@@ -66,6 +67,29 @@ def test_what_is_left_over_in_zookeeper(zookeeper_chroot: str) -> None:
         ]
         client.create("/admin/reassign_partitions", b"{}", makepath=True)
         assert ("replication-throttle", "topic t") not in findings("--store", zookeeper_chroot)
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_a_znode_that_cannot_be_read_does_not_hide_the_others(zookeeper_chroot: str) -> None:
+    client = KazooClient(zookeeper_chroot.removeprefix("zk://"))
+    client.start()
+    try:
+        client.create("/config/users/bob", b'{"version":1,"config":{"producer_byte_rate":"1"}}', makepath=True)
+        client.create("/config/users/odd", b'{"version":1,"config":{"producer_byte_rate":"many"}}')
+        client.create("/config/users/raw", b'{"version":1,"config":{"producer_byte_rate":7}}')
+        client.ensure_path("/config/clients")
+        client.create("/config/clients/hidden", b"{}", acl=[make_digest_acl("root", "x", all=True)])
+        code, out, _ = run_cli("doctor", "--store", zookeeper_chroot, "--output", "json")
+        document = json.loads(out)
+        assert (code, document["entities"]) == (1, 1)
+        assert {each["about"]: (each["check"], each["finding"].rpartition(": ")[2]) for each in document["findings"]} == {
+            "/config/users/odd": ("unreadable-znode", "'many'"),
+            "/config/users/raw": ("unreadable-znode", "Expected `String` value, received 7"),
+            "/config/clients/hidden": ("unreadable-znode", f"{zookeeper_chroot} denied access"),
+            "user bob": ("below-one-batch", "each one is followed by a wait"),
+        }
     finally:
         client.stop()
         client.close()

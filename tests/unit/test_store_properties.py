@@ -108,11 +108,10 @@ class TestZooKeeper:
         }
 
     def test_tls(self, tmp_path: Path) -> None:
-        certificate, key = _self_signed(tmp_path)
+        certificate, _ = _self_signed(tmp_path)
         properties = {
             "zookeeper.ssl.client.enable": "true",
             "zookeeper.ssl.truststore.location": str(certificate),
-            "zookeeper.ssl.keystore.location": str(key),
             "zookeeper.ssl.endpoint.identification.algorithm": "",
         }
         context = zookeeper_tls(properties)
@@ -147,11 +146,16 @@ class TestZooKeeper:
                 {"zookeeper.sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required;"},
                 "Krb5LoginModule",
             ),
+            (
+                {"zookeeper.ssl.client.enable": "true", "zookeeper.ssl.crl.enable": "true"},
+                r"^zookeeper\.ssl\.crl\.enable is not supported",
+            ),
         ],
     )
     def test_refuses_with_a_hint(self, properties: dict[str, str], problem: str) -> None:
         with pytest.raises(UsageError, match=problem) as caught:
             kazoo_arguments(properties)
+            zookeeper_tls(properties)
         assert caught.value.hint
 
 

@@ -36,8 +36,8 @@ def doctor(store: Store, *, settings: StoreSettings) -> DoctorResult:
 
     Raises whatever the store raises.
     """
-    entries = store.describe(EVERYTHING)
     facts = facts_of(store.url, settings=settings)
+    entries = facts.readable if facts.unreadable else store.describe(EVERYTHING)
     found = [
         *odd_entries(
             entries, static=store.url.startswith("static:"), threads=min(facts.threads.values(), default=None)
@@ -56,7 +56,7 @@ def facts_of(store_url: str, *, settings: StoreSettings) -> ClusterFacts:
     """What the cluster behind a store tells; a file has none."""
     address = parse_store_url(store_url)
     if address.kind is StoreKind.KAFKA:
-        from kafka_quotas.stores.kafka_facts import kafka_facts  # noqa: PLC0415 - loads kafka-python
+        from kafka_quotas.stores.kafka_facts import kafka_facts  # noqa: PLC0415 - only a Kafka store needs it
 
         return kafka_facts(address, settings=settings)
     if address.kind is StoreKind.ZOOKEEPER:
@@ -75,6 +75,14 @@ def odd_facts(facts: ClusterFacts, entries: Sequence[QuotaEntry]) -> Iterator[Fi
             about=f"broker {broker}",
             sentence=f"client.quota.callback.class={name} decides about quotas: it may ignore all that is stored",
             remedy="read its documentation; what --effective and tree show does not hold there",
+        )
+    for znode in facts.unreadable:
+        yield Finding(
+            severity=Severity.ERROR,
+            check="unreadable-znode",
+            about=znode.path,
+            sentence=f"this znode can't be read, and was left out of all other checks: {znode.reason}",
+            remedy="mend or delete it in zookeeper-shell; where access is denied, look as who may read it",
         )
     if not facts.reassigning:
         yield from _left_behind(facts)

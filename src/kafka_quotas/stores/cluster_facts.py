@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from kafka_quotas.stores.store import QuotaEntry
+
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 LOG_DIRS_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -23,12 +25,21 @@ class ReplicationThrottle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadableZnode:
+    """A znode that could not be read, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
     """What could be learnt; what could not is in `unknown`, a line each.
 
     `callbacks`: broker to the class that decides about quotas in Kafka's place. `threads`: broker to the number of its
     I/O and network threads. `reassigning`: whether partitions are being moved (None: unknown). `too_old`: brokers
-    before 2.7. `empty_znodes`: nodes of entities that hold nothing any more.
+    before 2.7. `empty_znodes`: nodes of entities that hold nothing any more. `unreadable`: znodes that can't be read;
+    where there are any, `readable` has the quotas of the others.
     """
 
     callbacks: Mapping[str, str] = field(default_factory=dict)
@@ -37,4 +48,6 @@ class ClusterFacts:
     reassigning: bool | None = None
     too_old: tuple[str, ...] = ()
     empty_znodes: tuple[str, ...] = ()
+    unreadable: tuple[UnreadableZnode, ...] = ()
+    readable: tuple[QuotaEntry, ...] = ()
     unknown: tuple[str, ...] = ()

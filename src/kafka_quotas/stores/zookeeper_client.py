@@ -4,6 +4,8 @@ Contract: threads of a client that is given up are gone; no traceback of theirs 
 """
 
 import logging
+import socket
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -21,11 +23,25 @@ _REFUSALS: Final = (AuthFailedError, SASLException, SessionClosedRequireSaslErro
 
 
 class _Threads(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads; what ends one of them is kept instead of printed."""
+    """kazoo's threads; what ends one of them is kept instead of printed.
 
-    def __init__(self) -> None:
+    Connections are made with our own TLS context: kazoo makes one of files in PEM form only.
+    """
+
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
         super().__init__()
         self.failure: Exception | None = None
+        self._tls = tls
+
+    def create_connection(self, address: tuple[str, int], *, hostname: str, timeout: float, **_: Any) -> socket.socket:
+        """A connected socket, as kazoo wants it."""
+        plain = socket.create_connection(address, timeout=timeout)
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return plain if self._tls is None else self._tls.wrap_socket(plain, server_hostname=hostname)
+        except BaseException:
+            plain.close()
+            raise
 
     def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The started thread."""
@@ -52,12 +68,14 @@ class _LastWarning(logging.Handler):
             self.reason = str(record.args[0] if isinstance(record.args, tuple) else record.args)
 
 
-def started_client(hosts: str, arguments: Mapping[str, Any], *, url: str, timeout_s: float) -> Any:
-    """A connected client for `host:port,.../chroot`.
+def started_client(
+    hosts: str, arguments: Mapping[str, Any], *, tls: ssl.SSLContext | None, url: str, timeout_s: float
+) -> Any:
+    """A connected client for `host:port,.../chroot`, with TLS where there is a context for it.
 
     Raises `StoreRefusedError` where the credentials are refused, `StoreUnreachableError` after `timeout_s` seconds.
     """
-    threads, warning = _Threads(), _LastWarning()
+    threads, warning = _Threads(tls), _LastWarning()
     log = logging.Logger("kazoo of one store", logging.WARNING)  # noqa: LOG001 - belongs to this client alone
     log.addHandler(warning)
     client = KazooClient(hosts=hosts, timeout=timeout_s, handler=threads, logger=log, **arguments)
@@ -74,7 +92,7 @@ def started_client(hosts: str, arguments: Mapping[str, Any], *, url: str, timeou
         raise StoreRefusedError(f"{url} refused the credentials", hint=AUTH_HINT) from failure
     if failure is not None:
         raise StoreError(f"{url} failed: {type(failure).__name__} {failure}".rstrip()) from failure
-    raise unreachable(url, timeout_s=timeout_s, tls=bool(arguments.get("use_ssl")), reason=warning.reason)
+    raise unreachable(url, timeout_s=timeout_s, tls=tls is not None, reason=warning.reason)
 
 
 def _answers(client: Any, threads: _Threads, *, timeout_s: float) -> bool:

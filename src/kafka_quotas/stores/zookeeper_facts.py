@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Final
 
 from kafka_quotas.core.errors import StoreError
@@ -11,7 +12,9 @@ from kafka_quotas.stores.cluster_facts import BROKER_THROTTLES, TOPIC_THROTTLES,
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store_url import StoreUrl
 from kafka_quotas.stores.zookeeper_plan import Node
+from kafka_quotas.stores.zookeeper_readable import ReadableZnodes
 from kafka_quotas.stores.zookeeper_session import ZooKeeperSession
+from kafka_quotas.stores.zookeeper_tree import Znodes
 
 _REASSIGNMENT: Final = "/admin/reassign_partitions"
 _NOT_THERE: Final = "the settings of the brokers are not in ZooKeeper: threads and quota callbacks were not looked at"
@@ -26,18 +29,19 @@ def zookeeper_facts(address: StoreUrl, *, settings: StoreSettings) -> ClusterFac
     Raises `StoreUnreachableError` where no server answers, `StoreRefusedError` where access is denied.
     """
     with closing(ZooKeeperSession(address, settings=settings)) as session:
-        return ClusterFacts(
-            empty_znodes=tuple(_empty(session)),
+        znodes = ReadableZnodes(session)
+        entries = znodes.entries()
+        facts = ClusterFacts(
+            empty_znodes=tuple(_empty(znodes)),
             replication_throttles=(
-                *_throttles(session, f"{CONFIG_ROOT}/brokers", "broker", BROKER_THROTTLES),
-                *_throttles(session, f"{CONFIG_ROOT}/topics", "topic", TOPIC_THROTTLES),
+                *_throttles(znodes, f"{CONFIG_ROOT}/brokers", "broker", BROKER_THROTTLES),
+                *_throttles(znodes, f"{CONFIG_ROOT}/topics", "topic", TOPIC_THROTTLES),
             ),
-            reassigning=session.node(_REASSIGNMENT) is not None,
-            too_old=tuple(_too_old(session)),
-            unknown=(
-                "the settings of the brokers are not in ZooKeeper: threads and quota callbacks were not looked at",
-            ),
+            reassigning=znodes.node(_REASSIGNMENT) is not None,
+            too_old=tuple(_too_old(znodes)),
+            unknown=(_NOT_THERE,),
         )
+        return replace(facts, unreadable=znodes.unreadable, readable=entries if znodes.unreadable else ())
 
 
 def old_zookeeper_brokers(address: StoreUrl, *, settings: StoreSettings) -> tuple[str, ...]:
@@ -46,7 +50,7 @@ def old_zookeeper_brokers(address: StoreUrl, *, settings: StoreSettings) -> tupl
         return tuple(_too_old(session))
 
 
-def _empty(session: ZooKeeperSession) -> Iterator[str]:
+def _empty(session: Znodes) -> Iterator[str]:
     """The znodes of entities that hold neither configuration nor children, sorted."""
     paths = _below(session, ENTITY_FOLDERS)
     nodes = session.nodes(paths)
@@ -57,9 +61,7 @@ def _empty(session: ZooKeeperSession) -> Iterator[str]:
     yield from sorted(path for path, node in every if node is not None and not node.children and not _config(node))
 
 
-def _throttles(
-    session: ZooKeeperSession, folder: str, kind: str, names: Sequence[str]
-) -> Iterator[ReplicationThrottle]:
+def _throttles(session: Znodes, folder: str, kind: str, names: Sequence[str]) -> Iterator[ReplicationThrottle]:
     """The replication throttles that are set below one folder."""
     paths = sorted(_below(session, [folder]))
     for path, node in zip(paths, session.nodes(paths), strict=True):
@@ -70,7 +72,7 @@ def _throttles(
                 yield ReplicationThrottle(place=f"{kind} {place}", name=name, value=config[name])
 
 
-def _too_old(session: ZooKeeperSession) -> Iterator[str]:
+def _too_old(session: Znodes) -> Iterator[str]:
     """The ids of brokers that register as those before 2.7 do."""
     paths = sorted(_below(session, [_BROKERS]))
     for path, node in zip(paths, session.nodes(paths), strict=True):
@@ -95,6 +97,6 @@ def _config(node: Node | None) -> dict[str, str]:
         return {"": "unreadable"}
 
 
-def _below(session: ZooKeeperSession, folders: Sequence[str]) -> list[str]:
+def _below(session: Znodes, folders: Sequence[str]) -> list[str]:
     children = session.children(folders)
     return [f"{folder}/{name}" for folder, names in zip(folders, children, strict=True) for name in names]

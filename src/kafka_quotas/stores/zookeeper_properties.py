@@ -5,60 +5,68 @@
 | `zookeeper.auth` | `SCHEME:CREDENTIAL` as for ZooKeeper's own `addauth`, for instance `digest:alice:secret` |
 | `zookeeper.sasl.jaas.config` | a JAAS login with `DigestLoginModule`: SASL by DIGEST-MD5 |
 | `zookeeper.ssl.client.enable` | `true`: TLS |
-| `zookeeper.ssl.truststore.location` | PEM file with the authorities to trust, beside the system's |
-| `zookeeper.ssl.keystore.location` | PEM file with the client's certificate and key |
-| `zookeeper.ssl.keystore.password` | password of that key |
+| `zookeeper.ssl.truststore.location` | the authorities to trust instead of the system's: PEM, PKCS12 or JKS |
+| `zookeeper.ssl.keystore.location` | the client's certificate and key, in one of these forms |
+| `zookeeper.ssl.truststore.password`, `zookeeper.ssl.keystore.password` | what opens them |
+| `zookeeper.ssl.enabled.protocols`, `zookeeper.ssl.protocol` | TLSv1.2, TLSv1.3 |
 | `zookeeper.ssl.endpoint.identification.algorithm` | `https` (default) checks the host name; empty does not |
 
 The `ssl` names are those of Kafka's `--zk-tls-config-file`. Other properties are ignored.
 """
 
-import ssl
+import re
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.stores.jaas import parse_jaas
-from kafka_quotas.stores.pem import pem_file
+
+if TYPE_CHECKING:
+    import ssl
 
 AUTH: Final = "zookeeper.auth"
 SASL_LOGIN: Final = "zookeeper.sasl.jaas.config"
+_ZOOKEEPER: Final = "zookeeper."
 _SSL: Final = "zookeeper.ssl."
+_NOT_SUPPORTED: Final = ("cipher.suites", "crl.enable", "ocsp.enable")
 
 
 def kazoo_arguments(properties: Mapping[str, str]) -> dict[str, Any]:
     """The arguments of kazoo's client that client properties ask for.
 
-    Raises `UsageError` for a property that can't be meant, and for a key store that is not PEM.
+    Raises `UsageError` for a property that can't be meant.
     """
     arguments: dict[str, Any] = {}
     if properties.get(AUTH):
         arguments["auth_data"] = [_credential(properties[AUTH])]
     if properties.get(SASL_LOGIN):
         arguments["sasl_options"] = _sasl_options(properties[SASL_LOGIN])
-    if properties.get(f"{_SSL}client.enable", "").strip().lower() == "true":
-        arguments |= _tls_arguments(properties)
     return arguments
 
 
-def tls_context(arguments: Mapping[str, Any]) -> ssl.SSLContext | None:
-    """The TLS context that kazoo makes of these arguments, None without TLS."""
-    if not arguments.get("use_ssl"):
+def zookeeper_tls(properties: Mapping[str, str]) -> "ssl.SSLContext | None":
+    """The TLS context that client properties ask for, None without TLS; the server's certificate is always verified.
+
+    Raises `UsageError` for a property that can't be meant and for a store that can't be used.
+    """
+    if properties.get(f"{_SSL}client.enable", "").strip().lower() != "true":
         return None
-    context = ssl.create_default_context()
-    context.check_hostname = arguments["check_hostname"]
-    if "ca" in arguments:
-        context.load_verify_locations(arguments["ca"])
-    if "certfile" in arguments:
-        try:
-            context.load_cert_chain(arguments["certfile"], password=arguments["keyfile_password"] or "")
-        except ssl.SSLError as error:
-            raise UsageError(
-                f"{_SSL}keystore.location: the key or certificate can't be used",
-                hint=f"check the file and {_SSL}keystore.password",
-            ) from error
-    return context
+    for name in _NOT_SUPPORTED:
+        if properties.get(f"{_SSL}{name}", "").strip().lower() not in ("", "false"):
+            raise UsageError(f"{_SSL}{name} is not supported", hint="leave it out")
+    from kafka_quotas.stores.client_properties_tls import tls_context  # noqa: PLC0415 - loads ssl
+
+    as_of_kafka = {name.removeprefix(_ZOOKEEPER): value for name, value in properties.items() if name.startswith(_SSL)}
+    try:
+        return tls_context(as_of_kafka)
+    except UsageError as error:
+        raise UsageError(_named(error.message), hint=error.hint and _named(error.hint)) from error
+
+
+def _named(text: str) -> str:
+    """A text about Kafka's properties as one about ZooKeeper's, which are called the same below their prefix."""
+    return re.sub(r"(?<![.\w])ssl\.", _SSL, text)
 
 
 def _credential(text: str) -> tuple[str, str]:
@@ -84,22 +92,3 @@ def _sasl_options(text: str) -> dict[str, str]:
         "username": login.option("username", property_name=SASL_LOGIN),
         "password": login.option("password", property_name=SASL_LOGIN),
     }
-
-
-def _tls_arguments(properties: Mapping[str, str]) -> dict[str, Any]:
-    """The TLS arguments; the server's certificate is always verified."""
-    algorithm = properties.get(f"{_SSL}endpoint.identification.algorithm", "https")
-    arguments: dict[str, Any] = {
-        "use_ssl": True,
-        "verify_certs": True,
-        "check_hostname": algorithm.strip().lower() == "https",
-    }
-    if properties.get(f"{_SSL}truststore.location"):
-        name = f"{_SSL}truststore.location"
-        arguments["ca"] = str(pem_file(properties[name], property_name=name))
-    if properties.get(f"{_SSL}keystore.location"):
-        name = f"{_SSL}keystore.location"
-        key_store = str(pem_file(properties[name], property_name=name))
-        arguments |= {"certfile": key_store, "keyfile": key_store}
-        arguments["keyfile_password"] = properties.get(f"{_SSL}keystore.password") or None
-    return arguments

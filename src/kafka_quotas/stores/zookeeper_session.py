@@ -33,7 +33,7 @@ from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store_url import StoreUrl
 from kafka_quotas.stores.zookeeper_client import AUTH_HINT, discard, started_client, unreachable
 from kafka_quotas.stores.zookeeper_plan import Check, Create, Delete, Node, SetData, Step
-from kafka_quotas.stores.zookeeper_properties import kazoo_arguments, tls_context
+from kafka_quotas.stores.zookeeper_properties import kazoo_arguments, zookeeper_tls
 
 RETRY_INTERVAL_S = 0.1
 _BATCH = 500
@@ -56,6 +56,7 @@ class ZooKeeperSession:
         self._hosts = ",".join(address.servers) + address.chroot
         self._timeout_s = settings.timeout_s
         self._arguments = kazoo_arguments(settings.client_properties)
+        self._tls = zookeeper_tls(settings.client_properties)
         self._client: Any = None
         self._closed = False
 
@@ -159,13 +160,14 @@ class ZooKeeperSession:
         if self._closed:
             raise StoreError(f"the store was closed: {self._url}")
         if self._client is None:
-            tls = tls_context(self._arguments)
-            check_reachable(self._servers, url=self._url, timeout_s=self._timeout_s, tls=tls)
-            self._client = started_client(self._hosts, self._arguments, url=self._url, timeout_s=self._timeout_s)
+            check_reachable(self._servers, url=self._url, timeout_s=self._timeout_s, tls=self._tls)
+            self._client = started_client(
+                self._hosts, self._arguments, tls=self._tls, url=self._url, timeout_s=self._timeout_s
+            )
         return self._client
 
     def _unreachable(self) -> StoreUnreachableError:
-        return unreachable(self._url, timeout_s=self._timeout_s, tls=bool(self._arguments.get("use_ssl")))
+        return unreachable(self._url, timeout_s=self._timeout_s, tls=self._tls is not None)
 
 
 def _together(method: str, paths: Sequence[str], client: Any) -> "_Together":

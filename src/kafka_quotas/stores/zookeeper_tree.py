@@ -1,6 +1,7 @@
 """Reading quotas out of ZooKeeper: one entity, or all of them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import StoreError, StoreRefusedError
@@ -19,6 +20,16 @@ from kafka_quotas.stores.zookeeper_plan import Node
 from kafka_quotas.stores.zookeeper_session import ZooKeeperSession
 
 _CLIENTS = "clients"
+
+
+class Znodes(Protocol):
+    """Whatever znodes can be read by: a session, or one that passes over what is denied."""
+
+    def nodes(self, paths: Sequence[str]) -> list[Node | None]:
+        """The znodes at some paths, in order, None where there is none."""
+
+    def children(self, paths: Sequence[str]) -> list[list[str]]:
+        """The names of the children of some znodes, in order."""
 
 
 def check_kafka_root(session: ZooKeeperSession, *, url: str) -> None:
@@ -41,34 +52,42 @@ def read_one(session: ZooKeeperSession, entity: Entity) -> list[QuotaEntry]:
     if not has_znode(entity):
         return []
     path = znode_path(entity)
-    return list(_entries([path], [session.node(path)]))
+    return list(_entries([(path, session.node(path))]))
 
 
-def read_all(session: ZooKeeperSession) -> list[QuotaEntry]:
-    """Every entry, sorted by entity.
+def read_all(session: Znodes, *, unreadable: Callable[[str, StoreError], None] | None = None) -> list[QuotaEntry]:
+    """Every entry, sorted by entity; what is no quota is told to `unreadable`, by path, and left out.
 
-    Raises `StoreError` where a znode holds what is no quota.
+    Without that, raises `StoreError` where a znode holds what is no quota.
     """
     paths = _below(session, ENTITY_FOLDERS)
     nodes = session.nodes(paths)
     folders = [f"{path}/{_CLIENTS}" for path, node in zip(paths, nodes, strict=True) if node and node.children]
     pair_paths = _below(session, folders)
-    entries = [*_entries(paths, nodes), *_entries(pair_paths, session.nodes(pair_paths))]
+    pairs = zip(pair_paths, session.nodes(pair_paths), strict=True)
+    entries = _entries([*zip(paths, nodes, strict=True), *pairs], unreadable)
     return sorted(entries, key=lambda entry: entry.entity.sort_key)
 
 
-def _below(session: ZooKeeperSession, folders: Sequence[str]) -> list[str]:
+def _below(session: Znodes, folders: Sequence[str]) -> list[str]:
     """The paths of the children of some znodes."""
     children = session.children(folders)
     return [f"{folder}/{name}" for folder, names in zip(folders, children, strict=True) for name in names]
 
 
-def _entries(paths: Sequence[str], nodes: Sequence[Node | None]) -> Iterator[QuotaEntry]:
+def _entries(
+    found: Iterable[tuple[str, Node | None]], unreadable: Callable[[str, StoreError], None] | None = None
+) -> Iterator[QuotaEntry]:
     """The entries of znodes that hold quotas."""
-    for path, node in zip(paths, nodes, strict=True):
-        quotas = _quotas(path, node) if node is not None else {}
-        if quotas:
-            yield QuotaEntry(entity=entity_of_path(path), quotas=quotas)
+    for path, node in found:
+        try:
+            quotas = _quotas(path, node) if node is not None else {}
+            if quotas:
+                yield QuotaEntry(entity=entity_of_path(path), quotas=quotas)
+        except StoreError as error:
+            if unreadable is None:
+                raise
+            unreadable(path, error)
 
 
 def _quotas(path: str, node: Node) -> Mapping[str, float]:
