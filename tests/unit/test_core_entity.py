@@ -22,7 +22,7 @@ def test_the_order_of_parts_does_not_matter() -> None:
     assert pair.to_mapping() == {"user": "u", "client-id": "c"}
 
 
-@pytest.mark.parametrize("pairs", [[("topic", "t")], [("user", "a"), ("user", "b")], [("User", "a")]])
+@pytest.mark.parametrize("pairs", [[("topics", "t")], [("user", "a"), ("user", "b")], [("User", "a")]])
 def test_odd_parts_are_refused(pairs: list[tuple[str, str]]) -> None:
     with pytest.raises(UsageError):
         Entity.from_pairs(pairs)

@@ -7,7 +7,7 @@ named or default (`any`). A strict filter matches only entities that have no oth
 from dataclasses import dataclass
 from enum import Enum
 
-from kafka_quotas.core.entity import CLIENT_ID, ENTITY_TYPES, IP, USER, Absent, Entity
+from kafka_quotas.core.entity import CLIENT_ID, ENTITY_TYPES, IP, THRESHOLD_TYPES, USER, Absent, Entity
 from kafka_quotas.core.errors import InvalidQuotaError
 
 
@@ -66,6 +66,16 @@ def filter_verdict_kraft(quota_filter: QuotaFilter) -> InvalidQuotaError | None:
             "user or clientId filter component."
         )
     return None
+
+
+def filter_verdict_local(quota_filter: QuotaFilter) -> InvalidQuotaError | None:
+    """What the local store refuses about a filter, or None: what a KRaft broker does, but that it knows thresholds."""
+    kinds = [component.entity_type for component in quota_filter.components]
+    if any(kind in THRESHOLD_TYPES for kind in kinds):
+        if len(kinds) > 1:
+            return InvalidQuotaError("a topic or broker can't be combined with anything else in a filter")
+        return None
+    return filter_verdict_kraft(quota_filter)
 
 
 def filter_verdict_zk(quota_filter: QuotaFilter) -> InvalidQuotaError | None:

@@ -1,10 +1,12 @@
 """What a quota is set on.
 
-An `Entity` has one to two parts: `user`, `client-id`, the pair of both, or `ip`. The name of a part is a text, or
+An `Entity` has one to two parts: `user`, `client-id`, the pair of both, or `ip`; `topic` and `broker`, which Kafka's
+quotas don't know, are what the thresholds of this project are set on. The name of a part is a text, or
 None for the default of that type. A part that is absent is not part of the entity: `user=None` (the default user)
 and no user at all are different things, hence the marker `ABSENT`.
 
-Invariants: parts are kept in the order user, client-id, ip; no type occurs twice; names are raw, never sanitized.
+Invariants: parts are kept in the order user, client-id, ip, topic, broker; no type occurs twice; names are raw, never
+sanitized.
 An `Entity` may hold what a store refuses (an empty name, ip beside user): `core.validation` gives that verdict.
 """
 
@@ -18,8 +20,12 @@ from kafka_quotas.core.errors import UsageError
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
+TOPIC: Final = "topic"
+BROKER: Final = "broker"
 ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
-"""The entity types in the order in which they are written."""
+"""The entity types of Kafka's quotas in the order in which they are written."""
+THRESHOLD_TYPES: Final = (TOPIC, BROKER)
+"""The types of what thresholds are set on."""
 
 
 class Absent(Enum):
@@ -33,7 +39,7 @@ class Absent(Enum):
 
 ABSENT: Final = Absent.ABSENT
 
-_TYPE_ORDER = {entity_type: index for index, entity_type in enumerate(ENTITY_TYPES)}
+_TYPE_ORDER = {entity_type: index for index, entity_type in enumerate((*ENTITY_TYPES, *THRESHOLD_TYPES))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +55,11 @@ class Entity:
         user: str | Absent | None = ABSENT,
         client_id: str | Absent | None = ABSENT,
         ip: str | Absent | None = ABSENT,
+        topic: str | Absent = ABSENT,
+        broker: str | Absent | None = ABSENT,
     ) -> "Entity":
         """The entity with the given parts; a part left out is absent, a part given as None is the default."""
-        named = ((USER, user), (CLIENT_ID, client_id), (IP, ip))
+        named = ((USER, user), (CLIENT_ID, client_id), (IP, ip), (TOPIC, topic), (BROKER, broker))
         return cls(parts=tuple((kind, name) for kind, name in named if not isinstance(name, Absent)))
 
     @classmethod
@@ -102,6 +110,16 @@ class Entity:
     def ip(self) -> str | Absent | None:
         """The address, None for the default address, `ABSENT` for none."""
         return self.part(IP)
+
+    @property
+    def topic(self) -> str | Absent | None:
+        """The topic's name, `ABSENT` for none; None can't be meant, for topics have no default."""
+        return self.part(TOPIC)
+
+    @property
+    def broker(self) -> str | Absent | None:
+        """The broker's node id, None for all brokers without a total of their own, `ABSENT` for none."""
+        return self.part(BROKER)
 
     @property
     def sort_key(self) -> tuple[tuple[int, bool, str], ...]:

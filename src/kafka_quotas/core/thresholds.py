@@ -8,15 +8,11 @@ Figures are bytes per second, times ms.
 **Source:** "Broker-side quota V1"; Kafka itself never had this.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
-from kafka_quotas.core.errors import InvalidQuotaError
 from kafka_quotas.core.ewma_meter import EwmaMeter
-
-TOTAL_THRESHOLD: Final = "total.bytes.in.per.sec.threshold"
-TOPIC_THRESHOLD: Final = "bytes.in.per.sec.threshold"
+from kafka_quotas.core.threshold_settings import ThresholdSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,26 +45,28 @@ class TopicThresholds:
         self._total_meter = EwmaMeter(start_ms)
         self._meters: dict[str, EwmaMeter] = {}
 
-    def set_total(self, bytes_per_second: float | None) -> None:
-        """Set the total, or remove it (None).
+    def configure(self, *, total: float | None, topics: Mapping[str, float]) -> None:
+        """Nothing; the total (None: none) and the thresholds of topics are these from now on, rates are kept.
 
-        Raises `InvalidQuotaError` where the stated thresholds of topics sum to more; nothing is changed then.
+        Raises `InvalidQuotaError` where the topics' sum to more than the total; nothing is changed then.
         """
-        _refuse_excess(self._stated, bytes_per_second)
-        self._total = bytes_per_second
+        refused = ThresholdSettings(topics=topics, totals={} if total is None else {None: total}).refusal()
+        if refused is not None:
+            raise refused
+        self._total = total
+        self._stated = dict(topics)
         self._share_out()
 
-    def set_topic(self, topic: str, bytes_per_second: float | None) -> None:
-        """Set the threshold of a topic, or remove it (None).
+    def set_total(self, bytes_per_second: float | None) -> None:
+        """Set the total, or remove it (None). Raises what `configure` raises."""
+        self.configure(total=bytes_per_second, topics=self._stated)
 
-        Raises `InvalidQuotaError` where the stated ones would sum to more than the total; nothing is changed then.
-        """
+    def set_topic(self, topic: str, bytes_per_second: float | None) -> None:
+        """Set the threshold of a topic, or remove it (None). Raises what `configure` raises."""
         stated = {name: value for name, value in self._stated.items() if name != topic}
         if bytes_per_second is not None:
             stated[topic] = bytes_per_second
-        _refuse_excess(stated, self._total)
-        self._stated = stated
-        self._share_out()
+        self.configure(total=self._total, topics=stated)
 
     def set_topics(self, led: Iterable[str], now_ms: int) -> None:
         """Nothing; these are the topics with a leader on this broker from now on. New ones start at a rate of 0."""
@@ -81,20 +79,16 @@ class TopicThresholds:
             return self._stated[topic]
         return self._share if topic in self._meters else None
 
-    def produce(self, topic: str, size: int, now_ms: int) -> ThresholdDecision:
-        """The decision on `size` bytes for a topic; they count as taken in where they are admitted.
+    def decide(self, topic: str, now_ms: int) -> ThresholdDecision:
+        """The decision on data for a topic; it counts as taken in once `record` is told.
 
         A topic not seen before counts as led here from now on.
         """
         if topic not in self._meters:
             self.set_topics((*self._meters, topic), now_ms)
-        meter = self._meters[topic]
-        topic_rate, total_rate = meter.rate(now_ms), self._total_meter.rate(now_ms)
+        topic_rate, total_rate = self._meters[topic].rate(now_ms), self._total_meter.rate(now_ms)
         threshold, total = self.threshold(topic), self._total
         over = total is not None and threshold is not None and total_rate > total and topic_rate > threshold
-        if not over:
-            meter.record(size, now_ms)
-            self._total_meter.record(size, now_ms)
         return ThresholdDecision(
             admitted=not over,
             topic=topic,
@@ -104,6 +98,26 @@ class TopicThresholds:
             total_threshold=total,
         )
 
+    def record(self, topic: str, size: int, now_ms: int) -> None:
+        """Nothing; `size` bytes for a topic were taken in."""
+        if topic not in self._meters:
+            self.set_topics((*self._meters, topic), now_ms)
+        self._meters[topic].record(size, now_ms)
+        self._total_meter.record(size, now_ms)
+
+    def produce(self, topic: str, size: int, now_ms: int) -> ThresholdDecision:
+        """The decision on `size` bytes for a topic; they count as taken in where they are admitted."""
+        decision = self.decide(topic, now_ms)
+        if decision.admitted:
+            self.record(topic, size, now_ms)
+        return decision
+
+    def rates(self, now_ms: int) -> dict[str, float]:
+        """The rate of each topic led here, by name, and that of all together under the empty name (bytes/s)."""
+        return {"": self._total_meter.rate(now_ms)} | {
+            topic: meter.rate(now_ms) for topic, meter in self._meters.items()
+        }
+
     def _share_out(self) -> None:
         """Compute what each led topic without a stated threshold gets; nothing where there is none, or no total."""
         unstated = sum(topic not in self._stated for topic in self._meters)
@@ -112,13 +126,3 @@ class TopicThresholds:
             return
         stated = sum(value for topic, value in self._stated.items() if topic in self._meters)
         self._share = (self._total - stated) / unstated
-
-
-def _refuse_excess(stated: dict[str, float], total: float | None) -> None:
-    """Raise `InvalidQuotaError` where stated thresholds sum to more than the total."""
-    stated_sum = sum(stated.values())
-    if total is not None and stated_sum > total:
-        raise InvalidQuotaError(
-            f"the thresholds of topics would sum to {stated_sum:.0f} bytes/s, more than the total of {total:.0f}",
-            hint=f"raise {TOTAL_THRESHOLD} first, or lower {TOPIC_THRESHOLD} of another topic",
-        )

@@ -16,6 +16,8 @@ from kafka_quotas.core.ip_literal import is_address_or_host
 from kafka_quotas.core.java_hash import as_hash_map
 from kafka_quotas.core.quota_key import QUOTA_KEYS, QuotaKey, Unit, ValueType, suggest_key
 from kafka_quotas.core.sanitizing import DEFAULT_NAME, sanitize
+from kafka_quotas.core.threshold_entity import misplaced_threshold, unmeant_threshold_entity, unmeant_threshold_key
+from kafka_quotas.core.threshold_key import STORED_KEYS, THRESHOLD_KEYS, is_threshold_entity
 from kafka_quotas.core.units import format_number
 from kafka_quotas.core.zookeeper_layout import WHOLE_NUMBER_TOLERANCE, format_value
 
@@ -70,7 +72,8 @@ def our_refusals(entity: Entity, changes: Mapping[str, float | None] | Sequence[
     and misspelt keys, keys of another kind of entity, keys given twice, and values that are not finite, not above 0, or
     too large or fractional for a whole-number key.
     """
-    refused = _unmeant_entity(entity)
+    is_threshold = is_threshold_entity(entity)
+    refused = unmeant_threshold_entity(entity) if is_threshold else _unmeant_entity(entity)
     if refused is not None:
         return refused
     listed = changes if isinstance(changes, Sequence) else tuple(changes.items())
@@ -79,9 +82,9 @@ def our_refusals(entity: Entity, changes: Mapping[str, float | None] | Sequence[
         if key in seen:
             return InvalidQuotaError(f"{key} is given twice", hint="set or remove each key once")
         seen.add(key)
-        refused = _unmeant_key(entity, key or "")
+        refused = unmeant_threshold_key(entity, key or "") if is_threshold else _unmeant_key(entity, key or "")
         if refused is None and value is not None:
-            refused = _unmeant_value(QUOTA_KEYS[key or ""], value)
+            refused = _unmeant_value(STORED_KEYS[key or ""], value)
         if refused is not None:
             return refused
     return None
@@ -216,6 +219,8 @@ def _unmeant_entity(entity: Entity) -> InvalidQuotaError | None:
 def _unmeant_key(entity: Entity, name: str) -> InvalidQuotaError | None:
     """Why a key can't be meant, or not for this entity."""
     key = QUOTA_KEYS.get(name)
+    if name in THRESHOLD_KEYS:
+        return misplaced_threshold(name)
     if key is None:
         meant = suggest_key(name)
         if meant is None:

@@ -3,6 +3,8 @@
 from enum import Enum
 
 from kafka_quotas.core.errors import InvalidQuotaError
+from kafka_quotas.core.threshold_entity import no_place_for
+from kafka_quotas.core.threshold_key import is_threshold_entity
 from kafka_quotas.core.validation import kraft_verdict, our_refusals, zookeeper_verdict
 from kafka_quotas.stores.store import Alteration
 from kafka_quotas.stores.znode_names import has_znode
@@ -13,6 +15,8 @@ class Rules(Enum):
 
     KRAFT = "kraft"
     """Our refusals and those of the KRaft controller."""
+    LOCAL = "local"
+    """Those of `KRAFT`, but thresholds are accepted."""
     ZOOKEEPER = "zookeeper"
     """Those of `KRAFT`, and those of brokers in ZooKeeper mode, which can't take IPv6 addresses for example."""
     ZOOKEEPER_ONLY = "zookeeper-only"
@@ -28,13 +32,24 @@ def refusal(alteration: Alteration, *, rules: Rules) -> InvalidQuotaError | None
     unwritable = _unwritable_name(alteration)
     if unwritable is not None:
         return unwritable
-    pairs, changes = alteration.entity.parts, tuple(alteration.changes.items())
+    if is_threshold_entity(alteration.entity):
+        is_local = rules is Rules.LOCAL
+        return _quota_refusal(alteration, rules=Rules.OURS_ONLY) if is_local else no_place_for(alteration.entity)
     if rules in (Rules.ZOOKEEPER, Rules.ZOOKEEPER_ONLY) and not has_znode(alteration.entity):
         return InvalidQuotaError(f"ZooKeeper can't hold this name: {alteration.entity}")
-    if rules is Rules.SERVER_ONLY:
-        return None
-    if rules is Rules.ZOOKEEPER_ONLY:
-        return zookeeper_verdict(pairs, changes, resolves=name_resolves)
+    match rules:
+        case Rules.SERVER_ONLY:
+            return None
+        case Rules.ZOOKEEPER_ONLY:
+            changes = tuple(alteration.changes.items())
+            return zookeeper_verdict(alteration.entity.parts, changes, resolves=name_resolves)
+        case _:
+            return _quota_refusal(alteration, rules=rules)
+
+
+def _quota_refusal(alteration: Alteration, *, rules: Rules) -> InvalidQuotaError | None:
+    """Why quotas of Kafka's are refused by our own rules, and by those of a Kafka."""
+    pairs, changes = alteration.entity.parts, tuple(alteration.changes.items())
     refused = our_refusals(alteration.entity, alteration.changes)
     if refused is not None or rules is Rules.OURS_ONLY:
         return refused

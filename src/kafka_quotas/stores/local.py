@@ -1,16 +1,18 @@
 """The local store: quotas in one SQLite file, no server needed.
 
-Contract: KRaft's rules and our refusals decide what is accepted; the accepted alterations of one call are written in
-one transaction. Safe for several processes and threads at once.
+Contract: KRaft's rules and our refusals decide what is accepted; thresholds of topics and brokers, which Kafka knows
+nothing of, are held beside its quotas. The accepted alterations of one call are written in one transaction. Safe for
+several processes and threads at once.
 Invariants: reading never makes the file; a change that changes nothing leaves the revision as it is.
 """
 
 import json
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from kafka_quotas.core.describe_filter import QuotaFilter, filter_verdict_kraft, matches
+from kafka_quotas.core.describe_filter import QuotaFilter, filter_verdict_local, matches
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import StoreError
 from kafka_quotas.stores.acceptance import Rules, refusal
@@ -19,6 +21,7 @@ from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.single_entity import single_entity
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
+from kafka_quotas.stores.threshold_excess import excessive
 
 POLL_INTERVAL_S = 0.05
 _NEVER_WRITTEN = "never-written"
@@ -46,7 +49,7 @@ class LocalStore:
         Raises `InvalidQuotaError` for a filter that Kafka would refuse, `StoreError` where the file can't be read.
         """
         self._check_open()
-        refused = filter_verdict_kraft(quota_filter)
+        refused = filter_verdict_local(quota_filter)
         if refused is not None:
             raise refused
         with self._file.reading() as connection:
@@ -59,16 +62,26 @@ class LocalStore:
         Raises `StoreError` where the file can't be written; then no alteration was applied.
         """
         self._check_open()
-        results = [AlterationResult(entity=entry.entity, error=refusal(entry, rules=Rules.KRAFT)) for entry in entries]
+        results = [AlterationResult(entity=entry.entity, error=refusal(entry, rules=Rules.LOCAL)) for entry in entries]
         accepted = [entry for entry, result in zip(entries, results, strict=True) if result.error is None]
-        if accepted and not validate_only:
+        if not accepted:
+            return results
+        if validate_only:
+            with self._file.reading() as connection:
+                excess = excessive(accepted, lambda: [] if connection is None else _entries(connection, None))
+        else:
             with self._file.writing() as connection:
+                excess = excessive(accepted, lambda: _entries(connection, None))
                 before = connection.total_changes
                 for alteration in accepted:
-                    _apply(connection, alteration)
+                    if alteration.entity not in excess:
+                        _apply(connection, alteration)
                 if connection.total_changes != before:
                     connection.execute("UPDATE store SET revision = revision + 1")
-        return results
+        return [
+            replace(result, error=excess[result.entity]) if result.error is None and result.entity in excess else result
+            for result in results
+        ]
 
     def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
         """The content as soon as its revision differs from `since`; None after `timeout_s` or when closed."""
