@@ -186,7 +186,7 @@ def _same_content(answer: Any, theirs: Any) -> None:
         ]
         assert answer.controller_id == theirs.controller_id
         assert [
-            (topic.name, topic.error_code, [(part.index, part.leader_id) for part in topic.partitions])
+            (topic.name, topic.error_code, [(part.number, part.leader_id) for part in topic.partitions])
             for topic in answer.topics
         ] == [
             (topic.name, topic.error_code.value, [(part.partition_index, part.leader_id) for part in topic.partitions])

@@ -160,7 +160,8 @@ class _Comparison:
         if len(self._users) * len(self._client_ids) <= MOST_COMBINATIONS:
             return dict.fromkeys(self._users, self._client_ids)
         users = {entity.user for entity in touched}
-        client_ids = [name for name in self._client_ids if any(entity.client_id == name for entity in touched)]
+        touched_client_ids = {entity.client_id for entity in touched}
+        client_ids = [name for name in self._client_ids if name in touched_client_ids]
         full = [user for user in self._users if user in users]
         count = len(full) * len(self._client_ids) + (len(self._users) - len(full)) * len(client_ids)
         if count > MOST_COMBINATIONS:

@@ -9,7 +9,6 @@ Invariants: one change per entity and key; `old` and `new` differ; None is "not 
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -157,6 +156,8 @@ def same_value(one: float | None, other: float | None) -> bool:
 
 def fingerprint(stored: Content, changes: "tuple[PlannedChange, ...] | list[PlannedChange]" = ()) -> str:
     """A digest of all that is stored, but for the quotas that are about to change."""
+    from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, and many runs make no plan
+
     changing = {(change.entity, change.key) for change in changes}
     digest = sha256()
     for line in sorted(_lines(stored, changing)):

@@ -56,7 +56,7 @@ class KafkaCluster:
         (found,) = self._connection.send(MetadataRequest(topics=(topic,))).topics
         if found.error_code:
             raise self._connection.error(found.error_code, f"topic {topic}", missing_acl="Describe")
-        leaders = {part.index: part.leader_id for part in found.partitions if part.leader_id >= 0}
+        leaders = {part.number: part.leader_id for part in found.partitions if part.leader_id >= 0}
         return dict(sorted(leaders.items()))
 
     def close(self) -> None:

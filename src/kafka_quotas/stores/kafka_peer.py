@@ -11,20 +11,12 @@ from typing import Final, TypeVar
 
 from kafka_quotas.core.errors import ProtocolError, StoreError
 from kafka_quotas.stores.kafka_channel import KafkaChannel, Wrap
-from kafka_quotas.stores.kafka_login import KafkaLogin
 from kafka_quotas.stores.kafka_properties import KafkaAccess
 from kafka_quotas.stores.kafka_refusals import BrokerRefusedError, ShutOutError
 from kafka_quotas.wire.client_request import ClientRequest, VersionRange, version_of
-from kafka_quotas.wire.sasl_login import (
-    ILLEGAL_SASL_STATE,
-    UNSUPPORTED_SASL_MECHANISM,
-    AuthenticateRequest,
-    HandshakeRequest,
-)
 from kafka_quotas.wire.version_request import UNSUPPORTED_VERSION, VersionRequest
 
 Answer = TypeVar("Answer")
-_AUTH_HINT: Final = "check security.protocol and sasl.* in the file named with --command-config"
 _TLS_HINT: Final = "if the port speaks TLS, set security.protocol to SSL or SASL_SSL; or is it not Kafka's?"
 _LOGIN_HINT: Final = "if the port wants a login, set security.protocol to SASL_PLAINTEXT or SASL_SSL, and sasl.*"
 
@@ -89,7 +81,11 @@ class KafkaPeer:
         )
         self._offered = self._settled_versions(channel, deadline_s)
         if self._access.login is not None:
-            self._log_in(channel, self._access.login, deadline_s)
+            from kafka_quotas.stores.kafka_handshake import KafkaHandshake  # noqa: PLC0415 - most clusters need none
+
+            KafkaHandshake(channel, version_of=self._version, url=self._url, deadline_s=deadline_s).log_in(
+                self._access.login
+            )
         return channel
 
     def _settled_versions(self, channel: KafkaChannel, deadline_s: float) -> Mapping[int, VersionRange]:
@@ -117,50 +113,6 @@ class KafkaPeer:
             problem = f"have no {request.name} requests: they are older than Kafka {request.broker_since}"
             hint = "set quotas in their ZooKeeper instead: --zookeeper HOST:2181/CHROOT"
         raise BrokerRefusedError(f"the brokers at {self._url} {problem}", code="UNSUPPORTED_VERSION", hint=hint)
-
-    def _log_in(self, channel: KafkaChannel, login: KafkaLogin, deadline_s: float) -> None:
-        """Nothing; the broker knows who we are."""
-        handshake = HandshakeRequest(mechanism=login.mechanism)
-        version = self._version(handshake)
-        answer = channel.exchange(handshake, version, deadline_s=deadline_s)
-        if answer.error_code:
-            raise self._no_login(answer.error_code, answer.offered)
-        tokens = login.begin()
-        try:
-            token = next(tokens)
-            while True:
-                token = tokens.send(self._server_token(channel, token, raw=version == 0, deadline_s=deadline_s))
-        except StopIteration:
-            return
-        except ConnectionError as error:  # what a broker does with a false password after a handshake of version 0
-            raise self._refused("") from error
-        except ProtocolError as error:
-            raise self._refused(f": {error.message}") from error
-
-    def _server_token(self, channel: KafkaChannel, token: bytes, *, raw: bool, deadline_s: float) -> bytes:
-        """The broker's answer to a token."""
-        if raw:
-            return channel.exchange_raw(token, deadline_s=deadline_s)
-        request = AuthenticateRequest(token=token)
-        answer = channel.exchange(request, self._version(request), deadline_s=deadline_s)
-        if answer.error_code:
-            raise self._refused("")
-        return answer.token
-
-    def _refused(self, detail: str) -> BrokerRefusedError:
-        return BrokerRefusedError(
-            f"{self._url} refused the credentials{detail}", code="SASL_AUTHENTICATION_FAILED", hint=_AUTH_HINT
-        )
-
-    def _no_login(self, code: int, offered: tuple[str, ...]) -> BrokerRefusedError:
-        """The error for a handshake that was refused."""
-        if code == UNSUPPORTED_SASL_MECHANISM:
-            problem, name = f"does not take this sasl.mechanism, but {', '.join(offered)}", "UNSUPPORTED_SASL_MECHANISM"
-        elif code == ILLEGAL_SASL_STATE:
-            problem, name = "takes no logins at this port", "ILLEGAL_SASL_STATE"
-        else:
-            problem, name = f"refused the login with error {code}", "SASL_AUTHENTICATION_FAILED"
-        return BrokerRefusedError(f"{self._url} {problem}", code=name, hint=_AUTH_HINT)
 
     def _dropped(self, error: OSError) -> OSError | BrokerRefusedError:
         """The error to raise for a network failure, which has cost the connection."""

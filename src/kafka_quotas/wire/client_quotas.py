@@ -23,8 +23,7 @@ class StoredQuotas(NamedTuple):
     quotas: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedQuotas:
+class DescribedQuotas(NamedTuple):
     """What a broker says is stored, or an error."""
 
     error_code: int

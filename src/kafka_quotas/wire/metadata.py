@@ -1,10 +1,12 @@
 """Metadata as a client asks it: the brokers of a cluster, and who leads which partition.
 
+The parts of an answer are tuples, of which a cluster with a million partitions makes a million.
+
 **Source:** `MetadataRequest.json`, `MetadataResponse.json`, Kafka 4.1.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 from kafka_quotas.wire.client_request import ClientRequest, VersionRange
 from kafka_quotas.wire.field_reader import FieldReader
@@ -15,8 +17,7 @@ _LEADER_EPOCH_SINCE: Final = 7
 _AUTHORIZED_OPERATIONS_SINCE: Final = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Broker:
+class Broker(NamedTuple):
     """A broker that is up, and where it says it can be reached."""
 
     node_id: int
@@ -24,16 +25,14 @@ class Broker:
     port: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
+class Partition(NamedTuple):
     """A partition and the broker that leads it; -1 for none."""
 
-    index: int
+    number: int
     leader_id: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topic:
+class Topic(NamedTuple):
     """A topic with its partitions, or an error."""
 
     name: str
@@ -41,8 +40,7 @@ class Topic:
     partitions: tuple[Partition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metadata:
+class Metadata(NamedTuple):
     """A cluster as one of its brokers sees it; `controller_id` is -1 if it knows of none."""
 
     brokers: tuple[Broker, ...]
@@ -106,7 +104,7 @@ def _topic(reader: FieldReader, version: int) -> Topic:
 
 def _partition(reader: FieldReader, version: int) -> Partition:
     reader.int16()  # error_code
-    partition = Partition(index=reader.int32(), leader_id=reader.int32())
+    partition = Partition(number=reader.int32(), leader_id=reader.int32())
     if version >= _LEADER_EPOCH_SINCE:
         reader.int32()
     reader.skip_int32s()  # replicas

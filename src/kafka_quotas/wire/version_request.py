@@ -5,7 +5,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 from kafka_quotas.wire.client_request import ClientRequest, VersionRange
 from kafka_quotas.wire.field_reader import FieldReader
@@ -16,8 +16,7 @@ _SOFTWARE_SINCE: Final = 3
 _THROTTLE_TIME_SINCE: Final = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfferedVersions:
+class OfferedVersions(NamedTuple):
     """The versions that a broker takes, by API key. With an error there may be none."""
 
     error_code: int
