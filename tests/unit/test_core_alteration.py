@@ -128,3 +128,27 @@ def test_the_empty_filter_finds_everything_and_nothing_when_strict() -> None:
         assert verdict(EVERYTHING) is None
     assert matches(EVERYTHING, Entity.of(ip=None))
     assert not matches(QuotaFilter(strict=True), Entity.of(ip=None))
+
+
+def named(entity_type: str, name: str) -> FilterComponent:
+    return FilterComponent(entity_type=entity_type, match=Match.EXACT, name=name)
+
+
+@pytest.mark.parametrize(
+    ("components", "strict", "refused"),
+    [
+        ((named("user", ""),), True, True),
+        ((named("user", ""),), False, False),
+        ((named("ip", ""),), False, True),
+        ((named("user", ""), FilterComponent(entity_type="client-id", match=Match.DEFAULT)), False, True),
+        ((named("user", ""), FilterComponent(entity_type="client-id", match=Match.ANY)), True, False),
+        ((named("user", "x"), named("client-id", "")), True, True),
+        ((named("user", "x"),), True, False),
+    ],
+)
+def test_a_broker_in_zookeeper_mode_fails_at_an_empty_name_where_it_reads_one_znode(
+    components: tuple[FilterComponent, ...], strict: bool, refused: bool
+) -> None:
+    asked = QuotaFilter(components=components, strict=strict)
+    assert (filter_verdict_zk(asked) is not None) is refused
+    assert filter_verdict_kraft(asked) is None

@@ -96,6 +96,11 @@ class TestKafka:
             kafka_access(properties)
 
 
+def _asked_of_zookeeper(properties: dict[str, str]) -> None:
+    kazoo_arguments(properties)
+    zookeeper_tls(properties)
+
+
 class TestZooKeeper:
     def test_nothing_asked_nothing_given(self) -> None:
         assert kazoo_arguments({"security.protocol": "SSL"}) == {}
@@ -154,8 +159,7 @@ class TestZooKeeper:
     )
     def test_refuses_with_a_hint(self, properties: dict[str, str], problem: str) -> None:
         with pytest.raises(UsageError, match=problem) as caught:
-            kazoo_arguments(properties)
-            zookeeper_tls(properties)
+            _asked_of_zookeeper(properties)
         assert caught.value.hint
 
 

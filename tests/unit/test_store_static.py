@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.support.run_cli import run_cli
 
 from kafka_quotas.core.effective import effective_quotas
 from kafka_quotas.core.entity import Entity
@@ -73,3 +74,15 @@ def test_they_rank_below_everything_else() -> None:
     (alone, *_) = effective_quotas([], user="alice", client_id="app", static=static)
     (below, *_) = effective_quotas(stored, user="alice", client_id="app", static=static)
     assert (alone.limit, below.limit) == (1e6, 5.0)
+
+
+@pytest.mark.parametrize("argv", [("describe",), ("describe", "--effective", "--user", "a"), ("tree",), ("doctor",)])
+def test_a_file_without_static_quotas_may_be_the_wrong_one(tmp_path: Path, argv: tuple[str, ...]) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=1\n", encoding="utf-8")
+    code, _, err = run_cli(*argv, "--store", f"static:{file}")
+    names = "quota.producer.default, quota.producer.override, quota.consumer.default, quota.consumer.override"
+    assert code == 0
+    assert err.endswith(f"note: {file} has none of {names}\nhint: is it the right file?\n")
+    file.write_text("quota.producer.default=1M\n", encoding="utf-8")
+    assert "has none of" not in run_cli(*argv, "--store", f"static:{file}")[2]

@@ -45,6 +45,7 @@ from kafka_quotas.cli.options import (
 from kafka_quotas.cli.output import TABLE_VIEW, View
 from kafka_quotas.cli.quantity import in_words, plain
 from kafka_quotas.cli.render import Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.static_note import print_static_note
 from kafka_quotas.cli.store_choice import StoreChoice, choose_store
 from kafka_quotas.cli.usage_options import MetricNamesFile, Prometheus, UsageControl, UsageOptions, read_from
 from kafka_quotas.commands.cluster import look_at_cluster
@@ -144,6 +145,7 @@ def _stored(named: EntityOptions, asked: EffectiveOptions, choice: StoreChoice, 
     print_listing(_listing(result), output)
     if not result.entries:
         write(f"note: no stored quota matches in {result.store_url}", sys.stderr)
+        print_static_note(result.store_url)
 
 
 def _effective(
@@ -163,6 +165,7 @@ def _effective(
             opened, clients=clients, history=history, cluster=found.view, warnings=found.warnings, usages=usages
         )
     print_effective(result, output)
+    print_static_note(result.store_url)
 
 
 def _listing(result: DescribeResult) -> Listing:

@@ -9,6 +9,7 @@ from kafka_quotas.cli.json_text import Json
 from kafka_quotas.cli.options import BootstrapServer, CommandConfig, ContextName, ListingView, StoreUrl, Zookeeper
 from kafka_quotas.cli.output import TABLE_VIEW
 from kafka_quotas.cli.render import Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.static_note import print_static_note
 from kafka_quotas.cli.store_choice import choose_store
 from kafka_quotas.commands.doctor import DoctorResult
 from kafka_quotas.commands.doctor import doctor as run_doctor
@@ -48,6 +49,7 @@ def doctor(
     for line in result.not_looked_at:
         write(f"note: {line}", sys.stderr)
     write(_summary(result), sys.stderr)
+    print_static_note(result.store_url)
     return int(result.has_errors)
 
 

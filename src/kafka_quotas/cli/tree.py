@@ -25,6 +25,7 @@ from kafka_quotas.cli.options import (
 from kafka_quotas.cli.output import TABLE_VIEW
 from kafka_quotas.cli.quantity import in_words, plain
 from kafka_quotas.cli.render import Column, Listing, Table, print_listing, takes_every_letter, write
+from kafka_quotas.cli.static_note import print_static_note
 from kafka_quotas.cli.store_choice import choose_store
 from kafka_quotas.commands.standing import Stand, Standing
 from kafka_quotas.commands.tree import Branch, TreeResult
@@ -87,6 +88,7 @@ def tree(
     if not result.standings:
         fits = "no stored quota fits this client" if result.about_client else "no quota is stored"
         write(f"note: {fits} in {result.store_url}", sys.stderr)
+        print_static_note(result.store_url)
 
 
 def drawn(result: TreeResult, *, pieces: Sequence[str]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.comparison import differences
-from kafka_quotas.core.describe_filter import EVERYTHING, QuotaFilter, filter_verdict_kraft, matches
+from kafka_quotas.core.describe_filter import EVERYTHING, QuotaFilter, filter_verdict_local, matches
 from kafka_quotas.core.errors import StoreUnreachableError
 from kafka_quotas.core.plan import Content, PlannedChange
 from kafka_quotas.stores.store import QuotaEntry, Store
@@ -50,7 +50,7 @@ def watch(
     again after a `pause`; what changed meanwhile is seen then. Raises `StoreUnreachableError` where the store can't be
     reached at first, `InvalidQuotaError` for a filter that no broker takes, and what else the store raises.
     """
-    refusal = filter_verdict_kraft(quota_filter)
+    refusal = filter_verdict_local(quota_filter)
     if refusal is not None:
         raise refusal
     deadline_s = None if bounds.duration_s is None else monotonic_s() + bounds.duration_s

@@ -98,7 +98,18 @@ def filter_verdict_zk(quota_filter: QuotaFilter) -> InvalidQuotaError | None:
             "Invalid entity filter component combination, IP filter component should not be used with "
             "user or clientId filter component."
         )
+    if _names_one_znode(quota_filter) and any(component.name == "" for component in quota_filter.components):
+        return InvalidQuotaError(
+            "a broker in ZooKeeper mode fails at an empty name: no znode has one", code="UNKNOWN_SERVER_ERROR"
+        )
     return None
+
+
+def _names_one_znode(quota_filter: QuotaFilter) -> bool:
+    """Whether a broker in ZooKeeper mode reads just the znode that the filter names, in place of all of them."""
+    named = {component.entity_type for component in quota_filter.components if component.match is not Match.ANY}
+    alone = quota_filter.strict and len(quota_filter.components) == 1
+    return IP in named or named == {USER, CLIENT_ID} or (alone and bool(named))
 
 
 def _component_matches(component: FilterComponent, entity: Entity) -> bool:

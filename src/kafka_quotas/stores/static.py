@@ -35,6 +35,17 @@ def read_static_quotas(path: Path) -> tuple[QuotaEntry, ...]:
         raise InvalidQuotaError(f"{path}: {error.message}", hint=error.hint) from error
 
 
+def static_properties_missing(store_url: str) -> str | None:
+    """What to say of a store where it is a file that has none of the four properties, None for any other store.
+
+    Raises `UsageError` where the file can't be read.
+    """
+    scheme, _, path = store_url.partition(":")
+    if scheme != "static" or any(name in _NAMES for name in read_properties(Path(path))):
+        return None
+    return f"{path} has none of {', '.join(_NAMES)}"
+
+
 def static_quotas(properties: Mapping[str, str]) -> tuple[QuotaEntry, ...]:
     """The static quotas among some properties, sorted by entity.
 
