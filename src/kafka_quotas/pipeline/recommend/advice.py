@@ -1,0 +1,141 @@
+"""The default and the overrides that a quota type should get, and what was looked at to say so.
+
+The default is the lowest limit under which at most a tolerated share of the clients would be throttled for more than a
+tolerated share of their active seconds. Whoever would be throttled for longer gets an override: what it needs, with
+headroom. Both are rounded up to two digits. Every limit is per broker, from each client's busiest broker.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.pipeline.recommend.capacity import Capacities
+from kafka_quotas.pipeline.recommend.demand import Demand, broker_ids, sorted_by_need
+from kafka_quotas.pipeline.recommend.rounding import neat_limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """What is allowed to happen: shares from 0 to 1, the headroom a factor from 1."""
+
+    clients_share: float = 0.05
+    time_share: float = 0.01
+    headroom: float = 1.2
+    capacity_share: float = 0.8
+
+    def __post_init__(self) -> None:
+        for name in ("clients_share", "time_share"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UsageError(f"{name.replace('_', ' ')} must be from 0 to below 1, not {getattr(self, name)}")
+        if not 1 <= self.headroom < math.inf:
+            raise UsageError(f"headroom must be a factor from 1, not {self.headroom}")
+        if not 0 < self.capacity_share <= 1:
+            raise UsageError(f"capacity share must be above 0 and at most 1, not {self.capacity_share}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """A limit of one client's own."""
+
+    demand: Demand
+    limit: float
+    throttled_share_at_default: float
+    throttled_share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLoad:
+    """What clients may ask of one broker at once under the limits, and what it can take.
+
+    `capacity` is None where unknown; `demanded` is the sum over clients of the smaller of peak and limit.
+    """
+
+    broker_id: int
+    demanded: float
+    capacity: float | None
+    capacity_share: float
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the demand is within the share of the capacity that quotas may fill; None where unknown."""
+        return None if self.capacity is None else self.demanded <= self.capacity * self.capacity_share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What to set for one quota type: clients sorted by need, overrides for those who need most, the neediest first."""
+
+    quota_type: QuotaType
+    default: float
+    overrides: tuple[Override, ...]
+    demands: tuple[Demand, ...]
+    tolerance: Tolerance
+    loads: tuple[BrokerLoad, ...] = ()
+
+    def limits(self) -> dict[tuple[str | None, str | None], float]:
+        """The limits of their own that clients would have, by user and client-id; all others have the default."""
+        return {(each.demand.user, each.demand.client_id): each.limit for each in self.overrides}
+
+
+def advise(
+    quota_type: QuotaType, demands: Sequence[Demand], *, tolerance: Tolerance, capacities: Capacities | None = None
+) -> Advice | None:
+    """What to set for one quota type; None where nobody used it."""
+    active = [demand for demand in demands if demand.quota_type is quota_type and demand.peak > 0]
+    if not active:
+        return None
+    ranked = sorted_by_need(active, tolerance.time_share)
+    default = _default(quota_type, ranked, tolerance)
+    overrides = tuple(
+        _override(quota_type, demand, default, tolerance)
+        for demand in reversed(ranked)
+        if demand.needed(tolerance.time_share) > default
+    )
+    advice = Advice(
+        quota_type=quota_type, default=default, overrides=overrides, demands=tuple(ranked), tolerance=tolerance
+    )
+    return replace(advice, loads=_loads(advice, capacities))
+
+
+def _default(quota_type: QuotaType, ranked: Sequence[Demand], tolerance: Tolerance) -> float:
+    """What suffices for all but the tolerated share of the clients, who are ranked by need."""
+    outliers = math.floor(tolerance.clients_share * len(ranked))
+    last_satisfied = ranked[len(ranked) - 1 - min(outliers, len(ranked) - 1)]
+    return neat_limit(quota_type.key, last_satisfied.needed(tolerance.time_share))
+
+
+def _override(quota_type: QuotaType, demand: Demand, default: float, tolerance: Tolerance) -> Override:
+    wanted = max(demand.needed(tolerance.time_share), demand.p99) * tolerance.headroom
+    limit = neat_limit(quota_type.key, wanted)
+    return Override(
+        demand=demand,
+        limit=limit,
+        throttled_share_at_default=demand.throttled_share(default),
+        throttled_share=demand.throttled_share(limit),
+    )
+
+
+def _loads(advice: Advice, capacities: Capacities | None) -> tuple[BrokerLoad, ...]:
+    """What is demanded of every broker, by broker id."""
+    limits = advice.limits()
+    demanded = dict.fromkeys(broker_ids(advice.demands), 0.0)
+    for demand in advice.demands:
+        limit = limits.get((demand.user, demand.client_id), advice.default)
+        for each in demand.brokers:
+            demanded[each.broker_id] += min(each.peak, limit)
+    return tuple(
+        BrokerLoad(
+            broker_id=broker_id,
+            demanded=total,
+            capacity=_capacity(advice.quota_type, broker_id, capacities),
+            capacity_share=advice.tolerance.capacity_share,
+        )
+        for broker_id, total in demanded.items()
+    )
+
+
+def _capacity(quota_type: QuotaType, broker_id: int, capacities: Capacities | None) -> float | None:
+    found = None if capacities is None else capacities.of(broker_id)
+    return None if found is None else found.of(quota_type)

@@ -1,0 +1,92 @@
+"""What brokers can take, in the format of Cruise Control's capacity file, and whether quotas add up to more.
+
+    {"brokerCapacities": [{"brokerId": "-1", "capacity": {"CPU": "100", "NW_IN": "10000", "NW_OUT": "10000"}}]}
+
+NW_IN and NW_OUT are KiB/s; CPU is `{"num.cores": "8"}`, or a percentage of the whole machine, which says nothing of
+cores; broker -1 stands for every broker that has no entry of its own. DISK is not looked at.
+**Source:** `BrokerCapacityConfigFileResolver` of Cruise Control.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.quota_manager import QuotaType
+
+_DEFAULT_BROKER: Final = -1
+_KIB: Final = 1024.0
+_PERCENT_PER_CORE: Final = 100.0
+_SHAPE_HINT: Final = (
+    'it is {"brokerCapacities": [{"brokerId": "-1", "capacity": {"CPU": {"num.cores": "8"}, "NW_IN": "10000"}}]}'
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerCapacity:
+    """What one broker can take; None where the file does not tell."""
+
+    bytes_in_per_second: float | None
+    bytes_out_per_second: float | None
+    cores: float | None
+
+    def of(self, quota_type: QuotaType) -> float | None:
+        """The capacity in the unit of a quota type's key, None where unknown; mutations have none."""
+        if quota_type is QuotaType.PRODUCE:
+            return self.bytes_in_per_second
+        if quota_type is QuotaType.FETCH:
+            return self.bytes_out_per_second
+        if quota_type is QuotaType.REQUEST and self.cores is not None:
+            return self.cores * _PERCENT_PER_CORE
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacities:
+    """Capacities by broker id, -1 for all others."""
+
+    by_broker: Mapping[int, BrokerCapacity]
+
+    def of(self, broker_id: int) -> BrokerCapacity | None:
+        """The capacity of a broker, None where neither it nor broker -1 is in the file."""
+        return self.by_broker.get(broker_id) or self.by_broker.get(_DEFAULT_BROKER)
+
+
+def parse_capacities(text: str, source: str) -> Capacities:
+    """The capacities that a file tells.
+
+    Raises `UsageError` naming `source` for anything else.
+    """
+    try:
+        entries = json.loads(text)["brokerCapacities"]
+        found = {int(entry["brokerId"]): _capacity(entry["capacity"]) for entry in entries}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{source} is no capacity file: {_reason(error)}", hint=_SHAPE_HINT) from error
+    if not found:
+        raise UsageError(f"{source} names no broker", hint=_SHAPE_HINT)
+    return Capacities(by_broker=found)
+
+
+def _capacity(resources: Mapping[str, Any]) -> BrokerCapacity:
+    processors = resources.get("CPU")
+    return BrokerCapacity(
+        bytes_in_per_second=_scaled(resources, "NW_IN", _KIB),
+        bytes_out_per_second=_scaled(resources, "NW_OUT", _KIB),
+        cores=_scaled(processors, "num.cores", 1.0) if isinstance(processors, Mapping) else None,
+    )
+
+
+def _scaled(resources: Mapping[str, Any], name: str, factor: float) -> float | None:
+    if name not in resources:
+        return None
+    figure = float(resources[name])
+    if not 0 < figure < float("inf"):
+        raise ValueError(f"{name} is {resources[name]}, not a positive figure")
+    return figure * factor
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"no JSON at line {error.lineno}"
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
