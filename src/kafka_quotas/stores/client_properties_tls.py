@@ -27,17 +27,17 @@ def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
 
     Raises `UsageError` for a property that can't be meant and for a store that can't be used.
     """
-    context = ssl.create_default_context(cadata=_trusted(properties))
+    context = ssl.create_default_context(cadata=trusted_certificates(properties))
     algorithm = properties.get("ssl.endpoint.identification.algorithm", "https")
     context.check_hostname = algorithm.strip().lower() == "https"
-    _limit_versions(context, properties)
-    own = _own_key(properties)
+    limit_versions(context, properties)
+    own = own_key(properties)
     if own is not None:
-        _load_key(context, own)
+        load_key(context, own)
     return context
 
 
-def _trusted(properties: Mapping[str, str]) -> str | None:
+def trusted_certificates(properties: Mapping[str, str]) -> str | None:
     """The trusted certificates in PEM form, None for those of the system."""
     store = read_key_store(properties, "truststore")
     if store is None:
@@ -47,7 +47,7 @@ def _trusted(properties: Mapping[str, str]) -> str | None:
     return "".join(store.trusted)
 
 
-def _own_key(properties: Mapping[str, str]) -> KeyStore | None:
+def own_key(properties: Mapping[str, str]) -> KeyStore | None:
     """The client's own key, None for none."""
     store = read_key_store(properties, "keystore")
     if store is not None and not store.key_and_chain:
@@ -61,7 +61,7 @@ def _own_key(properties: Mapping[str, str]) -> KeyStore | None:
     return KeyStore(key_and_chain=text, key_password=properties.get("ssl.key.password") or "")
 
 
-def _load_key(context: ssl.SSLContext, own: KeyStore) -> None:
+def load_key(context: ssl.SSLContext, own: KeyStore) -> None:
     """Nothing; the context has the key. Python reads keys from files only, so here is one that is only memory."""
     try:
         with os.fdopen(os.memfd_create("key", os.MFD_CLOEXEC), "w", encoding="ascii", errors="replace") as file:
@@ -74,7 +74,7 @@ def _load_key(context: ssl.SSLContext, own: KeyStore) -> None:
         ) from error
 
 
-def _limit_versions(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
+def limit_versions(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
     """Nothing; the context speaks the versions of TLS that the properties allow."""
     enabled = [name.strip() for name in properties.get("ssl.enabled.protocols", "").split(",") if name.strip()]
     versions = sorted(_VERSIONS[name] for name in enabled if name in _VERSIONS)

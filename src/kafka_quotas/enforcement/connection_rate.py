@@ -1,0 +1,118 @@
+"""How fast connections may be made: per address, per listener and per broker, with Kafka's delays.
+
+A connection beyond the rate of its listener or broker waits, and so do all behind it. One beyond the rate of its
+address is not served: it is closed after the delay, and does not count.
+A delay is at most one sample of the window (1 s by default).
+
+**Source:** KIP-612; `ConnectionQuotas.waitForConnectionSlot` and `recordIpConnectionMaybeThrottle` (4.x).
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from kafka_quotas.core.entity import ABSENT
+from kafka_quotas.core.ip_resolution import IpQuotaResolver, canonical_address
+from kafka_quotas.core.quota import Quota
+from kafka_quotas.core.quota_config import QuotaWindow
+from kafka_quotas.core.quota_key import CONNECTION_CREATION_RATE
+from kafka_quotas.core.rate import Rate
+from kafka_quotas.core.sensor import Sensor
+from kafka_quotas.stores.store import QuotaEntry
+
+IDLE_MS: Final = 3_600_000
+"""A rate nobody recorded to for so long is forgotten, as a broker does it."""
+
+
+class IpLimits:
+    """The limits by address, as a store holds them."""
+
+    def __init__(self) -> None:
+        self._resolver = IpQuotaResolver()
+        self.version = 0
+        """Changes with every change of the limits."""
+        self.count = 0
+
+    def apply(self, entries: Iterable[QuotaEntry]) -> None:
+        """Nothing; these limits are in force and no others. Entries that are not of addresses are passed over."""
+        resolver = IpQuotaResolver()
+        limits = [
+            (entry.entity, limit)
+            for entry in entries
+            if entry.entity.ip is not ABSENT and (limit := entry.quotas.get(CONNECTION_CREATION_RATE.name)) is not None
+        ]
+        for entity, limit in limits:
+            resolver.update(entity, limit)
+        self._resolver = resolver
+        self.count = len(limits)
+        self.version += 1
+
+    def limit(self, ip: str) -> float | None:
+        """Connections per second that an address may make, None for any number."""
+        match = self._resolver.match(ip)
+        return None if match is None else match.limit
+
+
+class _CountedRate:
+    """A rate with a bound that may change, and when it was last asked."""
+
+    __slots__ = ("last_ms", "sensor", "version")
+
+    def __init__(self, window: QuotaWindow) -> None:
+        self.sensor = Sensor(Rate(window.samples, window.window_ms), max_throttle_ms=window.window_ms)
+        self.last_ms = 0
+        self.version = -1
+
+    def record(self, limit: float | None, now_ms: int) -> int:
+        """The delay in ms of one more connection, 0 where it fits; it is recorded either way."""
+        self.last_ms = now_ms
+        if self.sensor.quota is None or self.sensor.quota.bound != limit:
+            self.sensor.quota = None if limit is None else Quota(limit)
+        violation = self.sensor.record(1.0, now_ms)
+        return 0 if violation is None else max(violation.throttle_ms or 0, 0)
+
+    def take_back(self, now_ms: int) -> None:
+        """Nothing; the connection that was recorded last does not count."""
+        self.sensor.stat.record(-1.0, now_ms)
+
+
+class ConnectionRates:
+    """The rates of connections to one broker."""
+
+    def __init__(self, window: QuotaWindow, ip_limits: IpLimits, *, broker_limit: float | None = None) -> None:
+        self._window = window
+        self._ip_limits = ip_limits
+        self._broker_limit = broker_limit
+        self._broker = _CountedRate(window)
+        self._listeners: dict[str, _CountedRate] = {}
+        self._ips: dict[str, _CountedRate] = {}
+
+    def listener_delay_ms(self, listener: str, limit: float | None, now_ms: int) -> int:
+        """How long one more connection of a listener waits, with all behind it; the connection counts."""
+        delay_ms = 0
+        if self._broker_limit is not None:
+            delay_ms = self._broker.record(self._broker_limit, now_ms)
+        if limit is None:
+            return delay_ms
+        rate = self._listeners.get(listener)
+        if rate is None:
+            rate = self._listeners[listener] = _CountedRate(self._window)
+        return max(delay_ms, rate.record(limit, now_ms))
+
+    def ip_delay_ms(self, ip: str, now_ms: int) -> int:
+        """After how long a connection of an address is closed unserved; 0 where it is served, and counts."""
+        limit = self._ip_limits.limit(ip)
+        if limit is None:
+            return 0
+        address = canonical_address(ip)
+        rate = self._ips.get(address)
+        if rate is None:
+            rate = self._ips[address] = _CountedRate(self._window)
+        delay_ms = rate.record(limit, now_ms)
+        if delay_ms:
+            rate.take_back(now_ms)
+        return delay_ms
+
+    def expire_idle(self, now_ms: int) -> None:
+        """Nothing; addresses that made no connection for an hour are forgotten."""
+        for address in [address for address, rate in self._ips.items() if now_ms - rate.last_ms >= IDLE_MS]:
+            del self._ips[address]
