@@ -2,9 +2,10 @@
 
 import typer
 
+from kafka_quotas.cli.daemon_decide import decide
 from kafka_quotas.cli.daemon_options import Control
 from kafka_quotas.cli.daemon_run import run
-from kafka_quotas.cli.daemon_view import status_listing
+from kafka_quotas.cli.daemon_view import reload_listing, status_listing
 from kafka_quotas.cli.options import ListingView
 from kafka_quotas.cli.output import TABLE_VIEW
 from kafka_quotas.cli.render import print_listing
@@ -23,9 +24,19 @@ def _group() -> None:
 
 
 app.command()(run)
+app.command()(decide)
 
 
 @app.command()
 def status(control: Control = None, output: ListingView = TABLE_VIEW) -> None:
     """Show who is throttled, by which quota and for how long, and how the daemon fares."""
     print_listing(status_listing(daemon.status(control)), output)
+
+
+@app.command()
+def reload(control: Control = None, output: ListingView = TABLE_VIEW) -> None:
+    """Have the daemon read its files and its store again; connections stay, and so does what was measured.
+
+    All files are checked before any is used. Where one can't be used the daemon keeps what it had; the exit code is 1.
+    """
+    print_listing(reload_listing(daemon.reload(control)), output)

@@ -1,6 +1,8 @@
 """The options of `daemon run` and `daemon status`."""
 
+import pwd
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +13,7 @@ from kafka_quotas.cli.window_options import WINDOW_PANEL
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.units import parse_bytes
 from kafka_quotas.enforcement.address import Address, parse_address
+from kafka_quotas.enforcement.control import ControlAccess
 from kafka_quotas.enforcement.event_log_settings import SCHEME, EventLogSettings, FolderTarget, parse_topic
 from kafka_quotas.enforcement.rules import ThrottleStyle
 from kafka_quotas.stores.property_file import read_properties
@@ -19,6 +22,7 @@ NETWORK_PANEL = "Network"
 ENFORCEMENT_PANEL = "Enforcement"
 IDENTITY_PANEL = "Who a client is"
 OPERATION_PANEL = "Operation"
+_MODE = re.compile(r"0?[0-7]{3}")
 _PORT_RANGE = re.compile(r"(\d{1,5})-(\d{1,5})")
 
 Upstream = Annotated[
@@ -152,7 +156,7 @@ Control = Annotated[
     typer.Option(
         "--control",
         metavar="PATH",
-        help="The Unix socket for `daemon status`. Default: daemon-PORT.sock in your runtime folder.",
+        help="The Unix socket for status, reload and other programs. Default: daemon-PORT.sock in your runtime folder.",
         rich_help_panel=OPERATION_PANEL,
     ),
 ]
@@ -203,6 +207,33 @@ EventLogConfig = Annotated[
         rich_help_panel=OPERATION_PANEL,
     ),
 ]
+StateFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--state-file",
+        metavar="FILE",
+        help="Remember what was charged, so that a restart forgives nobody. Saved every 5 seconds and at the end.",
+        rich_help_panel=OPERATION_PANEL,
+    ),
+]
+ControlMode = Annotated[
+    str,
+    typer.Option(
+        "--control-mode",
+        metavar="OCTAL",
+        help="The mode of the control socket's file.",
+        rich_help_panel=OPERATION_PANEL,
+    ),
+]
+ControlUser = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--control-user",
+        metavar="NAME|UID",
+        help="Another user of this machine who may ask on the control socket; may be repeated. The mode must let him.",
+        rich_help_panel=OPERATION_PANEL,
+    ),
+]
 Cluster = Annotated[
     str | None,
     typer.Option(
@@ -232,6 +263,23 @@ def parse_metrics_address(text: str) -> Address:
     Raises `UsageError` for anything else.
     """
     return parse_address(f"127.0.0.1:{text}" if text.strip().isdigit() else text, may_be_zero=True)
+
+
+def control_access(mode: str, users: Sequence[str]) -> ControlAccess:
+    """Who may use the control socket.
+
+    Raises `UsageError` for a mode that is none and for a user whom this machine does not know.
+    """
+    if not _MODE.fullmatch(mode):
+        raise UsageError(f"not a mode of a file: {mode!r}", hint="for example 0660, for the daemon's group")
+    return ControlAccess(mode=int(mode, 8), users=frozenset(map(_user_id, users)))
+
+
+def _user_id(name: str) -> int:
+    try:
+        return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
+    except KeyError as error:
+        raise UsageError(f"there is no user {name!r} on this machine") from error
 
 
 def event_log_settings(

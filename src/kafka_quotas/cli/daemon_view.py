@@ -3,6 +3,7 @@
 from kafka_quotas.cli.json_text import Json
 from kafka_quotas.cli.render import Column, Listing, Table
 from kafka_quotas.core.units import format_bytes
+from kafka_quotas.enforcement.reload import Reloaded, reloaded_to_json
 from kafka_quotas.enforcement.status import DaemonStatus, status_to_json
 
 _COLUMNS = (
@@ -16,6 +17,13 @@ _COLUMNS = (
     Column(title="connections", figures=True),
     Column(title="throttle", figures=True),
     Column(title="remaining", figures=True),
+)
+
+_RELOAD_COLUMNS = (
+    Column(title="store"),
+    Column(title="trouble"),
+    Column(title="changed", figures=True),
+    Column(title="limits", figures=True),
 )
 
 
@@ -59,6 +67,19 @@ def status_listing(status: DaemonStatus) -> Listing:
         table=Table(columns=_COLUMNS, rows=rows, caption=_summary(status)),
         records=Table(columns=_COLUMNS, rows=records),
     )
+
+
+def reload_listing(result: Reloaded) -> Listing:
+    """What a reload came to, as one row."""
+    row = (result.store, result.store_trouble or "", result.changed, result.limits)
+    table = Table(columns=_RELOAD_COLUMNS, rows=[row], caption=_reload_caption(result))
+    return Listing(noun="daemon-reload", data=reloaded_to_json(result), table=table)
+
+
+def _reload_caption(result: Reloaded) -> str:
+    files = ", ".join(result.files) or "none"
+    kept = "; its last content stays in force" if result.store_trouble else ""
+    return f"files read: {files}\nstore read: {'no' if result.store_trouble else 'yes'}{kept}"
 
 
 def _summary(status: DaemonStatus) -> str:

@@ -90,6 +90,15 @@ class SpreadMutationBucket:
         """The rate per second."""
         return self._rate.rate(now_ms)
 
+    @property
+    def memory(self) -> tuple[float, ...]:
+        """The figures that `remember` takes: those of the rate."""
+        return self._rate.memory
+
+    def remember(self, memory: tuple[float, ...], shift_ms: int) -> None:
+        """Nothing; goes on in place of another bucket. Raises `ValueError` for figures that are no pairs."""
+        self._rate.remember(memory, shift_ms)
+
     def refused_ms(self, now_ms: int) -> int | None:
         """How long the rate takes to come down by the formula, in ms; None where a request is admitted."""
         return self._rate.refused_ms(now_ms)

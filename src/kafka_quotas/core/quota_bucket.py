@@ -42,6 +42,15 @@ class QuotaBucket(Protocol):
         """What is measured against the bound: the rate per second, or the tokens left; asking changes nothing."""
         ...
 
+    @property
+    def memory(self) -> tuple[float, ...]:
+        """The figures by which another bucket of its kind can go on in its place."""
+        ...
+
+    def remember(self, memory: tuple[float, ...], shift_ms: int) -> None:
+        """Nothing; goes on in place of another bucket; raises `ValueError` for figures of another kind or window."""
+        ...
+
 
 class RateBucket(Rate):
     """A rate under a bound: everything is recorded, and what exceeds the bound is paid for in time."""

@@ -6,10 +6,12 @@ a bucket before its next use. Not safe for several threads at once.
 **Source:** `ClientQuotaManager`, `ClientRequestQuotaManager`, `ControllerMutationQuotaManager` of Kafka 4.0.
 """
 
+import copy
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, cast
 
+from kafka_quotas.core.bucket_memory import BucketMemory
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.mutation_bucket import AdmissionBucket, MutationAlgorithm, new_mutation_bucket
 from kafka_quotas.core.mutation_quota import (
@@ -191,6 +193,28 @@ class ClientQuotaManager:
         ]
         return sorted(states, key=lambda state: state.tags)
 
+    def memories(self) -> list[BucketMemory]:
+        """What is to be remembered of the buckets that were recorded to; asking changes none of them."""
+        return [
+            BucketMemory(name=name, kind=type(bucket).__name__, recorded_ms=bucket.recorded_ms, figures=bucket.memory)
+            for name, bucket in self._buckets.items()
+            if bucket.recorded_ms is not None
+        ]
+
+    def remember(self, memory: BucketMemory, shift_ms: int) -> None:
+        """Nothing; a bucket goes on from there, with all its times moved by `shift_ms`.
+
+        Raises `ValueError` for figures of another kind of bucket or another window.
+        """
+        bucket = self._new_bucket(memory.name)
+        if memory.kind != type(bucket).__name__:
+            raise ValueError(f"a {memory.kind} is no {type(bucket).__name__}")
+        bucket.remember(memory.figures, shift_ms)
+        bucket.recorded_ms = memory.recorded_ms + shift_ms
+        self._buckets[memory.name] = bucket
+        bucket.generation = self.generation
+        self.generation += 1
+
     def expire_idle(self, now_ms: int) -> int:
         """How many buckets were forgotten for having had no record for more than an hour; to be called now and then."""
         idle = []
@@ -303,6 +327,11 @@ class Limiter:
     def max_value_in_window(self) -> float | None:
         """The most that can be recorded within the whole windows without a violation; None where it is unlimited."""
         return self._manager.max_value(self.bound)
+
+    def would_throttle_ms(self, value: float, now_ms: int) -> int:
+        """The throttle time in ms that recording a value would give; nothing is recorded."""
+        bucket = self._resolve()
+        return 0 if bucket is None else copy.deepcopy(bucket).record_and_throttle_ms(value, now_ms)
 
     def peek(self, now_ms: int) -> float | None:
         """The rate per second (or the tokens left) of the bucket; None before any configuration."""

@@ -95,6 +95,27 @@ class SampleRing:
         slots = self._slots
         return tuple(Sample(int(slots[at]), int(slots[at + 1]), slots[at + 2]) for at in range(0, len(slots), 3))
 
+    @property
+    def memory(self) -> tuple[float, ...]:
+        """The figures that `remember` takes: the place of the current slot, then start, last record and sum of each."""
+        self._store_current()
+        return (float(self._index), *self._slots)
+
+    def remember(self, memory: tuple[float, ...], shift_ms: int) -> None:
+        """Nothing; the ring is what another one was, with all its times moved by `shift_ms`.
+
+        Raises `ValueError` for figures that are no ring of these dimensions.
+        """
+        index, slots = int(memory[0]), array("d", memory[1:])
+        count, surplus = divmod(len(slots), 3)
+        if surplus or count > self._samples + 1 or not 0 <= index < max(count, 1):
+            raise ValueError(f"{len(memory)} figures are no ring of {self._samples} samples")
+        for at in range(0, len(slots), 3):
+            slots[at] += shift_ms
+            slots[at + 1] += shift_ms
+        self._index, self._slots = index, slots
+        self._load_current()
+
     def _advance(self, now_ms: int) -> None:
         """Make the next slot of the ring the current one, empty, starting now."""
         self._store_current()

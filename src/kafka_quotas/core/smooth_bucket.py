@@ -48,6 +48,16 @@ class SmoothBucket:
             return 0
         return narrow_to_int32(min(mutation_throttle_time_ms(-over, self._bound), self._max_throttle_ms))
 
+    @property
+    def memory(self) -> tuple[float, ...]:
+        """The figures that `remember` takes: what is spent, and when that was counted."""
+        return (self._spent, float(self._last_ms))
+
+    def remember(self, memory: tuple[float, ...], shift_ms: int) -> None:
+        """Nothing; the bucket is what another one was, `shift_ms` later. Raises `ValueError` for other figures."""
+        self._spent, last_ms = memory
+        self._last_ms = int(last_ms) + shift_ms
+
     def peek(self, now_ms: int) -> float:
         """What was spent and not yet refilled, per second of the bucket; above the bound it is a debt."""
         refilled = self._bound * (max(0, now_ms - self._last_ms) / 1000.0)

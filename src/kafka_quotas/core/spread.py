@@ -57,6 +57,20 @@ class _SpreadRate(ABC):
         """Nothing; the bound (per second) is another one from now on, what was recorded stays where it is."""
         self._bound = _exact(bound)
 
+    @property
+    def memory(self) -> tuple[float, ...]:
+        """The figures that `remember` takes: number and sum of each sample, as near as a double comes to it."""
+        return tuple(figure for index, total in self._sums.items() for figure in (float(index), float(total)))
+
+    def remember(self, memory: tuple[float, ...], shift_ms: int) -> None:
+        """Nothing; the samples are those of another rate, moved by as many windows as `shift_ms` has.
+
+        Raises `ValueError` for figures that are no pairs.
+        """
+        shift = shift_ms // self._window_ms
+        pairs = zip(memory[::2], memory[1::2], strict=True)
+        self._sums = defaultdict(Fraction, {int(index) + shift: _exact(total) for index, total in pairs})
+
     def rate(self, now_ms: int) -> float:
         """The rate per second."""
         return float(self._rate(now_ms // self._window_ms))

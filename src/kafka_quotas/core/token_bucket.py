@@ -43,6 +43,16 @@ class TokenBucket:
         self._window_ms = window_ms
         self.bound = self._bound
 
+    @property
+    def memory(self) -> tuple[float, ...]:
+        """The figures that `remember` takes: the tokens, and when they were counted."""
+        return (self._tokens, float(self._last_ms))
+
+    def remember(self, memory: tuple[float, ...], shift_ms: int) -> None:
+        """Nothing; the bucket is what another one was, `shift_ms` later. Raises `ValueError` for other figures."""
+        self._tokens, last_ms = memory
+        self._last_ms = int(last_ms) + shift_ms
+
     def measure(self, now_ms: int) -> float:
         """The tokens after a refill; as many as fit into 64 bits where there is no quota."""
         if self._bound is None:

@@ -53,6 +53,11 @@ class BrokerQuotas:
             for state in managers[quota_type].buckets(now_ms):
                 yield mode, state
 
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """The modes of which there are managers by now."""
+        return tuple(self._managers)
+
     def client(self, user: str, client_id: str) -> Client:
         """The handles of a user's client-id."""
         client = self._clients.get((user, client_id))

@@ -33,6 +33,7 @@ from kafka_quotas.enforcement.relay import RelayRoom
 from kafka_quotas.enforcement.reload import ReloadedFile, Reloader, Use
 from kafka_quotas.enforcement.report import Reporter
 from kafka_quotas.enforcement.settings import DaemonSettings
+from kafka_quotas.enforcement.state_keeper import StateKeeper
 from kafka_quotas.enforcement.store_follower import OpenStore, StoreFollower
 from kafka_quotas.stores.static import read_static_quotas
 from kafka_quotas.stores.store import Snapshot
@@ -130,6 +131,7 @@ class _Daemon:
                 ledger=Ledger(self._notify),
                 charges=None if events is None else events.charges,
             )
+            self._keep_state(stack, gate)
             stack.callback(gate.close)
             reporter = self._reporter(gate, events)
             self._listen_to_signals(stack)
@@ -138,6 +140,23 @@ class _Daemon:
             expiry = self._loop.create_task(self._expire())
             stack.callback(expiry.cancel)
             return await self._until_told(gate, reporter)
+
+    def _keep_state(self, stack: contextlib.AsyncExitStack, gate: Gate) -> None:
+        """Nothing; if a file is to remember the buckets, they are as it says, and it follows them to the end."""
+        if self._settings.state_file is None:
+            return
+        window, mutations = self._settings.rules.window, self._settings.rules.mutation_window
+        keeper = StateKeeper(
+            self._settings.state_file,
+            self._policy,
+            clock=self._clock,
+            settings=tuple(f"{each.samples} x {each.window_s} s" for each in (window, mutations)),
+            bootstrap=lambda: gate.directory.routes[0].node_id,
+            notify=self._notify,
+        )
+        keeper.restore()
+        stack.callback(keeper.save)
+        stack.callback(self._loop.create_task(keeper.keep()).cancel)
 
     def _open_event_log(self, stack: contextlib.AsyncExitStack) -> EventLogWriter | None:
         """The writer of the event log, None where none is wanted. Raises `EventLogError` where it can't be written."""

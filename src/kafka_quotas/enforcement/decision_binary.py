@@ -26,6 +26,7 @@ TYPE_CODES: Final = {
     QuotaType.FETCH: 2,
     QuotaType.REQUEST: 3,
     QuotaType.CONTROLLER_MUTATION: 4,
+    QuotaType.REQUEST_RATE: 5,
 }
 """How quota types are written; a new one gets a new figure."""
 _TYPES: Final = {code: quota_type for quota_type, code in TYPE_CODES.items()}

@@ -1,13 +1,12 @@
 """Questions of other programs, answered from the very buckets that the proxy charges."""
 
-import copy
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.core.quota_manager import ClientQuotaManager, Limiter, QuotaType
+from kafka_quotas.core.quota_manager import Limiter, QuotaType
 from kafka_quotas.core.throttle_time import nanos_to_percentage
-from kafka_quotas.enforcement.broker_quotas import ENFORCED
+from kafka_quotas.enforcement.client import Client
 from kafka_quotas.enforcement.decision import Ask, Decision, DecisionError, Op
 from kafka_quotas.enforcement.event_log import Charge
 from kafka_quotas.enforcement.policy import NodeId, Policy
@@ -36,25 +35,25 @@ class Decider:
         node_id = self._bootstrap() if ask.broker is None else ask.broker
         if ask.broker is not None and node_id not in self._policy.brokers:
             return DecisionError(f"no broker {node_id} is known here")
-        if ask.quota_type not in ENFORCED:
-            return DecisionError(f"no {ask.quota_type.value} quotas are enforced here")
-        manager = self._policy.broker(node_id).manager(ask.quota_type)
-        limiter, now_ms = manager.limiter(ask.user, ask.client_id), self._now_ms()
-        delay_ms = self._apply(ask, node_id, manager, limiter, now_ms)
+        client = self._policy.broker(node_id).client(ask.user, ask.client_id)
+        limiter, now_ms = _limiter(client, ask.quota_type), self._now_ms()
+        delay_ms = self._apply(ask, node_id, limiter, now_ms)
+        if client.max_throttle_ms is not None:
+            delay_ms = min(delay_ms, client.max_throttle_ms)
         return Decision(
             delay_ms,
             ask.quota_type.key.name,
             str(limiter.entity or ""),
             limiter.bound or 0.0,
             limiter.peek(now_ms) or 0.0,
+            client.is_shadow,
         )
 
-    def _apply(self, ask: Ask, node_id: NodeId, manager: ClientQuotaManager, limiter: Limiter, now_ms: int) -> int:
+    def _apply(self, ask: Ask, node_id: NodeId, limiter: Limiter, now_ms: int) -> int:
         """The throttle time in ms; what was asked for is done."""
         value = _recorded(ask)
         if ask.op is Op.CHECK:
-            bucket, _ = manager.resolve(ask.user, ask.client_id)
-            return 0 if bucket is None else copy.deepcopy(bucket).record_and_throttle_ms(value, now_ms)
+            return limiter.would_throttle_ms(value, now_ms)
         delay_ms, amount = 0, ask.amount
         if ask.op is Op.RECORD:
             delay_ms = limiter.record(value, now_ms)
@@ -65,6 +64,17 @@ class Decider:
             charge = (now_ms, ask.user, ask.client_id, ask.quota_type, NO_API, amount, delay_ms, False)
             self._on_asked(ask, node_id, charge)
         return delay_ms
+
+
+def _limiter(client: Client, quota_type: QuotaType) -> Limiter:
+    limiters = {
+        QuotaType.PRODUCE: client.produce,
+        QuotaType.FETCH: client.fetch,
+        QuotaType.REQUEST: client.request_time,
+        QuotaType.REQUEST_RATE: client.request_rate,
+        QuotaType.CONTROLLER_MUTATION: client.mutation,
+    }
+    return limiters[quota_type]
 
 
 def _recorded(ask: Ask) -> float:

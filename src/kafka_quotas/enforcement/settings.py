@@ -16,7 +16,8 @@ class DaemonSettings:
     `port_range` are the first and last port for the brokers' listeners, None for those behind `listen`'s.
     `advertised_host` is what clients are told to connect to; None tells them the host that they came to. `control` is
     the path of the Unix socket, None puts it in the user's runtime folder; `control_access` is who may use it.
-    `metrics` serves Prometheus, `event_log` writes a line per charge, each where it is set.
+    `metrics` serves Prometheus, `event_log` writes a line per charge, `state_file` remembers what was charged across a
+    restart, each where it is set.
     """
 
     upstream: Address
@@ -29,5 +30,6 @@ class DaemonSettings:
     control_access: ControlAccess = field(default_factory=ControlAccess)
     metrics: Address | None = None
     event_log: EventLogSettings | None = None
+    state_file: Path | None = None
     connect_timeout_s: float = 10.0
     drain_timeout_s: float = 10.0
