@@ -42,7 +42,8 @@ def _below(command: Command, name: str, parent: Any) -> Iterator[tuple[Command, 
     context = command.context_class(command, info_name=name, parent=parent)
     yield command, context
     if isinstance(command, TyperGroup):
-        for child_name, child in command.commands.items():
+        for child_name, listed in command.commands.items():
+            child = command.load(child_name) if isinstance(command, LazyGroup) else listed
             assert isinstance(child, TyperCommand | TyperGroup)
             yield from _below(child, child_name, context)
 

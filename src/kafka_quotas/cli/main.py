@@ -75,6 +75,11 @@ COMMANDS = (
         help="Put load on a cluster and judge whether the quotas hold.",
     ),
     LazyCommand(
+        name="pipeline",
+        target="kafka_quotas.cli.pipeline:app",
+        help="Turn recorded traffic into usage, what-if answers and quotas to set.",
+    ),
+    LazyCommand(
         name="completion",
         target="kafka_quotas.cli.completion_command:app",
         help="Print a completion script, or install it as kafka-configs.",

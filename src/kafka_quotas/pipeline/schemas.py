@@ -100,7 +100,7 @@ CLIENT_THROTTLE = Table(
         _CLUSTER,
         _text("client_id", "the client-id"),
         _text("broker", "the broker's id or address; empty where the statistics are over all brokers"),
-        _float("throttle_ms", "average throttle time", unit="ms"),
+        _float("throttle_ms", "average throttle time; the largest where no average is told", unit="ms"),
         _float("max_throttle_ms", "largest throttle time", unit="ms"),
         _long("samples", "responses it is an average of; null where the source can't tell", nullable=True),
         _text("source", "librdkafka, java or load-test"),

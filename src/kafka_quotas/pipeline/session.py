@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.pipeline.java import find_java
+from kafka_quotas.pipeline.libraries import require_libraries
 from kafka_quotas.pipeline.package_archive import write_package_archive
 from kafka_quotas.pipeline.spark_settings import (
     SparkSettings,
@@ -39,7 +40,7 @@ def spark_session(settings: SparkSettings) -> "Iterator[SparkSession]":
     Raises `KafkaQuotasError` where PySpark or Java is not there, where nothing answers at the master's address, and
     where Spark does not start; the log file tells more.
     """
-    require_pyspark()
+    require_libraries("pyspark")
     settings.log_file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="kafka-quotas-") as folder:
         archive = write_package_archive(Path(folder))
@@ -48,17 +49,6 @@ def spark_session(settings: SparkSettings) -> "Iterator[SparkSession]":
             yield session
         finally:
             session.stop()
-
-
-def require_pyspark() -> None:
-    """Nothing.
-
-    Raises `UsageError` where PySpark is not installed.
-    """
-    try:
-        import pyspark  # noqa: F401, PLC0415 - the command's help must not load it
-    except ImportError as error:
-        raise UsageError("Spark is not installed", hint="pip install 'kafka-quotas[spark]'") from error
 
 
 def _start(settings: SparkSettings, archive: Path) -> "SparkSession":

@@ -1,0 +1,28 @@
+"""`kafka-quotas pipeline`: the table of the pipeline's jobs."""
+
+import typer
+
+from kafka_quotas.cli.lazy_group import LazyCommand, LazyGroup
+
+JOBS: tuple[LazyCommand, ...] = (
+    LazyCommand(
+        name="ingest",
+        target="kafka_quotas.cli.pipeline_ingest:ingest",
+        help="Read logs, metrics and samples into tables.",
+    ),
+)
+"""Every job: name, where it is, one line of help."""
+
+
+class Jobs(LazyGroup):
+    """The commands of `JOBS`."""
+
+    table = JOBS
+
+
+app = typer.Typer(cls=Jobs, no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def _group() -> None:
+    """Turn recorded traffic into usage, what-if answers and quotas to set."""

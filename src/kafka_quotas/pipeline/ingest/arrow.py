@@ -1,0 +1,61 @@
+"""Rows as Arrow: batches with the declared schemas, and for events the bucket that each lies in."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_quotas.pipeline.bucket import bucket_of
+from kafka_quotas.pipeline.ingest.harvest import Harvest
+from kafka_quotas.pipeline.ingest.rows import EventRow
+from kafka_quotas.pipeline.schemas import CLIENT_THROTTLE, EVENTS, METRICS, QUARANTINE
+from kafka_quotas.pipeline.table import Table
+
+INGESTED_TABLES: Final = (EVENTS, QUARANTINE, METRICS, CLIENT_THROTTLE)
+"""What an ingest writes."""
+BUCKET: Final = "bucket"
+_MS_PER_DAY: Final = 86_400_000
+
+
+def staged_schema(table: Table) -> pa.Schema:
+    """The schema of a table while an ingest works: events have their bucket besides."""
+    schema = table.arrow_schema()
+    return schema.append(pa.field(BUCKET, pa.int32(), nullable=False)) if table is EVENTS else schema
+
+
+def harvest_batches(harvest: Harvest, *, buckets: int) -> Iterator[tuple[Table, pa.RecordBatch]]:
+    """A batch for each table that has rows."""
+    if harvest.events:
+        yield EVENTS, _event_batch(harvest.events, buckets)
+    for table, rows in (
+        (QUARANTINE, harvest.quarantine),
+        (METRICS, harvest.metrics),
+        (CLIENT_THROTTLE, harvest.client_throttle),
+    ):
+        if rows:
+            yield table, _batch(staged_schema(table), list(zip(*rows, strict=True)))
+
+
+def _event_batch(rows: Sequence[EventRow], buckets: int) -> pa.RecordBatch:
+    columns: list[Sequence[object] | pa.Array] = list(zip(*rows, strict=True))
+    known: dict[tuple[str, str, int], int] = {}
+    numbers = []
+    for row in rows:
+        key = row[3], row[4], row[1]
+        number = known.get(key)
+        if number is None:
+            user, client_id, broker_id = key
+            number = known[key] = bucket_of(user=user, client_id=client_id, broker_id=broker_id, buckets=buckets)
+        numbers.append(number)
+    ts_ms = pa.array(columns[2], pa.int64())
+    days = pc.floor(pc.divide(pc.cast(ts_ms, pa.float64()), _MS_PER_DAY)).cast(pa.int32()).cast(pa.date32())
+    return _batch(staged_schema(EVENTS), [days, *columns[:2], ts_ms, *columns[3:], numbers])
+
+
+def _batch(schema: pa.Schema, columns: Sequence[Sequence[object] | pa.Array]) -> pa.RecordBatch:
+    arrays = [
+        column if isinstance(column, pa.Array) else pa.array(column, field.type)
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

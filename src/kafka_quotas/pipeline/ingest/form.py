@@ -1,0 +1,52 @@
+"""The forms that files have, and how one is told from the other."""
+
+import re
+from enum import StrEnum
+from typing import Final
+
+from kafka_quotas.pipeline.ingest.stamp import has_offset
+
+REQUEST_MARK: Final = b"Completed request:"
+"""What the JSON follows in every line of a request log."""
+SNIFFED_BYTES: Final = 64 * 1024
+"""How much of a file is looked at to tell its form."""
+
+
+class Form(StrEnum):
+    """What a file is; the first three are read line by line and may grow, the others are whole documents."""
+
+    REQUEST_LOG = "request-log"
+    DAEMON_EVENTS = "daemon-events"
+    LIBRDKAFKA_STATS = "librdkafka-stats"
+    PROMETHEUS = "prometheus"
+    JSON_METRICS = "json-metrics"
+    JAVA_CLIENT = "java-client"
+    LOAD_TEST = "load-test"
+
+    @property
+    def grows(self) -> bool:
+        """Whether lines may be added to such a file, so that what was read of it stays read."""
+        return self in (Form.REQUEST_LOG, Form.DAEMON_EVENTS, Form.LIBRDKAFKA_STATS)
+
+
+_SIGNS: Final = (
+    (Form.REQUEST_LOG, re.compile(re.escape(REQUEST_MARK))),
+    (Form.DAEMON_EVENTS, re.compile(rb'^\s*\{"v":', re.MULTILINE)),
+    (Form.LOAD_TEST, re.compile(rb'"kafka-quotas\.load-test/')),
+    (Form.LIBRDKAFKA_STATS, re.compile(rb'^\s*\{.*"client_id".*"brokers"\s*:', re.MULTILINE)),
+    (Form.JAVA_CLIENT, re.compile(rb"^[\w-]+-metrics:[\w.-]+:\{.*\}\s*:", re.MULTILINE)),
+    (Form.JSON_METRICS, re.compile(rb"^\s*[\[{]")),
+    (Form.PROMETHEUS, re.compile(rb"^(# (HELP|TYPE) \w|[a-zA-Z_:][\w:]*(\{.*\})?\s+[-+\dNI])", re.MULTILINE)),
+)
+
+
+def sniff_form(head: bytes) -> Form | None:
+    """The form of a file that begins so, None where it looks like none of them."""
+    found = next((form for form, sign in _SIGNS if sign.search(head)), None)
+    return found or (Form.REQUEST_LOG if has_offset(head.lstrip()) is not None else None)
+
+
+def needs_zone(head: bytes) -> bool:
+    """Whether the time stamps in a request log that begins so leave the zone open."""
+    stamps = (has_offset(line) for line in head.splitlines())
+    return next((not has for has in stamps if has is not None), False)

@@ -1,0 +1,50 @@
+"""What a task yields: rows by table, and the counts."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kafka_quotas.pipeline.ingest.bad_line import BadLineError
+from kafka_quotas.pipeline.ingest.rows import ClientThrottleRow, EventRow, MetricRow, QuarantineRow, Row
+from kafka_quotas.pipeline.ingest.task import TaskCounts
+
+_SHOWN_LETTERS = 4096
+
+
+@dataclass(slots=True, kw_only=True)
+class Harvest:
+    """Rows that were read and not handed on yet, and the counts of the whole task so far."""
+
+    counts: TaskCounts
+    events: list[EventRow] = field(default_factory=list)
+    metrics: list[MetricRow] = field(default_factory=list)
+    client_throttle: list[ClientThrottleRow] = field(default_factory=list)
+    quarantine: list[QuarantineRow] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return len(self.events) + len(self.metrics) + len(self.client_throttle) + len(self.quarantine)
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Nothing; each row is in its table."""
+        for row in rows:
+            if isinstance(row, EventRow):
+                self.events.append(row)
+                self.counts.events += 1
+            elif isinstance(row, MetricRow):
+                self.metrics.append(row)
+                self.counts.metrics += 1
+            else:
+                self.client_throttle.append(row)
+                self.counts.client_throttle += 1
+
+    def refuse(self, content: bytes, error: BadLineError, *, src_file: str, line_no: int) -> None:
+        """Nothing; the line is in quarantine."""
+        raw = content[: 4 * _SHOWN_LETTERS].decode("utf-8", "backslashreplace")[:_SHOWN_LETTERS]
+        self.quarantine.append(QuarantineRow(raw=raw, reason=str(error), src_file=src_file, line_no=line_no))
+        self.counts.quarantined += 1
+
+    def clear(self) -> None:
+        """Nothing; the rows are gone, the counts stay."""
+        for rows in (self.events, self.metrics, self.client_throttle, self.quarantine):
+            rows.clear()

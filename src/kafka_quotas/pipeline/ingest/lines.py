@@ -1,0 +1,119 @@
+"""The lines of a file with their places, from plain and from packed files, from any offset.
+
+Invariants: no more than `LONGEST_LINE` bytes of a line are held; offsets are those of the unpacked file.
+"""
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple
+
+LONGEST_LINE: Final = 16 * 1024 * 1024
+"""A metadata response of a large cluster takes some megabytes; beyond this it is no line."""
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_BLOCK: Final = 1024 * 1024
+
+
+class Line(NamedTuple):
+    """A line without its end. `fault` says what kept it from being read whole; then `content` is its beginning.
+
+    `is_open` is the last line of a file where its end is missing, as while it is being written.
+    """
+
+    offset: int
+    content: bytes
+    next_offset: int
+    fault: str | None = None
+    is_open: bool = False
+
+
+def is_gzip(path: Path) -> bool:
+    """Whether the file is packed. Raises `OSError` where it can't be read."""
+    with path.open("rb") as file:
+        return file.read(2) == _GZIP_MAGIC
+
+
+def read_head(path: Path, size: int) -> bytes:
+    """The first bytes of the unpacked file. Raises `OSError`; a damaged file gives what can be unpacked of it."""
+    with closing(_open(path)) as file:
+        try:
+            return file.read(size)
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            return b""
+
+
+def unpacked_size(path: Path) -> int:
+    """The bytes of the unpacked file, as far as can be told without unpacking it."""
+    size = path.stat().st_size
+    if not is_gzip(path) or size < 4:
+        return size
+    with path.open("rb") as file:
+        file.seek(-4, io.SEEK_END)
+        return int.from_bytes(file.read(4), "little")
+
+
+def read_lines(path: Path, *, start: int = 0, end: int | None = None) -> Iterator[Line]:
+    """The lines that begin from `start` on and before `end` (None: to the end), in order.
+
+    Where `start` is amid a line, that line belongs to the piece before. A packed file that is damaged ends with a line
+    that has a fault. Raises `OSError` where the file can't be read.
+    """
+    with closing(_open(path)) as file:
+        try:
+            offset = _seek_line(file, start)
+            while end is None or offset < end:
+                line = _next_line(file, offset)
+                if line is None:
+                    return
+                yield line
+                offset = line.next_offset
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            yield Line(offset=start, content=b"", next_offset=start, fault=f"the packed file is damaged: {error}")
+
+
+def count_lines_before(path: Path, offset: int) -> int:
+    """How many lines end before an offset of the unpacked file. Raises `OSError`."""
+    with closing(_open(path)) as file:
+        count, left = 0, offset
+        while left > 0 and (block := file.read(min(left, _BLOCK))):
+            count += block.count(b"\n")
+            left -= len(block)
+        return count
+
+
+def _open(path: Path) -> BinaryIO:
+    if is_gzip(path):
+        return io.BufferedReader(gzip.open(path), buffer_size=_BLOCK)
+    return path.open("rb", buffering=_BLOCK)
+
+
+def _seek_line(file: BinaryIO, start: int) -> int:
+    """Where the first line begins that begins at `start` or after it; the file is there then."""
+    if start == 0:
+        return 0
+    file.seek(start - 1)
+    offset = start - 1
+    while piece := file.readline(LONGEST_LINE):
+        offset += len(piece)
+        if piece.endswith(b"\n"):
+            break
+    return offset
+
+
+def _next_line(file: BinaryIO, offset: int) -> Line | None:
+    content = file.readline(LONGEST_LINE)
+    if not content:
+        return None
+    next_offset = offset + len(content)
+    if content.endswith(b"\n"):
+        return Line(offset, content[:-1], next_offset)
+    if len(content) < LONGEST_LINE:
+        return Line(offset=offset, content=content, next_offset=next_offset, is_open=True)
+    while piece := file.readline(LONGEST_LINE):
+        next_offset += len(piece)
+        if piece.endswith(b"\n"):
+            break
+    return Line(offset=offset, content=content, next_offset=next_offset, fault=f"longer than {LONGEST_LINE} bytes")

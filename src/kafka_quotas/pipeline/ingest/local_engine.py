@@ -1,0 +1,123 @@
+"""An ingest on this machine without Spark: tasks in processes, then one sort per bucket.
+
+Each task leaves one file of batches, one per bucket and sorted, so that a bucket is gathered by memory-mapping its
+batch out of each. Memory is bounded by the largest bucket, not by the whole.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kafka_quotas.pipeline.ingest.arrow import BUCKET, INGESTED_TABLES, harvest_batches, staged_schema
+from kafka_quotas.pipeline.ingest.parse import parse_task
+from kafka_quotas.pipeline.ingest.task import IngestTask, TaskCounts
+from kafka_quotas.pipeline.ingest.workers import workers
+from kafka_quotas.pipeline.schemas import EVENTS
+from kafka_quotas.pipeline.table import Table
+
+_PIECES: Final = ".pieces"
+_PARALLEL_FROM_BYTES: Final = 8 * 1024 * 1024
+"""Less is read faster than processes are started."""
+_ORDER: Final = [("ts_ms", "ascending"), ("src_file", "ascending"), ("src_offset", "ascending")]
+
+
+def ingest_locally(
+    tasks: Sequence[IngestTask],
+    *,
+    size: int,
+    buckets: int,
+    folder: Path,
+    done: Callable[[TaskCounts], None],
+) -> list[TaskCounts]:
+    """The counts of each task, by number; the tables are in `folder`. `done` is called as tasks end.
+
+    Raises `OSError` where a file can't be read or written.
+    """
+    pieces = folder / _PIECES
+    pieces.mkdir()
+    counts = []
+    with workers(len(tasks) if size >= _PARALLEL_FROM_BYTES else 1) as run:
+        for each in run(partial(_run_task, buckets=buckets, folder=pieces), tasks):
+            counts.append(each)
+            done(each)
+        for _ in run(partial(_write_bucket, pieces=pieces, folder=folder), range(buckets)):
+            pass
+    _write_other_tables(pieces, folder)
+    for piece in pieces.iterdir():
+        piece.unlink()
+    pieces.rmdir()
+    return sorted(counts, key=lambda each: each.number)
+
+
+def _run_task(task: IngestTask, *, buckets: int, folder: Path) -> TaskCounts:
+    """The counts; the task's rows are in files of its own."""
+    batches: dict[Table, list[pa.RecordBatch]] = {table: [] for table in INGESTED_TABLES}
+    counts = TaskCounts(number=task.number)
+    for harvest in parse_task(task):
+        for table, batch in harvest_batches(harvest, buckets=buckets):
+            batches[table].append(batch)
+        counts = harvest.counts
+    for table, found in batches.items():
+        if found:
+            rows = pa.Table.from_batches(found)
+            parts = _by_bucket(rows, buckets) if table is EVENTS else [rows]
+            _write_piece(_piece(folder, table, task.number), staged_schema(table), parts)
+    return counts
+
+
+def _by_bucket(events: pa.Table, buckets: int) -> list[pa.Table]:
+    """The events of each bucket."""
+    ordered = events.sort_by([(BUCKET, "ascending"), *_ORDER])
+    numbers = ordered[BUCKET].to_numpy()
+    starts = [int(each) for each in numbers.searchsorted(range(buckets + 1))]
+    return [ordered.slice(start, end - start) for start, end in pairwise(starts)]
+
+
+def _write_piece(path: Path, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        for part in parts:
+            combined = part.combine_chunks().to_batches()
+            writer.write_batch(combined[0] if combined else pa.RecordBatch.from_pylist([], schema=schema))
+
+
+def _piece(folder: Path, table: Table, number: int) -> Path:
+    return folder / f"{table.name}-{number:06}.arrow"
+
+
+def _write_bucket(bucket: int, *, pieces: Path, folder: Path) -> None:
+    """Nothing; the events of one bucket are in `folder`, a sorted file per day."""
+    events = _gather(pieces, EVENTS, bucket)
+    if events is None or events.num_rows == 0:
+        return
+    events = events.sort_by(_ORDER)
+    for day in pc.unique(events["dt"]):
+        part = events.filter(pc.equal(events["dt"], day)).drop_columns(["dt", BUCKET])
+        place = folder / EVENTS.name / f"dt={day}" / f"{BUCKET}={bucket}"
+        write_table_file(part, place)
+
+
+def _gather(pieces: Path, table: Table, batch: int) -> pa.Table | None:
+    """The n-th batch of every piece of a table, None where there is no piece."""
+    found = []
+    for path in sorted(pieces.glob(f"{table.name}-*.arrow")):
+        with pa.memory_map(str(path)) as source:
+            found.append(pa.ipc.open_file(source).get_batch(batch))
+    return pa.Table.from_batches(found) if found else None
+
+
+def _write_other_tables(pieces: Path, folder: Path) -> None:
+    for table in INGESTED_TABLES:
+        if table is not EVENTS and (rows := _gather(pieces, table, 0)) is not None:
+            write_table_file(rows, folder / table.name)
+
+
+def write_table_file(rows: pa.Table, folder: Path) -> None:
+    """Nothing; the rows are a Parquet file in the folder. Raises `OSError`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, folder / "part-0.parquet", compression="zstd")

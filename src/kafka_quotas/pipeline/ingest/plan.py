@@ -1,0 +1,168 @@
+"""Which files of an ingest are new, which have grown, and the tasks that read them.
+
+Invariant: the same bytes of the same log are read once, whatever names and packings they are found under.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.metric_names import BUILT_IN, MetricNames
+from kafka_quotas.pipeline.ingest.form import SNIFFED_BYTES, Form, needs_zone, sniff_form
+from kafka_quotas.pipeline.ingest.lines import is_gzip, read_head, unpacked_size
+from kafka_quotas.pipeline.ingest.manifest import KnownFiles, ReadFile, describe_file
+from kafka_quotas.pipeline.ingest.source_pattern import FoundFile
+from kafka_quotas.pipeline.ingest.task import IngestTask
+
+PIECE_BYTES: Final = 32 * 1024 * 1024
+"""Large plain files are read in pieces of this size, side by side."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestTerms:
+    """What the user says of all files. `form` None: each file's form is told from its beginning."""
+
+    cluster: str
+    broker_id: int | None = None
+    zone: str | None = None
+    form: Form | None = None
+    names: MetricNames = BUILT_IN
+
+    def __post_init__(self) -> None:
+        try:
+            if self.zone is not None:
+                ZoneInfo(self.zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise UsageError(f"unknown time zone {self.zone!r}", hint="for example UTC or Europe/Berlin") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedFile:
+    """A file with lines to read, from `start` on."""
+
+    described: ReadFile
+    task: IngestTask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestPlan:
+    """What is to be read. `unchanged` files were read before, or are found twice; `empty` ones hold nothing."""
+
+    files: tuple[PlannedFile, ...]
+    tasks: tuple[IngestTask, ...]
+    unchanged: int
+    empty: int
+
+    @property
+    def size(self) -> int:
+        """About how many bytes are to be read."""
+        return sum(max(0, each.described.size - each.task.start) for each in self.files)
+
+
+def plan_ingest(found: Iterable[FoundFile], *, terms: IngestTerms, known: KnownFiles) -> IngestPlan:
+    """The plan for these files.
+
+    Raises `UsageError` for a file whose form, broker or time zone is not told, `KafkaQuotasError` where one can't be
+    read.
+    """
+    files: list[PlannedFile] = []
+    unchanged = empty = 0
+    for each in sorted(found, key=lambda each: (-_unpacked(each.path), str(each.path))):
+        if _unpacked(each.path) == 0:
+            empty += 1
+            continue
+        planned = _plan_file(each, len(files), terms, known)
+        if planned is None:
+            unchanged += 1
+            continue
+        files.append(planned)
+        known.add(replace(planned.described, read_to=_unpacked(each.path)))  # met again under another name
+    return IngestPlan(files=tuple(files), tasks=_tasks(files), unchanged=unchanged, empty=empty)
+
+
+def _plan_file(found: FoundFile, number: int, terms: IngestTerms, known: KnownFiles) -> PlannedFile | None:
+    """The file as far as it is new, None where nothing of it is."""
+    path = found.path
+    try:
+        beginning = read_head(path, SNIFFED_BYTES)
+        form = terms.form or sniff_form(beginning) or _refuse_form(path)
+        cluster, broker_id = (
+            found.cluster or terms.cluster,
+            found.broker_id if found.broker_id is not None else terms.broker_id,
+        )
+        described, head = describe_file(path, form=form, cluster=cluster, broker_id=broker_id)
+        modified_ms = round(path.stat().st_mtime * 1000)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    before = known.find(described, head)
+    if before is not None and (not form.grows or _is_done(path, described.size, before)):
+        return None
+    if form is Form.REQUEST_LOG:
+        _check_origin(path, beginning, broker_id, terms.zone)
+    task = IngestTask(
+        number=0,
+        file_number=number,
+        path=path,
+        form=form,
+        cluster=cluster,
+        broker_id=broker_id,
+        zone=terms.zone,
+        names=terms.names,
+        ts_ms=modified_ms if found.time_ms is None else found.time_ms,
+        start=0 if before is None else before.read_to,
+    )
+    return PlannedFile(described=described, task=task)
+
+
+def _is_done(path: Path, size: int, before: ReadFile) -> bool:
+    """Whether nothing has been added to a log; a packed one tells its size modulo 2^32 only."""
+    if size == before.size:
+        return True
+    unpacked = _unpacked(path)
+    return unpacked == before.read_to % 2**32 if is_gzip(path) else unpacked <= before.read_to
+
+
+def _check_origin(path: Path, beginning: bytes, broker_id: int | None, zone: str | None) -> None:
+    if broker_id is None:
+        raise UsageError(
+            f"{path} does not tell which broker wrote it",
+            hint="--source 'logs/{broker_id}/*.log' takes it from the path, --broker-id N is for all files",
+        )
+    if zone is None and needs_zone(beginning):
+        raise UsageError(
+            f"the time stamps in {path} have no time zone", hint="--timezone Z, for example UTC or Europe/Berlin"
+        )
+
+
+def _refuse_form(path: Path) -> Form:
+    forms = ", ".join(Form)
+    raise UsageError(f"{path} is of no form that is known", hint=f"leave it out, or name one with --form: {forms}")
+
+
+def _tasks(files: Iterable[PlannedFile]) -> tuple[IngestTask, ...]:
+    pieces = [piece for file in files for piece in _pieces(file.task)]
+    return tuple(replace(task, number=number) for number, task in enumerate(pieces))
+
+
+def _pieces(task: IngestTask) -> list[IngestTask]:
+    size = _unpacked(task.path)
+    if not task.form.grows or is_gzip(task.path) or size - task.start <= PIECE_BYTES:
+        return [task]
+    starts = range(task.start, size, PIECE_BYTES)
+    return [
+        replace(task, start=start, end=None if start + PIECE_BYTES >= size else start + PIECE_BYTES) for start in starts
+    ]
+
+
+def _unpacked(path: Path) -> int:
+    try:
+        return unpacked_size(path)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> KafkaQuotasError:
+    return KafkaQuotasError(f"cannot read {path}: {error.strerror or error}", hint="check the file's permissions")

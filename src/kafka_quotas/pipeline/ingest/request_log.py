@@ -1,0 +1,155 @@
+"""A line of a broker's request log as an event.
+
+Both forms are read, Kafka 4's and 3.9's: `[stamp] DEBUG Completed request:{JSON} (kafka.request.logger)`. The stamp is
+when the response had been sent; quotas were charged before it was queued for sending.
+**Source:** `RequestConvertToJson`, `RequestChannel.updateRequestMetrics` and `KafkaApis` (3.9, 4.0), KIP-13, KIP-124,
+KIP-599.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import orjson
+
+from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.pipeline.ingest.bad_line import BadLineError
+from kafka_quotas.pipeline.ingest.form import REQUEST_MARK
+from kafka_quotas.pipeline.ingest.mutation_count import MUTATION_APIS, mutation_count
+from kafka_quotas.pipeline.ingest.request_size import fetch_response_bytes, produce_request_bytes
+from kafka_quotas.pipeline.ingest.rows import AMOUNT_LIMIT, EventRow
+from kafka_quotas.pipeline.ingest.stamp import StampReader
+
+_PRODUCE: Final = 0
+_FETCH: Final = 1
+_PRODUCE_TYPE: Final = QuotaType.PRODUCE.value
+_FETCH_TYPE: Final = QuotaType.FETCH.value
+_REQUEST_TYPE: Final = QuotaType.REQUEST.value
+_MUTATION_TYPE: Final = QuotaType.CONTROLLER_MUTATION.value
+_BROKER_APIS: Final = frozenset({4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 84, 85, 86, 87})
+"""Requests that brokers and controllers send each other, exempt as such."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOrigin:
+    """What a request log does not tell about itself."""
+
+    cluster: str
+    broker_id: int
+    src_file: str
+
+
+def parse_request_line(line: bytes, *, offset: int, stamps: StampReader, origin: LogOrigin) -> EventRow | None:
+    """The event of a line, None for a request that was forwarded: the broker that forwarded it logs it as well.
+
+    `offset` is where the line begins in its file. Raises `BadLineError` for anything else.
+    """
+    start = line.find(REQUEST_MARK)
+    if start < 0:
+        raise BadLineError("not a line of the request log")
+    entry = _load(line[start + len(REQUEST_MARK) : line.rfind(b"}") + 1])
+    try:
+        if entry["isForwarded"] is True:
+            return None
+        return _event(entry, stamps.read_ms(line), offset, origin)
+    except KeyError as error:
+        raise BadLineError(f"the request lacks {error.args[0]}") from error
+    except (TypeError, AttributeError, ValueError, OverflowError) as error:
+        raise BadLineError(f"the request has a field of another kind: {error}") from error
+
+
+def _load(text: bytes) -> Mapping[str, Any]:
+    try:
+        entry = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        reason = "not UTF-8" if not _is_utf8(text) else f"broken JSON: {error.msg}"
+        raise BadLineError(reason) from error
+    if not isinstance(entry, dict):
+        raise BadLineError("broken JSON: no object")
+    return entry
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _event(entry: Mapping[str, Any], completed_ms: int, offset: int, origin: LogOrigin) -> EventRow:
+    header, connection, principal = entry["requestHeader"], entry["connection"], entry["principal"]
+    api_key, client_id = header["requestApiKey"], header["clientId"] or ""
+    _check_texts(connection, principal, client_id)
+    quota_type, size, mutations, is_estimated = _charge(api_key, entry, client_id)
+    thread_us, throttle_ms = round(entry["localTimeMs"] * 1000), round(entry["throttleTimeMs"])
+    _check_figures(size, thread_us, throttle_ms)
+    return EventRow(  # by place: names cost a third of the line's time
+        origin.cluster,
+        origin.broker_id,
+        completed_ms - round(entry["sendTimeMs"] + entry["responseQueueTimeMs"]),
+        _user(principal),
+        client_id,
+        _client_ip(connection),
+        quota_type,
+        size,
+        thread_us / 1000,
+        mutations,
+        throttle_ms,
+        api_key,
+        api_key in _BROKER_APIS or (api_key == _FETCH and _is_replica(entry["request"])),
+        is_estimated,
+        True,  # noqa: FBT003 - thread time
+        connection,
+        origin.src_file,
+        offset,
+    )
+
+
+def _charge(api_key: Any, entry: Mapping[str, Any], client_id: str) -> tuple[str, int, int, bool]:
+    """The quota type, bytes, mutations, and whether these are estimated."""
+    version = entry["requestHeader"]["requestApiVersion"]
+    if api_key == _PRODUCE:
+        return _PRODUCE_TYPE, produce_request_bytes(entry["request"], version=version, client_id=client_id), 0, True
+    if api_key == _FETCH:
+        return _FETCH_TYPE, fetch_response_bytes(entry["response"], version=version), 0, True
+    if api_key in MUTATION_APIS:
+        count = mutation_count(api_key, request=entry["request"], response=entry["response"])
+        if not 0 <= count.partitions < 2**31:
+            raise ValueError("partitions out of range")
+        return _MUTATION_TYPE, 0, count.partitions, count.is_estimated
+    if not isinstance(api_key, int) or not -1 <= api_key < 2**15:
+        raise BadLineError("requestApiKey is no number of a request")
+    return _REQUEST_TYPE, 0, 0, False
+
+
+def _is_replica(request: Mapping[str, Any]) -> bool:
+    """Whether a follower fetches; from version 15 on it says so in `replicaState`."""
+    state = request.get("replicaState") or {}
+    return int(request.get("replicaId", state.get("replicaId", -1))) >= 0
+
+
+@lru_cache(maxsize=65_536)
+def _client_ip(connection: str) -> str:
+    """The client's address from `LOCAL:PORT-REMOTE:PORT-NUMBERS`; empty where the name has another shape."""
+    parts = connection.split("-")
+    return parts[1].rpartition(":")[0] if len(parts) > 2 else ""
+
+
+@lru_cache(maxsize=65_536)
+def _user(principal: str) -> str:
+    """The name of a principal, which is written `TYPE:NAME`."""
+    return principal.partition(":")[2]
+
+
+def _check_texts(*values: Any) -> None:
+    for value in values:
+        if type(value) is not str:
+            raise TypeError(f"{type(value).__name__} for a text")
+
+
+def _check_figures(*values: int) -> None:
+    for value in values:
+        if type(value) is not int or not 0 <= value < AMOUNT_LIMIT:
+            raise ValueError("a figure out of range")

@@ -1,0 +1,108 @@
+"""Patterns of `--source`: a path with `*`, `**`, `?` and the places `{broker_id}`, `{cluster}` and `{time}`.
+
+logs/{broker_id}/kafka-request.log*      /scrapes/{cluster}/{broker_id}/{time}.prom
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from glob import iglob
+from pathlib import Path
+from typing import Final
+
+from kafka_quotas.core.errors import UsageError
+
+_PLACES: Final = {"broker_id": r"\d{1,9}", "cluster": r"[^/]+", "time": r"[^/]+?"}
+_TOKEN: Final = re.compile(r"\{(\w+)\}|(\*\*/?)|(\*)|(\?)|(.)", re.DOTALL)
+_HINT: Final = "for example --source 'logs/{broker_id}/kafka-request.log*'"
+_MS_FROM: Final = 100_000_000_000
+"""Whole numbers below this are seconds since 1970, others milliseconds: the border is March 1973 or the year 5138."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundFile:
+    """A file that a pattern matches, and what its path tells; None for what it doesn't."""
+
+    path: Path
+    broker_id: int | None = None
+    cluster: str | None = None
+    time_ms: int | None = None
+
+
+def find_files(pattern: str) -> Iterator[FoundFile]:
+    """The files that a pattern matches, by path; all below a folder, where it names one. Hidden files are none.
+
+    Raises `UsageError` for a pattern that can't be meant and for one that matches nothing.
+    """
+    compiled = _compile(pattern)
+    found = []
+    for name in sorted(iglob(_as_glob(pattern), recursive=True)):  # noqa: PTH207 - Path.glob takes no absolute one
+        match = compiled.fullmatch(name)
+        if match is not None and not (Path(name).is_dir() and not any(Path(name).iterdir())):
+            found += [_found(each.path, match) for each in find_paths(Path(name))]
+    if not found:
+        raise UsageError(f"no file matches {pattern}", hint=_HINT)
+    yield from found
+
+
+def find_paths(path: Path) -> Iterator[FoundFile]:
+    """The file, or all files below the folder, by path; hidden ones are none. Raises `UsageError` for no file."""
+    files = sorted(each for each in path.rglob("*") if _is_visible(each, path)) if path.is_dir() else [path]
+    found = [FoundFile(path=each) for each in files if each.is_file()]
+    if not found:
+        raise UsageError(f"there is no file {path}" if not path.is_dir() else f"no file is in {path}", hint=_HINT)
+    yield from found
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    seen: set[str] = set()
+
+    def piece(token: re.Match[str]) -> str:
+        name, deep, star, mark, letter = token.groups()
+        if name is not None:
+            if name not in _PLACES:
+                raise UsageError(f"--source {pattern}: unknown place {{{name}}}", hint=f"known: {', '.join(_PLACES)}")
+            first = name not in seen
+            seen.add(name)
+            return f"(?P<{name}>{_PLACES[name]})" if first else f"(?P={name})"
+        if deep is not None:
+            return "(?:.*/)?" if deep.endswith("/") else ".*"
+        if star is not None:
+            return "[^/]*"
+        return "[^/]" if mark is not None else re.escape(letter)
+
+    return re.compile(_TOKEN.sub(piece, pattern))
+
+
+def _as_glob(pattern: str) -> str:
+    """The pattern with a star for each place; brackets in it are letters, as in our own matching."""
+    return re.sub(r"\{\w+\}", "*", pattern.replace("[", "[[]"))
+
+
+def _is_visible(path: Path, root: Path) -> bool:
+    return not any(part.startswith(".") for part in path.relative_to(root).parts)
+
+
+def _found(path: Path, match: re.Match[str]) -> FoundFile:
+    told = match.groupdict()
+    broker, time = told.get("broker_id"), told.get("time")
+    return FoundFile(
+        path=path,
+        broker_id=None if broker is None else int(broker),
+        cluster=told.get("cluster"),
+        time_ms=None if time is None else _time_ms(time, path),
+    )
+
+
+def _time_ms(text: str, path: Path) -> int:
+    """Milliseconds since 1970 of a whole number or an ISO time; without an offset that is UTC."""
+    if re.fullmatch(r"\d{1,15}", text, re.ASCII):
+        number = int(text)
+        return number if number >= _MS_FROM else number * 1000
+    try:
+        time = datetime.fromisoformat(text.replace("_", ":"))
+    except ValueError as error:
+        hint = "seconds since 1970, or an ISO time such as 2026-11-21T12:00:00Z, _ in place of : if wanted"
+        raise UsageError(f"the name of {path} tells no {{time}}: {text}", hint=hint) from error
+    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)

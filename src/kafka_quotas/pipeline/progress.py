@@ -1,0 +1,93 @@
+"""How far a job is, for whoever shows it; on Spark asked of the session while the action runs in a thread."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_POLL_S: Final = 0.25
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProgress:
+    """What is under way, how many of its parts are done, and how many rows were made so far (0: not told)."""
+
+    stage: str
+    done: int
+    total: int
+    rows: int = 0
+
+
+Watch = Callable[[JobProgress], None]
+"""Takes news of a job; called from the thread that runs the job's command."""
+
+
+def ignore_progress(progress: JobProgress) -> None:
+    """Nothing; for whoever does not show progress."""
+    del progress
+
+
+def run_watched(
+    session: "SparkSession", action: Callable[[], _Result], *, stage: str, watch: Watch, rows: Callable[[], int] = int
+) -> _Result:
+    """What the action returns, with `watch` called a few times a second; `rows` tells how many there are.
+
+    Ctrl-C cancels the session's jobs. A Connect session does not tell how far it is: nothing is watched there.
+    """
+    outcome: list[_Result] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(action())
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
+            failure.append(error)
+
+    thread = threading.Thread(target=run, name="spark-action", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_POLL_S)
+            watch(_progress(session, stage, rows()))
+    except KeyboardInterrupt:
+        cancel_jobs(session)
+        thread.join()
+        raise
+    if failure:
+        raise failure[0]
+    return outcome[0]
+
+
+def cancel_jobs(session: "SparkSession") -> None:
+    """Nothing; what the session runs is cancelled."""
+    if _is_connect(session):
+        session.interruptAll()
+    else:
+        session.sparkContext.cancelAllJobs()
+
+
+def row_counter(session: "SparkSession") -> Any:
+    """An accumulator of Spark for the rows that tasks make, None at a Connect server, which has none."""
+    return None if _is_connect(session) else session.sparkContext.accumulator(0)
+
+
+def _progress(session: "SparkSession", stage: str, rows: int) -> JobProgress:
+    if _is_connect(session):
+        return JobProgress(stage=stage, done=0, total=0, rows=rows)
+    tracker = session.sparkContext.statusTracker()
+    stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
+    running = [each for each in stages if each is not None]
+    return JobProgress(
+        stage=stage,
+        done=sum(each.numCompletedTasks for each in running),
+        total=sum(each.numTasks for each in running),
+        rows=rows,
+    )
+
+
+def _is_connect(session: "SparkSession") -> bool:
+    return type(session).__module__.startswith("pyspark.sql.connect")
