@@ -37,6 +37,11 @@ def check_plot_target(path: Path) -> None:
         raise UsageError(f"can't draw {path}: there is no folder {path.parent}", hint="make the folder first")
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise UsageError(f"can't draw {path}: it can't be written", hint="choose another place")
+    require_matplotlib()
+
+
+def require_matplotlib() -> None:
+    """Nothing; raises `KafkaQuotasError` where matplotlib is not installed."""
     if find_spec("matplotlib") is None:
         raise KafkaQuotasError("plots need matplotlib, which is not installed", hint="pip install 'kafka-quotas[plot]'")
 
@@ -54,7 +59,8 @@ def save_plot(series: Sequence[Series], path: Path, *, title: str) -> None:
     with mpl.rc_context({"svg.hashsalt": "kafka-quotas", "font.size": 10, "text.color": _INK}):
         figure = Figure(figsize=(9.6, 5.4), layout="constrained")
         FigureCanvasAgg(figure)
-        _draw_panels(figure, panels(series), title)
+        figure.suptitle(title, x=0.02, ha="left", fontsize=13, fontweight="bold")
+        draw_panels(figure, panels(series))
         try:
             figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
         except OSError as error:
@@ -63,9 +69,8 @@ def save_plot(series: Sequence[Series], path: Path, *, title: str) -> None:
             ) from error
 
 
-def _draw_panels(figure: Any, drawn: Sequence[Panel], title: str) -> None:
-    """Nothing; the panels stand above each other, the first one twice as high as the others."""
-    figure.suptitle(title, x=0.02, ha="left", fontsize=13, fontweight="bold")
+def draw_panels(figure: Any, drawn: Sequence[Panel]) -> None:
+    """Nothing; the panels stand above each other in the matplotlib figure, the first one higher than the others."""
     if not drawn:
         figure.text(0.5, 0.5, "nothing to draw: no points", ha="center")
         return

@@ -1,0 +1,105 @@
+"""A report as one HTML file that needs nothing else: no network, no script, its charts drawn into it.
+
+Invariants: every text is escaped by the template; the same page gives the same file.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from kafka_quotas.core.errors import KafkaQuotasError
+
+_TEMPLATE = "report_page.html.j2"
+
+
+class Mood(StrEnum):
+    """How a figure is to be taken; the page shows it by a word and a mark as well as by colour."""
+
+    GOOD = "good"
+    BAD = "bad"
+    WATCH = "watch"
+    PLAIN = "plain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyFigure:
+    """A figure for the top of the page, and a line below it."""
+
+    label: str
+    value: str
+    note: str = ""
+    mood: Mood = Mood.PLAIN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportChart:
+    """A drawing as SVG text (`report_chart` makes them) and what it shows, for those who can't see it too."""
+
+    svg: str
+    caption: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportTable:
+    """Rows of texts as wide as the columns; columns named in `numeric` are set flush right."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: frozenset[str] = frozenset()
+    caption: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportSection:
+    """A heading, paragraphs, then charts, then tables."""
+
+    title: str
+    paragraphs: tuple[str, ...] = ()
+    charts: tuple[ReportChart, ...] = ()
+    tables: tuple[ReportTable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportPage:
+    """A whole report."""
+
+    title: str
+    subtitle: str
+    figures: tuple[KeyFigure, ...]
+    sections: tuple[ReportSection, ...]
+
+
+def page_html(page: ReportPage) -> str:
+    """The page as HTML.
+
+    Raises `KafkaQuotasError` where Jinja is not installed.
+    """
+    try:
+        import jinja2  # noqa: PLC0415 - a report is drawn seldom
+    except ImportError as error:
+        raise KafkaQuotasError(
+            "reports need Jinja, which is not installed", hint="pip install 'kafka-quotas[plot]'"
+        ) from error
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("kafka_quotas.cli", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(_TEMPLATE).render(page=page)
+
+
+def save_page(page: ReportPage, path: Path) -> None:
+    """Nothing; the page is in the file, whole or not at all.
+
+    Raises `KafkaQuotasError` where it can't be written, and as `page_html` does.
+    """
+    html = page_html(page)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.write_text(html, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise KafkaQuotasError(f"can't write {path}: {error.strerror or error}", hint="choose another place") from error
