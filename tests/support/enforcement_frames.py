@@ -134,7 +134,7 @@ class Pair:
             translate=self._translate,
             ledger=self.ledger,
             counters=self.counters,
-            model=model,
+            costs=lambda: model,
             on_charge=on_charge,
             claims=claims,
         )

@@ -32,6 +32,15 @@ from kafka_quotas.cli.daemon_options import (
     parse_metrics_address,
     parse_port_range,
 )
+from kafka_quotas.cli.daemon_terms_options import (
+    CostModelOption,
+    FetchOverQuotaOption,
+    ModeOption,
+    OnViolationOption,
+    PolicyFileOption,
+    ScopeOption,
+    check_on_violation,
+)
 from kafka_quotas.cli.options import CommandConfig, StoreUrl
 from kafka_quotas.cli.store_choice import choose_store
 from kafka_quotas.cli.window_options import QuotaWindowNum, QuotaWindowSize, WindowFile, chosen_windows
@@ -42,6 +51,7 @@ from kafka_quotas.enforcement.address import parse_address
 from kafka_quotas.enforcement.event_log_settings import ROTATE_S
 from kafka_quotas.enforcement.rules import UNKNOWN_PRINCIPAL, Rules, ThrottleStyle
 from kafka_quotas.enforcement.settings import DaemonSettings
+from kafka_quotas.enforcement.terms import FetchOverQuota, Mode, OnViolation, Scope
 from kafka_quotas.stores.open_store import open_store
 from kafka_quotas.stores.store import Store
 
@@ -61,6 +71,12 @@ def run(
     upstream_windows: UpstreamWindows = False,
     throttle_style: Style = ThrottleStyle.MUTE,
     max_throttle_ms: MaxThrottle = None,
+    mode: ModeOption = Mode.KAFKA,
+    scope: ScopeOption = Scope.BROKER,
+    fetch_over_quota: FetchOverQuotaOption = FetchOverQuota.DELIVER,
+    on_violation: OnViolationOption = OnViolation.DELAY,
+    policy: PolicyFileOption = None,
+    cost_model: CostModelOption = None,
     port_range: PortRange = None,
     advertised_host: AdvertisedHost = None,
     principal: Principal = None,
@@ -91,10 +107,16 @@ def run(
         bootstrap_server=upstream if upstream_windows else None,
         command_config=command_config,
     )
+    check_on_violation(on_violation, max_throttle_ms)
     rules = Rules(
         window=windows.client,
         throttle_style=throttle_style,
         max_throttle_ms=max_throttle_ms,
+        mode=mode,
+        scope=scope,
+        fetch_over_quota=fetch_over_quota,
+        on_violation=on_violation,
+        mutation_window=windows.controller,
         max_request_bytes=int(parse_bytes(max_request_bytes)),
         principal=principal,
         unknown_principal=unknown_principal,
@@ -107,6 +129,8 @@ def run(
         advertised_host=advertised_host,
         rules=rules,
         static_quotas=static_quotas,
+        policy_file=policy,
+        cost_model=cost_model,
         control=control,
         control_access=control_access(control_mode, control_user or ()),
         state_file=state_file,

@@ -6,6 +6,7 @@ larger of two throttle times is what a client gets; time on network threads is r
 check sees it.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from kafka_quotas.core.cost_model import CostModel
@@ -18,6 +19,7 @@ from kafka_quotas.enforcement.exchange import FETCH, Exchange
 from kafka_quotas.enforcement.flow import Flow
 from kafka_quotas.enforcement.holds import AWAITING
 from kafka_quotas.enforcement.ledger import Ledger
+from kafka_quotas.enforcement.refusal import Refusal
 
 _NANOS_PER_US: Final = 1000
 _NANOS_PER_MS: Final = 1_000_000
@@ -26,15 +28,21 @@ _NANOS_PER_MS: Final = 1_000_000
 class Charging:
     """Charges the exchanges of one connection."""
 
-    __slots__ = ("_counters", "_flow", "_ledger", "_model", "_on_charge")
+    __slots__ = ("_costs", "_counters", "_flow", "_ledger", "_on_charge")
 
     def __init__(
-        self, flow: Flow, *, ledger: Ledger, counters: Counters, model: CostModel, on_charge: OnCharge | None
+        self,
+        flow: Flow,
+        *,
+        ledger: Ledger,
+        counters: Counters,
+        costs: Callable[[], CostModel],
+        on_charge: OnCharge | None,
     ) -> None:
         self._flow = flow
         self._ledger = ledger
         self._counters = counters
-        self._model = model
+        self._costs = costs
         self._on_charge = on_charge
 
     def charge_produce(self, exchange: Exchange, client: Client, now_ms: int) -> None:
@@ -64,13 +72,13 @@ class Charging:
         """Nothing; the response's time on a network thread is recorded, and a fetch's time is charged."""
         if client.request_time.bound is None or exchange.exempt:
             return
-        nanos = self._model.response_nanos(exchange.api_key, length)
+        nanos = self._costs().response_nanos(exchange.api_key, length)
         client.request_time.record_without_throttle(nanos_to_percentage(nanos), now_ms)
         if exchange.api_key == FETCH:
             self._charge_time(exchange, client, now_ms)
 
     def _charge_time(self, exchange: Exchange, client: Client, now_ms: int) -> None:
-        nanos = self._model.request_nanos(exchange.api_key, exchange.frame_length)
+        nanos = self._costs().request_nanos(exchange.api_key, exchange.frame_length)
         if exchange.exempt:
             self._counters.exempt_request_us += int(nanos / _NANOS_PER_US)
             self._tell(exchange, client.request_time, nanos / _NANOS_PER_MS, 0, now_ms)
@@ -103,8 +111,17 @@ class Charging:
         if client.is_shadow:
             self._ledger.shadowed(limiter.quota_type, limiter, throttle_ms)
             return 0
+        if client.refuses_at_once and exchange.expects_response and limiter in (client.produce, client.fetch):
+            return 0  # what comes next is refused
         exchange.throttled(limiter, throttle_ms)
         return throttle_ms
+
+    def refuse(self, exchange: Exchange, limiter: Limiter, wait_ms: int) -> None:
+        """Nothing; a request is going to be refused for what it would have been delayed by."""
+        exchange.limiter = None
+        exchange.whole = Refusal(limiter, wait_ms)
+        self._counters.refused_requests += 1
+        self._ledger.refused(limiter, wait_ms)
 
     def judge(self, exchange: Exchange) -> None:
         """Nothing; a throttle time that a treatment put into an exchange is none for shadows and at most the cap."""

@@ -3,14 +3,15 @@
 from collections.abc import Mapping
 
 from kafka_quotas.core.quota_manager import Limiter, QuotaType
-from kafka_quotas.enforcement.terms import FetchOverQuota, Mode, Terms
+from kafka_quotas.enforcement.terms import FetchOverQuota, Mode, OnViolation, Terms
 
 
 class Client:
     """The handles of a client; right until `BrokerQuotas.version` differs from `version`.
 
-    Limiters follow every change of limits by themselves. `counts_requests` says that each of its requests has to be
-    counted or timed, which those of most clients have not.
+    Limiters follow every change of limits by themselves. With `refuses` what the client sends while it is over a byte
+    rate is refused with an error, with `refuses_at_once` nothing is delayed before that. `counts_requests` says that
+    each of its requests has to be counted or timed, which those of most clients have not.
     """
 
     __slots__ = (
@@ -23,6 +24,8 @@ class Client:
         "max_throttle_ms",
         "mutation",
         "produce",
+        "refuses",
+        "refuses_at_once",
         "request_rate",
         "request_time",
         "terms",
@@ -42,6 +45,8 @@ class Client:
         self.is_internal = is_internal
         self.is_shadow = terms.mode is Mode.SHADOW
         self.empties_fetches = terms.fetch_over_quota is FetchOverQuota.KAFKA and not self.is_shadow
+        self.refuses = terms.on_violation is not OnViolation.DELAY and not self.is_shadow
+        self.refuses_at_once = terms.on_violation is OnViolation.ERROR and not self.is_shadow
         self.max_throttle_ms = terms.max_throttle_ms
         self.counts_requests = self.request_time.bound is not None or self.request_rate.bound is not None
         self.version = version

@@ -27,5 +27,7 @@ class Counters:
     """Charges that were written to the event log."""
     events_dropped: int = 0
     """Charges that the event log lost: it could not be written, or not fast enough."""
+    refused_requests: int = 0
+    """Requests answered with an error because their client was over a byte rate."""
     exempt_request_us: int = 0
     """Estimated thread time of requests that no request quota counts."""

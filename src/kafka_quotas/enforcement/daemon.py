@@ -18,6 +18,7 @@ from kafka_quotas.enforcement.address import Address
 from kafka_quotas.enforcement.control import ControlServer
 from kafka_quotas.enforcement.control_desk import ControlDesk
 from kafka_quotas.enforcement.control_path import control_path
+from kafka_quotas.enforcement.cost_file import read_cost_model
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.decision_quotas import Decider
 from kafka_quotas.enforcement.event_log_writer import EventLogWriter
@@ -29,6 +30,7 @@ from kafka_quotas.enforcement.metrics_server import MetricsServer
 from kafka_quotas.enforcement.monotonic_clock import MonotonicClock
 from kafka_quotas.enforcement.notice import Notice
 from kafka_quotas.enforcement.policy import Policy
+from kafka_quotas.enforcement.policy_file import read_policy_file
 from kafka_quotas.enforcement.relay import RelayRoom
 from kafka_quotas.enforcement.reload import ReloadedFile, Reloader, Use
 from kafka_quotas.enforcement.report import Reporter
@@ -260,10 +262,29 @@ class _Daemon:
         static = self._settings.static_quotas
         if static is not None:
             yield ReloadedFile(path=static, read=lambda: self._static_read(static))
+        policy = self._settings.policy_file
+        if policy is not None:
+            yield ReloadedFile(path=policy, read=lambda: self._policy_read(policy))
+        costs = self._settings.cost_model
+        if costs is not None:
+            yield ReloadedFile(path=costs, read=lambda: self._costs_read(costs))
 
     def _static_read(self, path: Path) -> Use:
         entries = read_static_quotas(path)
         return lambda: self._policy.apply(entries, static=True)
+
+    def _policy_read(self, path: Path) -> Use:
+        file = read_policy_file(path)
+        return lambda: self._policy.replace(file)
+
+    def _costs_read(self, path: Path) -> Use:
+        model = read_cost_model(path)
+
+        def use() -> int:
+            self._policy.costs = model
+            return 0
+
+        return use
 
     async def _reread(self) -> None:
         with contextlib.suppress(KafkaQuotasError):  # said in the log already

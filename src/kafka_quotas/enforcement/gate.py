@@ -7,7 +7,6 @@ from typing import Final
 
 from kafka_quotas.enforcement.address import Address, parse_address
 from kafka_quotas.enforcement.broker_directory import BrokerDirectory, Route
-from kafka_quotas.enforcement.default_costs import DEFAULT_COSTS
 from kafka_quotas.enforcement.event_log import ChargeSource, OnCharge, PendingCharges
 from kafka_quotas.enforcement.identity import Identity
 from kafka_quotas.enforcement.ledger import Ledger
@@ -133,7 +132,7 @@ class Gate:
             translate=translate,
             ledger=self.ledger,
             counters=self._room.counters,
-            model=DEFAULT_COSTS,
+            costs=lambda: self._policy.costs,
             on_charge=self._on_charge(route, peer),
         )
 

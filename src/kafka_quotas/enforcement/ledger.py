@@ -38,6 +38,8 @@ class Ledger:
         """Throttle times that the upstream set for clients that have a limit here as well."""
         self.shadow_throttles: dict[tuple[QuotaType, tuple[str, str]], ThrottleCount] = {}
         """Throttle times that would have been set for clients in shadow mode."""
+        self.refusals: dict[tuple[QuotaType, tuple[str, str]], ThrottleCount] = {}
+        """Throttle times in place of which an error was given."""
 
     def throttled(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int) -> None:
         """Nothing; a throttle time is counted, and the first of a bucket is said."""
@@ -48,6 +50,11 @@ class Ledger:
         """Nothing; a throttle time that nobody waits for is counted, and the first of a bucket is said."""
         if self._count(self.shadow_throttles, quota_type, limiter, throttle_ms):
             self._say("client would be throttled", Severity.INFO, quota_type, limiter, throttle_ms)
+
+    def refused(self, limiter: Limiter, throttle_ms: int) -> None:
+        """Nothing; a refused request is counted, and the first of a bucket is said."""
+        if self._count(self.refusals, limiter.quota_type, limiter, throttle_ms):
+            self._say("client refused", Severity.INFO, limiter.quota_type, limiter, throttle_ms)
 
     def throttled_upstream(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int) -> None:
         """Nothing; a throttle time of the upstream is counted, and the first of a bucket is said."""

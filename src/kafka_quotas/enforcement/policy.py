@@ -1,4 +1,4 @@
-"""What is enforced: the quotas of a store over static ones, applied live to every broker's buckets.
+"""What is enforced: the quotas of a store over static ones, and those of a policy file, live in every broker's buckets.
 
 Invariants: a change of the store reaches each bucket before its next use and takes no history away; every broker has
 the same limits; a broker met later gets the limits of that moment.
@@ -6,12 +6,16 @@ the same limits; a broker met later gets the limits of that moment.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
+from enum import Enum
 from typing import TypeAlias
 
 from kafka_quotas.core.entity import ABSENT, Entity
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.enforcement.broker_quotas import ENFORCED, BrokerQuotas
+from kafka_quotas.enforcement.default_costs import DEFAULT_COSTS
+from kafka_quotas.enforcement.policy_file import PolicyFile
 from kafka_quotas.enforcement.terms import TermsBook
 from kafka_quotas.stores.store import QuotaEntry
 
@@ -19,6 +23,14 @@ NodeId: TypeAlias = int | None
 """A broker's node id; None for the one behind the bootstrap address while its id isn't known."""
 
 _Limits: TypeAlias = dict[tuple[QuotaType, Entity], float]
+
+
+class Source(Enum):
+    """Where limits come from; each replaces its own alone."""
+
+    STORE = "store"
+    STATIC = "static"
+    FILE = "policy file"
 
 
 class Policy:
@@ -30,10 +42,13 @@ class Policy:
         self.window = window
         self._mutation_window = mutation_window
         self._book = book or TermsBook()
-        self._limits: dict[bool, _Limits] = {False: {}, True: {}}
+        self._default_book = self._book
+        self._limits: dict[Source, _Limits] = {source: {} for source in Source}
         self._brokers: dict[NodeId, BrokerQuotas] = {}
         self.cluster = self._made(None)
         """The quotas of clients whose limits are of all brokers together."""
+        self.costs = DEFAULT_COSTS
+        """What requests cost in thread time, estimated."""
 
     @property
     def brokers(self) -> dict[NodeId, BrokerQuotas]:
@@ -50,9 +65,9 @@ class Policy:
         quotas = self._brokers.get(node_id)
         if quotas is None:
             quotas = self._brokers[node_id] = self._made(self.cluster)
-            for static, limits in self._limits.items():
+            for source, limits in self._limits.items():
                 for (quota_type, entity), limit in limits.items():
-                    quotas.update(quota_type, entity, limit, static=static)
+                    quotas.update(quota_type, entity, limit, static=source is Source.STATIC)
         return quotas
 
     def name_bootstrap(self, node_id: int) -> None:
@@ -62,27 +77,37 @@ class Policy:
 
     def apply(self, entries: Iterable[QuotaEntry], *, static: bool = False) -> int:
         """How many limits differ from before; entities that are not among the entries lose theirs."""
-        wanted = dict(_limits_of(entries))
-        current = self._limits[static]
+        return self._replace(Source.STATIC if static else Source.STORE, dict(_limits_of(entries)))
+
+    def replace(self, file: PolicyFile) -> int:
+        """How many limits differ from before; the terms and limits of this file hold from the next request on."""
+        book = self._default_book
+        self._book = replace(
+            book,
+            entities=file.entities,
+            internal_principals=book.internal_principals | file.internal_principals,
+        )
+        for quotas in (self.cluster, *self._brokers.values()):
+            quotas.replace_book(self._book)
+        rates = {(QuotaType.REQUEST_RATE, entity): rate for entity, rate in file.request_rates.items()}
+        return self._replace(Source.FILE, rates)
+
+    def _replace(self, source: Source, wanted: _Limits) -> int:
+        """How many limits differ from before; those of one source are these and no others from now on."""
+        current = self._limits[source]
         changes = [
             (key, wanted.get(key)) for key in current.keys() | wanted.keys() if current.get(key) != wanted.get(key)
         ]
         for (quota_type, entity), limit in changes:
             for quotas in (self.cluster, *self._brokers.values()):
-                quotas.update(quota_type, entity, limit, static=static)
-        self._limits[static] = wanted
+                quotas.update(quota_type, entity, limit, static=source is Source.STATIC)
+        self._limits[source] = wanted
         return len(changes)
 
     def expire_idle(self, now_ms: int) -> None:
         """Nothing; buckets without a record for an hour are forgotten."""
         for quotas in (self.cluster, *self._brokers.values()):
             quotas.expire_idle(now_ms)
-
-    def replace_book(self, book: TermsBook) -> None:
-        """Nothing; the terms of this book hold from the next request on."""
-        self._book = book
-        for quotas in (self.cluster, *self._brokers.values()):
-            quotas.replace_book(book)
 
     def _made(self, cluster: BrokerQuotas | None) -> BrokerQuotas:
         return BrokerQuotas(self.window, mutation_window=self._mutation_window, book=self._book, cluster=cluster)

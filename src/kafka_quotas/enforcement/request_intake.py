@@ -1,11 +1,11 @@
 """What is decided about a request when its head has been seen, before a byte of it is passed on."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.core.quota_manager import Limiter, QuotaType
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.client import Client
 from kafka_quotas.enforcement.exchange import (
@@ -42,6 +42,10 @@ BROKERS_ONLY: Final = frozenset({4, 5, 6, 7, 56, 67})
 exempt for internal principals, whom the upstream lets act for the cluster, and for nobody else."""
 
 
+Refuse: TypeAlias = Callable[[Exchange, Limiter, int], None]
+"""(exchange, limiter, ms): sees to it that a request is refused for what it would have been delayed by."""
+
+
 class _Produce(NamedTuple):
     """A Produce request's first bytes, behind `_START` up to and with its acks, and what they came to."""
 
@@ -72,8 +76,15 @@ class RequestIntake:
     """Turns the first bytes of a request into an `Exchange`."""
 
     def __init__(
-        self, *, quotas: BrokerQuotas, identity: Identity, rules: Rules, claims: Mapping[int, Claim] = NO_CLAIMS
+        self,
+        *,
+        quotas: BrokerQuotas,
+        identity: Identity,
+        rules: Rules,
+        refuse: Refuse,
+        claims: Mapping[int, Claim] = NO_CLAIMS,
     ) -> None:
+        self._refuse = refuse
         self._quotas = quotas
         self._identity = identity
         self._max_request_bytes = rules.max_request_bytes
@@ -109,7 +120,7 @@ class RequestIntake:
         exchange.exempt = not last.expects_response
         return exchange
 
-    def begin(self, chunk: memoryview, offset: int) -> Exchange | None:
+    def begin(self, chunk: memoryview, offset: int, now_ms: int) -> Exchange | None:
         """The exchange that starts at `offset`, with how to pass its request on; None if more bytes are needed.
 
         Raises `ProtocolError` where this is no request, or one whose response could not be handled.
@@ -121,7 +132,12 @@ class RequestIntake:
             if exchange is not None or self._identity.expects_tokens:
                 return exchange
         header = parse_request_header(chunk, offset, max_frame_bytes=self._max_request_bytes)
-        return None if header is None else self._begin_request(chunk, header)
+        if header is None:
+            return None
+        exchange = self._begin_request(chunk, header)
+        if exchange is not None and exchange.client is not None and exchange.client.refuses:
+            self._refuse_over(exchange, now_ms)
+        return exchange
 
     def _begin_request(self, chunk: memoryview, header: RequestHeader) -> Exchange | None:
         """The exchange of a request with this header; None if more has to be seen of it."""
@@ -148,6 +164,16 @@ class RequestIntake:
         ):
             client = self._client = self._quotas.client(user, client_id)
         return client
+
+    def _refuse_over(self, exchange: Exchange, now_ms: int) -> None:
+        """Nothing; a Produce or Fetch of a client that is over its byte rate is going to be refused."""
+        limiter = exchange.limiter
+        if limiter is None or limiter.bound is None or not exchange.expects_response:
+            return
+        wait_ms = limiter.would_throttle_ms(0, now_ms)
+        if wait_ms > 0:
+            self._refuse(exchange, limiter, wait_ms)
+            exchange.request = Frame(exchange.frame_length + FRAME_LENGTH_BYTES, gather=True)
 
     def _claimed(self, claim: Claim, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> bool:
         """Whether enough has been seen to know who deals with a request as a whole, if anybody."""
@@ -221,7 +247,7 @@ class RequestIntake:
         exchange.exempt = wanted == 0
         client = exchange.client = self.client(header.client_id)
         exchange.limiter = client.produce
-        self._last = _Produce.of(chunk, header, exchange, client)
+        self._last = None if client.refuses else _Produce.of(chunk, header, exchange, client)
         return True
 
     def _take_fetch(self, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> bool:

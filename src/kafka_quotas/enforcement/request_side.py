@@ -48,10 +48,9 @@ class RequestSide:
 
     def begin(self, chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
         """How to pass on the request that starts at an offset; None if it has to wait or more bytes are needed."""
-        del now_ms
         if self._flow.request_holds & NO_NEW_FRAME:
             return None
-        exchange = self._begin_again(chunk, offset) or self._intake.begin(chunk, offset)
+        exchange = self._begin_again(chunk, offset) or self._intake.begin(chunk, offset, now_ms)
         if exchange is None:
             return None
         self._receiving = exchange
@@ -64,7 +63,7 @@ class RequestSide:
         self.count += 1
         client = exchange.client
         if client is not None:
-            if exchange.api_key == PRODUCE:
+            if exchange.api_key == PRODUCE and exchange.limiter is not None:
                 self._charging.charge_produce(exchange, client, now_ms)
             if client.counts_requests:
                 self._charging.charge_request(exchange, client, now_ms)

@@ -20,7 +20,7 @@ of an API as a whole registers a `whole_treatment.Claim` for it and needs to cha
 **Source:** KIP-219; `KafkaApis.handleProduceRequest`, `handleFetchRequest`, `SocketServer` (4.x).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from kafka_quotas.core.cost_model import CostModel
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
@@ -54,14 +54,14 @@ class Session:
         translate: Translate,
         ledger: Ledger,
         counters: Counters,
-        model: CostModel,
+        costs: Callable[[], CostModel],
         on_charge: OnCharge | None = None,
         claims: Mapping[int, Claim] = NO_CLAIMS,
     ) -> None:
         self._identity = identity
         self.flow = flow = Flow()
         """What is under way; for the shell, which reads it all the time."""
-        charging = Charging(flow, ledger=ledger, counters=counters, model=model, on_charge=on_charge)
+        charging = Charging(flow, ledger=ledger, counters=counters, costs=costs, on_charge=on_charge)
         responses = ResponseSide(
             flow,
             identity=identity,
@@ -69,7 +69,7 @@ class Session:
             translate=translate,
             delays=rules.throttle_style is ThrottleStyle.DELAY,
         )
-        intake = RequestIntake(quotas=quotas, identity=identity, rules=rules, claims=claims)
+        intake = RequestIntake(quotas=quotas, identity=identity, rules=rules, refuse=charging.refuse, claims=claims)
         self._side = RequestSide(flow, intake, identity=identity, charging=charging, responses=responses)
         flow.requests = FrameStream(self._side.begin, self._side.end, flow.to_upstream)
         flow.responses = FrameStream(responses.begin, responses.end, flow.to_client)

@@ -26,6 +26,8 @@ class DaemonSettings:
     advertised_host: str | None = None
     rules: Rules = field(default_factory=Rules)
     static_quotas: Path | None = None
+    policy_file: Path | None = None
+    cost_model: Path | None = None
     control: Path | None = None
     control_access: ControlAccess = field(default_factory=ControlAccess)
     metrics: Address | None = None

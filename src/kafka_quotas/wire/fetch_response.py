@@ -38,14 +38,16 @@ def answered_session(session_id: int, epoch: int) -> int:
     return NO_SESSION if epoch in (INITIAL_EPOCH, FINAL_EPOCH) else session_id
 
 
-def empty_fetch_response(api_version: int, correlation_id: int, *, session_id: int, throttle_ms: int) -> bytes:
-    """Return the frame of a response without data, with this throttle time in the versions that have the field."""
+def empty_fetch_response(
+    api_version: int, correlation_id: int, *, session_id: int, throttle_ms: int, error_code: int = 0
+) -> bytes:
+    """Return the frame of a response without data, with throttle time and error where the version has them."""
     is_flexible = has_header_tags(FETCH, api_version)
     pieces = [_INT32.pack(correlation_id), b"\0" if is_flexible else b""]
     if api_version >= THROTTLE_SINCE:
         pieces.append(_INT32.pack(throttle_ms))
     if api_version >= SESSIONS_SINCE:
-        pieces.append(_SESSION.pack(0, session_id))
+        pieces.append(_SESSION.pack(error_code, session_id))
     pieces.append(b"\1\0" if is_flexible else bytes(4))
     return framed(b"".join(pieces))
 
