@@ -2,6 +2,6 @@
 
 import sys
 
-from kafka_quotas.cli.main import main
+from kafka_quotas.cli.start import main
 
 sys.exit(main())

@@ -12,9 +12,9 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
+from kafka_quotas.cli.listing_options import selection_options, takes_selection
 from kafka_quotas.cli.plain_values import use_plain_values
 from kafka_quotas.cli.raw_command import RawCommand
-from kafka_quotas.cli.selection import selection_options, takes_selection
 from kafka_quotas.core.errors import KafkaQuotasError
 
 

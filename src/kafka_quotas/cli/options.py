@@ -13,8 +13,8 @@ from kafka_quotas.cli.completion import (
     complete_stores,
     complete_users,
 )
+from kafka_quotas.cli.listing_options import parse_view, with_selection
 from kafka_quotas.cli.output import Output, View
-from kafka_quotas.cli.selection import parse_view, with_selection
 
 STORE_PANEL = "Store"
 

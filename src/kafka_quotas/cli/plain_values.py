@@ -13,8 +13,8 @@ from typing import Any, get_args, get_origin
 import typer
 from typer.core import TyperArgument, TyperOption
 
+from kafka_quotas.cli.listing_options import parse_view
 from kafka_quotas.cli.output import View
-from kafka_quotas.cli.selection import parse_view
 
 _Convert = Callable[[Any], Any]
 

@@ -1,0 +1,127 @@
+"""Completion of an option's value without Typer: of the 0.3 s that a Tab may take, Typer's import alone takes most.
+
+Contract: what is answered here is what Typer's own completion would answer. Everything else (commands, options, values
+that only one command knows) is left to it: the answer is None then.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafka_quotas.cli.completion import (
+    complete_assignments,
+    complete_clients,
+    complete_contexts,
+    complete_ips,
+    complete_keys,
+    complete_stores,
+    complete_users,
+)
+
+_ZSH_ESCAPES = {'"': '""', "'": "''", "$": "\\$", "`": "\\`", ":": "\\\\:"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What is written for the shell, and the exit code by which fish knows whether there is anything."""
+
+    text: str
+    exit_code: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedLine:
+    """A command line up to the cursor: the whole words, the word that is being typed, and the options among `words`."""
+
+    words: Sequence[str]
+    incomplete: str
+
+    @property
+    def params(self) -> Mapping[str, str]:
+        """The values of the options that choose a store, by parameter name."""
+        found: dict[str, str] = {}
+        for word, following in zip(self.words, (*self.words[1:], ""), strict=True):
+            option, equals, value = word.partition("=")
+            if option in _STORE_OPTIONS:
+                found[option.removeprefix("--").replace("-", "_")] = value if equals else following
+        return found
+
+
+_STORE_OPTIONS = ("--store", "--context", "--bootstrap-server", "--zookeeper", "--command-config")
+_VALUES: Mapping[str, Callable[[TypedLine], Sequence[str]]] = {
+    "--user": lambda line: complete_users(line, line.incomplete),
+    "--client": lambda line: complete_clients(line, line.incomplete),
+    "--ip": lambda line: complete_ips(line, line.incomplete),
+    "--context": lambda line: complete_contexts(line.incomplete),
+    "--store": lambda line: complete_stores(line.incomplete),
+    "--add-config": lambda line: complete_assignments(line.incomplete),
+    "--delete-config": lambda line: complete_keys(line.incomplete),
+    "--key": lambda line: complete_keys(line.incomplete),
+}
+"""The options that mean the same in every command that has them."""
+_CONTEXT_COMMANDS = ("show", "use", "set", "remove")
+
+
+def quick_answer(instruction: str, environment: Mapping[str, str]) -> Answer | None:
+    """The answer to a shell, None where Typer has to give it."""
+    action, _, shell = instruction.partition("_")
+    if action != "complete" or shell not in ("bash", "zsh", "fish"):
+        return None
+    line = _bash_line(environment) if shell == "bash" else _other_line(environment)
+    values = None if line is None else _values(line)
+    if values is None:
+        return None
+    if shell == "fish" and environment.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
+        return Answer(text="", exit_code=0 if values else 1)
+    return Answer(text=(_zsh_text(values) if shell == "zsh" else "\n".join(values)) + "\n")
+
+
+def _values(line: TypedLine) -> Sequence[str] | None:
+    if line.incomplete.startswith("-") or "--" in line.words:
+        return None
+    last = line.words[-1] if line.words else ""
+    if last in _VALUES:
+        return _VALUES[last](line)
+    if len(line.words) == 2 and line.words[0] == "context" and last in _CONTEXT_COMMANDS:
+        return complete_contexts(line.incomplete)
+    return None
+
+
+def _bash_line(environment: Mapping[str, str]) -> TypedLine | None:
+    """The line as bash tells it: its words, and which of them the cursor is in."""
+    words = _split(environment.get("COMP_WORDS", ""))
+    try:
+        position = int(environment.get("COMP_CWORD", ""))
+    except ValueError:
+        return None
+    return TypedLine(words=words[1:position], incomplete=words[position] if position < len(words) else "")
+
+
+def _other_line(environment: Mapping[str, str]) -> TypedLine:
+    """The line as zsh and fish tell it: the text before the cursor."""
+    text = environment.get("_TYPER_COMPLETE_ARGS", "")
+    words = _split(text)[1:]
+    if words and not text.endswith(" "):
+        return TypedLine(words=words[:-1], incomplete=words[-1])
+    return TypedLine(words=words, incomplete="")
+
+
+def _split(text: str) -> list[str]:
+    """The words as a shell sees them; a quote that is still open ends with the text."""
+    import shlex  # noqa: PLC0415 - a run that completes nothing does without
+
+    lexer = shlex.shlex(text, posix=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    words: list[str] = []
+    try:
+        words.extend(lexer)
+    except ValueError:
+        words.append(lexer.token)
+    return words
+
+
+def _zsh_text(values: Sequence[str]) -> str:
+    if not values:
+        return "_files"
+    quoted = ('"' + "".join(_ZSH_ESCAPES.get(letter, letter) for letter in value) + '"' for value in values)
+    return f"_arguments '*: :(({chr(10).join(quoted)}))'"

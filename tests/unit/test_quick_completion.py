@@ -1,0 +1,94 @@
+"""Completion without Typer: the answers that Typer gives, and nothing large imported for them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.run_cli import run_cli
+from tests.support.stored_quotas import new_store
+
+from kafka_quotas.cli.quick_completion import quick_answer
+from kafka_quotas.core.entity import Entity
+
+LINES = [
+    "describe --store STORE --user ",
+    "describe --store=STORE --user a",
+    "alter --store STORE --ip 1",
+    "alter --user x --add-config producer_byte_rate=1,con",
+    "alter --user x --delete-config consumer_byte_rate,re",
+    "describe --store ",
+    "describe --store z",
+    "describe --context p",
+    "context use ",
+    "context remove p",
+    "describe --store STORE --user 'al",
+    "describe --user nobody --store STORE --client ap",
+]
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Contexts of its own, and the address of a store with names that shells make trouble with."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    store = new_store(
+        tmp_path,
+        {
+            Entity.of(user="alice"): {"producer_byte_rate": 1.0},
+            Entity.of(user="al ice:\"'$`x"): {"producer_byte_rate": 1.0},
+            Entity.of(client_id="app"): {"producer_byte_rate": 1.0},
+            Entity.of(ip="10.0.0.1"): {"connection_creation_rate": 1.0},
+        },
+    )
+    assert run_cli("context", "set", "prod", "--store", store)[0] == 0
+    return {"STORE": store}
+
+
+@pytest.mark.parametrize(
+    ("shell", "line"),
+    [("bash", line) for line in LINES] + [(shell, line) for shell in ("zsh", "fish") for line in (LINES[0], LINES[-1])],
+)
+def test_the_answer_is_typers(environment: dict[str, str], line: str, shell: str) -> None:
+    typed = f"kafka-quotas {line.replace('STORE', environment['STORE'])}"
+    for action in ("get-args", "is-args") if shell == "fish" else ("",):
+        told = {
+            "COMP_WORDS": typed,
+            "COMP_CWORD": str(len(typed.split(" ")) - 1),
+            "_TYPER_COMPLETE_ARGS": typed,
+            "_TYPER_COMPLETE_FISH_ACTION": action,
+        }
+        answer = quick_answer(f"complete_{shell}", told)
+        code, out, _ = run_cli(environment={**told, "_KAFKA_QUOTAS_COMPLETE": f"complete_{shell}"})
+        assert answer is not None
+        assert (answer.text, answer.exit_code) == (out, code)
+
+
+@pytest.mark.parametrize(
+    "line", ["", "des", "describe --us", "describe --user", "daemon ", "describe -- --user ", "x y "]
+)
+def test_what_typer_knows_better_is_left_to_it(line: str) -> None:
+    typed = f"kafka-quotas {line}"
+    told = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split(" ")) - 1)}
+    assert quick_answer("complete_bash", told) is None
+
+
+@pytest.mark.parametrize("instruction", ["source_bash", "complete_powershell", "complete", ""])
+def test_other_instructions_are_left_to_typer(instruction: str) -> None:
+    assert quick_answer(instruction, {"COMP_WORDS": "kafka-quotas describe --user ", "COMP_CWORD": "3"}) is None
+
+
+def test_a_shell_that_tells_no_position_is_left_to_typer() -> None:
+    assert quick_answer("complete_bash", {"COMP_WORDS": "kafka-quotas"}) is None
+
+
+def test_nothing_large_is_imported(environment: dict[str, str]) -> None:
+    code = (
+        "import os, sys\n"
+        f"os.environ.update(_KAFKA_QUOTAS_COMPLETE='complete_bash', COMP_CWORD='5',\n"
+        f"    COMP_WORDS='kafka-quotas describe --store {environment['STORE']} --user ali')\n"
+        "from kafka_quotas.cli.start import main\n"
+        "assert main() == 0\n"
+        "print([name for name in ('typer', 'rich', 'kazoo', 'kafka') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "alice\n[]\n"
