@@ -300,6 +300,11 @@ class Limiter:
         """Take a value back that was recorded for nothing."""
         self.record_without_throttle(-value, now_ms)
 
+    def mutation_quota(self, *, strict: bool) -> MutationQuota:
+        """The quota for one request that creates, grows or deletes topics; only of a manager of such quotas."""
+        make = self._manager.strict_quota if strict else self._manager.permissive_quota
+        return make(self.user, self.client_id)
+
     @property
     def quota_type(self) -> QuotaType:
         """What is limited."""

@@ -45,6 +45,11 @@ class TopicThresholds:
         self._total_meter = EwmaMeter(start_ms)
         self._meters: dict[str, EwmaMeter] = {}
 
+    @property
+    def total(self) -> float | None:
+        """The total of the broker, None for none."""
+        return self._total
+
     def configure(self, *, total: float | None, topics: Mapping[str, float]) -> None:
         """Nothing; the total (None: none) and the thresholds of topics are these from now on, rates are kept.
 

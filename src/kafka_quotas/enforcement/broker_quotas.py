@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.mutation_bucket import MutationAlgorithm
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.core.quota_manager import Algorithm, BucketState, ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.client import Client
@@ -27,11 +28,13 @@ class BrokerQuotas:
         window: QuotaWindow,
         *,
         mutation_window: QuotaWindow | None = None,
+        mutations: MutationAlgorithm = MutationAlgorithm.TOKEN_BUCKET,
         book: TermsBook | None = None,
         cluster: "BrokerQuotas | None" = None,
     ) -> None:
         self._window = window
         self._mutation_window = mutation_window or window
+        self._mutations = mutations
         self._book = book or TermsBook()
         self._cluster = cluster
         self._limits: dict[tuple[QuotaType, Entity, bool], float] = {}
@@ -42,6 +45,8 @@ class BrokerQuotas:
         """Differs after every change that may give a client other limits or terms."""
         self.counts_requests = False
         """Whether any client may have a limit on requests or their time."""
+        self.limits_mutations = False
+        """Whether any client may have a limit on creating, growing and deleting topics."""
 
     def manager(self, quota_type: QuotaType, mode: Mode = Mode.KAFKA) -> ClientQuotaManager:
         """The manager of one of the `ENFORCED` types, for clients of a mode."""
@@ -92,6 +97,7 @@ class BrokerQuotas:
         self._clients.clear()
         timed = (QuotaType.REQUEST, QuotaType.REQUEST_RATE)
         self.counts_requests = any(quota_type in timed for quota_type, _, _ in self._limits)
+        self.limits_mutations = any(kind is QuotaType.CONTROLLER_MUTATION for kind, _, _ in self._limits)
 
     def _new_client(self, user: str, client_id: str) -> Client:
         terms = self._book.terms_of(user, client_id)
@@ -120,6 +126,7 @@ class BrokerQuotas:
                 quota_type,
                 self._mutation_window if quota_type is QuotaType.CONTROLLER_MUTATION else self._window,
                 algorithm,
+                mutations=self._mutations,
             )
             for quota_type in ENFORCED
         }

@@ -27,6 +27,17 @@ class Counters:
     """Charges that were written to the event log."""
     events_dropped: int = 0
     """Charges that the event log lost: it could not be written, or not fast enough."""
+    mutation_partitions: int = 0
+    """Partitions that clients with a quota on it created, added or deleted."""
+    mutation_refusals: int = 0
+    """Topics that were refused because their client was over that quota."""
+    threshold_rejected_bytes: int = 0
+    """Bytes of records that were rejected because their topic was over its threshold."""
+    threshold_rejected_batches: int = 0
+    threshold_shadowed_bytes: int = 0
+    """Bytes of records that would have been rejected, of clients in shadow mode."""
+    oversized_bytes: int = 0
+    """Bytes of records that a broker with thresholds refused for being too many at once."""
     refused_requests: int = 0
     """Requests answered with an error because their client was over a byte rate."""
     exempt_request_us: int = 0

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from kafka_quotas.core.entity import ABSENT, Entity
+from kafka_quotas.core.mutation_bucket import MutationAlgorithm
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.enforcement.broker_quotas import ENFORCED, BrokerQuotas
@@ -37,10 +38,16 @@ class Policy:
     """The limits in force and the buckets of each broker."""
 
     def __init__(
-        self, window: QuotaWindow, *, mutation_window: QuotaWindow | None = None, book: TermsBook | None = None
+        self,
+        window: QuotaWindow,
+        *,
+        mutation_window: QuotaWindow | None = None,
+        mutations: MutationAlgorithm = MutationAlgorithm.TOKEN_BUCKET,
+        book: TermsBook | None = None,
     ) -> None:
         self.window = window
         self._mutation_window = mutation_window
+        self._mutations = mutations
         self._book = book or TermsBook()
         self._default_book = self._book
         self._limits: dict[Source, _Limits] = {source: {} for source in Source}
@@ -110,7 +117,13 @@ class Policy:
             quotas.expire_idle(now_ms)
 
     def _made(self, cluster: BrokerQuotas | None) -> BrokerQuotas:
-        return BrokerQuotas(self.window, mutation_window=self._mutation_window, book=self._book, cluster=cluster)
+        return BrokerQuotas(
+            self.window,
+            mutation_window=self._mutation_window,
+            mutations=self._mutations,
+            book=self._book,
+            cluster=cluster,
+        )
 
 
 def _limits_of(entries: Iterable[QuotaEntry]) -> Iterable[tuple[tuple[QuotaType, Entity], float]]:

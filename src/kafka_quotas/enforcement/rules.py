@@ -1,11 +1,13 @@
 """The rules of enforcement that hold for every client, whatever its quotas are."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.enforcement.mutation_rules import MutationRules
 from kafka_quotas.enforcement.terms import FetchOverQuota, Mode, OnViolation, Scope, Terms, TermsBook
+from kafka_quotas.enforcement.threshold_rules import ThresholdError
 from kafka_quotas.wire.frame import MAX_REQUEST_BYTES
 
 ANONYMOUS: Final = "ANONYMOUS"
@@ -41,6 +43,8 @@ class Rules:
     fetch_over_quota: FetchOverQuota = FetchOverQuota.DELIVER
     on_violation: OnViolation = OnViolation.DELAY
     mutation_window: QuotaWindow = DEFAULT_WINDOW
+    mutations: MutationRules = field(default_factory=MutationRules)
+    threshold_error: ThresholdError = ThresholdError.POLICY_VIOLATION
     max_request_bytes: int = MAX_REQUEST_BYTES
     principal: str | None = None
     unknown_principal: str = UNKNOWN_PRINCIPAL

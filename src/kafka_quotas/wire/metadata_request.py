@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
+from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.request_header import RequestHeader
 from kafka_quotas.wire.spelling import COMPACT, OLD, ElementList, Spelling, element_list, spelling
 from kafka_quotas.wire.topic_id import TOPIC_ID_BYTES, TopicId
@@ -55,6 +56,8 @@ def parse_metadata_request(frame: Buffer, header: RequestHeader) -> MetadataRequ
     if not _is_all(form, frame, listed, version):
         found = (form.text(frame, start + sum_of(id_bytes), behind)[0] for start, behind in listed.spans)
         names = tuple(name for name in found if name is not None)
+        if len(names) < len(listed.spans) and not id_bytes:
+            raise ProtocolError("a topic of a Metadata request has no name")
     if version < AUTO_CREATION_SINCE:
         return MetadataRequest(names, listed, True, None)  # noqa: FBT003 - a tuple's field
     walk((1,), frame, listed.end, end)

@@ -1,0 +1,93 @@
+"""Topics that brokers make because a Metadata request named them: charged when that is seen, settled when they exist.
+
+A broker answers for such a topic that it does not exist (yet), makes it, and tells its partitions when it is asked
+again. Nothing tells a topic in the making from one that will never be, where brokers make none by themselves: what was
+charged for a topic that does not appear within `WAIT_MS` is given back, and it is not charged again for `UNMADE_MS`.
+Invariants: one charge per topic, however many clients ask; at most `MAX_TOPICS` are remembered.
+**Source:** `AutoTopicCreationManager`, `KafkaApis.getTopicMetadata` (4.x): such creations are charged permissively.
+"""
+
+from typing import Final, NamedTuple
+
+from kafka_quotas.core.mutation_quota import MutationQuota
+from kafka_quotas.core.quota_manager import Limiter
+from kafka_quotas.enforcement.counters import Counters
+from kafka_quotas.enforcement.topic_directory import UNKNOWN_TOPIC, TopicDirectory
+from kafka_quotas.wire.metadata_topics import KnownTopic
+
+LEADER_NOT_AVAILABLE: Final = 5
+WAIT_MS: Final = 60_000
+UNMADE_MS: Final = 3_600_000
+MAX_TOPICS: Final = 10_000
+
+
+class _Charge(NamedTuple):
+    """Who was charged how many partitions for a topic, and when."""
+
+    limiter: Limiter
+    partitions: int
+    charged_ms: int
+
+
+class AutoCreations:
+    """The topics of one cluster that are being made, and those that were not."""
+
+    def __init__(self, directory: TopicDirectory, counters: Counters) -> None:
+        self._directory = directory
+        self._counters = counters
+        self._making: dict[str, _Charge] = {}
+        self._unmade: dict[str, int] = {}
+
+    def told(self, topics: tuple[KnownTopic, ...], limiter: Limiter, now_ms: int) -> MutationQuota | None:
+        """The quota that topics in the making were charged to, None where there are none.
+
+        `topics` are those of a response to a client that may make topics by asking.
+        """
+        self._give_up(now_ms)
+        quota: MutationQuota | None = None
+        for topic in topics:
+            if topic.name is None:
+                continue
+            if topic.error_code not in (UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE) or topic.partitions:
+                if topic.partitions and topic.name in self._making:
+                    self._directory.default_partitions = topic.partitions
+                self._settle(topic.name, topic.partitions, now_ms)
+            elif topic.name not in self._making and topic.name not in self._unmade:
+                quota = quota or limiter.mutation_quota(strict=False)
+                self._charge(topic.name, quota, limiter, now_ms)
+        return quota
+
+    def withdraw(self, name: str, now_ms: int) -> None:
+        """Nothing; a topic was created by a request of its own, which was charged for it."""
+        self._settle(name, 0, now_ms)
+
+    def _charge(self, name: str, quota: MutationQuota, limiter: Limiter, now_ms: int) -> None:
+        partitions = self._directory.default_partitions
+        quota.record(partitions, now_ms)
+        while len(self._making) >= MAX_TOPICS:
+            self._making.pop(next(iter(self._making)))
+        self._making[name] = _Charge(limiter, partitions, now_ms)
+
+    def _settle(self, name: str, partitions: int, now_ms: int) -> None:
+        """Nothing; a topic has so many partitions now, 0: it was refused."""
+        self._unmade.pop(name, None)
+        charge = self._making.pop(name, None)
+        if charge is None:
+            return
+        self._counters.mutation_partitions += partitions
+        if charge.partitions != partitions:
+            charge.limiter.record_without_throttle(partitions - charge.partitions, now_ms)
+
+    def _give_up(self, now_ms: int) -> None:
+        """Nothing; what has waited too long is given back. Both maps are in the order of their times."""
+        for name, charge in list(self._making.items()):
+            if now_ms - charge.charged_ms < WAIT_MS:
+                break
+            self._settle(name, 0, now_ms)
+            while len(self._unmade) >= MAX_TOPICS:
+                self._unmade.pop(next(iter(self._unmade)))
+            self._unmade[name] = now_ms
+        for name, since_ms in list(self._unmade.items()):
+            if now_ms - since_ms < UNMADE_MS:
+                break
+            del self._unmade[name]

@@ -1,0 +1,124 @@
+"""The thresholds of one broker in force, and what was rejected because of them."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_quotas.core.threshold_settings import ThresholdSettings
+from kafka_quotas.core.thresholds import ThresholdDecision, TopicThresholds
+from kafka_quotas.enforcement.counters import Counters
+from kafka_quotas.enforcement.notice import Notice, Notify, Severity
+from kafka_quotas.enforcement.threshold_order import ThresholdOrder
+from kafka_quotas.enforcement.topic_directory import TopicDirectory
+
+SAY_EVERY_MS: Final = 5_000
+"""A topic whose data is rejected is named in the log at once, and then at most so often, with what came together."""
+ASK_EVERY_MS: Final = 60_000
+"""How often the broker is asked which topics it leads, by a request of a client that produces."""
+MAX_TOPICS_SAID: Final = 10_000
+PRODUCED_MS: Final = 600_000
+"""How long a topic counts as led here after data came for it, whatever is known of its leaders."""
+
+
+@dataclass(slots=True)
+class _Rejected:
+    """What was rejected of a topic since it was said last (bytes, batches), and when that was."""
+
+    bytes: int = 0
+    batches: int = 0
+    said_ms: int | None = None
+
+
+class BrokerThresholds:
+    """Decides about data for one broker, `broker` by name."""
+
+    def __init__(
+        self, broker: str | None, *, directory: TopicDirectory, counters: Counters, notify: Notify, now_ms: int
+    ) -> None:
+        self.broker = broker
+        self.order = ThresholdOrder()
+        self.is_active = False
+        """Whether anything can be rejected: whether the broker has a total."""
+        self._directory = directory
+        self._counters = counters
+        self._notify = notify
+        self._thresholds = TopicThresholds(now_ms)
+        self._asked_ms: int | None = None
+        self._directory_version = -1
+        self._produced_ms: dict[str, int] = {}
+        self._rejected: dict[str, _Rejected] = {}
+
+    def apply(self, settings: ThresholdSettings) -> None:
+        """Nothing; these thresholds hold from now on, the rates stay what they are."""
+        total = settings.total_of(self.broker)
+        self._thresholds.configure(total=total, topics=settings.topics)
+        self.is_active = total is not None
+
+    def asks_for_topics(self, now_ms: int) -> bool:
+        """Whether it is time to ask which topics there are; then the next time is later."""
+        if self._asked_ms is not None and now_ms - self._asked_ms < ASK_EVERY_MS:
+            return False
+        self._asked_ms = now_ms
+        return True
+
+    def decide(self, topic: str, now_ms: int) -> ThresholdDecision:
+        """The decision on data for a topic; it counts as taken in once `took` is told."""
+        self._produced_ms[topic] = now_ms
+        self._follow_directory(now_ms)
+        return self._thresholds.decide(topic, now_ms)
+
+    def took(self, topic: str, size: int, now_ms: int) -> None:
+        """Nothing; the broker took so many bytes for a topic."""
+        self._thresholds.record(topic, size, now_ms)
+
+    def refused_for_size(self, size: int) -> None:
+        """Nothing; the broker refused so many bytes because they were too many at once."""
+        self._counters.oversized_bytes += size
+
+    def rejected(self, decision: ThresholdDecision, size: int, now_ms: int, *, dropped: bool) -> None:
+        """Nothing; so many bytes were rejected, or would have been for a client in shadow mode: counted and said."""
+        counters = self._counters
+        if dropped:
+            counters.threshold_rejected_bytes += size
+            counters.threshold_rejected_batches += 1
+        else:
+            counters.threshold_shadowed_bytes += size
+        topic = self._rejected.get(decision.topic)
+        if topic is None:
+            while len(self._rejected) >= MAX_TOPICS_SAID:
+                self._rejected.pop(next(iter(self._rejected)))
+            topic = self._rejected[decision.topic] = _Rejected()
+        topic.bytes += size
+        topic.batches += 1
+        if topic.said_ms is None or now_ms - topic.said_ms >= SAY_EVERY_MS:
+            self._say(decision, topic, dropped=dropped)
+            self._rejected[decision.topic] = _Rejected(said_ms=now_ms)
+
+    def rates(self, now_ms: int) -> dict[str, tuple[float, float | None]]:
+        """Each topic's rate and threshold (bytes/s), by name; of all together under the empty name."""
+        thresholds = self._thresholds
+        return {
+            topic: (rate, thresholds.threshold(topic) if topic else thresholds.total)
+            for topic, rate in thresholds.rates(now_ms).items()
+        }
+
+    def _follow_directory(self, now_ms: int) -> None:
+        """Nothing; the topics that this broker leads are those that the directory knows by now."""
+        if self._directory.version == self._directory_version or self.broker is None:
+            return
+        self._directory_version = self._directory.version
+        self._produced_ms = {
+            topic: produced_ms for topic, produced_ms in self._produced_ms.items() if now_ms - produced_ms < PRODUCED_MS
+        }
+        led = dict.fromkeys((*self._directory.led_by(int(self.broker)), *self._produced_ms))
+        self._thresholds.set_topics(led, now_ms)
+
+    def _say(self, decision: ThresholdDecision, topic: _Rejected, *, dropped: bool) -> None:
+        fields: dict[str, str | float] = {
+            "topic": decision.topic,
+            "broker": self.broker or "bootstrap",
+            "reason": decision.reason,
+            "bytes": topic.bytes,
+            "batches": topic.batches,
+        }
+        event = "data rejected: topic over its threshold" if dropped else "data would be rejected (shadow mode)"
+        self._notify(Notice(event=event, severity=Severity.WARNING, fields=fields))

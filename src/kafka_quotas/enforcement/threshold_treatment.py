@@ -1,0 +1,150 @@
+"""One Produce request to a broker with thresholds: data of topics over theirs is cut out and refused here.
+
+What the broker takes counts as taken in, whatever it refuses does not. A batch behind one that was refused is refused
+as out of order, see `threshold_order`.
+**Source:** "Broker-side quota V1".
+"""
+
+from typing import Final
+
+from kafka_quotas.core.thresholds import ThresholdDecision
+from kafka_quotas.enforcement.broker_thresholds import BrokerThresholds
+from kafka_quotas.enforcement.exchange import Exchange
+from kafka_quotas.enforcement.threshold_rules import ThresholdError
+from kafka_quotas.enforcement.topic_directory import TopicDirectory
+from kafka_quotas.enforcement.topic_questions import TopicQuestions
+from kafka_quotas.enforcement.whole_treatment import Answer, Ask, Pass, Verdict
+from kafka_quotas.wire.produce_partitions import (
+    PartitionKey,
+    ProduceData,
+    ProducedPartition,
+    ProducedTopic,
+    TopicData,
+    parse_produce,
+    without_partitions,
+)
+from kafka_quotas.wire.produce_results import (
+    all_refused_partitions,
+    partition_results,
+    refused_partition,
+    with_refused_partitions,
+)
+from kafka_quotas.wire.request_header import RequestHeader
+from kafka_quotas.wire.walk import Buffer
+
+NO_ERROR: Final = 0
+OUT_OF_ORDER_SEQUENCE_NUMBER: Final = 45
+TOO_LARGE: Final = (10, 18)
+"""MESSAGE_TOO_LARGE and RECORD_LIST_TOO_LARGE."""
+_BEHIND_REFUSED: Final = "an earlier batch of this producer was rejected"
+
+
+class ThresholdTreatment:
+    """Deals with one request; in shadow mode nothing is cut out."""
+
+    def __init__(
+        self,
+        header: RequestHeader,
+        thresholds: BrokerThresholds,
+        error: ThresholdError,
+        *,
+        is_shadow: bool,
+        directory: TopicDirectory,
+    ) -> None:
+        self._header = header._replace(start=0, end=header.end - header.start)
+        self._thresholds = thresholds
+        self._error = error
+        self._is_shadow = is_shadow
+        self._directory = directory
+        self._questions = TopicQuestions(client_id=header.client_id, correlation_id=header.correlation_id)
+        self._data: ProduceData | None = None
+        self._sizes: dict[PartitionKey, tuple[str, int]] = {}
+        self._refused: dict[PartitionKey, bytes] = {}
+
+    def on_request(self, frame: bytearray, exchange: Exchange, now_ms: int) -> Verdict:
+        """The request without what is rejected, or the answer where nothing is left; unknown topics are asked for."""
+        data = self._data
+        if data is None:
+            data = self._data = parse_produce(frame, self._header)
+            self._question(data, now_ms)
+        question = self._questions.next()
+        if question is not None:
+            return Ask(frame=question)
+        for topic in data.topics:
+            self._judge(topic, now_ms)
+        if not exchange.expects_response:
+            self._count_taken(now_ms)
+        if not self._refused:
+            return Pass(frame=frame)
+        cut = without_partitions(frame, self._header, data, self._refused.__contains__)
+        if cut is not None:
+            return Pass(frame=cut)
+        if not exchange.expects_response:
+            return Answer(frame=None)
+        version = exchange.api_version
+        return Answer(frame=all_refused_partitions(version, exchange.correlation_id, data.order, self._refused))
+
+    def on_told(self, frame: bytearray, exchange: Exchange, now_ms: int) -> None:
+        """Nothing; what was told of topics is known."""
+        del exchange, now_ms
+        self._directory.learn(self._questions.told(frame))
+
+    def on_response(self, frame: bytearray, exchange: Exchange, now_ms: int) -> Buffer:
+        """The response with the results of what was cut out in it."""
+        for result in partition_results(exchange.api_version, frame):
+            topic, size = self._sizes.get((result.topic, result.partition), ("", 0))
+            if result.error_code == NO_ERROR and size:
+                self._thresholds.took(topic, size, now_ms)
+            elif result.error_code in TOO_LARGE:
+                self._thresholds.refused_for_size(size)
+        if not self._refused:
+            return frame
+        assert self._data is not None
+        return with_refused_partitions(exchange.api_version, frame, self._data.order, self._refused)
+
+    def _question(self, data: ProduceData, now_ms: int) -> None:
+        """Nothing; topics whose ids are unknown will be asked for, and now and then which topics there are."""
+        if self._thresholds.asks_for_topics(now_ms):
+            self._questions.about_all()
+        self._questions.about([data.topic for data in data.topics if self._name_of(data.topic) is None])
+
+    def _name_of(self, topic: ProducedTopic) -> str | None:
+        return topic if isinstance(topic, str) else self._directory.name_of(topic)
+
+    def _judge(self, topic: TopicData, now_ms: int) -> None:
+        """Nothing; the partitions of a topic that are rejected are noted, and the sizes of the others."""
+        name = self._name_of(topic.topic)
+        if name is None:
+            return  # the broker does not know it either
+        decision = self._thresholds.decide(name, now_ms)
+        for partition in topic.partitions:
+            key = (topic.topic, partition.partition)
+            if not self._is_rejected(key, partition, decision, now_ms):
+                self._sizes[key] = (name, partition.size)
+
+    def _is_rejected(
+        self, key: PartitionKey, partition: ProducedPartition, decision: ThresholdDecision, now_ms: int
+    ) -> bool:
+        batch, order = partition.sequenced, self._thresholds.order
+        if batch is not None and order.is_behind_refused(key, batch):
+            self._refuse(key, OUT_OF_ORDER_SEQUENCE_NUMBER, _BEHIND_REFUSED)
+            return True
+        if not decision.admitted:
+            self._thresholds.rejected(decision, partition.size, now_ms, dropped=not self._is_shadow)
+            if not self._is_shadow:
+                self._refuse(key, self._error.code, decision.reason)
+                if batch is not None:
+                    order.refused(key, batch)
+                return True
+        if batch is not None:
+            order.admitted(key, batch)
+        return False
+
+    def _refuse(self, key: PartitionKey, error_code: int, message: str) -> None:
+        version = self._header.api_version
+        self._refused[key] = refused_partition(version, key[1], error_code=error_code, message=message)
+
+    def _count_taken(self, now_ms: int) -> None:
+        """Nothing; what is passed on counts as taken in, for nobody will tell."""
+        for topic, size in self._sizes.values():
+            self._thresholds.took(topic, size, now_ms)
