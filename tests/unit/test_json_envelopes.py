@@ -8,9 +8,10 @@ version of the schema; a new one is added to the shape.
 import csv
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Protocol, get_args, get_origin, get_type_hints
 
 import pytest
 import yaml
@@ -97,8 +98,14 @@ def test_what_is_pinned_elsewhere_is(noun: str, file: str) -> None:
     assert f"kafka-quotas.{noun}/1" in (ROOT / file).read_text(encoding="utf-8")
 
 
+class Run(Protocol):
+    """Runs an example in a form, on what is not a terminal unless told otherwise."""
+
+    def __call__(self, example: str, form: str, *, terminal: bool = False) -> str: ...
+
+
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], str]:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """What an example prints in a form: over a store with everything in it, a journal, a context and seen rates."""
     store = new_store(
         tmp_path,
@@ -131,11 +138,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str],
     }
     _seen_rates(monkeypatch)
 
-    def told(example: str, form: str) -> str:
+    def told(example: str, form: str, *, terminal: bool = False) -> str:
         if example == "daemon status":
             monkeypatch.setattr("kafka_quotas.commands.daemon.status", lambda _: _filled(DaemonStatus))
         argv = [places.get(word, word) for word in example.split()]
-        code, out, err = run_cli(*argv, "--output", form, environment=environment)
+        code, out, err = run_cli(*argv, "--output", form, environment=environment, terminal=terminal)
         assert out, f"exit code {code}: {err}"
         return out
 
@@ -176,7 +183,7 @@ def _seen_rates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_document_has_the_shape_that_scripts_rely_on(run: Callable[[str, str], str], name: str, form: str) -> None:
+def test_the_document_has_the_shape_that_scripts_rely_on(run: Run, name: str, form: str) -> None:
     documents = _documents(run(EXAMPLES[name], form), form)
     schemas = {document.pop("schema") for document in documents}
     (found,) = shape(documents)
@@ -194,8 +201,18 @@ def _documents(text: str, form: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if not name.startswith("throttle")])
-def test_csv_has_one_header_of_names_that_differ(run: Callable[[str, str], str], name: str) -> None:
+def test_csv_has_one_header_of_names_that_differ(run: Run, name: str) -> None:
     header, *rows = csv.reader(run(EXAMPLES[name], "csv").splitlines())
     assert all(header)
     assert len(set(header)) == len(header)
     assert {len(row) for row in rows} <= {len(header)}
+
+
+WIDE = ("describe, effective for all", "diff", "revert, list", "tree", "doctor", "why", "top", "context show, origin")
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_a_terminal_of_80_columns_cuts_no_line(run: Run, name: str) -> None:
+    out = re.sub(r"\x1b\[\d*m", "", run(EXAMPLES[name], "table", terminal=True))
+    assert max(map(len, out.splitlines())) <= 80
+    assert "\N{HORIZONTAL ELLIPSIS}" not in out

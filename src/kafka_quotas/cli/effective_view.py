@@ -1,7 +1,6 @@
 """Effective quotas in every form of output."""
 
 import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 from shutil import get_terminal_size
 
@@ -14,6 +13,7 @@ from kafka_quotas.cli.render import (
     Listing,
     Table,
     cell_text,
+    folded,
     is_terminal,
     print_listing,
     print_table,
@@ -27,7 +27,6 @@ from kafka_quotas.core.effective import NOTHING_MATCHED, EffectiveQuota, Overrid
 from kafka_quotas.core.quota_key import CONTROLLER_MUTATION_RATE, QuotaKey
 from kafka_quotas.core.usage import Usage, is_held_back, share_used, usage_under
 
-_WIDTH = 80
 Usages = tuple[Usage, ...] | None
 """What was seen at brokers, None where nobody asked."""
 _SCOPE = (
@@ -70,10 +69,10 @@ def _print_one(outcome: ClientOutcome, cluster: ClusterView | None, usages: Usag
     for quota in outcome.quotas:
         details = [*_details(quota, cluster), *_seen(quota, usages)]
         if details:
-            write("\n" + "\n".join(_folded(line) for line in (f"{quota.key.name}:", *details)), sys.stdout)
+            write("\n" + "\n".join(folded(line) for line in (f"{quota.key.name}:", *details)), sys.stdout)
     unmatched = [quota.key.name for quota in outcome.quotas if NOTHING_MATCHED in quota.warnings]
     if unmatched:
-        write("\n" + _folded(f"{', '.join(unmatched)}: {NOTHING_MATCHED}"), sys.stdout)
+        write("\n" + folded(f"{', '.join(unmatched)}: {NOTHING_MATCHED}"), sys.stdout)
 
 
 def _print_apart(table: Table) -> None:
@@ -150,13 +149,6 @@ def _arithmetic(quota: EffectiveQuota, cluster: ClusterView | None) -> Iterator[
             leads = f"topic {cluster.topic} leads on {cluster.leading_brokers}"
             line += f"; {leads}: {in_words(quota.key.name, of_topic)}"
         yield line
-
-
-def _folded(line: str) -> str:
-    if not is_terminal(sys.stdout):
-        return line
-    indent = " " * (len(line) - len(line.lstrip()) + 2)
-    return textwrap.fill(line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _listing(result: EffectiveResult) -> Listing:

@@ -23,6 +23,7 @@ __all__ = [  # a command makes and prints listings by this one import
     "cell_text",
     "csv_text",
     "envelope",
+    "folded",
     "is_terminal",
     "plain_text",
     "print_listing",
@@ -32,6 +33,7 @@ __all__ = [  # a command makes and prints listings by this one import
     "yaml_text",
 ]
 SCHEMA_PREFIX = "kafka-quotas"
+_WIDTH = 80
 
 
 def print_listing(listing: Listing, output: View | Output) -> None:
@@ -77,6 +79,16 @@ def print_table(table: Table, stream: TextIO) -> None:
     if table.caption:
         write(table.caption, stream)
     write(plain_text(table, style="simple"), stream)
+
+
+def folded(line: str) -> str:
+    """A line for standard output, folded between words where that is a terminal; what follows is set in by two."""
+    if not is_terminal(sys.stdout):
+        return line
+    import textwrap  # noqa: PLC0415 - only a terminal pays for it
+
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.fill(line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def is_terminal(stream: TextIO) -> bool:

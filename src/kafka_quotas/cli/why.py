@@ -21,7 +21,7 @@ from kafka_quotas.cli.options import (
 )
 from kafka_quotas.cli.output import TABLE_VIEW
 from kafka_quotas.cli.quantity import in_words, plain
-from kafka_quotas.cli.render import Cell, Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.render import Cell, Column, Listing, Table, folded, print_listing, write
 from kafka_quotas.cli.store_choice import choose_store
 from kafka_quotas.cli.usage_options import (
     MetricNamesFile,
@@ -97,8 +97,8 @@ def why(
     with closing(store_for(choice, reading).open()) as opened:
         result = run_why(opened, reading, user=user, client_id=client)
     print_listing(_listing(result), output)
-    if output.is_table:
-        write("\n" + "\n".join(verdict(result)), sys.stdout)
+    if output.is_table and not output.columns:
+        write("\n" + "\n".join(map(folded, verdict(result))), sys.stdout)
     for note in result.notes:
         write(note if note.startswith(" ") else f"note: {note}", sys.stderr)
 
