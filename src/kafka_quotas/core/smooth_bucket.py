@@ -8,9 +8,9 @@ gives nor takes tokens.
 from typing import Final
 
 from kafka_quotas.core.quota_bucket import UNLIMITED
-from kafka_quotas.core.quota_key import LONG_MAX
+from kafka_quotas.core.quota_key import INT_MAX, LONG_MAX
 from kafka_quotas.core.resolution import Bucket
-from kafka_quotas.core.throttle_time import mutation_throttle_time_ms, narrow_to_int32
+from kafka_quotas.core.throttle_time import mutation_throttle_time_ms
 
 BURST_S: Final = 1
 """How many seconds' worth a client that rested may take at once."""
@@ -28,7 +28,7 @@ class SmoothBucket:
         self._bound = UNLIMITED
         self._spent = 0.0
         self._last_ms = 0
-        self._max_throttle_ms = max_throttle_ms
+        self._max_throttle_ms = min(max_throttle_ms, INT_MAX)
 
     def set_bound(self, bound: float) -> None:
         """Nothing; the bound (per second) is another one from now on, what was spent stays."""
@@ -46,7 +46,7 @@ class SmoothBucket:
         over = self._spent - self._bound * BURST_S
         if over <= 0.0:
             return 0
-        return narrow_to_int32(min(mutation_throttle_time_ms(-over, self._bound), self._max_throttle_ms))
+        return min(mutation_throttle_time_ms(-over, self._bound), self._max_throttle_ms)
 
     @property
     def memory(self) -> tuple[float, ...]:
