@@ -13,6 +13,7 @@ from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.enforcement.address import Address
 from kafka_quotas.enforcement.notice import Notice
 from kafka_quotas.enforcement.relay import Relay, RelayRoom
+from kafka_quotas.enforcement.way import Way
 
 T = TypeVar("T")
 TIMEOUT_S = 10.0
@@ -35,7 +36,7 @@ class Bench:
             each.setblocking(False)
         with socket.create_server(("127.0.0.1", 0)) as server:
             host, port = server.getsockname()
-            self.relay.open(inner_client, Address(host=host, port=port), timeout_s=TIMEOUT_S)
+            self.relay.open(inner_client, Way(upstream=Address(host=host, port=port), timeout_s=TIMEOUT_S))
             server.setblocking(False)
             self.upstream, _ = self.wait(self.loop.sock_accept(server))
         self.upstream.setblocking(False)

@@ -1,6 +1,8 @@
 """Who a client is: read from SASL as it passes, believed when the broker has said yes."""
 
+import json
 import struct
+from base64 import urlsafe_b64encode
 
 import pytest
 from tests.support.enforcement_frames import WINDOW, Pair, framed, produce, produce_response, request, response
@@ -8,6 +10,7 @@ from tests.support.enforcement_frames import WINDOW, Pair, framed, produce, prod
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.enforcement.identity import MAX_UNAUTHENTICATED_REQUESTS
 from kafka_quotas.enforcement.rules import ANONYMOUS, UNKNOWN_PRINCIPAL, Rules
 
 LIMIT = {QuotaType.PRODUCE: 1000.0}
@@ -97,10 +100,103 @@ def test_a_delegation_token_does_not_name_its_owner() -> None:
 @pytest.mark.parametrize("mechanism", ["GSSAPI", "AWS_MSK_IAM"])
 def test_what_can_not_be_read_becomes_the_fallback_and_is_said(mechanism: str) -> None:
     pair = Pair(rules=Rules(window=WINDOW, unknown_principal="somebody"))
-    exchanged(pair, mechanism, (b"\x60opaque", b""))
+    exchanged(pair, mechanism, (b"\x60opaque", b"\x60more"), (b"\x60opaque", b""))
+    assert pair.session.principal == ANONYMOUS
+    pair.send(produce(3))  # the client knows that it is through
     assert pair.session.principal == "somebody"
     assert pair.counters.unknown_principals == 1
     assert pair.notices[-1].fields == {"mechanism": mechanism, "counts_as": "somebody"}
+
+
+def test_what_can_not_be_read_is_not_taken_for_a_success_when_it_fails() -> None:
+    pair = Pair()
+    pair.send(handshake("GSSAPI"))
+    pair.answer(handshake_answer())
+    pair.send(authenticate(b"\x60opaque"))
+    pair.answer(authenticate_answer(error=58))
+    with pytest.raises(ProtocolError, match="before authentication"):
+        pair.send(produce(3))
+    assert pair.counters.authentications == 0
+
+
+def bearer(**claims: object) -> bytes:
+    parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
+    token = b".".join((*(urlsafe_b64encode(part).rstrip(b"=") for part in parts), b""))
+    return b"n,,\x01auth=Bearer " + token + b"\x01\x01"
+
+
+def test_a_bearers_token_names_its_subject_or_the_claim_that_was_chosen() -> None:
+    for claim, user in (("sub", "alice"), ("email", "alice@example.com")):
+        pair = Pair(rules=Rules(window=WINDOW, oauthbearer_claim=claim))
+        exchanged(pair, "OAUTHBEARER", (bearer(sub="alice", email="alice@example.com"), b""))
+        assert pair.session.principal == user
+
+
+def test_a_bearers_token_that_the_broker_finds_wanting_is_no_success() -> None:
+    pair = Pair()
+    exchanged(pair, "OAUTHBEARER", (bearer(sub="alice"), b'{"status":"invalid_token"}'))
+    assert pair.session.principal == ANONYMOUS
+    pair.send(authenticate(b"\x01"))
+    pair.answer(authenticate_answer(error=58))
+    assert pair.session.principal == ANONYMOUS
+
+
+@pytest.mark.parametrize("token", [bearer(name="alice"), b"n,,\x01auth=Bearer opaque\x01\x01"])
+def test_a_bearers_token_without_the_claim_counts_as_unknown(token: bytes) -> None:
+    pair = Pair()
+    exchanged(pair, "OAUTHBEARER", (token, b""))
+    assert pair.session.principal == UNKNOWN_PRINCIPAL
+    assert pair.counters.unknown_principals == 1
+
+
+def test_a_certificate_names_the_client_until_sasl_does() -> None:
+    pair = Pair()
+    pair.identity.certified("carol")
+    assert pair.session.principal == "carol"
+    exchanged(pair, "PLAIN", (PLAIN_TOKEN, b""))
+    assert pair.session.principal == "alice"
+
+
+def test_a_certificate_that_no_rule_knows_counts_as_unknown_and_a_fixed_name_beats_it() -> None:
+    pair = Pair()
+    pair.identity.certified(None)
+    assert pair.session.principal == UNKNOWN_PRINCIPAL
+    assert pair.counters.unknown_principals == 1
+    fixed = Pair(rules=Rules(window=WINDOW, principal="gateway"))
+    fixed.identity.certified("carol")
+    assert fixed.session.principal == "gateway"
+
+
+def test_who_must_authenticate_sends_nothing_else_before() -> None:
+    rules = Rules(window=WINDOW, requires_authentication=True)
+    pair = Pair(rules=rules)
+    with pytest.raises(ProtocolError, match="before authentication"):
+        pair.send(produce(1))
+    pair = Pair(rules=rules)
+    exchanged(pair, "PLAIN", (PLAIN_TOKEN, b""))
+    assert pair.send(produce(1)) == produce(1)
+
+
+def test_requests_before_authentication_are_few_and_small() -> None:
+    pair = Pair()
+    for number in range(MAX_UNAUTHENTICATED_REQUESTS):
+        pair.send(request(18, 0, number, b""))
+    with pytest.raises(ProtocolError, match="32 requests"):
+        pair.send(request(18, 0, 99, b""))
+    with pytest.raises(ProtocolError, match="600"):
+        Pair().send(request(18, 3, 1, bytes(600_000))[:100])
+    tokens = Pair()
+    for _ in range(MAX_UNAUTHENTICATED_REQUESTS):
+        tokens.send(framed(b"\x60token"))
+    with pytest.raises(ProtocolError, match="32 requests"):
+        tokens.send(framed(b"\x60token"))
+
+
+def test_a_known_client_may_ask_for_versions_as_often_as_it_likes() -> None:
+    pair = Pair()
+    exchanged(pair, "PLAIN", (PLAIN_TOKEN, b""))
+    for number in range(MAX_UNAUTHENTICATED_REQUESTS + 1):
+        pair.send(request(18, 0, number, b""))
 
 
 def test_a_token_that_is_none_leaves_the_name_unknown_should_the_broker_be_content() -> None:

@@ -35,41 +35,6 @@ FIRST = Address(host="broker-1", port=9092)
 SECOND = Address(host="broker-2", port=9092)
 
 
-def directory() -> tuple[BrokerDirectory, list[Route], list[int]]:
-    opened: list[Route] = []
-    named: list[int] = []
-
-    def open_listener(route: Route) -> int:
-        opened.append(route)
-        return 20_000 + len(opened)
-
-    bootstrap = Route(node_id=None, port=20_000, upstream=FIRST)
-    return BrokerDirectory(bootstrap, open_listener=open_listener, name_bootstrap=named.append), opened, named
-
-
-def test_the_bootstrap_listener_becomes_that_of_the_node_with_the_upstreams_address() -> None:
-    routes, opened, named = directory()
-    assert routes.port_of(1, FIRST) == 20_000
-    assert named == [1]
-    assert opened == []
-    assert [route.node_id for route in routes.routes] == [1]
-
-
-def test_every_other_broker_gets_a_listener_and_keeps_it_when_it_moves() -> None:
-    routes, opened, _ = directory()
-    assert routes.port_of(2, SECOND) == 20_001
-    assert routes.port_of(2, Address(host="elsewhere", port=1)) == 20_001
-    assert opened[0].upstream == Address(host="elsewhere", port=1)
-    assert len(opened) == 1
-
-
-def test_a_second_node_at_the_upstreams_address_gets_a_listener_of_its_own() -> None:
-    routes, _, _ = directory()
-    assert routes.port_of(1, FIRST) == 20_000
-    assert routes.port_of(2, FIRST) == 20_001
-    assert routes.port_of(1, SECOND) == 20_000
-
-
 @pytest.mark.parametrize(
     ("text", "host", "port"),
     [("localhost:1", "localhost", 1), ("[::1]:9092", "::1", 9092), (" 1.2.3.4:65535 ", "1.2.3.4", 65535)],

@@ -1,9 +1,9 @@
 """The options of `daemon run` and `daemon status`."""
 
 import pwd
-import re
 from collections.abc import Sequence
 from dataclasses import replace
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from kafka_quotas.core.units import parse_bytes
 from kafka_quotas.enforcement.address import Address, parse_address
 from kafka_quotas.enforcement.control import ControlAccess
 from kafka_quotas.enforcement.event_log_settings import SCHEME, EventLogSettings, FolderTarget, parse_topic
-from kafka_quotas.enforcement.rules import ThrottleStyle
+from kafka_quotas.enforcement.rules import ThrottleStyle, UnknownApi
 from kafka_quotas.stores.property_file import read_properties
 
 NETWORK_PANEL = "Network"
@@ -23,7 +23,6 @@ ENFORCEMENT_PANEL = "Enforcement"
 IDENTITY_PANEL = "Who a client is"
 OPERATION_PANEL = "Operation"
 _MODE = re.compile(r"0?[0-7]{3}")
-_PORT_RANGE = re.compile(r"(\d{1,5})-(\d{1,5})")
 
 Upstream = Annotated[
     str,
@@ -59,6 +58,42 @@ AdvertisedHost = Annotated[
         metavar="HOST",
         help="The host clients are told to connect to. Default: the one that they came to.",
         rich_help_panel=NETWORK_PANEL,
+    ),
+]
+ListenerConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--listener-config",
+        metavar="FILE",
+        help="More about the listener of --listen: TLS on either side, PROXY protocol, host names, limits.",
+        rich_help_panel=NETWORK_PANEL,
+    ),
+]
+MoreListeners = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--listener",
+        metavar="FILE",
+        help="One more listener, its file says `listen` and `upstream` too; may be repeated. They share the quotas.",
+        rich_help_panel=NETWORK_PANEL,
+    ),
+]
+ConnectionRate = Annotated[
+    int | None,
+    typer.Option(
+        "--connection-rate",
+        metavar="N",
+        min=1,
+        help="Connections per second to each broker in all, as max.connection.creation.rate; those beyond it wait.",
+        rich_help_panel=ENFORCEMENT_PANEL,
+    ),
+]
+UnknownApis = Annotated[
+    UnknownApi,
+    typer.Option(
+        "--unknown-apis",
+        help="What becomes of requests of APIs that the daemon doesn't know: pass untouched, or refuse (close).",
+        rich_help_panel=ENFORCEMENT_PANEL,
     ),
 ]
 ConnectTimeout = Annotated[
@@ -243,18 +278,6 @@ Cluster = Annotated[
         rich_help_panel=OPERATION_PANEL,
     ),
 ]
-
-
-def parse_port_range(text: str) -> tuple[int, int]:
-    """The first and last port of FIRST-LAST.
-
-    Raises `UsageError` where it is no such range.
-    """
-    match = _PORT_RANGE.fullmatch(text.strip())
-    first, last = (int(match[1]), int(match[2])) if match else (1, 0)
-    if not 1 <= first <= last <= 65535:
-        raise UsageError(f"not a range of ports: {text!r}", hint="for example 19093-19199")
-    return first, last
 
 
 def parse_metrics_address(text: str) -> Address:

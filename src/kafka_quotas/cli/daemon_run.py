@@ -5,6 +5,7 @@ import sys
 from kafka_quotas.cli.daemon_options import (
     AdvertisedHost,
     Cluster,
+    ConnectionRate,
     ConnectTimeout,
     Control,
     ControlMode,
@@ -16,21 +17,23 @@ from kafka_quotas.cli.daemon_options import (
     EventLogRotate,
     InternalPrincipal,
     Listen,
+    ListenerConfig,
     MaxRequestBytes,
     MaxThrottle,
     Metrics,
+    MoreListeners,
     PortRange,
     Principal,
     StateFile,
     StaticQuotas,
     Style,
+    UnknownApis,
     UnknownPrincipal,
     Upstream,
     UpstreamWindows,
     control_access,
     event_log_settings,
     parse_metrics_address,
-    parse_port_range,
 )
 from kafka_quotas.cli.daemon_terms_options import (
     CostModelOption,
@@ -49,7 +52,9 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.units import parse_bytes
 from kafka_quotas.enforcement.address import parse_address
 from kafka_quotas.enforcement.event_log_settings import ROTATE_S
-from kafka_quotas.enforcement.rules import UNKNOWN_PRINCIPAL, Rules, ThrottleStyle
+from kafka_quotas.enforcement.listener_file import all_listeners, parse_port_range
+from kafka_quotas.enforcement.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.rules import UNKNOWN_PRINCIPAL, Rules, ThrottleStyle, UnknownApi
 from kafka_quotas.enforcement.settings import DaemonSettings
 from kafka_quotas.enforcement.terms import FetchOverQuota, Mode, OnViolation, Scope
 from kafka_quotas.stores.open_store import open_store
@@ -79,6 +84,10 @@ def run(
     cost_model: CostModelOption = None,
     port_range: PortRange = None,
     advertised_host: AdvertisedHost = None,
+    listener_config: ListenerConfig = None,
+    listener: MoreListeners = None,
+    connection_rate: ConnectionRate = None,
+    unknown_apis: UnknownApis = UnknownApi.PASS,
     principal: Principal = None,
     unknown_principal: UnknownPrincipal = UNKNOWN_PRINCIPAL,
     internal_principal: InternalPrincipal = None,
@@ -120,13 +129,18 @@ def run(
         max_request_bytes=int(parse_bytes(max_request_bytes)),
         principal=principal,
         unknown_principal=unknown_principal,
+        unknown_apis=unknown_apis,
         internal_principals=frozenset(internal_principal or ()),
     )
-    settings = DaemonSettings(
+    main = ListenerSettings(
         upstream=parse_address(upstream),
         listen=parse_address(listen, may_be_zero=True),
         port_range=None if port_range is None else parse_port_range(port_range),
         advertised_host=advertised_host,
+    )
+    settings = DaemonSettings(
+        listeners=all_listeners(main, listener_config, listener or ()),
+        connection_rate=connection_rate,
         rules=rules,
         static_quotas=static_quotas,
         policy_file=policy,

@@ -13,6 +13,12 @@ class Counters:
     connections_accepted: int = 0
     connections_failed: int = 0
     """Connections closed for an error of either side's protocol or network."""
+    connections_delayed: int = 0
+    """Connections that waited for the rate, or the number, of their listener or broker."""
+    connections_throttled: int = 0
+    """Connections closed unserved because their address made them too fast."""
+    connections_refused: int = 0
+    """Connections closed because their address had as many as it may."""
     upstream_connect_failures: int = 0
     protocol_errors: int = 0
     requests: int = 0

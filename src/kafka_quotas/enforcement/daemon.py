@@ -15,6 +15,7 @@ from typing import Final, TextIO
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.address import Address
+from kafka_quotas.enforcement.connections import ConnectionBook
 from kafka_quotas.enforcement.control import ControlServer
 from kafka_quotas.enforcement.control_desk import ControlDesk
 from kafka_quotas.enforcement.control_path import control_path
@@ -98,6 +99,7 @@ class _Daemon:
         self._policy = Policy(
             settings.rules.window, mutation_window=settings.rules.mutation_window, book=settings.rules.book
         )
+        self._book = ConnectionBook(settings.rules.window, broker_rate=settings.connection_rate)
         self._signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
         self._changed = 0
         self._follower = StoreFollower(
@@ -131,6 +133,7 @@ class _Daemon:
                 settings=self._settings,
                 policy=self._policy,
                 ledger=Ledger(self._notify),
+                book=self._book,
                 charges=None if events is None else events.charges,
             )
             self._keep_state(stack, gate)
@@ -189,7 +192,7 @@ class _Daemon:
 
     async def _serve_status(self, stack: contextlib.AsyncExitStack, gate: Gate, reporter: Reporter) -> None:
         """Nothing; control socket and metrics are served, and the log says where."""
-        listen = gate.advertised(gate.directory.routes[0].port)
+        listen = gate.listeners()[0][0]
         decider = Decider(self._policy, self._clock, bootstrap=lambda: gate.directory.routes[0].node_id)
         desk = ControlDesk(
             status=reporter.status, decide=decider.decide, reload=lambda: self._reloader.reload("control socket")
@@ -242,6 +245,7 @@ class _Daemon:
         while True:
             await asyncio.sleep(EXPIRY_S)
             self._policy.expire_idle(self._clock.now_ms())
+            self._book.expire_idle(self._clock.now_ms())
 
     # Quotas.
 
@@ -250,6 +254,7 @@ class _Daemon:
         is_static = self._follower.state.url.startswith(STATIC_SCHEME)
         changed = self._policy.apply(snapshot.entries, static=is_static)
         self._changed += changed
+        self._book.ip_limits.apply(snapshot.entries)
         self._notify(
             Notice(
                 event="quotas applied",

@@ -1,30 +1,35 @@
-"""The doors of the daemon: its listeners, and the connections that came through them."""
+"""The doors of the daemon: its fronts, and the connections that came through them."""
 
 import asyncio
-import socket
-from collections.abc import Iterable
+import dataclasses
+import ssl
+from functools import partial
 from typing import Final
 
-from kafka_quotas.enforcement.address import Address, parse_address
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.enforcement.address import Address
 from kafka_quotas.enforcement.broker_directory import BrokerDirectory, Route
+from kafka_quotas.enforcement.connections import BrokerConnections, ConnectionBook
+from kafka_quotas.enforcement.entrance import Arrival
 from kafka_quotas.enforcement.event_log import ChargeSource, OnCharge, PendingCharges
+from kafka_quotas.enforcement.front import Front
 from kafka_quotas.enforcement.identity import Identity
 from kafka_quotas.enforcement.ledger import Ledger
-from kafka_quotas.enforcement.listener import Listener, bind
+from kafka_quotas.enforcement.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.notice import Notice
-from kafka_quotas.enforcement.policy import Policy
+from kafka_quotas.enforcement.policy import NodeId, Policy
 from kafka_quotas.enforcement.relay import Relay, RelayRoom
 from kafka_quotas.enforcement.rules import Rules
 from kafka_quotas.enforcement.session import Session
 from kafka_quotas.enforcement.settings import DaemonSettings
+from kafka_quotas.wire.distinguished_name import subject_name
 
-PORTS_TRIED: Final = 1000
-"""How many ports behind the bootstrap listener's are tried for the listeners of brokers."""
-_ANY: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound to
+MOVE_GRACE_S: Final = 5.0
+"""How long connections stay with the address that a broker moved away from: brokers may not all know of it yet."""
 
 
 class Gate:
-    """Every listener and every connection of a daemon."""
+    """Every front and every connection of a daemon."""
 
     def __init__(
         self,
@@ -33,31 +38,52 @@ class Gate:
         settings: DaemonSettings,
         policy: Policy,
         ledger: Ledger,
+        book: ConnectionBook,
         charges: PendingCharges | None = None,
     ) -> None:
         self._room = room
         self._charges = charges
         self._settings = settings
         self._policy = policy
+        self._book = book
         self.ledger = ledger
-        self._listeners: list[Listener] = []
+        self._served = 0
+        self._rules = {listener.name: _rules(settings.rules, listener) for listener in settings.listeners}
         self._connections: dict[Relay, Route] = {}
         self._empty = asyncio.Event()
         self._empty.set()
-        bootstrap = Route(node_id=None, port=settings.listen.port, upstream=settings.upstream)
-        bootstrap.port = self._open(bootstrap, [settings.listen.port])
-        self.directory = BrokerDirectory(
-            bootstrap, open_listener=self._open_for_broker, name_bootstrap=policy.name_bootstrap
-        )
+        self.fronts: list[Front] = []
+        try:
+            for number, listener in enumerate(settings.listeners):
+                self.fronts.append(
+                    Front(
+                        room,
+                        listener,
+                        placeholder=-number or None,
+                        connect_timeout_s=settings.connect_timeout_s,
+                        connections=self._connections_of,
+                        serve=self._serve,
+                        on_named=self._named,
+                        on_moved=self._moved,
+                    )
+                )
+        except BaseException:
+            self._stop_listening()
+            raise
 
     @property
     def connections(self) -> dict[Relay, Route]:
         """Every open connection and the route it took."""
         return self._connections
 
-    def advertised(self, port: int) -> Address:
-        """What clients are told for a listener's port, where it does not depend on the way they came."""
-        return Address(host=self._settings.advertised_host or self._settings.listen.host, port=port)
+    @property
+    def directory(self) -> BrokerDirectory:
+        """The brokers behind the main listener."""
+        return self.fronts[0].directory
+
+    def listeners(self) -> list[tuple[Address, Route]]:
+        """Where clients may connect to, and the route from there."""
+        return [(front.advertised(route), route) for front in self.fronts for route in front.directory.routes]
 
     async def drain(self, timeout_s: float) -> int:
         """How many connections had to be cut; all others answered what had been asked before they closed."""
@@ -80,87 +106,98 @@ class Gate:
             relay.abort()
 
     def _stop_listening(self) -> None:
-        for listener in self._listeners:
-            listener.close()
-        self._listeners.clear()
+        for front in self.fronts:
+            front.close()
 
-    def _open_for_broker(self, route: Route) -> int:
-        first, last = self._settings.port_range or _behind(self.directory.routes[0].port)
-        port = self._open(route, range(first, last + 1))
-        self._room.notify(
-            Notice(
-                event="listener opened",
-                fields={
-                    "broker": str(route.node_id),
-                    "listen": str(self.advertised(port)),
-                    "upstream": str(route.upstream),
-                },
-            )
+    def _connections_of(self, route: Route) -> BrokerConnections:
+        return self._book.broker(route.node_id)
+
+    def _serve(self, front: Front, arrival: Arrival) -> None:
+        rules = self._rules[front.settings.name]
+        identity = Identity(rules=rules, counters=self._room.counters, notify=self._room.notify)
+        relay = Relay(
+            self._room,
+            self._session(front, arrival, identity, rules),
+            peer=str(arrival.source),
+            on_closed=partial(self._closed, arrival),
+            on_client=partial(_certified, front, identity),
         )
-        return port
-
-    def _open(self, route: Route, ports: Iterable[int]) -> int:
-        sock = bind(self._settings.listen.host, ports)
-        listener = Listener(
-            self._room.loop,
-            sock,
-            accept=lambda client, peer: self._accept(route, client, peer),
-            notify=self._room.notify,
-        )
-        self._listeners.append(listener)
-        return listener.port
-
-    def _accept(self, route: Route, client: socket.socket, peer: str) -> None:
-        room, rules = self._room, self._settings.rules
-        room.counters.connections_accepted += 1
-        client.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
-        relay = Relay(room, self._session(route, client, peer, rules), peer=peer, on_closed=self._closed)
-        self._connections[relay] = route
+        self._connections[relay] = arrival.route
         self._empty.clear()
-        relay.open(client, route.upstream, timeout_s=self._settings.connect_timeout_s)
+        relay.open(arrival.client, front.way(arrival.route))
 
-    def _session(self, route: Route, client: socket.socket, peer: str, rules: Rules) -> Session:
-        host = self._settings.advertised_host or self._host_towards(client)
-
-        def translate(node_id: int, broker_host: str, broker_port: int) -> tuple[str, int]:
-            return host, self.directory.port_of(node_id, Address(host=broker_host, port=broker_port))
-
+    def _session(self, front: Front, arrival: Arrival, identity: Identity, rules: Rules) -> Session:
         return Session(
-            quotas=self._policy.broker(route.node_id),
-            identity=Identity(rules=rules, counters=self._room.counters, notify=self._room.notify),
+            quotas=self._policy.broker(arrival.route.node_id),
+            identity=identity,
             rules=rules,
-            translate=translate,
+            translate=front.translation(arrival.client),
             ledger=self.ledger,
             counters=self._room.counters,
             costs=lambda: self._policy.costs,
-            on_charge=self._on_charge(route, peer),
+            on_charge=self._on_charge(arrival),
         )
 
-    def _on_charge(self, route: Route, peer: str) -> OnCharge | None:
-        """What takes note of the charges of the connection that was accepted last; None without an event log."""
+    def _on_charge(self, arrival: Arrival) -> OnCharge | None:
+        """What takes note of the charges of a connection; None without an event log."""
         if self._charges is None:
             return None
-        number = self._room.counters.connections_accepted
-        return self._charges.recorder(ChargeSource(connection=number, ip=parse_address(peer).host, route=route))
+        self._served += 1
+        return self._charges.recorder(
+            ChargeSource(connection=self._served, ip=arrival.source.host, route=arrival.route)
+        )
 
-    def _host_towards(self, client: socket.socket) -> str:
-        """The host by which a client reaches us: the one listened on or, if that is any, the one it came to."""
-        host = self._settings.listen.host
-        if host not in _ANY:
-            return host
-        try:
-            came_to: str = client.getsockname()[0]
-        except OSError:
-            return host  # the client is gone already
-        return came_to.removeprefix("::ffff:")
+    # Brokers.
 
-    def _closed(self, relay: Relay) -> None:
+    def _named(self, route: Route, placeholder: NodeId) -> None:
+        """Nothing; a bootstrap route has its broker's id, and what was counted for it is the broker's."""
+        assert route.node_id is not None
+        is_known = route.node_id in self._policy.brokers
+        self._policy.name_bootstrap(route.node_id, placeholder)
+        self._book.name(placeholder, route.node_id)
+        if is_known:  # the broker has buckets already: who came in before would not be charged there
+            for relay, taken in list(self._connections.items()):
+                if taken is route:
+                    relay.drain()
+
+    def _moved(self, route: Route) -> None:
+        """Nothing; after a while connections to the old address end, and their clients come again."""
+        self._room.notify(
+            Notice(event="broker moved", fields={"broker": str(route.node_id), "upstream": str(route.upstream)})
+        )
+        self._room.loop.call_later(MOVE_GRACE_S, self._leave_behind, route)
+
+    def _leave_behind(self, route: Route) -> None:
+        for relay, taken in list(self._connections.items()):
+            if taken is route and relay.way is not None and relay.way.upstream != route.upstream:
+                relay.drain()
+
+    def _closed(self, arrival: Arrival, relay: Relay) -> None:
+        arrival.ended()
         self._connections.pop(relay, None)
         self._room.counters.requests += relay.session.request_count
         if not self._connections:
             self._empty.set()
 
 
-def _behind(port: int) -> tuple[int, int]:
-    """The ports that are tried for brokers when no range was given."""
-    return min(port + 1, 65535), min(port + PORTS_TRIED, 65535)
+def _rules(rules: Rules, listener: ListenerSettings) -> Rules:
+    """The rules as they are for clients of one listener."""
+    return dataclasses.replace(
+        rules,
+        principal=listener.principal or rules.principal,
+        requires_authentication=listener.requires_authentication,
+        oauthbearer_claim=listener.oauthbearer_claim,
+    )
+
+
+def _certified(front: Front, identity: Identity, transport: asyncio.Transport) -> None:
+    """Nothing; if a client showed a certificate, its name is known."""
+    tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+    certificate = None if tls is None else tls.getpeercert(binary_form=True)
+    if not certificate:
+        return
+    try:
+        user = front.mapping.user(subject_name(certificate))
+    except ProtocolError:
+        user = None
+    identity.certified(user)

@@ -20,8 +20,8 @@ PAUSE_S: Final = 0.5
 """How long accepting rests when the process has no file descriptor left."""
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
-Accept: TypeAlias = Callable[[socket.socket, str], None]
-"""Takes an accepted, non-blocking connection and its peer's name."""
+Accept: TypeAlias = Callable[[socket.socket, Address], None]
+"""Takes an accepted connection and its peer's address."""
 
 
 class ListenError(KafkaQuotasError):
@@ -60,6 +60,7 @@ class Listener:
         self._accept = accept
         self._notify = notify
         self._pause: asyncio.TimerHandle | None = None
+        self._is_held = False
         loop.add_reader(sock.fileno(), self._readable)
 
     @property
@@ -67,6 +68,18 @@ class Listener:
         """The port that is listened on."""
         port: int = self._socket.getsockname()[1]
         return port
+
+    def hold(self) -> None:
+        """Nothing; connections wait to be accepted until `release`."""
+        self._is_held = True
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket.fileno())
+
+    def release(self) -> None:
+        """Nothing; connections are accepted again."""
+        self._is_held = False
+        if self._socket.fileno() >= 0:
+            self._loop.add_reader(self._socket.fileno(), self._readable)
 
     def close(self) -> None:
         """Nothing; no connection is accepted any more."""
@@ -78,6 +91,8 @@ class Listener:
 
     def _readable(self) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
+            if self._is_held:
+                return
             try:
                 connection, place = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -85,7 +100,8 @@ class Listener:
             except OSError as error:
                 self._rest(error)
                 return
-            self._accept(connection, str(Address(host=place[0], port=place[1])))
+            connection.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
+            self._accept(connection, Address(host=place[0].removeprefix("::ffff:"), port=place[1]))
 
     def _rest(self, error: OSError) -> None:
         """Nothing; accepting goes on after a pause, for connections that end meanwhile free what is missing."""
@@ -102,4 +118,5 @@ class Listener:
 
     def _resume(self) -> None:
         self._pause = None
-        self._loop.add_reader(self._socket.fileno(), self._readable)
+        if not self._is_held:
+            self._loop.add_reader(self._socket.fileno(), self._readable)

@@ -21,7 +21,7 @@ from kafka_quotas.enforcement.terms import TermsBook
 from kafka_quotas.stores.store import QuotaEntry
 
 NodeId: TypeAlias = int | None
-"""A broker's node id; None for the one behind the bootstrap address while its id isn't known."""
+"""A broker's node id; None or below 0 for the one behind a bootstrap address while its id isn't known."""
 
 _Limits: TypeAlias = dict[tuple[QuotaType, Entity], float]
 
@@ -77,10 +77,13 @@ class Policy:
                     quotas.update(quota_type, entity, limit, static=source is Source.STATIC)
         return quotas
 
-    def name_bootstrap(self, node_id: int) -> None:
-        """Nothing; the broker behind the bootstrap address turned out to be this node, and keeps its buckets."""
-        if None in self._brokers and node_id not in self._brokers:
-            self._brokers[node_id] = self._brokers.pop(None)
+    def name_bootstrap(self, node_id: int, placeholder: NodeId = None) -> None:
+        """Nothing; the broker behind a bootstrap address turned out to be this node, and keeps its buckets.
+
+        `placeholder` is what it was known by before.
+        """
+        if placeholder in self._brokers and node_id not in self._brokers:
+            self._brokers[node_id] = self._brokers.pop(placeholder)
 
     def apply(self, entries: Iterable[QuotaEntry], *, static: bool = False) -> int:
         """How many limits differ from before; entities that are not among the entries lose theirs."""

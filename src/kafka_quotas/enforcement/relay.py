@@ -15,13 +15,13 @@ from typing import Final
 
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
-from kafka_quotas.enforcement.address import Address
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.holds import BACKPRESSURE
 from kafka_quotas.enforcement.notice import Notice, Notify, Severity
 from kafka_quotas.enforcement.relay_end import RelayEnd
 from kafka_quotas.enforcement.session import Session
 from kafka_quotas.enforcement.upstream import UpstreamError, connect
+from kafka_quotas.enforcement.way import Way
 
 LINGER_S: Final = 2.0
 """How long a broker gets to take the last requests of a client that is gone."""
@@ -40,7 +40,15 @@ class RelayRoom:
 class Relay:
     """A connection pair; `on_closed` is called once, when both connections have ended."""
 
-    def __init__(self, room: RelayRoom, session: Session, *, peer: str, on_closed: Callable[["Relay"], None]) -> None:
+    def __init__(
+        self,
+        room: RelayRoom,
+        session: Session,
+        *,
+        peer: str,
+        on_closed: Callable[["Relay"], None],
+        on_client: Callable[[asyncio.Transport], None] | None = None,
+    ) -> None:
         self.session = session
         self._flow = session.flow
         self.peer = peer
@@ -48,19 +56,24 @@ class Relay:
         self._now_ms = room.clock.now_ms
         self._counters = room.counters
         self._on_closed = on_closed
-        self._client = RelayEnd(received=self._from_client, full=self._client_full, gone=self._client_gone)
+        self._client = RelayEnd(
+            received=self._from_client, full=self._client_full, gone=self._client_gone, made=on_client
+        )
         self._upstream = RelayEnd(received=self._from_upstream, full=self._upstream_full, gone=self._upstream_gone)
         self._opening: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
+        self.way: Way | None = None
+        """How the broker was reached, None before `open`."""
         self._is_closing = False
         self._is_draining = False
         self._is_unsteady = False
         """Whether what the session holds may have changed without being looked at in `_move`."""
 
-    def open(self, client: socket.socket, upstream: Address, *, timeout_s: float) -> None:
+    def open(self, client: socket.socket, way: Way) -> None:
         """Nothing; an accepted connection is served as soon as the broker's is there."""
-        self._opening = self._room.loop.create_task(self._open(client, upstream, timeout_s))
+        self.way = way
+        self._opening = self._room.loop.create_task(self._open(client, way))
 
     def drain(self) -> None:
         """Nothing; the connection closes when its last request is answered."""
@@ -87,11 +100,16 @@ class Relay:
         self._client.abort()
         self._upstream.abort()
 
-    async def _open(self, client: socket.socket, upstream: Address, timeout_s: float) -> None:
+    async def _open(self, client: socket.socket, way: Way) -> None:
         error: Exception | None = None
         try:
-            await connect(lambda: self._upstream, upstream, timeout_s=timeout_s)
-            await self._room.loop.connect_accepted_socket(lambda: self._client, client)
+            await connect(lambda: self._upstream, way.upstream, timeout_s=way.timeout_s, tls=way.upstream_tls)
+            await self._room.loop.connect_accepted_socket(
+                lambda: self._client,
+                client,
+                ssl=way.client_tls,
+                ssl_handshake_timeout=None if way.client_tls is None else way.timeout_s,
+            )
         except (UpstreamError, OSError) as caught:
             error = caught
         finally:
@@ -102,6 +120,9 @@ class Relay:
         if isinstance(error, UpstreamError):
             self._counters.upstream_connect_failures += 1
             self._fail("upstream can't be connected", error, Severity.ERROR)
+        elif error is not None and way.client_tls is not None and not self._is_closing:
+            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+            self._fail("client closed: TLS failed", KafkaQuotasError(reason), Severity.WARNING)
         elif error is not None:
             self.close()  # the client is gone already
         else:

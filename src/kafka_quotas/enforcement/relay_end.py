@@ -22,11 +22,17 @@ class RelayEnd(asyncio.Protocol):
     """Hands on what comes, and says when its peer is full, takes bytes again, or is gone."""
 
     def __init__(
-        self, *, received: Callable[[bytes], None], full: Callable[[bool], None], gone: Callable[[], None]
+        self,
+        *,
+        received: Callable[[bytes], None],
+        full: Callable[[bool], None],
+        gone: Callable[[], None],
+        made: Callable[[asyncio.Transport], None] | None = None,
     ) -> None:
         self.data_received = received  # type: ignore[assignment, method-assign]  # a call less per read
         self._full = full
         self._gone = gone
+        self._made = made
         self._transport: asyncio.Transport | None = None
         self.is_paused = False
 
@@ -89,6 +95,8 @@ class RelayEnd(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
         _keep_alive(self._transport.get_extra_info("socket"))
+        if self._made is not None:
+            self._made(self._transport)
 
     def pause_writing(self) -> None:
         """Nothing; the relay is told to stop."""

@@ -94,11 +94,11 @@ class Reporter:
         return tuple(
             ListenerRow(
                 broker=broker_name(route.node_id),
-                listen=str(self._gate.advertised(route.port)),
+                listen=str(address),
                 upstream=str(route.upstream),
                 connections=sum(taken is route for taken in routes),
             )
-            for route in self._gate.directory.routes
+            for address, route in self._gate.listeners()
         )
 
     def _throttled(self, now_ms: int) -> tuple[ThrottledClient, ...]:

@@ -134,6 +134,8 @@ class RequestIntake:
         header = parse_request_header(chunk, offset, max_frame_bytes=self._max_request_bytes)
         if header is None:
             return None
+        if not self._identity.is_settled:
+            self._identity.admit(header)
         exchange = self._begin_request(chunk, header)
         if exchange is not None and exchange.client is not None and exchange.client.refuses:
             self._refuse_over(exchange, now_ms)

@@ -25,13 +25,23 @@ class ThrottleStyle(StrEnum):
     """The response is held back (KIP-13, Kafka before 2.0)."""
 
 
+class UnknownApi(StrEnum):
+    """What becomes of a request of an API that the daemon has no definition of."""
+
+    PASS = "pass"
+    """It goes on untouched, and so does its response."""
+    REFUSE = "refuse"
+    """Its connection is closed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """How quotas are enforced.
 
     `max_throttle_ms` cuts every throttle time, None leaves them as long as Kafka would make them; it, `mode`, `scope`,
     `fetch_over_quota` and `on_violation` are what holds where a policy file says nothing else. `principal` names
-    every client of the daemon; None takes the name from SASL, `unknown_principal` where it can't be read. Follower
+    every client of the daemon; None takes the name from SASL, `unknown_principal` where it can't be read, in a bearer's
+    token the `oauthbearer_claim`. With `requires_authentication` nothing but SASL passes before it succeeded. Follower
     fetches are exempt for `internal_principals` only, for anyone can claim to be a follower.
     """
 
@@ -47,6 +57,9 @@ class Rules:
     threshold_error: ThresholdError = ThresholdError.POLICY_VIOLATION
     max_request_bytes: int = MAX_REQUEST_BYTES
     principal: str | None = None
+    requires_authentication: bool = False
+    oauthbearer_claim: str = "sub"
+    unknown_apis: UnknownApi = UnknownApi.PASS
     unknown_principal: str = UNKNOWN_PRINCIPAL
     internal_principals: frozenset[str] = frozenset()
 

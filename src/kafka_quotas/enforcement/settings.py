@@ -6,6 +6,7 @@ from pathlib import Path
 from kafka_quotas.enforcement.address import Address
 from kafka_quotas.enforcement.control import ControlAccess
 from kafka_quotas.enforcement.event_log_settings import EventLogSettings
+from kafka_quotas.enforcement.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.rules import Rules
 
 
@@ -13,17 +14,15 @@ from kafka_quotas.enforcement.rules import Rules
 class DaemonSettings:
     """Where the daemon listens and what it stands in front of.
 
-    `port_range` are the first and last port for the brokers' listeners, None for those behind `listen`'s.
-    `advertised_host` is what clients are told to connect to; None tells them the host that they came to. `control` is
+    The first listener is the main one; their names differ. `connection_rate` is how many connections per second may be
+    made to each broker, through whichever listener, None for any number. `control` is
     the path of the Unix socket, None puts it in the user's runtime folder; `control_access` is who may use it.
     `metrics` serves Prometheus, `event_log` writes a line per charge, `state_file` remembers what was charged across a
     restart, each where it is set.
     """
 
-    upstream: Address
-    listen: Address
-    port_range: tuple[int, int] | None = None
-    advertised_host: str | None = None
+    listeners: tuple[ListenerSettings, ...]
+    connection_rate: float | None = None
     rules: Rules = field(default_factory=Rules)
     static_quotas: Path | None = None
     policy_file: Path | None = None
@@ -35,3 +34,13 @@ class DaemonSettings:
     state_file: Path | None = None
     connect_timeout_s: float = 10.0
     drain_timeout_s: float = 10.0
+
+    @property
+    def upstream(self) -> Address:
+        """The broker behind the main listener's bootstrap address."""
+        return self.listeners[0].upstream
+
+    @property
+    def listen(self) -> Address:
+        """Where clients bootstrap at the main listener."""
+        return self.listeners[0].listen

@@ -1,6 +1,7 @@
 """Connecting to a broker."""
 
 import asyncio
+import ssl
 from collections.abc import Callable
 
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -11,14 +12,18 @@ class UpstreamError(KafkaQuotasError):
     """A broker could not be connected to."""
 
 
-async def connect(protocol: Callable[[], asyncio.Protocol], address: Address, *, timeout_s: float) -> None:
+async def connect(
+    protocol: Callable[[], asyncio.Protocol], address: Address, *, timeout_s: float, tls: ssl.SSLContext | None = None
+) -> None:
     """Nothing; the protocol has a connection. Each of the host's addresses is tried until `timeout_s` is over.
 
-    Raises `UpstreamError` where none of them takes a connection in time.
+    Raises `UpstreamError` where none of them takes a connection in time, or TLS can't be agreed on.
     """
     try:
         async with asyncio.timeout(timeout_s):
-            await asyncio.get_running_loop().create_connection(protocol, address.host, address.port)
+            await asyncio.get_running_loop().create_connection(
+                protocol, address.host, address.port, ssl=tls, server_hostname=None if tls is None else address.host
+            )
     except TimeoutError as error:
         raise UpstreamError(f"{address} did not answer within {timeout_s:g} s") from error
     except OSError as error:

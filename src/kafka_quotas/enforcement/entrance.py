@@ -1,0 +1,213 @@
+"""The way in for accepted connections: late, refused, or handed on with the address they really come from.
+
+In the order in which a broker would do it: the rates of listener and broker make all connections behind this one wait,
+and so does the number of connections the listener may have; then it is seen whose connection it is (the PROXY
+protocol), and which broker it is for (the name asked for by TLS); then the rate and the number of its address decide.
+**Source:** KIP-612, `SocketServer.Acceptor` (4.x).
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import TypeAlias
+
+from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
+from kafka_quotas.enforcement.address import Address
+from kafka_quotas.enforcement.broker_directory import Route
+from kafka_quotas.enforcement.connections import BrokerConnections
+from kafka_quotas.enforcement.listener import Listener
+from kafka_quotas.enforcement.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.notice import Notice, Severity
+from kafka_quotas.enforcement.relay import RelayRoom
+from kafka_quotas.wire.client_hello import requested_host, wanted_bytes
+from kafka_quotas.wire.proxy_protocol import HEAD_BYTES, parse_proxy_head, proxied_source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """A connection that is to be served: the route it takes, and where it comes from."""
+
+    client: socket.socket
+    route: Route
+    source: Address
+    connections: BrokerConnections
+    listener: str
+
+    def ended(self) -> None:
+        """Nothing; the connection counts no more."""
+        self.connections.ended(self.listener, self.source.host)
+
+
+Serve: TypeAlias = Callable[[Arrival], None]
+RouteByHost: TypeAlias = Callable[[str | None], Route]
+"""The route for the name that a TLS client asked for; raises `ProtocolError` where there is none."""
+
+
+class Entrance:
+    """One listening socket and the connections that are on their way in."""
+
+    def __init__(
+        self,
+        room: RelayRoom,
+        sock: socket.socket,
+        *,
+        settings: ListenerSettings,
+        route: Route,
+        route_by_host: RouteByHost,
+        connections: Callable[[Route], BrokerConnections],
+        serve: Serve,
+        timeout_s: float,
+    ) -> None:
+        self._room = room
+        self._settings = settings
+        self._route = route
+        self._route_by_host = route_by_host
+        self._connections = connections
+        self._serve = serve
+        self._timeout_s = timeout_s
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: socket.socket | None = None
+        self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._is_plain = settings.proxy_sources is None and not settings.shares_port
+        self._listener = Listener(room.loop, sock, accept=self._accepted, notify=room.notify)
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return self._listener.port
+
+    def close(self) -> None:
+        """Nothing; nobody comes in any more, and who was on the way is sent away."""
+        self._listener.close()
+        for task in list(self._tasks):
+            task.cancel()
+        if self._waiting is not None:
+            self._waiting.close()
+            self._waiting = None
+        for client, timer in self._refused.items():
+            timer.cancel()
+            client.close()
+        self._refused.clear()
+
+    def _accepted(self, client: socket.socket, peer: Address) -> None:
+        self._room.counters.connections_accepted += 1
+        connections = self._connections(self._route)
+        delay_ms = connections.delay_ms(self._settings, self._room.clock.now_ms())
+        if delay_ms > 0 or connections.is_full(self._settings):
+            self._room.counters.connections_delayed += 1
+            self._listener.hold()
+            self._waiting = client
+            self._start(self._enter_late(client, peer, connections, delay_ms))
+        else:
+            self._enter(client, peer)
+
+    async def _enter_late(
+        self, client: socket.socket, peer: Address, connections: BrokerConnections, delay_ms: int
+    ) -> None:
+        """Nothing; the connection came in after its delay and when there was room; those behind it follow."""
+        await asyncio.sleep(delay_ms / 1000)
+        while connections.is_full(self._settings):
+            await connections.one_ended()
+        self._waiting = None
+        self._enter(client, peer)
+        self._listener.release()
+
+    def _enter(self, client: socket.socket, peer: Address) -> None:
+        if self._is_plain:
+            self._admit(client, peer, self._route)
+        else:
+            self._start(self._look(client, peer))
+
+    async def _look(self, client: socket.socket, peer: Address) -> None:
+        """Nothing; it was seen whose connection it is and for which broker, and it is let in or sent away."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                source = peer if self._settings.proxy_sources is None else await self._proxied(client, peer)
+                route = await self._asked_for(client) if self._settings.shares_port else self._route
+        except (KafkaQuotasError, OSError) as error:
+            client.close()
+            self._room.counters.connections_failed += 1
+            if isinstance(error, ProtocolError):
+                self._room.counters.protocol_errors += 1
+            told = error.message if isinstance(error, KafkaQuotasError) else str(error) or "nothing came in time"
+            self._say("client closed before it was served", peer, error=told)
+        except asyncio.CancelledError:
+            client.close()
+            raise
+        else:
+            self._admit(client, source, route)
+
+    async def _proxied(self, client: socket.socket, peer: Address) -> Address:
+        """Where a connection comes from by its PROXY protocol header."""
+        trusted = self._settings.proxy_sources or ()
+        if not any(ip_address(peer.host.partition("%")[0]) in network for network in trusted):
+            raise ProtocolError(
+                f"{peer.host} may not say whose connection it passes on", hint="proxy.protocol.trusted lists who may"
+            )
+        head = parse_proxy_head(await self._receive(client, HEAD_BYTES))
+        source = proxied_source(head, await self._receive(client, head.rest_bytes))
+        return peer if source is None else Address(host=source.ip.removeprefix("::ffff:"), port=source.port)
+
+    async def _asked_for(self, client: socket.socket) -> Route:
+        """The route for the name a TLS client asks for; its message is left where it is."""
+        seen = b""
+        while (wanted := wanted_bytes(seen)) > len(seen):
+            seen = await self._peek(client, wanted)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+        return self._route_by_host(requested_host(seen))
+
+    async def _peek(self, client: socket.socket, count: int) -> bytes:
+        """The first bytes of a connection, which stay there to be read."""
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)  # wakes us when so many are there
+        loop = self._room.loop
+        readable = asyncio.Event()
+        loop.add_reader(client.fileno(), readable.set)
+        try:
+            await readable.wait()
+        finally:
+            loop.remove_reader(client.fileno())
+        seen = client.recv(count, socket.MSG_PEEK)
+        if len(seen) < count:
+            raise ProtocolError("the client ended its connection before TLS began")
+        return seen
+
+    async def _receive(self, client: socket.socket, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            piece = await self._room.loop.sock_recv(client, count - len(data))
+            if not piece:
+                raise ProtocolError("the connection ended inside its PROXY protocol header")
+            data += piece
+        return data
+
+    def _admit(self, client: socket.socket, source: Address, route: Route) -> None:
+        """Nothing; the connection is served unless its address has too many, or made them too fast."""
+        connections = self._connections(route)
+        delay_ms = connections.ip_delay_ms(source.host, self._room.clock.now_ms())
+        if delay_ms > 0:
+            self._room.counters.connections_throttled += 1
+            timer = self._room.loop.call_later(delay_ms / 1000, self._end_refused, client)
+            self._refused[client] = timer
+        elif connections.is_refused(self._settings, source.host):
+            self._room.counters.connections_refused += 1
+            self._say("connection refused: its address has as many as it may", source)
+            client.close()
+        else:
+            name = self._settings.name
+            connections.began(name, source.host)
+            self._serve(Arrival(client=client, route=route, source=source, connections=connections, listener=name))
+
+    def _end_refused(self, client: socket.socket) -> None:
+        self._refused.pop(client, None)
+        client.close()
+
+    def _start(self, work: Coroutine[object, object, None]) -> None:
+        task = self._room.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _say(self, event: str, peer: Address, **fields: str) -> None:
+        who = {"client": str(peer), "listener": self._settings.name}
+        self._room.notify(Notice(event=event, severity=Severity.WARNING, fields={**who, **fields}))

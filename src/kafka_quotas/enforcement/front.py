@@ -1,0 +1,180 @@
+"""One listener of the daemon as clients see it: where they bootstrap, and the way to each broker behind it.
+
+Invariants: a broker's way is open before clients are told of it; quotas go by node id, so it is the same broker
+whichever front, name or address it was reached by.
+"""
+
+import socket
+import ssl
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.enforcement.address import Address
+from kafka_quotas.enforcement.broker_directory import BrokerDirectory, Route
+from kafka_quotas.enforcement.connections import BrokerConnections
+from kafka_quotas.enforcement.entrance import Arrival, Entrance
+from kafka_quotas.enforcement.listener import bind
+from kafka_quotas.enforcement.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.notice import Notice
+from kafka_quotas.enforcement.policy import NodeId
+from kafka_quotas.enforcement.principal_mapping import PrincipalMapping
+from kafka_quotas.enforcement.relay import RelayRoom
+from kafka_quotas.enforcement.same_place import SamePlace
+from kafka_quotas.enforcement.tls_keeper import TlsKeeper
+from kafka_quotas.enforcement.way import Way
+
+PORTS_TRIED: Final = 1000
+"""How many ports behind the bootstrap listener's are tried for the listeners of brokers."""
+_ANY: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound to
+
+
+class Front:
+    """A bootstrap listener and those of the brokers that were met through it."""
+
+    def __init__(
+        self,
+        room: RelayRoom,
+        settings: ListenerSettings,
+        *,
+        placeholder: NodeId,
+        connect_timeout_s: float,
+        connections: Callable[[Route], BrokerConnections],
+        serve: Callable[["Front", Arrival], None],
+        on_named: Callable[[Route, NodeId], None],
+        on_moved: Callable[[Route], None],
+    ) -> None:
+        self.settings = settings
+        self.mapping = PrincipalMapping(settings.principal_mapping)
+        self._room = room
+        self._connect_timeout_s = connect_timeout_s
+        self._connections = connections
+        self._serve = partial(serve, self)
+        self._entrances: list[Entrance] = []
+        self._tls = self._keeper(settings.tls, is_server=True)
+        self._upstream_tls = self._keeper(settings.upstream_tls, is_server=False)
+        node_id = placeholder if settings.upstream_node_id is None else settings.upstream_node_id
+        bootstrap = Route(node_id=node_id, port=settings.listen.port, upstream=settings.upstream)
+        self.directory = BrokerDirectory(
+            bootstrap,
+            open_listener=self._open_for_broker,
+            on_named=on_named,
+            on_moved=on_moved,
+            is_shared=settings.host_pattern is None,
+        )
+        self._same_place = SamePlace(settings.upstream, room.loop)
+        bootstrap.port = self._open(bootstrap, settings.listen.host, [settings.listen.port])
+
+    def advertised(self, route: Route) -> Address:
+        """What clients are told for a route, where it does not depend on the way they came."""
+        return Address(host=self._host_of(route) or self.settings.listen.host, port=route.port)
+
+    def way(self, route: Route) -> Way:
+        """How connections of a route get to their broker at the moment."""
+        return Way(
+            upstream=route.upstream,
+            timeout_s=self._connect_timeout_s,
+            client_tls=None if self._tls is None else self._tls.context,
+            upstream_tls=None if self._upstream_tls is None else self._upstream_tls.context,
+        )
+
+    def translation(self, client: socket.socket) -> Callable[[int, str, int], tuple[str, int]]:
+        """What a client is told in place of a broker's address."""
+        towards = self.settings.advertised_host or self._host_towards(client)
+
+        def translate(node_id: int, host: str, port: int) -> tuple[str, int]:
+            address = Address(host=host, port=port)
+            route = self.directory.route(node_id, address)
+            if not self.directory.is_named:
+                self._same_place.ask(address, partial(self.directory.name, node_id))
+            return self.settings.broker_host(node_id) or towards, route.port
+
+        return translate
+
+    def close(self) -> None:
+        """Nothing; nobody comes in any more."""
+        for entrance in self._entrances:
+            entrance.close()
+        self._entrances.clear()
+        self._same_place.close()
+
+    def _host_of(self, route: Route) -> str | None:
+        is_broker = route.node_id is not None and route.node_id >= 0
+        own = self.settings.broker_host(route.node_id) if is_broker and route.node_id is not None else None
+        return own or self.settings.advertised_host
+
+    def _open_for_broker(self, route: Route) -> int:
+        assert route.node_id is not None
+        port = self.directory.routes[0].port
+        host = self.settings.broker_host(route.node_id)
+        if not self.settings.shares_port:
+            first, last = (port, port) if host else self.settings.port_range or _behind(port)
+            port = self._open(route, host or self.settings.listen.host, range(first, last + 1))
+        route.port = port
+        self._room.notify(
+            Notice(
+                event="listener opened",
+                fields={
+                    "broker": str(route.node_id),
+                    "listen": str(self.advertised(route)),
+                    "upstream": str(route.upstream),
+                },
+            )
+        )
+        return port
+
+    def _open(self, route: Route, host: str, ports: Iterable[int]) -> int:
+        entrance = Entrance(
+            self._room,
+            bind(host, ports),
+            settings=self.settings,
+            route=route,
+            route_by_host=self._route_by_host,
+            connections=self._connections,
+            serve=self._serve,
+            timeout_s=self._connect_timeout_s,
+        )
+        self._entrances.append(entrance)
+        return entrance.port
+
+    def _route_by_host(self, host: str | None) -> Route:
+        """The route of the broker that a TLS client asked for by name; other names are for bootstrapping."""
+        node_id = None if host is None else self.settings.node_of(host)
+        if node_id is None:
+            return self.directory.routes[0]
+        route = self.directory.known(node_id)
+        if route is None:
+            raise ProtocolError(f"no broker {node_id} is known, which {host} stands for")
+        return route
+
+    def _host_towards(self, client: socket.socket) -> str:
+        """The host by which a client reaches us: the one listened on or, if that is any, the one it came to."""
+        host = self.settings.listen.host
+        if host not in _ANY:
+            return host
+        try:
+            came_to: str = client.getsockname()[0]
+        except OSError:
+            return host  # the client is gone already
+        return came_to.removeprefix("::ffff:")
+
+    def _keeper(self, properties: Mapping[str, str] | None, *, is_server: bool) -> TlsKeeper | None:
+        """What keeps the TLS context by these properties; None without any."""
+        if properties is None:
+            return None
+        from kafka_quotas.stores.client_properties_tls import tls_context  # noqa: PLC0415 - loads the stores of keys
+        from kafka_quotas.stores.server_properties_tls import (  # noqa: PLC0415 - as above
+            STORE_LOCATIONS,
+            server_tls_context,
+        )
+
+        make: Callable[[], ssl.SSLContext] = partial(server_tls_context if is_server else tls_context, properties)
+        files = [Path(properties[name]) for name in STORE_LOCATIONS if properties.get(name)]
+        return TlsKeeper(make, files, clock=self._room.clock, notify=self._room.notify)
+
+
+def _behind(port: int) -> tuple[int, int]:
+    """The ports that are tried for brokers when no range was given."""
+    return min(port + 1, 65535), min(port + PORTS_TRIED, 65535)

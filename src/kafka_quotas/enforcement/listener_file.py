@@ -1,0 +1,184 @@
+"""A file that describes a listener, in Kafka's own property names where Kafka has them.
+
+| property | meaning |
+|---|---|
+| `listen`, `upstream` | HOST:PORT where clients bootstrap, and of a broker |
+| `upstream.node.id` | which broker that is, where it can't be seen from its address |
+| `port.range`, `advertised.host` | ports of the brokers' listeners, FIRST-LAST; what clients are told to connect to |
+| `broker.host.pattern` | names of the brokers' listeners, with $(nodeId) in them |
+| `security.protocol` | PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL: SSL ends TLS here, before SASL nothing passes |
+| `ssl.*`, `ssl.client.auth`, `ssl.principal.mapping.rules` | as a broker's |
+| `upstream.security.protocol`, `upstream.ssl.*` | TLS towards the brokers, as a client's |
+| `principal`, `sasl.oauthbearer.sub.claim.name` | who every client is; the claim that names a bearer |
+| `proxy.protocol.trusted` | networks whose connections start with a PROXY protocol header (version 2) |
+| `max.connections`, `max.connections.per.ip`, `max.connection.creation.rate` | as a broker's |
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Final
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.enforcement.address import parse_address
+from kafka_quotas.enforcement.listener_settings import NODE_ID_MARK, ListenerSettings, Network
+from kafka_quotas.enforcement.principal_mapping import DEFAULT_RULES, PROPERTY, PrincipalMapping
+from kafka_quotas.stores.property_file import read_properties
+
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_UPSTREAM: Final = "upstream."
+_PLACES: Final = ("listen", "upstream")
+_KNOWN: Final = frozenset(
+    {
+        *_PLACES,
+        "upstream.node.id",
+        "port.range",
+        "advertised.host",
+        "broker.host.pattern",
+        "security.protocol",
+        "upstream.security.protocol",
+        "principal",
+        "sasl.oauthbearer.sub.claim.name",
+        "proxy.protocol.trusted",
+        "max.connections",
+        "max.connections.per.ip",
+        "max.connection.creation.rate",
+    }
+)
+_PORT_RANGE: Final = re.compile(r"(\d{1,5})-(\d{1,5})")
+
+
+def parse_port_range(text: str) -> tuple[int, int]:
+    """The first and last port of FIRST-LAST.
+
+    Raises `UsageError` where it is no such range.
+    """
+    match = _PORT_RANGE.fullmatch(text.strip())
+    first, last = (int(match[1]), int(match[2])) if match else (1, 0)
+    if not 1 <= first <= last <= 65535:
+        raise UsageError(f"not a range of ports: {text!r}", hint="for example 19093-19199")
+    return first, last
+
+
+def read_listener(path: Path) -> ListenerSettings:
+    """The listener that a file describes; its name is the file's.
+
+    Raises `UsageError` for a file that can't be read and for a property that is unknown, missing or can't be meant.
+    """
+    properties = read_properties(path)
+    missing = [name for name in _PLACES if name not in properties]
+    if missing:
+        raise UsageError(f"{path}: {' and '.join(missing)} missing", hint="a listener needs both, as HOST:PORT")
+    return _completed(
+        ListenerSettings(
+            name=path.stem,
+            listen=parse_address(properties["listen"], may_be_zero=True),
+            upstream=parse_address(properties["upstream"]),
+        ),
+        properties,
+        path,
+    )
+
+
+def complete_listener(settings: ListenerSettings, path: Path) -> ListenerSettings:
+    """The listener with what a file says of it; where it listens and what is behind it was said before.
+
+    Raises `UsageError` as `read_listener` does.
+    """
+    properties = read_properties(path)
+    twice = [name for name in _PLACES if name in properties]
+    if twice:
+        raise UsageError(f"{path}: {' and '.join(twice)} can't be given here", hint="--listen and --upstream say it")
+    return _completed(settings, properties, path)
+
+
+def _completed(settings: ListenerSettings, properties: Mapping[str, str], path: Path) -> ListenerSettings:
+    for name in properties:
+        if name not in _KNOWN and not name.removeprefix(_UPSTREAM).startswith("ssl."):
+            raise UsageError(f"{path}: unknown property {name}", hint="docs/daemon.md lists those of listeners")
+    try:
+        return _replaced(settings, properties)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.message}", hint=error.hint) from error
+
+
+def _replaced(settings: ListenerSettings, properties: Mapping[str, str]) -> ListenerSettings:
+    protocol = _protocol(properties, "security.protocol")
+    pattern = properties.get("broker.host.pattern")
+    if pattern is not None and NODE_ID_MARK not in pattern:
+        raise UsageError(f"broker.host.pattern: {pattern!r} names all brokers alike", hint=f"put {NODE_ID_MARK} in it")
+    mapping = properties.get(PROPERTY, DEFAULT_RULES)
+    PrincipalMapping(mapping)
+    ports = properties.get("port.range")
+    is_upstream_tls = _protocol(properties, "upstream.security.protocol").endswith("SSL")
+    return dataclasses.replace(
+        settings,
+        upstream_node_id=_whole(properties, "upstream.node.id", least=0),
+        port_range=settings.port_range if ports is None else parse_port_range(ports),
+        advertised_host=properties.get("advertised.host", settings.advertised_host),
+        host_pattern=pattern,
+        principal=properties.get("principal", settings.principal),
+        requires_authentication=protocol.startswith("SASL"),
+        oauthbearer_claim=properties.get("sasl.oauthbearer.sub.claim.name", settings.oauthbearer_claim),
+        principal_mapping=mapping,
+        tls=_tls(properties, "") if protocol.endswith("SSL") else None,
+        upstream_tls=_tls(properties, _UPSTREAM) if is_upstream_tls else None,
+        proxy_sources=_networks(properties),
+        connection_rate=_whole(properties, "max.connection.creation.rate", least=1),
+        max_connections=_whole(properties, "max.connections", least=1),
+        max_connections_per_ip=_whole(properties, "max.connections.per.ip", least=1),
+    )
+
+
+def _protocol(properties: Mapping[str, str], name: str) -> str:
+    protocol = properties.get(name, "PLAINTEXT").strip().upper()
+    if protocol not in _PROTOCOLS:
+        raise UsageError(f"{name}: {protocol!r} is no security protocol", hint=", ".join(_PROTOCOLS))
+    return protocol
+
+
+def _tls(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
+    start = f"{prefix}ssl."
+    return {name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(start)}
+
+
+def _whole(properties: Mapping[str, str], name: str, *, least: int) -> int | None:
+    text = properties.get(name)
+    if text is None:
+        return None
+    if not text.strip().isdecimal() or int(text) < least:
+        raise UsageError(f"{name}: not a whole number of at least {least}: {text!r}")
+    return int(text)
+
+
+def _networks(properties: Mapping[str, str]) -> tuple[Network, ...] | None:
+    text = properties.get("proxy.protocol.trusted")
+    if text is None:
+        return None
+    try:
+        networks = tuple(ip_network(part.strip()) for part in text.split(",") if part.strip())
+    except ValueError as error:
+        raise UsageError(f"proxy.protocol.trusted: {error}", hint="for example 10.0.0.0/8,127.0.0.1") from error
+    if not networks:
+        raise UsageError("proxy.protocol.trusted names no network", hint="for example 10.0.0.0/8,127.0.0.1")
+    return networks
+
+
+def all_listeners(
+    main: ListenerSettings, more_of_main: Path | None, others: Iterable[Path]
+) -> tuple[ListenerSettings, ...]:
+    """The main listener, completed by a file where there is one, and those that are described by other files.
+
+    Raises `UsageError` where a file can't be understood, or two listeners have one name.
+    """
+    completed = main if more_of_main is None else complete_listener(main, more_of_main)
+    listeners = (completed, *map(read_listener, others))
+    names = [listener.name for listener in listeners]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(
+            f"two listeners are called {twice}", hint="a listener is called as its file, without the suffix"
+        )
+    return listeners

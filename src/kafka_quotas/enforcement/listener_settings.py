@@ -1,0 +1,64 @@
+"""How one listener of the daemon is run: where it is, what is behind it, and on which terms clients come in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
+from typing import Final, TypeAlias
+
+from kafka_quotas.enforcement.address import Address
+from kafka_quotas.enforcement.principal_mapping import DEFAULT_RULES
+
+Network: TypeAlias = IPv4Network | IPv6Network
+NODE_ID_MARK: Final = "$(nodeId)"
+"""What a pattern for host names has in the place of a broker's node id."""
+MAIN: Final = "main"
+"""The name of the listener that `--listen` opens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerSettings:
+    """A listener for bootstrapping, and with it one for each broker that is met there.
+
+    `upstream_node_id` is the broker behind `upstream`, where that can't be seen from its address. Brokers get ports in
+    `port_range` (None: behind that of `listen`) or, with `host_pattern`, names of their own: with TLS all on the port
+    of `listen`, told apart by the name that a client asks for, else on that port of the address the name stands for.
+    `advertised_host` is what clients are told, None tells them the host that they came to. `principal` is who every
+    client is; None takes the name from SASL or a certificate. `tls` and `upstream_tls` hold Kafka's `ssl.*` properties
+    for either side, None for plaintext. With `proxy_sources` each connection has to start with a PROXY protocol header
+    and to come from there. A limit of None is none; `connection_rate` is per second.
+    """
+
+    upstream: Address
+    listen: Address
+    name: str = MAIN
+    upstream_node_id: int | None = None
+    port_range: tuple[int, int] | None = None
+    advertised_host: str | None = None
+    host_pattern: str | None = None
+    principal: str | None = None
+    requires_authentication: bool = False
+    oauthbearer_claim: str = "sub"
+    principal_mapping: str = DEFAULT_RULES
+    tls: Mapping[str, str] | None = None
+    upstream_tls: Mapping[str, str] | None = None
+    proxy_sources: tuple[Network, ...] | None = None
+    connection_rate: float | None = None
+    max_connections: int | None = None
+    max_connections_per_ip: int | None = None
+
+    @property
+    def shares_port(self) -> bool:
+        """Whether all brokers are behind one port, told apart by the name that TLS clients ask for."""
+        return self.host_pattern is not None and self.tls is not None
+
+    def broker_host(self, node_id: int) -> str | None:
+        """The host name of a broker's listener, None where they have none of their own."""
+        return None if self.host_pattern is None else self.host_pattern.replace(NODE_ID_MARK, str(node_id))
+
+    def node_of(self, host: str) -> int | None:
+        """The node id in a broker's host name, None where the name is no broker's."""
+        before, _, after = (self.host_pattern or "").lower().partition(NODE_ID_MARK.lower())
+        host = host.lower()
+        digits = host[len(before) : len(host) - len(after)]
+        matches = host.startswith(before) and host.endswith(after) and digits.isascii() and digits.isdigit()
+        return int(digits) if matches and len(digits) < 10 else None

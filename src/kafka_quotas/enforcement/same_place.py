@@ -1,0 +1,50 @@
+"""Whether an address that a broker is known by is the one behind a bootstrap address, under another name.
+
+A bootstrap address is often an alias of what a broker advertises. Names are looked up apart from the event loop.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+from kafka_quotas.enforcement.address import Address
+
+MAX_ASKED: Final = 1000
+"""How many addresses are looked up at most: they come from brokers, which should be few."""
+
+
+class SamePlace:
+    """Compares addresses with one that was given, by what their names stand for."""
+
+    def __init__(self, address: Address, loop: asyncio.AbstractEventLoop) -> None:
+        self._address = address
+        self._loop = loop
+        self._asked: set[Address] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def ask(self, address: Address, on_same: Callable[[], None]) -> None:
+        """Nothing; `on_same` is called as soon as it is known that both lead to the same place."""
+        if address in self._asked or address.port != self._address.port or len(self._asked) >= MAX_ASKED:
+            return
+        self._asked.add(address)
+        task = self._loop.create_task(self._compare(address, on_same))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def close(self) -> None:
+        """Nothing; nothing is looked up any more."""
+        for task in list(self._tasks):
+            task.cancel()
+
+    async def _compare(self, address: Address, on_same: Callable[[], None]) -> None:
+        ours, theirs = await asyncio.gather(self._places(self._address), self._places(address))
+        if len(ours) == 1 and ours <= theirs:
+            on_same()
+
+    async def _places(self, address: Address) -> set[str]:
+        """The addresses that a host name stands for, none where it can't be looked up."""
+        with contextlib.suppress(OSError):
+            found = await self._loop.getaddrinfo(address.host, address.port)
+            return {str(place[0]).removeprefix("::ffff:") for _, _, _, _, place in found}
+        return set()
