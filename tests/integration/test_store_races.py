@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 
 from kafka_quotas.core.describe_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
 from kafka_quotas.core.entity import Entity
@@ -15,39 +16,58 @@ from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
 
 KEYS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
 ROUNDS = 40
-PROCESS_ROUNDS = 100
+MANY = 1000
 _WRITER = """
 import sys
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.stores.open_store import open_store
 from kafka_quotas.stores.store import Alteration
 
-url, key, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+url, key, changes = sys.argv[1], sys.argv[2], int(sys.argv[3])
 store = open_store(url)
-for number in range(1, rounds + 1):
-    (result,) = store.alter([Alteration(entity=Entity.of(user="shared"), changes={key: float(number)})])
-    assert result.error is None, result.error
-    store.alter([Alteration(entity=Entity.of(user=f"{key} {number}"), changes={key: 1.0})])
+for number in range(1, changes // 2 + 1):
+    for entity, value in ((Entity.of(user="shared"), float(number)), (Entity.of(user=f"{key} {number}"), 1.0)):
+        (result,) = store.alter([Alteration(entity=entity, changes={key: value})])
+        assert result.error is None, result.error
 store.close()
 """
 
 
-def test_processes_at_one_local_file(tmp_path: Path) -> None:
-    url = f"local:{tmp_path / 'quotas.db'}"  # the file does not exist yet: making it is part of the race
-    command = [sys.executable, "-c", _WRITER, url]
-    writers = [
-        subprocess.Popen([*command, key, str(PROCESS_ROUNDS)], stderr=subprocess.PIPE, text=True) for key in KEYS
-    ]
-    errors = [writer.communicate(timeout=120)[1] for writer in writers]
-    assert errors == [""] * len(KEYS)
+@pytest.mark.parametrize("kind", ["local", "zookeeper"])
+def test_two_writers_of_a_thousand_changes_each_lose_none(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Half the changes are to one entity, of which each writer owns a key, half to entities of their own."""
+    local = kind == "local"  # its file does not exist yet: making it is part of the race
+    url = f"local:{tmp_path / 'quotas.db'}" if local else str(request.getfixturevalue("zookeeper_chroot"))
+    command, keys = [sys.executable, "-c", _WRITER, url], KEYS[:2]
+    writers = [subprocess.Popen([*command, key, str(MANY)], stderr=subprocess.PIPE, text=True) for key in keys]
+    errors = [writer.communicate(timeout=240)[1] for writer in writers]
+    assert errors == [""] * len(keys)
     store = open_store(url)
     entries = {entry.entity: dict(entry.quotas) for entry in store.describe(EVERYTHING)}
     snapshot = store.watch(None, timeout_s=0)
     store.close()
-    assert entries.pop(Entity.of(user="shared")) == dict.fromkeys(KEYS, float(PROCESS_ROUNDS))
-    assert len(entries) == len(KEYS) * PROCESS_ROUNDS
+    assert entries.pop(Entity.of(user="shared")) == dict.fromkeys(keys, float(MANY // 2))
+    assert entries == {
+        Entity.of(user=f"{key} {number}"): {key: 1.0} for key in keys for number in range(1, MANY // 2 + 1)
+    }
     assert snapshot is not None
-    assert snapshot.revision.endswith(f":{2 * len(KEYS) * PROCESS_ROUNDS}")  # every change counted
+    if local:
+        assert snapshot.revision.endswith(f":{len(keys) * MANY}")  # every change counted
+    else:
+        assert _notifications(url) == len(keys) * MANY
+
+
+def _notifications(url: str) -> int:
+    """How many changes brokers were told of under a chroot."""
+    server, _, chroot = url.removeprefix("zk://").partition("/")
+    client = KazooClient(f"{server}/{chroot}")
+    client.start()
+    count = len(client.get_children("/config/changes"))
+    client.stop()
+    client.close()
+    return count
 
 
 @pytest.mark.parametrize(

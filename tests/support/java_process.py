@@ -76,9 +76,13 @@ class JavaServer:
         setpriv = shutil.which("setpriv")
         if setpriv is not None:
             command = [setpriv, "--pdeathsig", "TERM", *command]
-        with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=log.parent
+        self._command = command
+        self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as output:
+            return subprocess.Popen(
+                self._command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=self.log.parent
             )
 
     @property
@@ -103,6 +107,15 @@ class JavaServer:
     def log_tail(self) -> str:
         """The last lines of the log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
+
+    def kill(self) -> None:
+        """Nothing, once the process is gone without having been asked."""
+        self._process.kill()
+        self._process.wait()
+
+    def start_again(self) -> None:
+        """Nothing; a server that was stopped or killed runs again as before, ready after `wait_ready`."""
+        self._process = self._started()
 
     def stop(self) -> None:
         """Nothing, once the process is gone."""

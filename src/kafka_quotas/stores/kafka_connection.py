@@ -23,6 +23,8 @@ from kafka_quotas.wire.metadata import MetadataRequest
 RETRY_INTERVAL_S: Final = 0.25
 _CONTACT_S: Final = 5.0
 """Longest wait for one broker to let us in, before another attempt."""
+_NOTHING_LISTENS_S: Final = 10.0
+"""How long all known brokers may refuse connections until we believe that none of them comes back soon."""
 _SHUT_OUTS: Final = 3
 """So often in a row a broker may end a fresh connection until we believe that it means it."""
 _ACL_RESOURCES: Final = {"CLUSTER_AUTHORIZATION_FAILED": "cluster", "TOPIC_AUTHORIZATION_FAILED": "topic"}
@@ -51,7 +53,8 @@ class KafkaConnection:
         Raises `StoreUnreachableError` where no broker answers in time, `StoreRefusedError` where the credentials are
         refused or the brokers don't know the request.
         """
-        deadline_s = time.monotonic() + self._timeout_s
+        begin_s = time.monotonic()
+        deadline_s = begin_s + self._timeout_s
         answers: list[Answer] = []
         failures: list[OSError] = []
 
@@ -67,7 +70,7 @@ class KafkaConnection:
                 if isinstance(error, StoreError):
                     raise
                 failures.append(error)
-                self._give_up_early(failures)
+                self._give_up_early(failures, since_s=time.monotonic() - begin_s)
             return bool(answers)
 
         if not Polling(RETRY_INTERVAL_S).until(answered, timeout_s=self._timeout_s):
@@ -149,9 +152,13 @@ class KafkaConnection:
         self._contacted = True
         return answer
 
-    def _give_up_early(self, failures: list[OSError]) -> None:
-        """Nothing, unless a broker has ended fresh connections too often."""
+    def _give_up_early(self, failures: list[OSError], *, since_s: float) -> None:
+        """Nothing, unless a broker has ended fresh connections too often, or for too long there was none at all."""
         last = failures[-1]
+        if isinstance(last, NoConnectionError) and since_s > _NOTHING_LISTENS_S:
+            raise StoreUnreachableError(
+                f"{self.url} can't be reached any more ({last})", hint="run it again once the brokers are back"
+            ) from last
         if isinstance(last, ShutOutError) and sum(isinstance(each, ShutOutError) for each in failures) >= _SHUT_OUTS:
             raise StoreUnreachableError(last.message, hint=last.hint) from last
 
