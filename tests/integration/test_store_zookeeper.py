@@ -203,10 +203,10 @@ class TestUnreachable:
             with pytest.raises(StoreUnreachableError):
                 store.alter([Alteration(entity=ALICE, changes={RATE: 1.0})])
 
-    def test_a_port_that_is_no_zookeeper_is_given_up(self, kafka3: Kafka) -> None:
+    def test_a_port_that_is_no_zookeeper_is_given_up_before_the_time_is_up(self, kafka3: Kafka) -> None:
         with (
-            closing(open_store(f"zk://{kafka3.bootstrap}", settings=QUICK)) as store,
-            pytest.raises(StoreUnreachableError, match="no answer"),
+            closing(open_store(f"zk://{kafka3.bootstrap}")) as store,
+            pytest.raises(StoreUnreachableError, match="ended 5 connections"),
         ):
             store.describe(EVERYTHING)
 

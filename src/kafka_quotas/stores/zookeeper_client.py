@@ -19,6 +19,8 @@ from kafka_quotas.stores.polling import Polling
 
 AUTH_HINT: Final = "name a file with zookeeper.auth or zookeeper.sasl.jaas.config by --command-config"
 _POLL_INTERVAL_S: Final = 0.02
+_ROUNDS: Final = 5
+"""After so many rounds of connections that all failed nothing is waited for: kazoo's pauses make it seconds."""
 _REFUSALS: Final = (AuthFailedError, SASLException, SessionClosedRequireSaslError)
 
 
@@ -56,16 +58,24 @@ class _Threads(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class _LastWarning(logging.Handler):
-    """The reason of the last failed attempt to connect, out of kazoo's log."""
+    """The reason of the last failed attempt to connect, out of kazoo's log, and whether too many have failed."""
 
-    def __init__(self) -> None:
+    def __init__(self, servers: int) -> None:
         super().__init__(logging.WARNING)
         self.reason = ""
+        self.failures = 0
+        self._servers = servers
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether no server has let a session begin, round after round."""
+        return self.failures >= _ROUNDS * self._servers
 
     def emit(self, record: logging.LogRecord) -> None:
         """Nothing; the reason is kept where the record has one."""
         if record.args and "Connection" in record.msg:
             self.reason = str(record.args[0] if isinstance(record.args, tuple) else record.args)
+            self.failures += 1
 
 
 def started_client(
@@ -75,12 +85,12 @@ def started_client(
 
     Raises `StoreRefusedError` where the credentials are refused, `StoreUnreachableError` after `timeout_s` seconds.
     """
-    threads, warning = _Threads(tls), _LastWarning()
+    threads, warning = _Threads(tls), _LastWarning(len(hosts.split(",")))
     log = logging.Logger("kazoo of one store", logging.WARNING)  # noqa: LOG001 - belongs to this client alone
     log.addHandler(warning)
     client = KazooClient(hosts=hosts, timeout=timeout_s, handler=threads, logger=log, **arguments)
     try:
-        if _answers(client, threads, timeout_s=timeout_s):
+        if _answers(client, threads, warning, timeout_s=timeout_s):
             return client
         failure = threads.failure
         refused = client.client_state == KeeperState.AUTH_FAILED or isinstance(failure, _REFUSALS)
@@ -92,17 +102,20 @@ def started_client(
         raise StoreRefusedError(f"{url} refused the credentials", hint=AUTH_HINT) from failure
     if failure is not None:
         raise StoreError(f"{url} failed: {type(failure).__name__} {failure}".rstrip()) from failure
+    if warning.hopeless:
+        raise _no_zookeeper(url, warning, tls=tls is not None)
     raise unreachable(url, timeout_s=timeout_s, tls=tls is not None, reason=warning.reason)
 
 
-def _answers(client: Any, threads: _Threads, *, timeout_s: float) -> bool:
+def _answers(client: Any, threads: _Threads, warning: _LastWarning, *, timeout_s: float) -> bool:
     """Whether the client came to have a request answered: a session alone may still be refused its login."""
     polling = Polling(_POLL_INTERVAL_S)
     pending: list[Any] = []
     started = client.start_async()
 
     def ended() -> bool:
-        return threads.failure is not None or client.client_state == KeeperState.AUTH_FAILED
+        refused = client.client_state == KeeperState.AUTH_FAILED or warning.hopeless
+        return refused or threads.failure is not None
 
     def settled() -> bool:
         if started.is_set() and not pending:
@@ -110,6 +123,14 @@ def _answers(client: Any, threads: _Threads, *, timeout_s: float) -> bool:
         return ended() or bool(pending and pending[0].ready())
 
     return polling.until(settled, timeout_s=timeout_s) and not ended() and pending[0].successful()
+
+
+def _no_zookeeper(url: str, warning: _LastWarning, *, tls: bool) -> StoreUnreachableError:
+    """The error for servers that take connections and end them, again and again."""
+    what = "and that the port speaks TLS" if tls else "and not TLS: zookeeper.ssl.client.enable=true speaks it"
+    return StoreUnreachableError(
+        f"{url} ended {warning.failures} connections ({warning.reason})", hint=f"check that it is ZooKeeper, {what}"
+    )
 
 
 def unreachable(url: str, *, timeout_s: float, tls: bool, reason: str = "") -> StoreUnreachableError:
