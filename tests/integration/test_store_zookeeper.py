@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
+from tests.support.fake_broker import fake_broker
 from tests.support.java_process import java
 from tests.support.servers import USERS, Kafka, secured_zookeeper, zookeeper_process
 from tests.support.tls_leaks import leaked_sockets_collected
@@ -203,9 +204,17 @@ class TestUnreachable:
             with pytest.raises(StoreUnreachableError):
                 store.alter([Alteration(entity=ALICE, changes={RATE: 1.0})])
 
-    def test_a_port_that_is_no_zookeeper_is_given_up_before_the_time_is_up(self, kafka3: Kafka) -> None:
+    def test_a_port_that_is_no_zookeeper_is_given_up(self, kafka3: Kafka) -> None:
         with (
-            closing(open_store(f"zk://{kafka3.bootstrap}")) as store,
+            closing(open_store(f"zk://{kafka3.bootstrap}", settings=QUICK)) as store,
+            pytest.raises(StoreUnreachableError, match="no answer"),
+        ):
+            store.describe(EVERYTHING)
+
+    def test_a_port_that_ends_every_connection_is_given_up_before_the_time_is_up(self) -> None:
+        with (
+            fake_broker(lambda _: None) as nobody,
+            closing(open_store(f"zk://{nobody.address}")) as store,
             pytest.raises(StoreUnreachableError, match="ended 5 connections"),
         ):
             store.describe(EVERYTHING)
