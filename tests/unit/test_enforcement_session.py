@@ -19,7 +19,7 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.holds import BACKPRESSURE, THROTTLED
-from kafka_quotas.enforcement.rules import Rules, ThrottleStyle
+from kafka_quotas.enforcement.rules import Rules, ThrottleStyle, UnknownApi
 
 PRODUCE_LIMIT = {QuotaType.PRODUCE: 1000.0}
 FETCH_LIMIT = {QuotaType.FETCH: 1000.0}
@@ -31,6 +31,16 @@ def expected_throttle_ms(pair: Pair, quota_type: QuotaType, amounts: list[int]) 
     manager = ClientQuotaManager(quota_type, WINDOW)
     manager.update_quota(Entity.of(client_id=CLIENT_ID), 1000.0)
     return [manager.record_and_throttle_ms("ANONYMOUS", CLIENT_ID, amount, pair.now_ms) for amount in amounts][-1]
+
+
+def test_unknown_apis_pass_untouched_unless_they_are_to_be_refused() -> None:
+    unknown = request(10_001, 3, 5, b"anything")
+    pair = Pair()
+    assert pair.send(unknown) == unknown
+    assert pair.answer(response(5, b"whatever")) == response(5, b"whatever")
+    pair = Pair(rules=Rules(window=WINDOW, unknown_apis=UnknownApi.REFUSE))
+    with pytest.raises(ProtocolError, match="10001"):
+        pair.send(unknown)
 
 
 def test_a_produce_within_its_quota_passes_and_nothing_is_held() -> None:

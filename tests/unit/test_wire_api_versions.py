@@ -16,20 +16,20 @@ def framed(text: str) -> bytes:
     [
         pytest.param(
             0,
+            "00000007 0000 00000002 0000 0003 000c 0001 0004 0063",
             "00000007 0000 00000002 0000 0003 000c 0001 0004 0012",
-            "00000007 0000 00000002 0000 0003 000c 0001 0004 000f",
             id="the maximum of Fetch",
         ),
         pytest.param(
             2,
-            "00000007 0000 00000003 0001 0010 0012 2711 0000 0063 0012 0000 0004 00000064",
+            "00000007 0000 00000003 0001 0063 0064 2711 0000 0063 0012 0000 0004 00000064",
             "00000007 0000 00000002 2711 0000 0063 0012 0000 0004 00000064",
             id="an API that starts above ours goes, one that we don't know stays",
         ),
         pytest.param(
             3,
+            "00000007 0000 03 0001 0004 0063 01 05 01 aa 0000 0000 000d 00 00000064 01 01 08 0000000000000001",
             "00000007 0000 03 0001 0004 0012 01 05 01 aa 0000 0000 000d 00 00000064 01 01 08 0000000000000001",
-            "00000007 0000 03 0001 0004 000f 01 05 01 aa 0000 0000 000d 00 00000064 01 01 08 0000000000000001",
             id="tags of entries and of the response stay",
         ),
         pytest.param(
@@ -49,8 +49,13 @@ def test_maxima_are_lowered_and_all_else_stays(version: int, before: str, after:
     assert clamp(framed(before), version) == framed(after)
 
 
+def test_apis_that_we_do_not_know_can_be_left_out():
+    before = "00000007 0000 00000003 0000 0003 000c 2711 0000 0063 0001 0004 0005"
+    assert clamp(framed(before), 0, only_known=True) == framed("00000007 0000 00000002 0000 0003 000c 0001 0004 0005")
+
+
 def test_a_count_that_needs_two_bytes_loses_one_with_the_entries():
-    entries = "2711 0000 0063 00" * 126 + "0001 0010 0012 00" * 3
+    entries = "2711 0000 0063 00" * 126 + "0001 0063 0064 00" * 3
     before = "00000007 0000 8201" + entries + "00000000 00"
     after = "00000007 0000 7f" + "2711 0000 0063 00" * 126 + "00000000 00"
     assert clamp(framed(before), 3) == framed(after)

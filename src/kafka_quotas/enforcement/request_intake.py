@@ -19,8 +19,9 @@ from kafka_quotas.enforcement.exchange import (
 )
 from kafka_quotas.enforcement.frame_stream import Frame, Patch
 from kafka_quotas.enforcement.identity import Identity
-from kafka_quotas.enforcement.rules import Rules
+from kafka_quotas.enforcement.rules import Rules, UnknownApi
 from kafka_quotas.enforcement.whole_treatment import NO_CLAIMS, Claim, Unclaimed
+from kafka_quotas.wire.api_table import API_TABLE
 from kafka_quotas.wire.fetch_request import cap_fetch, fetch_session, replica_id
 from kafka_quotas.wire.fetch_response import answered_session
 from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES, MAX_UNAUTHENTICATED_BYTES, checked_frame_length
@@ -88,6 +89,7 @@ class RequestIntake:
         self._quotas = quotas
         self._identity = identity
         self._max_request_bytes = rules.max_request_bytes
+        self._refuses_unknown = rules.unknown_apis is UnknownApi.REFUSE
         self._claims = claims
         self._claims_produce = claims.get(PRODUCE)
         self._client: Client | None = None
@@ -195,6 +197,8 @@ class RequestIntake:
 
         Raises `ProtocolError` for a login that is longer than a broker would take it.
         """
+        if self._refuses_unknown and header.api_key not in API_TABLE:
+            raise ProtocolError(f"API {header.api_key} is unknown here, and unknown ones are refused")
         if exchange.treatment is IDENTITY:
             if header.frame_length > MAX_UNAUTHENTICATED_BYTES:
                 raise ProtocolError(f"an authentication request announces {header.frame_length} bytes")

@@ -50,7 +50,7 @@ def told_throttle_ms(exchange: Exchange) -> int:
     return 0 if waits_itself else exchange.throttle_ms
 
 
-def clamped_versions(exchange: Exchange, frame: bytearray) -> Buffer:
+def clamped_versions(exchange: Exchange, frame: bytearray, *, only_known: bool) -> Buffer:
     """The ApiVersions response with our maximum versions; a client that asks in a version beyond ours is told so.
 
     A broker that is older than the version asked for says only that, and the client asks again.
@@ -59,7 +59,7 @@ def clamped_versions(exchange: Exchange, frame: bytearray) -> Buffer:
         return unsupported_version_answer(exchange.correlation_id)
     if is_unsupported_version_answer(frame, RESPONSE_HEAD_BYTES, len(frame)):
         return frame
-    return clamp(frame, exchange.api_version)
+    return clamp(frame, exchange.api_version, only_known=only_known)
 
 
 def bare_produce_response(exchange: Exchange, chunk: memoryview, end: int) -> bool:

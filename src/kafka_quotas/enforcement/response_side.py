@@ -53,16 +53,24 @@ _STREAMED: Final = (STREAM, TAIL)
 class ResponseSide:
     """Passes on the responses of one connection."""
 
-    __slots__ = ("_charging", "_delays", "_flow", "_identity", "_translate", "_unasked")
+    __slots__ = ("_charging", "_delays", "_flow", "_identity", "_only_known", "_translate", "_unasked")
 
     def __init__(
-        self, flow: Flow, *, identity: Identity, charging: Charging, translate: Translate, delays: bool
+        self,
+        flow: Flow,
+        *,
+        identity: Identity,
+        charging: Charging,
+        translate: Translate,
+        delays: bool,
+        only_known: bool = False,
     ) -> None:
         self._flow = flow
         self._identity = identity
         self._charging = charging
         self._translate = translate
         self._delays = delays
+        self._only_known = only_known
         self._unasked = False
 
     def begin(self, chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
@@ -203,7 +211,7 @@ class ResponseSide:
         if exchange.treatment is IDENTITY:
             self._identity.answered(*exchange.place, frame)
         elif exchange.treatment is VERSIONS:
-            return clamped_versions(exchange, frame)
+            return clamped_versions(exchange, frame, only_known=self._only_known)
         if exchange.whole is not None and exchange.answer is None:
             frame = bytearray(exchange.whole.on_response(frame, exchange, now_ms))
             self._charging.judge(exchange)

@@ -36,7 +36,7 @@ from kafka_quotas.enforcement.mute import Mute
 from kafka_quotas.enforcement.request_intake import RequestIntake
 from kafka_quotas.enforcement.request_side import RequestSide
 from kafka_quotas.enforcement.response_side import ResponseSide
-from kafka_quotas.enforcement.rules import Rules, ThrottleStyle
+from kafka_quotas.enforcement.rules import Rules, ThrottleStyle, UnknownApi
 from kafka_quotas.enforcement.whole_treatment import NO_CLAIMS, Claim
 from kafka_quotas.wire.addresses import Translate
 from kafka_quotas.wire.walk import Buffer
@@ -68,6 +68,7 @@ class Session:
             charging=charging,
             translate=translate,
             delays=rules.throttle_style is ThrottleStyle.DELAY,
+            only_known=rules.unknown_apis is UnknownApi.REFUSE,
         )
         intake = RequestIntake(quotas=quotas, identity=identity, rules=rules, refuse=charging.refuse, claims=claims)
         self._side = RequestSide(flow, intake, identity=identity, charging=charging, responses=responses)
