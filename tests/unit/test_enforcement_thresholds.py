@@ -39,7 +39,7 @@ class Producer(Client):
         rules = Rules(mode=terms, threshold_error=error)
         counters, self.notices = Counters(), list[Notice]()
         self.topics = TopicControl(rules, counters=counters, notify=self.notices.append, clock=VirtualClock(START_MS))
-        self.topics.apply_file(
+        self.topics.thresholds.apply_file(
             ThresholdSettings(totals={None: 1000.0} if totals is None else totals, topics={"small": 100.0})
         )
         quotas = BrokerQuotas(rules.window, book=rules.book)

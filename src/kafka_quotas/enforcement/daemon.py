@@ -38,6 +38,7 @@ from kafka_quotas.enforcement.report import Reporter
 from kafka_quotas.enforcement.settings import DaemonSettings
 from kafka_quotas.enforcement.state_keeper import StateKeeper
 from kafka_quotas.enforcement.store_follower import OpenStore, StoreFollower
+from kafka_quotas.enforcement.topic_control import TopicControl
 from kafka_quotas.stores.static import read_static_quotas
 from kafka_quotas.stores.store import Snapshot
 
@@ -96,9 +97,14 @@ class _Daemon:
         self._clock = MonotonicClock()
         self._notify = Log(log, self._clock).notify
         self._counters = Counters()
+        rules = settings.rules
         self._policy = Policy(
-            settings.rules.window, mutation_window=settings.rules.mutation_window, book=settings.rules.book
+            rules.window,
+            mutation_window=rules.mutation_window,
+            mutations=rules.mutations.algorithm,
+            book=rules.book,
         )
+        self._topics = TopicControl(rules, counters=self._counters, notify=self._notify, clock=self._clock)
         self._book = ConnectionBook(settings.rules.window, broker_rate=settings.connection_rate)
         self._signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
         self._changed = 0
@@ -134,6 +140,7 @@ class _Daemon:
                 policy=self._policy,
                 ledger=Ledger(self._notify),
                 book=self._book,
+                topics=self._topics,
                 charges=None if events is None else events.charges,
             )
             self._keep_state(stack, gate)
@@ -255,6 +262,7 @@ class _Daemon:
         changed = self._policy.apply(snapshot.entries, static=is_static)
         self._changed += changed
         self._book.ip_limits.apply(snapshot.entries)
+        self._topics.apply_store((entry.entity, entry.quotas) for entry in snapshot.entries)
         self._notify(
             Notice(
                 event="quotas applied",
@@ -280,7 +288,13 @@ class _Daemon:
 
     def _policy_read(self, path: Path) -> Use:
         file = read_policy_file(path)
-        return lambda: self._policy.replace(file)
+        self._topics.thresholds.check_file(file.thresholds)
+
+        def use() -> int:
+            self._topics.thresholds.apply_file(file.thresholds)
+            return self._policy.replace(file)
+
+        return use
 
     def _costs_read(self, path: Path) -> Use:
         model = read_cost_model(path)

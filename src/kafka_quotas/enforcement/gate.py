@@ -22,6 +22,7 @@ from kafka_quotas.enforcement.relay import Relay, RelayRoom
 from kafka_quotas.enforcement.rules import Rules
 from kafka_quotas.enforcement.session import Session
 from kafka_quotas.enforcement.settings import DaemonSettings
+from kafka_quotas.enforcement.topic_control import TopicControl
 from kafka_quotas.wire.distinguished_name import subject_name
 
 MOVE_GRACE_S: Final = 5.0
@@ -39,6 +40,7 @@ class Gate:
         policy: Policy,
         ledger: Ledger,
         book: ConnectionBook,
+        topics: TopicControl,
         charges: PendingCharges | None = None,
     ) -> None:
         self._room = room
@@ -46,6 +48,7 @@ class Gate:
         self._settings = settings
         self._policy = policy
         self._book = book
+        self._topics = topics
         self.ledger = ledger
         self._served = 0
         self._rules = {listener.name: _rules(settings.rules, listener) for listener in settings.listeners}
@@ -127,8 +130,9 @@ class Gate:
         relay.open(arrival.client, front.way(arrival.route))
 
     def _session(self, front: Front, arrival: Arrival, identity: Identity, rules: Rules) -> Session:
+        quotas = self._policy.broker(arrival.route.node_id)
         return Session(
-            quotas=self._policy.broker(arrival.route.node_id),
+            quotas=quotas,
             identity=identity,
             rules=rules,
             translate=front.translation(arrival.client),
@@ -136,6 +140,7 @@ class Gate:
             counters=self._room.counters,
             costs=lambda: self._policy.costs,
             on_charge=self._on_charge(arrival),
+            claims=self._topics.claims(arrival.route.node_id, quotas),
         )
 
     def _on_charge(self, arrival: Arrival) -> OnCharge | None:
@@ -155,6 +160,7 @@ class Gate:
         is_known = route.node_id in self._policy.brokers
         self._policy.name_bootstrap(route.node_id, placeholder)
         self._book.name(placeholder, route.node_id)
+        self._topics.thresholds.name_bootstrap(route.node_id, placeholder)
         if is_known:  # the broker has buckets already: who came in before would not be charged there
             for relay, taken in list(self._connections.items()):
                 if taken is route:

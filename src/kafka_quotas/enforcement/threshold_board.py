@@ -39,7 +39,7 @@ class ThresholdBoard:
         thresholds = self._brokers.get(node_id)
         if thresholds is None:
             thresholds = self._brokers[node_id] = BrokerThresholds(
-                None if node_id is None else str(node_id),
+                None if node_id is None or node_id < 0 else str(node_id),
                 directory=self._directory,
                 counters=self._counters,
                 notify=self._notify,
@@ -48,32 +48,48 @@ class ThresholdBoard:
             thresholds.apply(self._settings)
         return thresholds
 
-    def name_bootstrap(self, node_id: int) -> None:
-        """Nothing; the broker behind the bootstrap address turned out to be this node, and keeps its rates."""
-        if None in self._brokers and node_id not in self._brokers:
-            thresholds = self._brokers[node_id] = self._brokers.pop(None)
+    def name_bootstrap(self, node_id: int, placeholder: NodeId = None) -> None:
+        """Nothing; the broker behind a bootstrap address turned out to be this node, and keeps its rates.
+
+        `placeholder` is what it was known by before.
+        """
+        if placeholder in self._brokers and node_id not in self._brokers:
+            thresholds = self._brokers[node_id] = self._brokers.pop(placeholder)
             thresholds.broker = str(node_id)
             thresholds.apply(self._settings)
+
+    def check_file(self, settings: ThresholdSettings) -> None:
+        """Nothing; these thresholds of a policy file can be used.
+
+        Raises `InvalidQuotaError` where together with the store's the topics' sum to more than a broker's total.
+        """
+        _merged(self._store, settings)
 
     def apply_store(self, entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> None:
         """Nothing; the thresholds among a store's entities and their quotas hold from now on, over those of a file.
 
-        Raises what `apply_file` raises.
+        Raises what `check_file` raises; those before stay in force then.
         """
         self._apply(ThresholdSettings.of(entries), self._file)
 
     def apply_file(self, settings: ThresholdSettings) -> None:
         """Nothing; the thresholds of the policy file hold from now on, below those of the store.
 
-        Raises `InvalidQuotaError` where the topics' sum to more than a broker's total; those before stay in force then.
+        Raises what `check_file` raises; those before stay in force then.
         """
         self._apply(self._store, settings)
 
     def _apply(self, store: ThresholdSettings, file: ThresholdSettings) -> None:
-        settings = ThresholdSettings(topics={**file.topics, **store.topics}, totals={**file.totals, **store.totals})
-        refused = settings.refusal()
-        if refused is not None:
-            raise refused
+        settings = _merged(store, file)
         self._store, self._file, self._settings = store, file, settings
         for thresholds in self._brokers.values():
             thresholds.apply(settings)
+
+
+def _merged(store: ThresholdSettings, file: ThresholdSettings) -> ThresholdSettings:
+    """The thresholds of both; raises `InvalidQuotaError` where the topics' sum to more than a broker's total."""
+    settings = ThresholdSettings(topics={**file.topics, **store.topics}, totals={**file.totals, **store.totals})
+    refused = settings.refusal()
+    if refused is not None:
+        raise refused
+    return settings

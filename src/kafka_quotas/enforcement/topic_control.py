@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import InvalidQuotaError
-from kafka_quotas.core.threshold_settings import ThresholdSettings
 from kafka_quotas.enforcement.auto_creations import AutoCreations
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.counters import Counters
@@ -37,11 +36,31 @@ class TopicControl:
         self._counters = counters
         self._notify = notify
         self._directory = TopicDirectory()
+        self._claims: dict[BrokerQuotas, Mapping[int, Claim]] = {}
         self._auto_creations = AutoCreations(self._directory, counters)
         self.thresholds = ThresholdBoard(directory=self._directory, counters=counters, notify=notify, clock=clock)
 
     def claims(self, node_id: NodeId, quotas: BrokerQuotas) -> Mapping[int, Claim]:
-        """Who deals with whole requests on a connection to a broker, by API key."""
+        """Who deals with whole requests on a connection to a broker, by API key; the same for all of them."""
+        claims = self._claims.get(quotas)
+        if claims is None:
+            claims = self._claims[quotas] = self._made(node_id, quotas)
+        return claims
+
+    def apply_store(self, entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> None:
+        """Nothing; the thresholds of a store hold, if they fit with those of the policy file; else that is said."""
+        try:
+            self.thresholds.apply_store(entries)
+        except InvalidQuotaError as error:
+            self._notify(
+                Notice(
+                    event="thresholds can't be used; those before stay in force",
+                    severity=Severity.ERROR,
+                    fields={"error": error.message},
+                )
+            )
+
+    def _made(self, node_id: NodeId, quotas: BrokerQuotas) -> Mapping[int, Claim]:
         mutations = MutationClaim(
             quotas,
             self._rules.mutations,
@@ -66,23 +85,3 @@ class TopicControl:
             METADATA: metadata,
             PRODUCE: thresholds,
         }
-
-    def apply_store(self, entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> None:
-        """Nothing; the thresholds of a store hold, if they fit with those of the policy file; else that is said."""
-        try:
-            self.thresholds.apply_store(entries)
-        except InvalidQuotaError as error:
-            self._notify(
-                Notice(
-                    event="thresholds can't be used; those before stay in force",
-                    severity=Severity.ERROR,
-                    fields={"error": error.message},
-                )
-            )
-
-    def apply_file(self, settings: ThresholdSettings) -> None:
-        """Nothing; the thresholds of a policy file hold.
-
-        Raises `InvalidQuotaError` where together with the store's they sum to more than a total.
-        """
-        self.thresholds.apply_file(settings)
