@@ -1,7 +1,11 @@
 """An apply whose store goes away, or whose session expires, in the middle: nothing is lost and nothing hidden."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,8 +16,12 @@ from tests.support.run_cli import run_cli
 from tests.support.servers import Kafka, kafka_4
 
 from kafka_quotas.commands.apply import FIRST_CHUNK
+from kafka_quotas.core.describe_filter import EVERYTHING
+from kafka_quotas.core.entity import Entity
 from kafka_quotas.stores import kafka_connection
 from kafka_quotas.stores.kafka import KafkaStore
+from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.stores.store import Alteration
 from kafka_quotas.stores.zookeeper_session import ZooKeeperSession
 
 COUNT = 3 * FIRST_CHUNK
@@ -81,6 +89,41 @@ def test_a_broker_killed_in_the_middle_is_told_and_running_it_again_finishes_the
     assert len(json.loads(out)["changes"]) == COUNT - FIRST_CHUNK, "what was told as done is done, and nothing else"
     assert run(tmp_path, "apply", quotas, "--store", url)[0] == 0
     assert run(tmp_path, "diff", quotas, "--store", url, "--exit-code")[0] == 0
+
+
+def test_a_disk_that_fills_up_in_the_middle_loses_nothing(quotas: str, tmp_path: Path) -> None:
+    """The first chunk is there before; the file may then grow by less than the rest needs."""
+    url, environment = (
+        f"local:{tmp_path / 'quotas.db'}",
+        {**os.environ, "KAFKA_QUOTAS_JOURNAL": str(tmp_path / "j.jsonl")},
+    )
+    assert run(tmp_path, "apply", quotas, "--store", url)[0] == 0
+    larger = [{"entity": {"client-id": f"c{n}"}, "quotas": {"consumer_byte_rate": n + 1}} for n in range(COUNT * 10)]
+    path = tmp_path / "larger.json"
+    path.write_text(json.dumps([*json.loads(Path(quotas).read_text()), *larger]), encoding="utf-8")
+    limit = (tmp_path / "quotas.db").stat().st_size + 64 * 1024
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))"
+    program = f"import sys; {limited}; from kafka_quotas.cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, "apply", str(path), "--store", url]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    assert done.returncode == 1
+    assert failed_users(done.stderr)
+    assert "Traceback" not in done.stderr
+    assert run(tmp_path, "diff", quotas, "--store", url, "--exit-code")[0] == 0, "what was there is there"
+    assert run(tmp_path, "apply", str(path), "--store", url)[0] == 0
+    assert run(tmp_path, "diff", str(path), "--store", url, "--exit-code")[0] == 0
+
+
+def test_a_hundred_thousand_entities(tmp_path: Path) -> None:
+    url = f"local:{tmp_path / 'quotas.db'}"
+    wanted = [
+        Alteration(entity=Entity.of(user=f"u{n}"), changes={"request_percentage": n + 0.5}) for n in range(100_000)
+    ]
+    with closing(open_store(url)) as store:
+        assert all(result.error is None for result in store.alter(wanted))
+        assert len(store.describe(EVERYTHING)) == len(wanted)
+    code, out, _ = run(tmp_path, "describe", "--user", "u77777", "--store", url, "--output", "json")
+    assert (code, "77777.5" in out) == (0, True)
 
 
 @pytest.mark.parametrize("number", [1, 150])

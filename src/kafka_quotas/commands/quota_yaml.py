@@ -10,6 +10,7 @@ it is an unset variable of a template more often than a null.
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 import yaml
@@ -52,6 +53,7 @@ class _Reader:
     def __init__(self, text: str, source: str) -> None:
         loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         self._parser = loader(text)
+        self._next: Callable[[], Any] = self._parser.get_event  # called a million times in a large file
         self._source = source
         self._bare_list = False
         self.lines: list[int] = []
@@ -76,9 +78,6 @@ class _Reader:
     def close(self) -> None:
         """Nothing; the parser is released."""
         self._parser.dispose()
-
-    def _next(self) -> Any:
-        return self._parser.get_event()
 
     def _value(self, event: Any, *, depth: int, entries: bool = False) -> object:
         """The value that begins with an event; `entries` says that it is the list of entries."""

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TypeVar
 
 _Key = TypeVar("_Key", str, str | None)
@@ -11,6 +12,7 @@ _Value = TypeVar("_Value")
 _FULL = 0.75
 
 
+@lru_cache(maxsize=1024)  # the same few keys and types come again and again
 def hash_code(text: str | None) -> int:
     """The hash of a text as an unsigned 32-bit figure; 0 for None."""
     units = (text or "").encode("utf-16-be", "surrogatepass")
@@ -23,6 +25,8 @@ def hash_code(text: str | None) -> int:
 def as_hash_map(items: Iterable[tuple[_Key, _Value]], expected: int) -> Mapping[_Key, _Value]:
     """The items as a `new HashMap<>(expected)` holds and lists them: the last value of a key, keys by their hashes."""
     latest = dict(items)
+    if len(latest) < 2:
+        return latest
     slots = 1
     while slots < expected or len(latest) > int(slots * _FULL):
         slots *= 2
