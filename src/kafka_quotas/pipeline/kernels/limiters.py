@@ -1,0 +1,176 @@
+"""Limiters of many quota buckets under many limits: what they hold, and events run through them.
+
+Contract (what jobs build on): `Limiters(rule, bounds)` is fresh; `run` takes events in any number of calls and adds up
+what happened; `trace` tells it event by event as well. State is carried from call to call, so a batch is one call and
+a stream is many. A row is a quota bucket, a column of `bounds` one proposed limit per row (`UNLIMITED` for none).
+
+Invariants: the events of one row must come in the order they are to happen in, over all calls; rows may be mixed, -1
+is passed over. Results are `core`'s on the same events, to the last bit, compiled or not.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafka_quotas.core.quota_bucket import UNLIMITED
+from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.quota_key import LONG_MAX
+from kafka_quotas.pipeline.kernels.compiled import NUMBA, Kernel
+from kafka_quotas.pipeline.kernels.histogram import STEPS, percentile_ms
+from kafka_quotas.pipeline.kernels.judge import RECORD
+from kafka_quotas.pipeline.kernels.lockstep import replay_in_lockstep
+from kafka_quotas.pipeline.kernels.loop import replay_lanes, replay_records
+from kafka_quotas.pipeline.kernels.order import order_by_row
+from kafka_quotas.pipeline.kernels.ring import COMPLETE_MS, EXPIRED_MS, FAR_MS, HEAD, OLDEST_MS
+from kafka_quotas.pipeline.kernels.tally import AMOUNTS, COUNTS, FRESH
+
+Floats = NDArray[np.float64]
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.int32]
+
+_FIRST_POOL: Final = 64
+_NO_OPS: Final = np.empty(0, dtype=np.int8)
+_NO_TRACE: Final = np.empty((0, 4), dtype=np.int64)
+_NO_LEVELS: Final = np.empty(0, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimiterRule:
+    """How every event is judged: `operation` is one of `judge`'s, `tokens` a mutation quota's bucket, else a rate.
+
+    `bounded` cuts delays at one window, as for request time. In a closed loop a row is one client, which waits out
+    every delay before its next event and repeats what was refused.
+    """
+
+    operation: int = RECORD
+    tokens: bool = False
+    bounded: bool = False
+    closed: bool = False
+    window: QuotaWindow = DEFAULT_WINDOW
+
+    @property
+    def longest_ms(self) -> int:
+        """The longest delay in ms."""
+        return self.window.window_ms if self.bounded else LONG_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """What became of each event (its last attempt) under each limit; arrays of events by limits.
+
+    Throttle time, time of happening and window in ms; whether the bound held; the rate per second or the tokens judged.
+    """
+
+    throttle_ms: Int64s
+    happened_ms: Int64s
+    window_ms: Int64s
+    held: NDArray[np.bool_]
+    level: Floats
+
+
+class Limiters:
+    """Rates or token buckets, one per row and limit, and what has happened to them."""
+
+    def __init__(self, rule: LimiterRule, bounds: Floats, *, compiled: bool = NUMBA) -> None:
+        self.rule = rule
+        self.bounds = np.ascontiguousarray(bounds, dtype=np.float64)
+        self._compiled = compiled and NUMBA
+        self._shared = self._compiled and rule.operation == RECORD and not (rule.closed or rule.tokens)
+        lanes = self.bounds.size
+        states = len(self.bounds) if self._shared else lanes
+        self._clocks = _fresh_clocks(rule, states)
+        self._sums = np.zeros(states * (1 if rule.tokens else 2 + rule.window.samples))
+        self._free_ms = np.full(lanes, -FAR_MS, dtype=np.int64)
+        self._counts = np.tile(np.array(FRESH, dtype=np.int64), lanes)
+        self._amounts = np.tile(np.array([0.0, -np.inf]), lanes)
+        self._slots = np.full(lanes, -1, dtype=np.int64)
+        self._pool = np.zeros((_FIRST_POOL + self.bounds.shape[1], STEPS), dtype=np.uint32)
+        self._pool_used = np.zeros(1, dtype=np.int64)
+
+    def run(self, rows: Rows, times_ms: Int64s, values: Floats) -> None:
+        """Nothing; the events have happened: their rows, times in ms since 1970, and amounts."""
+        if len(self.bounds):
+            order = order_by_row(rows, row_count=len(self.bounds))
+            self._advance(order, rows, times_ms, values, _NO_OPS, _NO_TRACE, _NO_LEVELS)
+
+    def trace(self, rows: Rows, times_ms: Int64s, values: Floats, operations: NDArray[np.int8] | None = None) -> Trace:
+        """What became of each event; `operations` holds one of each, where they are not the rule's.
+
+        Not for rules whose limits share a ring (`run` is for those): make the rule with one limit, or closed.
+        """
+        lines, limits = rows.size * self.bounds.shape[1], self.bounds.shape[1]
+        traced, levels = np.zeros((lines, 4), dtype=np.int64), np.zeros(lines)
+        ops = _NO_OPS if operations is None else operations
+        order = order_by_row(rows, row_count=len(self.bounds))
+        self._advance(order, rows, times_ms, values, ops, traced, levels)
+        return Trace(
+            throttle_ms=traced[:, 0].reshape(-1, limits),
+            happened_ms=traced[:, 1].reshape(-1, limits),
+            window_ms=traced[:, 2].reshape(-1, limits),
+            held=traced[:, 3].reshape(-1, limits) != 0,
+            level=levels.reshape(-1, limits),
+        )
+
+    def rebound(self, bounds: Floats) -> None:
+        """Nothing; limits are others from now on, and rows may have been added; what was recorded stays."""
+        added = Limiters(self.rule, np.asarray(bounds, dtype=np.float64)[len(self.bounds) :], compiled=self._compiled)
+        self.bounds = np.ascontiguousarray(bounds, dtype=np.float64)
+        for name in ("_clocks", "_sums", "_free_ms", "_counts", "_amounts", "_slots"):
+            setattr(self, name, np.concatenate([getattr(self, name), getattr(added, name)]))
+
+    @property
+    def counts(self) -> Int64s:
+        """What was counted: rows by limits by the columns of `tally`."""
+        return self._counts.reshape(*self.bounds.shape, COUNTS)
+
+    @property
+    def amounts(self) -> Floats:
+        """Admitted amount and highest level: rows by limits by the columns of `tally`."""
+        return self._amounts.reshape(*self.bounds.shape, AMOUNTS)
+
+    def percentile_ms(self, row: int, limit: int, share: float) -> float:
+        """The throttle time in ms that so large a share of those of a lane do not exceed; 0 where there were none."""
+        slot = int(self._slots[row * self.bounds.shape[1] + limit])
+        return percentile_ms(self._pool[slot], share) if slot >= 0 else 0.0
+
+    def _advance(
+        self,
+        order: Int64s,
+        rows: Rows,
+        times_ms: Int64s,
+        values: Floats,
+        ops: NDArray[np.int8],
+        traced: Int64s,
+        levels: Floats,
+    ) -> None:
+        rule, window, done = self.rule, self.rule.window, 0
+        settings = (window.samples, window.window_ms, rule.longest_ms)
+        tallies = (self._counts, self._amounts, self._slots)
+        events = (order, rows, times_ms, values)
+        general = (ops, rule.operation, rule.tokens, rule.closed)
+        replay: Kernel = replay_lanes if self._compiled else replay_in_lockstep
+        while done < order.size:
+            pool = (self._pool, self._pool_used)
+            if self._shared and not levels.size:
+                state = (self._clocks, self._sums, *tallies, *pool)
+                done = replay_records(*events, self.bounds, *settings, *state, done)
+            else:
+                lanes = (self._clocks, self._sums, self._free_ms, *tallies, *pool, traced, levels)
+                done = replay(*events, *general, self.bounds, *settings, *lanes, done)
+            if done < order.size:
+                self._pool = np.concatenate([self._pool, np.zeros_like(self._pool)])
+
+
+def unlimited(rows: int, limits: int = 1) -> Floats:
+    """Bounds that nothing exceeds."""
+    return np.full((rows, limits), UNLIMITED)
+
+
+def _fresh_clocks(rule: LimiterRule, states: int) -> Int64s:
+    if rule.tokens:
+        return np.zeros(states, dtype=np.int64)
+    head = np.zeros(HEAD + 2 * (rule.window.samples + 1), dtype=np.int64)
+    head[COMPLETE_MS], head[EXPIRED_MS], head[OLDEST_MS] = -FAR_MS, FAR_MS, FAR_MS
+    return np.tile(head, states)

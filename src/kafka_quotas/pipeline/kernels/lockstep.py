@@ -1,0 +1,201 @@
+"""The replay without a compiler: many lanes at a time in NumPy, the few longest ones value by value.
+
+Invariants: results are those of the compiled loop, to the last bit: each lane sees its events in order and its sums are
+added in the order of the slots. A round takes one attempt of every lane that still has events.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafka_quotas.core.quota_key import INT_MAX
+from kafka_quotas.core.simulation import MAX_ATTEMPTS, RETRY_BACKOFF_MS
+from kafka_quotas.pipeline.kernels.compiled import NUMBA
+from kafka_quotas.pipeline.kernels.histogram import STEPS, steps_of
+from kafka_quotas.pipeline.kernels.judge import CHECK, FETCH
+from kafka_quotas.pipeline.kernels.lockstep_judge import RateLanes, TokenLanes
+from kafka_quotas.pipeline.kernels.settle import settle
+from kafka_quotas.pipeline.kernels.tally import (
+    AMOUNT,
+    AMOUNTS,
+    BEGIN_MS,
+    COUNTS,
+    END_MS,
+    EVENTS,
+    FIRST_MS,
+    LATE_MS,
+    LONGEST_MS,
+    PEAK,
+    REFUSALS,
+    THROTTLE_MS,
+    THROTTLED,
+)
+
+_FEWEST_LANES: Final = 16
+"""With fewer lanes a round in NumPy costs more than its lanes value by value."""
+
+Int64s = NDArray[np.int64]
+
+
+def replay_in_lockstep(
+    order: Int64s, rows: NDArray[np.int32], times_ms: Int64s, values: NDArray[np.float64], ops: NDArray[np.int8],
+    op: int, tokens: bool, closed: bool, bounds: NDArray[np.float64], samples: int, window_ms: int, longest_ms: int,
+    clocks: Int64s, sums: NDArray[np.float64], free_ms: Int64s, counts: Int64s, amounts: NDArray[np.float64],
+    slots: Int64s, pool: NDArray[np.uint32], pool_used: Int64s, traced: Int64s, levels: NDArray[np.float64],
+    begin: int,
+) -> int:  # fmt: skip
+    """How far the pass came: to the end, or nowhere where the pool of histograms might not suffice.
+
+    `order` has the events row by row, as `order_by_row` gives them; else as `loop.replay_lanes`.
+    """
+    present, first, many = np.unique(rows[order[begin:]], return_index=True, return_counts=True)
+    limits = bounds.shape[1]
+    lanes = (present[:, None].astype(np.int64) * limits + np.arange(limits)).ravel()
+    if int(pool_used[0]) + int((slots[lanes] < 0).sum()) > len(pool):
+        return begin
+    judge = TokenLanes if tokens else RateLanes
+    lockstep = _Lockstep(
+        judge=judge(clocks, sums, samples=samples, window_ms=window_ms, longest_ms=longest_ms),
+        events=(order[begin:], times_ms, values, ops, op),
+        rule=(tokens, closed, samples, window_ms, longest_ms),
+        state=(clocks, sums, free_ms, counts, amounts, slots, pool, pool_used),
+        outputs=(traced, levels),
+        bounds=bounds,
+    )
+    lockstep.run(lanes, np.repeat(first, limits), np.repeat(many, limits))
+    return int(order.size)
+
+
+class _Lockstep:
+    """One call's events, and where their lanes stand."""
+
+    def __init__(
+        self,
+        *,
+        judge: RateLanes | TokenLanes,
+        events: tuple[Any, ...],
+        rule: tuple[Any, ...],
+        state: tuple[Any, ...],
+        outputs: tuple[Any, ...],
+        bounds: NDArray[np.float64],
+    ) -> None:
+        self._judge = judge
+        self._order, self._times_ms, self._values, self._ops, self._op = events
+        self._rule = rule
+        self._closed = rule[1]
+        self._clocks, self._sums, self._free_ms, counts, amounts, self._slots, self._pool, self._pool_used = state
+        self._counts, self._amounts = counts.reshape(-1, COUNTS), amounts.reshape(-1, AMOUNTS)
+        self._traced, self._levels = outputs
+        self._bounds, self._limits = bounds.ravel(), bounds.shape[1]
+
+    def run(self, lanes: Int64s, first: Int64s, many: Int64s) -> None:
+        """Nothing; every lane has had its events, `many` from place `first` of the order on."""
+        self._lane, self._next, self._last = lanes, first.copy(), first + many
+        self._attempt = np.zeros(lanes.size, dtype=np.int64)
+        self._rest, self._now = np.zeros(lanes.size), np.zeros(lanes.size, dtype=np.int64)
+        self._throttled = np.zeros(lanes.size, dtype=bool)
+        active = np.arange(lanes.size)
+        while active.size:
+            if active.size < _FEWEST_LANES:
+                for each in active[self._attempt[active] == 0]:
+                    self._finish_singly(int(each))
+                active = active[self._attempt[active] > 0]
+            if active.size:
+                active = self._round(active)
+
+    def _round(self, active: Int64s) -> Int64s:
+        """The lanes that still have events after one more attempt of each of these."""
+        lane, position = self._lane[active], self._order[self._next[active]]
+        op = self._ops[position] if self._ops.size else np.full(active.size, self._op)
+        self._begin_events(active, lane, position)
+        now, bound = self._now[active], self._bounds[lane]
+        value = self._piece(op, bound, self._rest[active])
+        admitted, held, throttle_ms, span_ms, level = self._judge.judge(lane, op, value, bound, now)
+        self._tally_attempt(active, lane, now, throttle_ms, level)
+        self._amounts[lane, AMOUNT] += np.where(admitted & (op != CHECK), value, 0.0)
+        self._counts[lane, REFUSALS] += ~admitted
+        self._rest[active] -= np.where(admitted, value, 0.0)
+        self._now[active] = now + self._wait(op, admitted, throttle_ms)
+        self._attempt[active] += 1
+        again = np.where(admitted, (op == FETCH) & (self._rest[active] > 0.0), self._closed & (op != CHECK))
+        over = ~(again & (self._attempt[active] < MAX_ATTEMPTS))
+        done = active[over]
+        self._tally_events(done, lane[over], now[over], position[over])
+        if self._levels.size:
+            lines = position[over] * self._limits + lane[over] % self._limits
+            self._traced[lines] = np.stack([throttle_ms, now, span_ms, held], axis=1)[over]
+            self._levels[lines] = level[over]
+        self._attempt[done] = 0
+        self._next[done] += 1
+        return active[self._next[active] < self._last[active]]
+
+    def _begin_events(self, active: Int64s, lane: Int64s, position: Int64s) -> None:
+        fresh = self._attempt[active] == 0
+        due_ms = self._times_ms[position[fresh]]
+        self._now[active[fresh]] = np.maximum(due_ms, self._free_ms[lane[fresh]]) if self._closed else due_ms
+        self._rest[active[fresh]] = self._values[position[fresh]]
+        self._throttled[active[fresh]] = False
+
+    def _piece(self, op: Any, bound: NDArray[np.float64], rest: NDArray[np.float64]) -> NDArray[np.float64]:
+        _, _, samples, window_ms, _ = self._rule
+        most = np.where(op == FETCH, bound * (samples - 1) * (window_ms / 1000.0), 0.0)
+        return np.where(most > 0.0, np.minimum(rest, most), rest)
+
+    def _wait(self, op: Any, admitted: NDArray[np.bool_], throttle_ms: Int64s) -> Int64s:
+        wait_ms = np.clip(throttle_ms, 0, INT_MAX)
+        backing_off = ~admitted & (op != FETCH) & self._closed
+        return np.where(backing_off, np.maximum(wait_ms, RETRY_BACKOFF_MS), wait_ms)
+
+    def _tally_attempt(
+        self, active: Int64s, lane: Int64s, now: Int64s, throttle_ms: Int64s, level: NDArray[np.float64]
+    ) -> None:
+        self._amounts[lane, PEAK] = np.maximum(self._amounts[lane, PEAK], level)
+        above = throttle_ms > 0
+        held_back, delay_ms = lane[above], throttle_ms[above]
+        self._throttled[active[above]] = True
+        self._counts[held_back, THROTTLE_MS] += delay_ms
+        self._counts[held_back, LONGEST_MS] = np.maximum(self._counts[held_back, LONGEST_MS], delay_ms)
+        self._counts[held_back, FIRST_MS] = np.minimum(self._counts[held_back, FIRST_MS], now[above])
+        new = held_back[self._slots[held_back] < 0]
+        self._slots[new] = self._pool_used[0] + np.arange(new.size)
+        self._pool_used[0] += new.size
+        self._pool.reshape(-1)[self._slots[held_back] * STEPS + steps_of(delay_ms)] += 1
+
+    def _tally_events(self, done: Int64s, lane: Int64s, happened_ms: Int64s, position: Int64s) -> None:
+        self._free_ms[lane] = self._now[done]
+        self._counts[lane, EVENTS] += 1
+        self._counts[lane, THROTTLED] += self._throttled[done]
+        self._counts[lane, LATE_MS] += happened_ms - self._times_ms[position]
+        self._counts[lane, BEGIN_MS] = np.minimum(self._counts[lane, BEGIN_MS], happened_ms)
+        self._counts[lane, END_MS] = np.maximum(self._counts[lane, END_MS], self._now[done])
+
+    def _finish_singly(self, each: int) -> None:
+        """Nothing; one lane has had the rest of its events, one by one."""
+        lane = int(self._lane[each])
+        clock, total = _editable(self._judge.clocks[lane]), _editable(self._judge.sums[lane])
+        counts, amounts = _editable(self._counts[lane]), _editable(self._amounts[lane])
+        tokens, closed, samples, window_ms, longest_ms = self._rule
+        bound, free_ms = float(self._bounds[lane]), int(self._free_ms[lane])
+        for position in self._order[self._next[each] : self._last[each]].tolist():
+            due_ms = int(self._times_ms[position])
+            op = int(self._ops[position]) if self._ops.size else self._op
+            free_ms, *outcome, level = settle(
+                clock, total, 0, 0, op, due_ms, max(due_ms, free_ms) if closed else due_ms,
+                float(self._values[position]), bound, tokens, closed, samples, window_ms, longest_ms,
+                counts, 0, amounts, 0, self._slots, self._pool, self._pool_used, lane,
+            )  # fmt: skip
+            if self._levels.size:
+                line = position * self._limits + lane % self._limits
+                happened_ms, throttle_ms, span_ms, held = outcome
+                self._traced[line] = (throttle_ms, happened_ms, span_ms, held)
+                self._levels[line] = level
+        self._judge.clocks[lane], self._judge.sums[lane] = clock, total
+        self._counts[lane], self._amounts[lane] = counts, amounts
+        self._free_ms[lane] = free_ms
+        self._next[each] = self._last[each]
+
+
+def _editable(line: NDArray[Any]) -> Any:
+    """A copy of a line of figures as `settle` likes it: a list, which Python reads faster, or an array if compiled."""
+    return line.copy() if NUMBA else line.tolist()

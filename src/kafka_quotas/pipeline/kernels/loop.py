@@ -1,0 +1,79 @@
+"""The replay event by event, compiled: one pass for many rows (quota buckets) and many limits of each.
+
+Invariants: the events of one row come in the order they are to happen in; rows may be mixed. Limits are a table of
+rows by limits; a limit of a row is a lane. In an open loop of plain records all limits of a row share one ring, since
+recording does not depend on them. A pass stops before an event where the pool of histograms might not suffice, and
+tells where, so as to be resumed.
+"""
+
+from kafka_quotas.core.quota_key import INT_MAX
+from kafka_quotas.pipeline.kernels.compiled import compiled
+from kafka_quotas.pipeline.kernels.ring import HEAD, measure_sum, record_rate, spanned_ms
+from kafka_quotas.pipeline.kernels.settle import count_delay, settle
+from kafka_quotas.pipeline.kernels.tally import AMOUNT, AMOUNTS, COUNTS, PEAK, tally_event, tally_throttle
+from kafka_quotas.pipeline.kernels.verdict import rate_throttle_ms
+
+
+@compiled
+def replay_records(
+    order, rows, times_ms, values, bounds, samples, window_ms, longest_ms,
+    clocks, sums, counts, amounts, slots, pool, pool_used, begin,
+):  # fmt: skip
+    """How far the pass came; plain records in an open loop."""
+    limits = bounds.shape[1]
+    for step in range(begin, order.shape[0]):
+        if pool_used[0] + limits > pool.shape[0]:
+            return step
+        position = order[step]
+        row, now_ms, value = rows[position], times_ms[position], values[position]
+        c, s = row * (HEAD + 2 * (samples + 1)), row * (2 + samples)
+        record_rate(clocks, sums, c, s, value, now_ms, samples, window_ms)
+        total = measure_sum(clocks, sums, c, s, now_ms, samples, window_ms)
+        span_ms = spanned_ms(clocks, c, now_ms, samples, window_ms)
+        rate = total / (span_ms / 1000.0)
+        for limit in range(limits):
+            lane = row * limits + limit
+            bound, throttle_ms = bounds[row, limit], 0
+            if not rate <= bound:
+                throttle_ms = rate_throttle_ms(rate, bound, span_ms, longest_ms)
+            if throttle_ms > 0:
+                tally_throttle(counts, lane * COUNTS, now_ms, throttle_ms)
+                count_delay(slots, pool, pool_used, lane, throttle_ms)
+            tally_event(counts, lane * COUNTS, now_ms, now_ms + min(max(throttle_ms, 0), INT_MAX), 0, throttle_ms > 0)
+            amounts[lane * AMOUNTS + AMOUNT] += value
+            amounts[lane * AMOUNTS + PEAK] = max(amounts[lane * AMOUNTS + PEAK], rate)
+    return order.shape[0]
+
+
+@compiled
+def replay_lanes(
+    order, rows, times_ms, values, ops, op, tokens, closed, bounds, samples, window_ms, longest_ms,
+    clocks, sums, free_ms, counts, amounts, slots, pool, pool_used, traced, levels, begin,
+):  # fmt: skip
+    """How far the pass came; any operation and loop, one ring or bucket per lane.
+
+    `ops` holds one operation per event, or nothing where all are `op`. `traced` (throttle time, time of happening,
+    window, whether the bound held) and `levels` have a line per event and limit, or none.
+    """
+    limits = bounds.shape[1]
+    clock_width, sum_width = (1, 1) if tokens else (HEAD + 2 * (samples + 1), 2 + samples)
+    for step in range(begin, order.shape[0]):
+        if pool_used[0] + limits > pool.shape[0]:
+            return step
+        position = order[step]
+        row, due_ms = rows[position], times_ms[position]
+        own = ops[position] if ops.shape[0] else op
+        for limit in range(limits):
+            lane = row * limits + limit
+            start_ms = max(due_ms, free_ms[lane]) if closed else due_ms
+            free_ms[lane], happened_ms, throttle_ms, span_ms, held, level = settle(
+                clocks, sums, lane * clock_width, lane * sum_width, own, due_ms, start_ms, values[position],
+                bounds[row, limit], tokens, closed, samples, window_ms, longest_ms,
+                counts, lane * COUNTS, amounts, lane * AMOUNTS, slots, pool, pool_used, lane,
+            )  # fmt: skip
+            if levels.shape[0]:
+                line = position * limits + limit
+                traced[line, 0], traced[line, 1] = throttle_ms, happened_ms
+                traced[line, 2], traced[line, 3] = span_ms, held
+                levels[line] = level
+    return order.shape[0]

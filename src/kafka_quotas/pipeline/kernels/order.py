@@ -1,0 +1,47 @@
+"""Events put in the order that kernels like: by time, or by row and then by time, equal times as they came."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafka_quotas.pipeline.kernels.compiled import NUMBA, compiled
+
+Int64s = NDArray[np.int64]
+
+
+def order_by_row(rows: NDArray[np.int32], *, row_count: int) -> Int64s:
+    """The positions of the events with a row, row by row; those of one row stay in their order. Row -1 is none."""
+    if NUMBA:
+        starts = np.zeros(row_count + 1, dtype=np.int64)
+        _count_rows(rows, starts)
+        np.cumsum(starts, out=starts)
+        order = np.empty(starts[-1], dtype=np.int64)
+        _place(rows, starts, order)
+        return order
+    order = np.argsort(rows, kind="stable")
+    return order[np.searchsorted(rows[order], 0) :]
+
+
+def is_ordered(times_ms: Int64s) -> bool:
+    """Whether times never go back."""
+    return bool((times_ms[1:] >= times_ms[:-1]).all())
+
+
+def order_by_time(times_ms: Int64s) -> Int64s | None:
+    """The positions of the events by time, equal times in their order; None where they are in order already."""
+    return None if is_ordered(times_ms) else np.argsort(times_ms, kind="stable")
+
+
+@compiled
+def _count_rows(rows, starts):
+    for row in rows:
+        if row >= 0:
+            starts[row + 1] += 1
+
+
+@compiled
+def _place(rows, starts, order):
+    for position in range(rows.shape[0]):
+        row = rows[position]
+        if row >= 0:
+            order[starts[row]] = position
+            starts[row] += 1

@@ -1,0 +1,110 @@
+"""Kafka's windowed rate on flat arrays: the arithmetic of `core.samples` and `core.rate`, bit by bit.
+
+A ring takes `HEAD + 2 * slots` whole numbers (times in ms) from offset `c` of `clocks` on, and `1 + slots` doubles
+from offset `s` of `sums` on. The head holds the current slot, how many slots there are, from when on the current one
+is complete, from when on another one has expired, and the oldest start; then come start and last record of each slot.
+The first double is the sum of the slots before the current one.
+
+Invariants: a ring of zeros with `FAR_MS` where `fresh_clocks` says so is one that nothing was recorded to. Sums are
+added in the order of the slots. The clock may go back.
+**Source:** `SampledStat`, `WindowedSum`, `Rate` of Kafka 4.0.
+"""
+
+from typing import Final
+
+from kafka_quotas.pipeline.kernels.compiled import compiled
+
+FAR_MS: Final = 1 << 62
+"""Later than any time."""
+
+INDEX: Final = 0
+COUNT: Final = 1
+COMPLETE_MS: Final = 2
+EXPIRED_MS: Final = 3
+OLDEST_MS: Final = 4
+HEAD: Final = 5
+
+
+@compiled
+def record_rate(clocks, sums, c, s, value, now_ms, samples, window_ms):
+    """Nothing; the value is added to the current slot, or to the next once that is complete."""
+    if now_ms >= clocks[c + COMPLETE_MS]:
+        turn(clocks, sums, c, s, now_ms, samples, window_ms)
+    index = clocks[c + INDEX]
+    sums[s + 1 + index] += value
+    clocks[c + HEAD + 2 * index + 1] = now_ms
+
+
+@compiled
+def measure_sum(clocks, sums, c, s, now_ms, samples, window_ms):
+    """The sum over the slots that have not expired; those that have are reset to `now_ms`."""
+    index = clocks[c + INDEX]
+    if clocks[c + COUNT] == 0:
+        turn(clocks, sums, c, s, now_ms, samples, window_ms)
+    elif now_ms >= clocks[c + EXPIRED_MS] or now_ms - clocks[c + HEAD + 2 * index + 1] >= samples * window_ms:
+        _purge(clocks, sums, c, s, now_ms, samples, window_ms)
+    total = sums[s]
+    for slot in range(index, clocks[c + COUNT]):
+        total += sums[s + 1 + slot]
+    return total
+
+
+@compiled
+def spanned_ms(clocks, c, now_ms, samples, window_ms):
+    """The window in ms that a sum measured just now is divided by."""
+    elapsed_ms = now_ms - clocks[c + OLDEST_MS]
+    whole = narrow32(elapsed_ms // window_ms if elapsed_ms >= 0 else -(-elapsed_ms // window_ms))
+    if whole < samples - 1:
+        elapsed_ms += narrow32(samples - 1 - whole) * window_ms
+    return max(elapsed_ms, 1)
+
+
+@compiled
+def narrow32(value):
+    """The low 32 bits of a whole number as a signed one."""
+    return ((value + 0x8000_0000) & 0xFFFF_FFFF) - 0x8000_0000
+
+
+@compiled
+def turn(clocks, sums, c, s, now_ms, samples, window_ms):
+    """Nothing; the next slot of the ring is the current one, empty, starting now."""
+    count = clocks[c + COUNT]
+    index = (clocks[c + INDEX] + 1) % (samples + 1) if count else 0
+    if index == count:
+        clocks[c + COUNT] = count + 1
+    clocks[c + INDEX] = index
+    _reset(clocks, sums, c, s, index, now_ms)
+    _refresh(clocks, sums, c, s, samples, window_ms)
+
+
+@compiled
+def _purge(clocks, sums, c, s, now_ms, samples, window_ms):
+    """Nothing; every slot whose last record is out of the window starts anew."""
+    for slot in range(clocks[c + COUNT]):
+        if now_ms - clocks[c + HEAD + 2 * slot + 1] >= samples * window_ms:
+            _reset(clocks, sums, c, s, slot, now_ms)
+    _refresh(clocks, sums, c, s, samples, window_ms)
+
+
+@compiled
+def _reset(clocks, sums, c, s, slot, now_ms):
+    clocks[c + HEAD + 2 * slot] = now_ms
+    clocks[c + HEAD + 2 * slot + 1] = now_ms
+    sums[s + 1 + slot] = 0.0
+
+
+@compiled
+def _refresh(clocks, sums, c, s, samples, window_ms):
+    """Nothing; the head says what follows from the slots."""
+    index, expired_ms, oldest_ms, prefix = clocks[c + INDEX], FAR_MS, FAR_MS, 0.0
+    for slot in range(clocks[c + COUNT]):
+        start_ms = clocks[c + HEAD + 2 * slot]
+        oldest_ms = min(oldest_ms, start_ms)
+        if slot != index:
+            expired_ms = min(expired_ms, clocks[c + HEAD + 2 * slot + 1] + samples * window_ms)
+        if slot < index:
+            prefix += sums[s + 1 + slot]
+    clocks[c + COMPLETE_MS] = clocks[c + HEAD + 2 * index] + window_ms
+    clocks[c + EXPIRED_MS] = expired_ms
+    clocks[c + OLDEST_MS] = oldest_ms
+    sums[s] = prefix
