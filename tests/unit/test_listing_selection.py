@@ -118,3 +118,16 @@ def test_a_store_is_not_changed_before_the_columns_are_known_to_be(
 def test_the_journal_has_a_row_per_change_when_columns_are_named(store: str) -> None:
     _, out, _ = run_cli("revert", "--list", "--columns", "entity,key,new")
     assert [line.split()[-2:] for line in out.splitlines()[2:4]] == [[RATE, "10485760"], [SHARE, "50"]]
+
+
+@pytest.mark.parametrize("form", ["table", "markdown"])
+def test_a_name_cannot_steer_the_terminal_or_end_its_row(tmp_path: Path, form: str) -> None:
+    url = f"local:{tmp_path}/q.db"
+    name = "\x1b[31mred\nline"
+    change = ("alter", "--store", url, "--user", name, "--add-config", f"{RATE}=1")
+    assert r"\x1b[31mred\nline" in run_cli(*change, "--dry-run")[1].splitlines()[-1]
+    assert run_cli(*change)[0] == 0
+    for terminal in (False, True):
+        argv = ("describe", "--store", url, "--columns", "user,entity", "--output", form)
+        row = run_cli(*argv, terminal=terminal)[1].splitlines()[-1]
+        assert row.strip("| ").startswith(r"\x1b[31mred\nline")

@@ -193,7 +193,8 @@ def _summary(result: ApplyResult) -> str:
         return f"Nothing to change in {result.store_url}."
     entities = len({change.entity for change in result.made})
     done = "Dry run: would make" if result.dry_run else "Made"
-    return f"{done} {len(result.made)} changes to {entities} entities in {result.store_url}."
+    changes = f"{len(result.made)} change{'' if len(result.made) == 1 else 's'}"
+    return f"{done} {changes} to {entities} entit{'y' if entities == 1 else 'ies'} in {result.store_url}."
 
 
 def _tell_failures(result: ApplyResult) -> None:

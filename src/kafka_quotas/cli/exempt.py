@@ -13,7 +13,7 @@ from kafka_quotas.cli.render import Column, Listing, Table, print_listing, write
 from kafka_quotas.cli.store_choice import StoreChoice
 from kafka_quotas.commands.history import Recorder
 from kafka_quotas.core.describe_filter import FilterComponent, Match
-from kafka_quotas.core.entity import USER
+from kafka_quotas.core.entity import USER, shown_name
 from kafka_quotas.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -68,10 +68,10 @@ def exempt_user(
 def _verdict(result: "ExemptResult") -> str:
     kinds = f"{len(result.checked)} kinds of its clients resolved: none is limited"
     if not result.changes:
-        return f"{result.user} is exempt already; {kinds}"
+        return f"{shown_name(result.user)} is exempt already; {kinds}"
     if result.dry_run:
-        return f"dry run, nothing was written; {result.user} would be exempt, {kinds}"
-    return f"{result.user} is exempt; {kinds}"
+        return f"dry run, nothing was written; {shown_name(result.user)} would be exempt, {kinds}"
+    return f"{shown_name(result.user)} is exempt; {kinds}"
 
 
 def _listing(result: "ExemptResult") -> Listing:

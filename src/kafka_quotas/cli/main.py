@@ -77,7 +77,7 @@ COMMANDS = (
     LazyCommand(
         name="pipeline",
         target="kafka_quotas.cli.pipeline:app",
-        help="Turn recorded traffic into usage, what-if answers and quotas to set.",
+        help="Turn recorded traffic into usage, what-if answers and quotas.",
     ),
     LazyCommand(
         name="completion",

@@ -28,6 +28,7 @@ __all__ = [  # a command makes and prints listings by this one import
     "plain_text",
     "print_listing",
     "print_table",
+    "shown_cell",
     "takes_every_letter",
     "write",
     "yaml_text",
@@ -112,7 +113,7 @@ def plain_text(table: Table, *, style: str) -> str:
 
     mark = "\\|" if style == "pipe" else "|"  # a bar would end the cell
     return tabulate(
-        [[cell_text(cell).replace("|", mark) for cell in row] for row in table.rows],
+        [[shown_cell(cell).replace("|", mark) for cell in row] for row in table.rows],
         headers=[column.title for column in table.columns],
         tablefmt=style,
         colalign=["right" if column.figures else "left" for column in table.columns] if table.rows else None,
@@ -151,6 +152,14 @@ def yaml_text(value: Json, *, ascii_only: bool = False) -> str:
     return yaml.dump(
         value, Dumper=PlainNumbers, sort_keys=False, allow_unicode=not ascii_only, default_flow_style=False
     )
+
+
+def shown_cell(cell: Cell) -> str:
+    """A cell as people see it: what could steer a terminal or end the row is escaped."""
+    text = cell_text(cell)
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 def cell_text(cell: Cell) -> str:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from kafka_quotas.cli.render import Table, cell_text
+from kafka_quotas.cli.render import Table, shown_cell
 
 
 def print_rich_table(table: Table, stream: TextIO) -> None:
@@ -26,5 +26,5 @@ def rich_table(table: Table) -> RichTable:
         style = "cyan" if column.figures else None
         drawn.add_column(column.title, justify=justify, style=style, overflow="fold", no_wrap=column.whole)
     for row in table.rows:
-        drawn.add_row(*(Text(cell_text(cell)) for cell in row))
+        drawn.add_row(*(Text(shown_cell(cell)) for cell in row))
     return drawn

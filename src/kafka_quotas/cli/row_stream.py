@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from kafka_quotas.cli.json_text import json_line
 from kafka_quotas.cli.output import Output, View
-from kafka_quotas.cli.render import cell_text, csv_text, envelope, plain_text, takes_every_letter, write, yaml_text
+from kafka_quotas.cli.render import csv_text, envelope, plain_text, shown_cell, takes_every_letter, write, yaml_text
 from kafka_quotas.cli.selection import selected
 from kafka_quotas.cli.table import Listing
 
@@ -43,7 +43,7 @@ class RowStream:
             case Output.MARKDOWN:
                 return self._without_header(plain_text(part.table, style="pipe"), header_lines=2)
             case Output.TABLE:
-                return "  ".join(cell_text(cell) for row in part.table.rows for cell in row)
+                return "  ".join(shown_cell(cell) for row in part.table.rows for cell in row)
 
     def _without_header(self, text: str, *, header_lines: int) -> str:
         return text.split("\n", header_lines)[-1] if self._rows else text

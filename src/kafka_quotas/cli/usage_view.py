@@ -2,6 +2,7 @@
 
 from kafka_quotas.cli.json_text import Json
 from kafka_quotas.cli.quantity import in_words
+from kafka_quotas.core.entity import shown_name
 from kafka_quotas.core.quota_key import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -50,8 +51,8 @@ def throttle_text(throttle_ms: float | None) -> str:
 
 def client_text(user: str, client_id: str) -> str:
     """A bucket's clients in words."""
-    parts = [f"user {user}"] if user else []
-    parts += [f"client-id {client_id}"] if client_id else []
+    parts = [f"user {shown_name(user)}"] if user else []
+    parts += [f"client-id {shown_name(client_id)}"] if client_id else []
     return ", ".join(parts)
 
 

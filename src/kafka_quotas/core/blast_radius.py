@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kafka_quotas.core.entity import CLIENT_ID, IP, USER, Absent, Entity
+from kafka_quotas.core.entity import CLIENT_ID, IP, USER, Absent, Entity, shown_name
 from kafka_quotas.core.ip_resolution import IpQuotaResolver
 from kafka_quotas.core.plan import Content, Plan
 from kafka_quotas.core.quota_key import QUOTA_KEYS, QuotaKey
@@ -29,7 +29,11 @@ class KnownClient(NamedTuple):
     parts: tuple[tuple[str, str | None], ...]
 
     def __str__(self) -> str:
-        return ", ".join(f"{kind} {ANY_OTHER if name is None else name or _NONE}" for kind, name in self.parts)
+        return ", ".join(f"{kind} {_shown(name)}" for kind, name in self.parts)
+
+
+def _shown(name: str | None) -> str:
+    return ANY_OTHER if name is None else shown_name(name) if name else _NONE
 
 
 class Standing(NamedTuple):
