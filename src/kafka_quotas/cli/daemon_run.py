@@ -44,19 +44,28 @@ from kafka_quotas.cli.daemon_terms_options import (
     ScopeOption,
     check_on_violation,
 )
+from kafka_quotas.cli.daemon_topic_options import (
+    AutoCreateOption,
+    MutationAlgorithmOption,
+    MutationsOption,
+    ThresholdErrorOption,
+)
 from kafka_quotas.cli.options import CommandConfig, StoreUrl
 from kafka_quotas.cli.store_choice import choose_store
 from kafka_quotas.cli.window_options import QuotaWindowNum, QuotaWindowSize, WindowFile, chosen_windows
 from kafka_quotas.commands import daemon
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.mutation_bucket import MutationAlgorithm
 from kafka_quotas.core.units import parse_bytes
 from kafka_quotas.enforcement.address import parse_address
 from kafka_quotas.enforcement.event_log_settings import ROTATE_S
 from kafka_quotas.enforcement.listener_file import all_listeners, parse_port_range
 from kafka_quotas.enforcement.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.mutation_rules import AutoCreate, MutationMode, MutationRules
 from kafka_quotas.enforcement.rules import UNKNOWN_PRINCIPAL, Rules, ThrottleStyle, UnknownApi
 from kafka_quotas.enforcement.settings import DaemonSettings
 from kafka_quotas.enforcement.terms import FetchOverQuota, Mode, OnViolation, Scope
+from kafka_quotas.enforcement.threshold_rules import ThresholdError
 from kafka_quotas.stores.open_store import open_store
 from kafka_quotas.stores.store import Store
 
@@ -80,6 +89,10 @@ def run(
     scope: ScopeOption = Scope.BROKER,
     fetch_over_quota: FetchOverQuotaOption = FetchOverQuota.DELIVER,
     on_violation: OnViolationOption = OnViolation.DELAY,
+    mutations: MutationsOption = MutationMode.AUTO,
+    mutation_algorithm: MutationAlgorithmOption = MutationAlgorithm.TOKEN_BUCKET,
+    auto_create: AutoCreateOption = AutoCreate.COUNT,
+    threshold_error: ThresholdErrorOption = ThresholdError.POLICY_VIOLATION,
     policy: PolicyFileOption = None,
     cost_model: CostModelOption = None,
     port_range: PortRange = None,
@@ -126,6 +139,8 @@ def run(
         fetch_over_quota=fetch_over_quota,
         on_violation=on_violation,
         mutation_window=windows.controller,
+        mutations=MutationRules(mode=mutations, algorithm=mutation_algorithm, auto_create=auto_create),
+        threshold_error=threshold_error,
         max_request_bytes=int(parse_bytes(max_request_bytes)),
         principal=principal,
         unknown_principal=unknown_principal,
