@@ -1,11 +1,13 @@
 """apply --watch: rounds, drift, temporary changes, and what is told about them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from kafka_quotas.cli.apply_watch import _lines
 from kafka_quotas.commands.alter import alter
+from kafka_quotas.commands.apply import FIRST_CHUNK
 from kafka_quotas.commands.apply_watch import Reconciler, drift_exposition
 from kafka_quotas.commands.declared_plan import Desire
 from kafka_quotas.commands.history import Recorder
@@ -14,7 +16,7 @@ from kafka_quotas.core.describe_filter import EVERYTHING
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.stores.journal import Journal
 from kafka_quotas.stores.local import LocalStore
-from kafka_quotas.stores.store import Alteration
+from kafka_quotas.stores.store import Alteration, AlterationResult
 
 PRODUCE = "producer_byte_rate"
 ALICE, BOB = Entity.of(user="alice"), Entity.of(user="bob")
@@ -141,3 +143,24 @@ def _closing(bench: Bench) -> object:
     yield
     bench.store.close()
     assert bench.warnings == []
+
+
+def test_a_round_that_is_cut_short_has_in_the_journal_what_it_did(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entities = "".join(
+        f"- {{entity: {{user: u{number}}}, quotas: {{{PRODUCE}: 1}}}}\n" for number in range(FIRST_CHUNK + 1)
+    )
+    bench.file.write_text(entities)
+    alter = bench.store.alter
+
+    def interrupted(entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
+        if len(bench.stored()):
+            raise KeyboardInterrupt
+        return alter(entries, validate_only=validate_only)
+
+    monkeypatch.setattr(bench.store, "alter", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        bench.reconciler().round()
+    (entry,) = bench.journal.read().entries
+    assert len(entry.changes) == FIRST_CHUNK == len(bench.stored())

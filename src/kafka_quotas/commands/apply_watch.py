@@ -10,6 +10,7 @@ import contextlib
 import signal
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from kafka_quotas.commands.apply import ApplyResult, apply
@@ -66,13 +67,16 @@ class Reconciler:
         try:
             undone, keep = self._undone()
             result = apply(
-                self._store, self._desire, dry_run=self._dry_run, allow_invalid=self._allow_invalid, keep=keep
+                self._store,
+                self._desire,
+                dry_run=self._dry_run,
+                allow_invalid=self._allow_invalid,
+                keep=keep,
+                made=partial(self._of_this_round().record, self._store.url),
             )
         except KafkaQuotasError as error:
             self.status = replace(self.status, rounds=number, failed_rounds=self.status.failed_rounds + 1)
             return Round(number=number, result=None, error=error, undone=0)
-        if result.made and not self._dry_run:
-            self._of_this_round().record(result.store_url, result.made)
         self._count(number, result)
         return Round(number=number, result=result, error=None, undone=undone)
 
