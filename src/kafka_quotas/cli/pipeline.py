@@ -10,6 +10,11 @@ JOBS: tuple[LazyCommand, ...] = (
         target="kafka_quotas.cli.pipeline_ingest:ingest",
         help="Read logs, metrics and samples into tables.",
     ),
+    LazyCommand(
+        name="stream",
+        target="kafka_quotas.cli.pipeline_stream:stream",
+        help="Keep live usage and throttle state from a stream of events.",
+    ),
 )
 """Every job: name, where it is, one line of help."""
 

@@ -108,6 +108,33 @@ CLIENT_THROTTLE = Table(
     ),
 )
 
+LIVE = Table(
+    name="live",
+    doc="One row is one quota bucket at one broker at the end of one batch of the stream that had events of it. A "
+    "bucket that is not told apart by user or client-id has the empty text there.",
+    columns=(
+        _long("batch_id", "the batch, from 0"),
+        _long("ts_ms", "the bucket's latest event so far", unit="ms since 1970 UTC"),
+        _CLUSTER,
+        _BROKER,
+        _TYPE,
+        _text("user", "the user"),
+        _text("client_id", "the client-id"),
+        _long("events", "events in this batch, late ones left out"),
+        _float("amount", "what they took: bytes, % of a thread times seconds, or partitions"),
+        _float("rate", "Kafka's own rate at ts_ms, in the unit of the quota key; for mutations the tokens"),
+        _float("quota", "the limit in the unit of its key; null for none", nullable=True),
+        _long("throttled_events", "events in this batch that the quota throttles"),
+        _long("throttle_ms", "sum of their throttle times as reckoned", unit="ms"),
+        _long("throttled_until_ms", "until when the bucket is held back; null if it isn't at ts_ms", nullable=True),
+        _long("observed_throttle_ms", "sum of the throttle times that the events carry", unit="ms"),
+        _long("late_events", "events in this batch that came too late to be reckoned with"),
+        _float("late_amount", "what these took"),
+        _long("total_events", "events since the stream began, late ones included"),
+        _float("total_amount", "what all of them took"),
+    ),
+)
+
 ENTITIES = Table(
     name="entities",
     doc="One row is one quota bucket at one broker: whoever shares a limit there, or one client where nothing is set.",
@@ -210,6 +237,7 @@ TABLES = (
     QUARANTINE,
     METRICS,
     CLIENT_THROTTLE,
+    LIVE,
     ENTITIES,
     USAGE,
     USAGE_PROFILE,

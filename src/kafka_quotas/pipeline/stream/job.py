@@ -1,0 +1,145 @@
+"""The stream as it runs: Spark's query, and what is done with each of its batches.
+
+Order within a batch: the state is as before it, its rows are written, its state is kept, and then Spark notes that it
+is done. A crash at any point makes Spark run the batch again, from the same state, to the same rows.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.pipeline.spark_errors import spark_errors
+from kafka_quotas.pipeline.stream.lines import RAW, REASON, charges_of_events, charges_of_lines
+from kafka_quotas.pipeline.stream.live_state import LiveState
+from kafka_quotas.pipeline.stream.sink import Sink, replace_batch
+from kafka_quotas.pipeline.stream.source import FolderSource, Source, read_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_STATE: Final = "kafka-quotas-state"
+_UNREADABLE: Final = "kafka-quotas-unreadable"
+_POLL_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReport:
+    """What one batch brought: events, those of them that came too late for the state, and lines that are none."""
+
+    batch_id: int
+    events: int
+    late: int
+    unreadable: int
+    buckets: int
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamPlan:
+    """What a stream does. `interval_s` None: it takes what is there, and ends. `log_file` is Spark's."""
+
+    source: Source
+    checkpoint: Path
+    interval_s: float | None
+    batch_size: int | None
+    log_file: Path
+
+
+def run_stream(
+    session: "SparkSession",
+    plan: StreamPlan,
+    *,
+    state: LiveState,
+    sink: Sink,
+    report: Callable[[BatchReport], None],
+    stop: threading.Event,
+) -> None:
+    """Nothing; returns when everything there was is done (`interval_s` None), or once `stop` is set.
+
+    Raises `KafkaQuotasError` where a batch can't be done; the checkpoint is as before it.
+    """
+    batches = _Batches(plan, state=state, sink=sink, report=report)
+    stream = read_stream(session, plan.source, batch_size=plan.batch_size)
+    is_parquet = isinstance(plan.source, FolderSource) and plan.source.is_parquet
+    charges = charges_of_events(stream) if is_parquet else charges_of_lines(stream)
+    writer = charges.writeStream.foreachBatch(batches.take)
+    writer = writer.option("checkpointLocation", plan.checkpoint.absolute().as_uri())
+    trigger = (
+        writer.trigger(availableNow=True)
+        if plan.interval_s is None
+        else writer.trigger(processingTime=f"{round(plan.interval_s * 1000)} milliseconds")
+    )
+    try:
+        with spark_errors(f"streaming from {plan.source}", log_file=plan.log_file):
+            query = trigger.start()
+            try:
+                while query.isActive and not stop.wait(_POLL_S):
+                    pass
+            finally:
+                query.stop()
+            if (failure := query.exception()) is not None and batches.failure is None:
+                raise failure
+    finally:
+        sink.close()
+    if batches.failure is not None:
+        raise batches.failure
+
+
+class _Batches:
+    """Does batches, one after the other."""
+
+    def __init__(
+        self, plan: StreamPlan, *, state: LiveState, sink: Sink, report: Callable[[BatchReport], None]
+    ) -> None:
+        self._folder = plan.checkpoint / _STATE
+        self._unreadable = plan.checkpoint / _UNREADABLE
+        self._state = state
+        self._sink = sink
+        self._report = report
+        self._done: int | None = None
+        self.failure: KafkaQuotasError | None = None
+
+    def take(self, frame: "DataFrame", batch_id: int) -> None:
+        """Nothing; the batch is done, as far as it is ours to do."""
+        try:
+            self._take(frame.toArrow(), batch_id)
+        except KafkaQuotasError as error:
+            self.failure = error  # Spark would wrap it in Java's words
+            raise
+        except OSError as error:
+            self.failure = KafkaQuotasError(
+                f"cannot keep batch {batch_id}: {error.strerror or error}",
+                hint="it will be run again; is there room on the disk?",
+            )
+            raise self.failure from error
+
+    def _take(self, rows: pa.Table, batch_id: int) -> None:
+        started_s = time.monotonic()
+        if self._done is None:
+            self._state.load(self._folder, before=batch_id)
+        readable = rows.filter(pc.is_null(rows[REASON])).drop_columns([RAW, REASON])
+        unreadable = rows.filter(pc.is_valid(rows[REASON])).select([RAW, REASON])
+        live = self._state.take(readable, batch_id=batch_id)
+        if unreadable.num_rows:
+            replace_batch(self._unreadable, unreadable, batch_id=batch_id)
+        if live.num_rows:
+            self._sink.write(live, batch_id=batch_id)
+        self._state.save(self._folder, batch_id=batch_id)
+        self._done = batch_id
+        self._report(
+            BatchReport(
+                batch_id=batch_id,
+                events=readable.num_rows,
+                late=pc.sum(live["late_events"]).as_py() or 0,
+                unreadable=unreadable.num_rows,
+                buckets=live.num_rows,
+                elapsed_s=time.monotonic() - started_s,
+            )
+        )

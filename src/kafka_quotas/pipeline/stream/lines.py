@@ -1,0 +1,80 @@
+"""Lines of a stream as charges: the same parser as an ingest's, in Spark's Python workers.
+
+Invariant: a line that can't be read is a row with a reason and nothing else, so that it is counted and kept.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from kafka_quotas.pipeline.ingest.bad_line import BadLineError
+from kafka_quotas.pipeline.ingest.daemon_log import parse_daemon_line
+from kafka_quotas.pipeline.ingest.rows import EventRow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+CHARGE_COLUMNS: Final = (
+    "cluster",
+    "broker_id",
+    "ts_ms",
+    "user",
+    "client_id",
+    "quota_type",
+    "bytes",
+    "thread_ms",
+    "mutations",
+    "throttle_ms",
+    "is_exempt",
+)
+"""What of an event the live state needs."""
+RAW: Final = "raw"
+REASON: Final = "reason"
+_TYPES: Final = (
+    pa.string(),
+    pa.int32(),
+    pa.int64(),
+    pa.string(),
+    pa.string(),
+    pa.string(),
+    pa.int64(),
+    pa.float64(),
+    pa.int32(),
+    pa.int64(),
+    pa.bool_(),
+)
+_SPARK_SCHEMA: Final = (
+    "cluster string, broker_id int, ts_ms long, user string, client_id string, quota_type string, bytes long, "
+    "thread_ms double, mutations int, throttle_ms long, is_exempt boolean, raw string, reason string"
+)
+_SHOWN_LETTERS: Final = 4096
+_PLACES: Final = tuple(EventRow._fields.index(name) for name in CHARGE_COLUMNS)
+
+
+def charges_of_lines(lines: "DataFrame") -> "DataFrame":
+    """The charges of lines in a column `value`, and the lines that are none, in the columns raw and reason."""
+    return lines.mapInArrow(_parse_batches, _SPARK_SCHEMA)
+
+
+def charges_of_events(events: "DataFrame") -> "DataFrame":
+    """The charges of events in their declared columns."""
+    return events.selectExpr(*CHARGE_COLUMNS, f"cast(null as string) as {RAW}", f"cast(null as string) as {REASON}")
+
+
+def _parse_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    schema = pa.schema([*zip(CHARGE_COLUMNS, _TYPES, strict=True), (RAW, pa.string()), (REASON, pa.string())])
+    for batch in batches:
+        rows = [_parse(line) for line in batch.column(0).to_pylist()]
+        columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _parse(line: bytes | None) -> tuple[Any, ...]:
+    try:
+        event = parse_daemon_line(line or b"", offset=0, src_file="")
+    except BadLineError as error:
+        raw = (line or b"")[: 4 * _SHOWN_LETTERS].decode("utf-8", "backslashreplace")[:_SHOWN_LETTERS]
+        return (*(None,) * len(CHARGE_COLUMNS), raw, str(error))
+    return (*(event[place] for place in _PLACES), None, None)

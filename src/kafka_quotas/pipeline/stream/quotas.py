@@ -1,0 +1,41 @@
+"""The quotas that a stream is held against: the bucket and the limit of a client, for each quota type."""
+
+from collections.abc import Iterable, Mapping
+
+from kafka_quotas.core.entity import ABSENT, Entity
+from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.core.resolution import QuotaResolver
+
+
+class LiveQuotas:
+    """Quotas by entity, as stored or as declared; static ones rank below them."""
+
+    def __init__(
+        self,
+        entries: Iterable[tuple[Entity, Mapping[str, float]]] = (),
+        *,
+        static: Iterable[tuple[Entity, Mapping[str, float]]] = (),
+    ) -> None:
+        self._resolvers = {quota_type: QuotaResolver() for quota_type in QuotaType}
+        for entity, quotas in entries:
+            if entity.ip is ABSENT:
+                for quota_type, limit in _limits(quotas):
+                    self._resolvers[quota_type].update(entity, limit)
+        for entity, quotas in static:
+            for quota_type, limit in _limits(quotas):
+                self._resolvers[quota_type].update_static(entity, limit)
+
+    def resolve(self, quota_type: QuotaType, user: str, client_id: str) -> tuple[str, str, float | None]:
+        """User and client-id of the bucket, empty where it is not told apart by them, and its limit, None for none.
+
+        Where no quota of the type is set at all, each pair of user and client-id is told apart.
+        """
+        resolver = self._resolvers[quota_type]
+        if not resolver.enabled:
+            return user, client_id, None
+        bucket = resolver.bucket(user, client_id)
+        return *bucket, resolver.limit(bucket)
+
+
+def _limits(quotas: Mapping[str, float]) -> list[tuple[QuotaType, float]]:
+    return [(each, quotas[each.key.name]) for each in QuotaType if each.key.name in quotas]
