@@ -15,11 +15,11 @@ Handler = Callable[[socket.socket], None]
 class FakeBroker:
     """Accepts connections and hands each to `handler` in a thread of its own; closes it afterwards."""
 
-    def __init__(self, handler: Handler, *, port: int = 0) -> None:
+    def __init__(self, handler: Handler, *, port: int = 0, host: str = "127.0.0.1") -> None:
         self._handler = handler
-        self._server = socket.create_server(("127.0.0.1", port))
+        self._server = socket.create_server((host, port))
         self.port: int = self._server.getsockname()[1]
-        self.address = f"127.0.0.1:{self.port}"
+        self.address = f"{host}:{self.port}"
         self._connections: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
@@ -51,9 +51,9 @@ class FakeBroker:
 
 
 @contextmanager
-def fake_broker(handler: Handler, *, port: int = 0) -> Iterator[FakeBroker]:
-    """A broker on 127.0.0.1 that does what `handler` does with each connection."""
-    broker = FakeBroker(handler, port=port)
+def fake_broker(handler: Handler, *, port: int = 0, host: str = "127.0.0.1") -> Iterator[FakeBroker]:
+    """A broker on this machine that does what `handler` does with each connection."""
+    broker = FakeBroker(handler, port=port, host=host)
     try:
         yield broker
     finally:
