@@ -162,9 +162,7 @@ class Gate:
         self._book.name(placeholder, route.node_id)
         self._topics.thresholds.name_bootstrap(route.node_id, placeholder)
         if is_known:  # the broker has buckets already: who came in before would not be charged there
-            for relay, taken in list(self._connections.items()):
-                if taken is route:
-                    relay.drain()
+            self._room.loop.call_soon(self._drain_route, route)  # not before the response that told it has gone out
 
     def _moved(self, route: Route) -> None:
         """Nothing; after a while connections to the old address end, and their clients come again."""
@@ -172,6 +170,11 @@ class Gate:
             Notice(event="broker moved", fields={"broker": str(route.node_id), "upstream": str(route.upstream)})
         )
         self._room.loop.call_later(MOVE_GRACE_S, self._leave_behind, route)
+
+    def _drain_route(self, route: Route) -> None:
+        for relay, taken in list(self._connections.items()):
+            if taken is route:
+                relay.drain()
 
     def _leave_behind(self, route: Route) -> None:
         for relay, taken in list(self._connections.items()):
