@@ -57,10 +57,20 @@ def read_usage(source: UsageSource) -> UsageReading:
 
 def _status(control: Path | None) -> "DaemonStatus":
     """What the daemon behind a control socket tells, None: the only one of this user."""
+    from kafka_quotas.enforcement.control import ControlError  # noqa: PLC0415
     from kafka_quotas.enforcement.control_client import ask_status  # noqa: PLC0415 - loads asyncio, which metrics do without
     from kafka_quotas.enforcement.control_path import find_control_path  # noqa: PLC0415
 
-    return ask_status(find_control_path() if control is None else control)
+    if control is not None:
+        return ask_status(control)
+    try:
+        path = find_control_path()
+    except ControlError as error:
+        raise ControlError(
+            error.message,
+            hint="name a daemon's socket with --control, or the brokers' own metrics with --prometheus http://HOST:PORT",
+        ) from error
+    return ask_status(path)
 
 
 def usage_of_daemon(status: "DaemonStatus") -> UsageReading:

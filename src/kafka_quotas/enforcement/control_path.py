@@ -11,9 +11,13 @@ _SUFFIX: Final = ".sock"
 
 def runtime_folder() -> Path:
     """The user's own folder for things that live as long as a session."""
-    from platformdirs import user_runtime_path  # noqa: PLC0415 - only an unchosen path needs it
+    import warnings  # noqa: PLC0415 - only an unchosen path needs it
 
-    return user_runtime_path("kafka-quotas", appauthor=False)
+    from platformdirs import user_runtime_path  # noqa: PLC0415
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a session without such a folder gets one below /tmp
+        return user_runtime_path("kafka-quotas", appauthor=False)
 
 
 def control_path(port: int, *, folder: Path | None = None) -> Path:
