@@ -3,6 +3,7 @@
 | fixture | what |
 |---|---|
 | `kafka4` | one Kafka 4.3.1 broker under KRaft, as `tests.support.servers.Kafka` |
+| `mortal_kafka4` | another one, which a test may stall or kill and has to leave running |
 | `kafka4_cluster` | a Kafka 4.3.1 cluster of two brokers |
 | `kafka3` | one Kafka 3.9.2 broker in ZooKeeper mode; `kafka3.zookeeper_url` is its store address |
 | `zookeeper_server` | host:port of the ZooKeeper server that `kafka3` uses too |
@@ -30,7 +31,7 @@ from tests.support.servers import Kafka, kafka_3, kafka_4, zookeeper
 
 T = TypeVar("T")
 
-SERVER_FIXTURES = frozenset({"kafka4", "kafka4_cluster", "kafka3", "zookeeper_server"})
+SERVER_FIXTURES = frozenset({"kafka4", "mortal_kafka4", "kafka4_cluster", "kafka3", "zookeeper_server"})
 _OPTIONS = {
     "--kafka4": "bootstrap servers of a running Kafka 4 broker",
     "--kafka4-cluster": "bootstrap servers of a running Kafka 4 cluster of two brokers or more",
@@ -75,6 +76,13 @@ def kafka4(pytestconfig: pytest.Config) -> Iterator[Kafka]:
     """One Kafka 4 broker under KRaft."""
     address = pytestconfig.getoption("--kafka4")
     with _external(address, version=KAFKA_4.version) if address else _own(kafka_4()) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def mortal_kafka4() -> Iterator[Kafka]:
+    """One Kafka 4 broker under KRaft whose process a test may lay hands on; always one of our own."""
+    with _own(kafka_4()) as kafka:
         yield kafka
 
 

@@ -4,16 +4,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
-from tests.support.java_process import java
 from tests.support.probes import kafka_brokers
 from tests.support.run_cli import run_cli
-from tests.support.servers import Kafka, kafka_4
+from tests.support.servers import Kafka
 
 from kafka_quotas.commands.apply import FIRST_CHUNK
 from kafka_quotas.core.describe_filter import EVERYTHING
@@ -35,15 +34,6 @@ def quotas(tmp_path: Path) -> str:
     path = tmp_path / "quotas.json"
     path.write_text(json.dumps(entries), encoding="utf-8")
     return str(path)
-
-
-@pytest.fixture
-def kafka() -> Iterator[Kafka]:
-    """A broker for one test, which it may kill."""
-    if java() is None:
-        pytest.skip("needs Java to start a real server, and there is no java on the path")
-    with kafka_4() as broker:
-        yield broker
 
 
 def before_call(
@@ -70,10 +60,10 @@ def failed_users(err: str) -> list[str]:
 
 
 def test_a_broker_killed_in_the_middle_is_told_and_running_it_again_finishes_the_job(
-    kafka: Kafka, quotas: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mortal_kafka4: Kafka, quotas: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = f"kafka://{kafka.bootstrap}"
-    (server,) = kafka.servers
+    url = f"kafka://{mortal_kafka4.bootstrap}"
+    (server,) = mortal_kafka4.servers
     with monkeypatch.context() as patched:
         patched.setattr(kafka_connection, "_NOTHING_LISTENS_S", 2.0)
         before_call(patched, KafkaStore, "alter", 2, lambda _: server.kill())
@@ -83,7 +73,7 @@ def test_a_broker_killed_in_the_middle_is_told_and_running_it_again_finishes_the
     assert "can't be reached" in err
 
     server.start_again()
-    server.wait_ready(lambda: kafka_brokers(kafka.bootstrap) == 1)
+    server.wait_ready(lambda: kafka_brokers(mortal_kafka4.bootstrap) == 1)
     code, out, _ = run(tmp_path, "diff", quotas, "--store", url, "--output", "json")
     assert code == 0
     assert len(json.loads(out)["changes"]) == COUNT - FIRST_CHUNK, "what was told as done is done, and nothing else"

@@ -9,9 +9,8 @@ from contextlib import closing, contextmanager
 import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
-from tests.support.java_process import java
 from tests.support.old_broker import old_broker
-from tests.support.servers import Kafka, kafka_4
+from tests.support.servers import Kafka
 
 from kafka_quotas.core.describe_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
 from kafka_quotas.core.entity import Entity
@@ -243,21 +242,22 @@ def _create_topic(kafka: Kafka, name: str, *, partitions: int) -> None:
 
 
 class TestStalledBroker:
-    def test_it_is_given_up_and_used_again_when_it_is_back(self) -> None:
-        if java() is None:
-            pytest.skip("needs Java to start a real server, and there is no java on the path")
-        entity = Entity.of(user="alice")
-        with kafka_4() as kafka, opened(kafka.bootstrap, timeout_s=3) as store:
-            assert _set(store, entity, 5.0) is None
-            os.kill(kafka.servers[0].pid, signal.SIGSTOP)
+    def test_it_is_given_up_and_used_again_when_it_is_back(self, mortal_kafka4: Kafka, unique_name: str) -> None:
+        entity = Entity.of(user=unique_name)
+        with (
+            opened(mortal_kafka4.bootstrap, timeout_s=60) as patient,
+            opened(mortal_kafka4.bootstrap, timeout_s=2) as hasty,
+        ):
+            assert _set(patient, entity, 5.0) is None
+            os.kill(mortal_kafka4.servers[0].pid, signal.SIGSTOP)
             try:
                 with pytest.raises(StoreUnreachableError, match="no answer") as caught:
-                    store.describe(EVERYTHING)
+                    hasty.describe(EVERYTHING)
                 assert "\n" not in caught.value.message
             finally:
-                os.kill(kafka.servers[0].pid, signal.SIGCONT)
-            with opened(kafka.bootstrap, timeout_s=30) as patient:
-                assert patient.describe(EVERYTHING) == [QuotaEntry(entity=entity, quotas={RATE: 5.0})]
+                os.kill(mortal_kafka4.servers[0].pid, signal.SIGCONT)
+            assert patient.describe(_exactly(entity)) == [QuotaEntry(entity=entity, quotas={RATE: 5.0})]
+            assert _set(patient, entity, None) is None
 
 
 def test_kafkas_own_tool_sees_what_we_set(kafka4: Kafka, unique_name: str) -> None:

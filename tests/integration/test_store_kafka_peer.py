@@ -11,13 +11,14 @@ import pytest
 from tests.support.fake_broker import FakeBroker, fake_broker, receive, receive_frame
 
 from kafka_quotas.core.describe_filter import EVERYTHING
+from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError
 from kafka_quotas.stores.open_store import open_store
 from kafka_quotas.stores.settings import StoreSettings
-from kafka_quotas.stores.store import Store
+from kafka_quotas.stores.store import Alteration, Store
 from kafka_quotas.wire.request_header import RequestHeader, parse_request_header
 
-HANDSHAKE, API_VERSIONS, AUTHENTICATE, DESCRIBE = 17, 18, 36, 48
+HANDSHAKE, API_VERSIONS, AUTHENTICATE, DESCRIBE, ALTER = 17, 18, 36, 48, 49
 NO_ENTRIES = struct.pack(">ihhi", 0, 0, -1, 0)
 PLAIN: Mapping[str, str] = {
     "security.protocol": "SASL_PLAINTEXT",
@@ -144,6 +145,21 @@ def test_a_lost_connection_is_made_again_and_the_request_repeated() -> None:
     with fake_broker(serving({DESCRIBE: describe}, offered={DESCRIBE: (0, 0)})) as broker, opened(broker) as store:
         for _ in range(3):
             assert store.describe(EVERYTHING) == []
+
+
+def test_a_change_is_repeated_while_there_is_no_controller() -> None:
+    rounds = itertools.count()
+
+    def alter(_: socket.socket, header: RequestHeader) -> bytes:
+        entity = struct.pack(">ih4sh1s", 1, 4, b"user", 1, b"a")
+        return struct.pack(">iihh", 0, 1, 41 if next(rounds) < 2 else 0, -1) + entity
+
+    with (
+        fake_broker(serving({ALTER: alter}, offered={ALTER: (0, 0)})) as broker,
+        closing(open_store(f"kafka://{broker.address}", settings=StoreSettings(wait=False))) as store,
+    ):
+        (result,) = store.alter([Alteration(entity=Entity.of(user="a"), changes={"producer_byte_rate": 1.0})])
+    assert (result.error, next(rounds)) == (None, 3)
 
 
 @pytest.mark.parametrize(

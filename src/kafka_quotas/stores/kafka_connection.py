@@ -1,7 +1,8 @@
 """The connection to a Kafka cluster: any of its brokers or a certain one, made at first use, errors in our words.
 
-Contract: a request is repeated until the time is up where the connection fails; what is sent here (setting a key to a
-value, reading) does no harm when done twice. The first contact is not repeated where nothing listens at any address.
+Contract: a request is repeated until the time is up where the connection fails or a broker asks to try again; what is
+sent here (setting a key to a value, reading) does no harm when done twice. The first contact is not repeated where
+nothing listens at any address.
 """
 
 import threading
@@ -71,11 +72,12 @@ class KafkaConnection:
                     raise
                 failures.append(error)
                 self._give_up_early(failures, since_s=time.monotonic() - begin_s)
-            return bool(answers)
+                return False
+            return not request.asks_to_try_again(answers[-1])
 
-        if not Polling(RETRY_INTERVAL_S).until(answered, timeout_s=self._timeout_s):
+        if not Polling(RETRY_INTERVAL_S).until(answered, timeout_s=self._timeout_s) and not answers:
             raise self._unreachable(node_id, failures[-1]) from failures[-1]
-        return answers[0]
+        return answers[-1]
 
     def node_ids(self) -> tuple[int, ...]:
         """The ids of all brokers that are up, sorted; raises what `send` raises."""

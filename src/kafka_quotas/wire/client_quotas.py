@@ -13,6 +13,8 @@ from kafka_quotas.wire.client_request import ClientRequest, VersionRange
 from kafka_quotas.wire.field_reader import FieldReader
 from kafka_quotas.wire.field_writer import FieldWriter
 
+_PASSING_ERRORS: Final = frozenset({7, 13, 41})
+"""REQUEST_TIMED_OUT, NETWORK_EXCEPTION, NOT_CONTROLLER: what a broker answers while the controller changes."""
 _MATCH_TYPES: Final = {Match.EXACT: 0, Match.DEFAULT: 1, Match.ANY: 2}
 
 
@@ -116,6 +118,10 @@ class AlterQuotasRequest(ClientRequest[tuple[EntityOutcome, ...]]):
         outcomes = tuple(_outcome(reader) for _ in range(reader.count()))
         reader.tags()
         return outcomes
+
+    def asks_to_try_again(self, answer: tuple[EntityOutcome, ...]) -> bool:
+        """Return whether no controller was there to do anything; setting the same values twice would do no harm."""
+        return bool(answer) and all(outcome.error_code in _PASSING_ERRORS for outcome in answer)
 
 
 def _stored(reader: FieldReader) -> StoredQuotas:

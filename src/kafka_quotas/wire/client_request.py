@@ -48,6 +48,10 @@ class ClientRequest(ABC, Generic[Answer]):
     def read(self, reader: FieldReader, version: int) -> Answer:
         """Return the answer. *Raises* `ProtocolError` if it is none."""
 
+    def asks_to_try_again(self, answer: Answer) -> bool:  # noqa: ARG002 - most answers never do
+        """Return whether the answer is that nothing was done, for a reason that passes."""
+        return False
+
 
 def version_of(request: ClientRequest[Answer], offered: Mapping[int, VersionRange]) -> int | None:
     """Return the highest version that both sides know; None if there is none."""
