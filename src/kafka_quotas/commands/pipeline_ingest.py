@@ -140,13 +140,12 @@ def _run_on_spark(plan: IngestPlan, request: IngestRequest, place: Staging, watc
     from kafka_quotas.pipeline.ingest.spark_engine import ingest_on_spark  # noqa: PLC0415 - loads PySpark
 
     watch(JobProgress(stage="start Spark", done=0, total=0))
-    tasks = [replace(task, path=task.path.absolute()) for task in plan.tasks]
     folder = place.path.absolute()
     with (
         spark_session(request.spark) as session,
         spark_errors(f"ingesting into {request.out}", log_file=request.spark.log_file),
     ):
-        return ingest_on_spark(session, tasks, buckets=place.data.buckets, folder=folder, watch=watch)
+        return ingest_on_spark(session, plan.tasks, buckets=place.data.buckets, folder=folder, watch=watch)
 
 
 def _commit(place: Staging, plan: IngestPlan, counts: Sequence[TaskCounts]) -> Path:
@@ -154,10 +153,7 @@ def _commit(place: Staging, plan: IngestPlan, counts: Sequence[TaskCounts]) -> P
     read_to = dict.fromkeys(range(len(plan.files)), 0)
     for task, each in zip(plan.tasks, counts, strict=True):
         read_to[task.file_number] = max(read_to[task.file_number], each.read_to)
-    files: list[ReadFile] = [
-        replace(file.described, path=str(file.task.path.absolute()), read_to=read_to[file.task.file_number])
-        for file in plan.files
-    ]
+    files: list[ReadFile] = [replace(file.described, read_to=read_to[file.task.file_number]) for file in plan.files]
     write_manifest(place.path / MANIFEST_FILE, files, asdict(_totals(counts)))
     return place.commit()
 

@@ -49,7 +49,8 @@ EVENTS = Table(
         Column(
             name="quota_type",
             type=ColumnType.STRING,
-            doc="produce, fetch or controller_mutation where that is charged; request where request time is all",
+            doc="produce, fetch or controller_mutation where that is charged; request where request time is all; "
+            "request_rate for the daemon's own quota of requests, one per row",
         ),
         _long("bytes", "the request's size for produce, the response's for fetch, else 0", unit="bytes"),
         _float("thread_ms", "time of broker threads; null where this row is no charge of it", unit="ms", nullable=True),

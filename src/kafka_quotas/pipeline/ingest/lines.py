@@ -38,11 +38,14 @@ def is_gzip(path: Path) -> bool:
 
 def read_head(path: Path, size: int) -> bytes:
     """The first bytes of the unpacked file. Raises `OSError`; a damaged file gives what can be unpacked of it."""
+    head = b""
     with closing(_open(path)) as file:
         try:
-            return file.read(size)
+            while len(head) < size and (piece := file.read1(size - len(head))):
+                head += piece
         except (EOFError, zlib.error, gzip.BadGzipFile):
-            return b""
+            pass  # reading the lines tells of it
+    return head
 
 
 def unpacked_size(path: Path) -> int:
@@ -84,7 +87,7 @@ def count_lines_before(path: Path, offset: int) -> int:
         return count
 
 
-def _open(path: Path) -> BinaryIO:
+def _open(path: Path) -> io.BufferedReader:
     if is_gzip(path):
         return io.BufferedReader(gzip.open(path), buffer_size=_BLOCK)
     return path.open("rb", buffering=_BLOCK)

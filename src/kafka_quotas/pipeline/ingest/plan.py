@@ -85,7 +85,7 @@ def plan_ingest(found: Iterable[FoundFile], *, terms: IngestTerms, known: KnownF
 
 def _plan_file(found: FoundFile, number: int, terms: IngestTerms, known: KnownFiles) -> PlannedFile | None:
     """The file as far as it is new, None where nothing of it is."""
-    path = found.path
+    path = found.path.absolute()  # names of files are kept: what was read is what is found again
     try:
         beginning = read_head(path, SNIFFED_BYTES)
         form = terms.form or sniff_form(beginning) or _refuse_form(path)
