@@ -2,6 +2,7 @@
 
 import typer
 
+from kafka_quotas.cli.daemon_calibrate import calibrate
 from kafka_quotas.cli.daemon_decide import decide
 from kafka_quotas.cli.daemon_options import Control
 from kafka_quotas.cli.daemon_run import run
@@ -25,6 +26,7 @@ def _group() -> None:
 
 app.command()(run)
 app.command()(decide)
+app.command()(calibrate)
 
 
 @app.command()

@@ -9,14 +9,15 @@ import asyncio
 import socket
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
 from kafka_quotas.enforcement.counters import Counters
-from kafka_quotas.enforcement.holds import BACKPRESSURE
+from kafka_quotas.enforcement.hang_ups import HangUps
+from kafka_quotas.enforcement.holds import BACKPRESSURE, THROTTLED
 from kafka_quotas.enforcement.notice import Notice, Notify, Severity
 from kafka_quotas.enforcement.relay_end import RelayEnd
 from kafka_quotas.enforcement.session import Session
@@ -35,6 +36,10 @@ class RelayRoom:
     clock: Clock
     counters: Counters
     notify: Notify
+    hang_ups: HangUps = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.hang_ups = HangUps(self.loop)
 
 
 class Relay:
@@ -67,6 +72,7 @@ class Relay:
         """How the broker was reached, None before `open`."""
         self._is_closing = False
         self._is_draining = False
+        self._watched_fd: int | None = None
         self._is_unsteady = False
         """Whether what the session holds may have changed without being looked at in `_move`."""
 
@@ -86,6 +92,7 @@ class Relay:
         if self._is_closing:
             return
         self._is_closing = True
+        self._watch(wanted=False)
         if self._timer is not None:
             self._timer.cancel()
         if self._opening is not None:
@@ -169,11 +176,23 @@ class Relay:
             return
         self._client.pause(wanted=session.request_holds & BACKPRESSURE > 0 or session.waiting_request_bytes > 0)
         self._upstream.pause(wanted=session.response_holds & BACKPRESSURE > 0 or session.waiting_response_bytes > 0)
+        is_muted = self._client.is_paused and session.request_holds & THROTTLED > 0
+        self._watch(wanted=is_muted and session.wants_answers)
         self._is_unsteady = self._client.is_paused or self._upstream.is_paused or self._is_draining
         if session.wake_at_ms != self._timer_ms:
             self._arm(session.wake_at_ms)
         if self._is_draining and session.drained:
             self.close()
+
+    def _watch(self, *, wanted: bool) -> None:
+        """Nothing; it is noticed, or not any more, that the client leaves while it is not read."""
+        if wanted and self._watched_fd is None:
+            self._watched_fd = self._client.fileno
+            if self._watched_fd is not None:
+                self._room.hang_ups.watch(self._watched_fd, self._client.abort)
+        elif not wanted and self._watched_fd is not None:
+            self._room.hang_ups.forget(self._watched_fd)
+            self._watched_fd = None
 
     def _arm(self, wake_at_ms: int | None) -> None:
         if self._timer is not None:
@@ -219,6 +238,7 @@ class Relay:
 
     def _client_gone(self) -> None:
         """Nothing; the broker gets what the client sent last, and a moment to take it."""
+        self._watch(wanted=False)
         if not self._is_closing:
             if self.session.mid_request:
                 self._say("client vanished in the middle of a request", Severity.WARNING)

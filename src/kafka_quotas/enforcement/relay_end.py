@@ -42,6 +42,13 @@ class RelayEnd(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     @property
+    def fileno(self) -> int | None:
+        """The file descriptor of the socket, None where there is no connection."""
+        sock = None if self._transport is None else self._transport.get_extra_info("socket")
+        fd: int = -1 if sock is None else sock.fileno()
+        return fd if fd >= 0 else None
+
+    @property
     def is_gone(self) -> bool:
         """Whether there is no connection, not yet or not any more."""
         return self._transport is None

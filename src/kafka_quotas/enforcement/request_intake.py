@@ -95,6 +95,8 @@ class RequestIntake:
         self._client: Client | None = None
         self._is_first = True
         self._last: _Produce | None = None
+        self.wants_answers = True
+        """Whether no request so far went without a response."""
 
     def begin_again(self, chunk: memoryview, offset: int) -> Exchange | None:
         """The exchange of a Produce that starts as the last one did, but for its length and correlation id; else None.
@@ -250,7 +252,9 @@ class RequestIntake:
         if wanted is None:
             return False
         exchange.expects_response = wanted != 0
-        exchange.exempt = wanted == 0
+        if wanted == 0:
+            exchange.exempt = True
+            self.wants_answers = False
         client = exchange.client = self.client(header.client_id)
         exchange.limiter = client.produce
         self._last = None if client.refuses else _Produce.of(chunk, header, exchange, client)

@@ -70,7 +70,9 @@ class Session:
             delays=rules.throttle_style is ThrottleStyle.DELAY,
             only_known=rules.unknown_apis is UnknownApi.REFUSE,
         )
-        intake = RequestIntake(quotas=quotas, identity=identity, rules=rules, refuse=charging.refuse, claims=claims)
+        self._intake = intake = RequestIntake(
+            quotas=quotas, identity=identity, rules=rules, refuse=charging.refuse, claims=claims
+        )
         self._side = RequestSide(flow, intake, identity=identity, charging=charging, responses=responses)
         flow.requests = FrameStream(self._side.begin, self._side.end, flow.to_upstream)
         flow.responses = FrameStream(responses.begin, responses.end, flow.to_client)
@@ -133,6 +135,11 @@ class Session:
     def drained(self) -> bool:
         """Whether every request that was begun has been answered."""
         return not (self.flow.in_flight or self.flow.requests.mid_frame)
+
+    @property
+    def wants_answers(self) -> bool:
+        """Whether the client wanted a response to everything so far: then what it leaves unsent harms nobody."""
+        return self._intake.wants_answers
 
     @property
     def waiting_request_bytes(self) -> int:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.errors import KafkaQuotasError, StoreUnreachableError
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.notice import Notice, Notify, Severity
-from kafka_quotas.stores.store import Snapshot, Store
+from kafka_quotas.stores.store import NEVER_WRITTEN, Snapshot, Store
 
 WAIT_S: Final = 0.5
 """How long one wait for a change lasts; a stop or a re-read takes at most that long."""
@@ -109,6 +109,7 @@ class StoreFollower:
                 return
             self.state = StoreState(url=store.url, revision=first.revision, confirmed_ms=self._clock.now_ms())
             self._first.set_result(first)
+            reopening.was_written = first.revision != NEVER_WRITTEN
             self._follow(reopening, first.revision)
 
     def _follow(self, store: "_Reopening", since: str | None) -> None:
@@ -183,8 +184,20 @@ class _Reopening:
     def __init__(self, store: Store, open_store: OpenStore) -> None:
         self._store: Store | None = store
         self._open_store = open_store
+        self.was_written = False
+        """Whether there was anything to read at some time."""
 
     def watch(self, since: str | None) -> Snapshot | None:
+        """The content if it differs. A store that was written and is not there any more is lost, not empty."""
+        snapshot = self._watched(since)
+        if snapshot is not None:
+            is_written = snapshot.revision != NEVER_WRITTEN
+            if self.was_written and not is_written:
+                raise StoreUnreachableError("the store is gone", hint="put it back; what it said last stays in force")
+            self.was_written = is_written
+        return snapshot
+
+    def _watched(self, since: str | None) -> Snapshot | None:
         if self._store is None:
             self._store = self._open_store()
         return self._store.watch(since, timeout_s=WAIT_S)

@@ -20,11 +20,10 @@ from kafka_quotas.stores.local_file import LocalFile
 from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.single_entity import single_entity
-from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
+from kafka_quotas.stores.store import NEVER_WRITTEN, Alteration, AlterationResult, QuotaEntry, Snapshot
 from kafka_quotas.stores.threshold_excess import excessive
 
 POLL_INTERVAL_S = 0.05
-_NEVER_WRITTEN = "never-written"
 _DEFAULTS = StoreSettings()
 
 
@@ -105,12 +104,12 @@ class LocalStore:
 
     def _revision(self) -> str:
         with self._file.reading() as connection:
-            return _NEVER_WRITTEN if connection is None else _revision(connection)
+            return NEVER_WRITTEN if connection is None else _revision(connection)
 
     def _snapshot(self) -> Snapshot:
         with self._file.reading() as connection:
             if connection is None:
-                return Snapshot(revision=_NEVER_WRITTEN, entries=())
+                return Snapshot(revision=NEVER_WRITTEN, entries=())
             return Snapshot(revision=_revision(connection), entries=tuple(_entries(connection, None)))
 
 

@@ -6,7 +6,7 @@ changes applied together or not at all; entities of one call succeed or fail eac
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from kafka_quotas.core.describe_filter import QuotaFilter
 from kafka_quotas.core.entity import Entity
@@ -43,6 +43,10 @@ class Snapshot:
 
     revision: str
     entries: tuple[QuotaEntry, ...]
+
+
+NEVER_WRITTEN: Final = "never-written"
+"""The revision of a store that is made by its first change and was not made yet: nothing is in it."""
 
 
 class Store(Protocol):

@@ -112,6 +112,12 @@ class FieldReader:
             raise TruncatedError
         return count
 
+    def skip(self, size: int) -> None:
+        """Read past so many bytes."""
+        if not 0 <= size <= self.left:
+            raise TruncatedError
+        self._offset += size
+
     def skip_int32s(self) -> None:
         """Read past an array of 32-bit integers."""
         size = 4 * self.count()

@@ -76,6 +76,10 @@ class FieldWriter:
         else:
             self._bytes += _INT32.pack(-1 if elements is None else elements)
 
+    def raw(self, content: bytes) -> None:
+        """Append fields that were written elsewhere."""
+        self._bytes += content
+
     def tags(self) -> None:
         """Append the end of a structure: no tagged fields, and nothing in versions that have none."""
         if self._flexible:

@@ -1,0 +1,161 @@
+"""Measuring what requests cost a broker, by the broker's own accounts: see `cost_fit`.
+
+Every measurement has a client-id of its own with a small `request_percentage`, and asks until it is throttled. The
+broker answers everybody else meanwhile, and is asked by one connection at a time.
+Invariants: the quotas are gone when it ends, however it ends; nothing but a scratch topic is written to.
+"""
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+from kafka_quotas.core.cost_model import CostModel
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.quota_config import QuotaWindow
+from kafka_quotas.enforcement.cost_fit import Measured, Sized, fitted, nanos_per_request, typical
+from kafka_quotas.wire.cost_probe import CostProbe, ProbeAnswer, Target, fetch_probe, produce_probe, small_probes
+
+ROUNDS: Final = 5
+"""How often each probe is measured; the least counts, for other work of the machine only ever adds to it."""
+WARM_UP_S: Final = 1.5
+"""How long each probe runs before it is measured: a broker's first requests of a kind take many times longer."""
+LONGEST_S: Final = 15.0
+"""How long one measurement may go on without a throttle time."""
+SMALL_BYTES: Final = 1024
+LARGE_BYTES: Final = 512 * 1024
+BATCHES: Final = 64
+BATCH_BYTES: Final = 16 * 1024
+
+Ask: TypeAlias = Callable[[CostProbe], ProbeAnswer]
+
+
+class Upstream(Protocol):
+    """The broker that is measured."""
+
+    def asking(self, client_id: str) -> Ask:
+        """What sends probes under a client-id, over a connection of its own."""
+        ...
+
+    def limit(self, entities: Sequence[Entity]) -> None:
+        """Nothing; each of these entities may take the budget of thread time."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """One probe that was measured: its name, request and response size in bytes, and the time in ns that it takes."""
+
+    name: str
+    request_bytes: int
+    response_bytes: int
+    nanos: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Probe:
+    """A probe and the client-ids of its rounds."""
+
+    request: CostProbe
+    client_ids: tuple[str, ...]
+
+
+class Calibration:
+    """Measures one broker; `now_s` is a clock that only goes forward."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        *,
+        window: QuotaWindow,
+        batch: Callable[[int], bytes],
+        now_s: Callable[[], float],
+        on_progress: Callable[[Progress], None],
+    ) -> None:
+        self._upstream = upstream
+        self._window = window
+        self._batch = batch
+        self._now_s = now_s
+        self._on_progress = on_progress
+        self._token = uuid.uuid4().hex[:8]
+
+    def run(self, topic: str, *, source: str) -> CostModel:
+        """The cost model of the broker, by means of a topic that holds nothing yet and whose partition 0 it leads.
+
+        Raises `KafkaQuotasError` where the broker never throttles.
+        """
+        target = Target(topic=topic, end_offset=BATCHES, group=self._name)
+        warm = self._upstream.asking(f"{self._name}-warm-up")
+        for _ in range(BATCHES):
+            warm(produce_probe(target, self._batch(BATCH_BYTES)))
+        probes = [self._probe(request, number) for number, request in enumerate(self._requests(target))]
+        self._upstream.limit([Entity.of(client_id=name) for probe in probes for name in probe.client_ids])
+        measured: dict[int, Measured] = {}
+        for probe in probes:
+            self._warm_up(warm, probe.request)
+            cost = self._measured(probe)
+            before = measured.get(probe.request.api_key)
+            costs = (*before.costs, cost) if before else (cost,)
+            measured[probe.request.api_key] = Measured(
+                name=probe.request.name, api_key=probe.request.api_key, costs=costs
+            )
+        apis = {key: fitted(each) for key, each in measured.items()}
+        return CostModel(source=source, other=typical(apis.values()), apis=apis)
+
+    @property
+    def _name(self) -> str:
+        return f"kafka-quotas-calibrate-{self._token}"
+
+    def _requests(self, target: Target) -> Sequence[CostProbe]:
+        """The probes; those of one API go from small to large, and nothing is added to the topic before it is read."""
+        return (
+            fetch_probe(target, offset=target.end_offset, max_bytes=SMALL_BYTES),
+            fetch_probe(target, offset=0, max_bytes=LARGE_BYTES),
+            *small_probes(target),
+            produce_probe(target, self._batch(SMALL_BYTES)),
+            produce_probe(target, self._batch(LARGE_BYTES)),
+        )
+
+    def _probe(self, request: CostProbe, number: int) -> _Probe:
+        return _Probe(request=request, client_ids=tuple(f"{self._name}-{number}-{each}" for each in range(ROUNDS)))
+
+    def _warm_up(self, ask: Ask, request: CostProbe) -> None:
+        until_s = self._now_s() + WARM_UP_S
+        while self._now_s() < until_s:
+            ask(request)
+
+    def _measured(self, probe: _Probe) -> Sized:
+        """The least of the rounds."""
+        rounds = [self._round(probe.request, client_id) for client_id in probe.client_ids]
+        nanos, size = min(rounds)
+        sized = Sized(nanos, len(probe.request.body), size)
+        self._on_progress(
+            Progress(
+                name=probe.request.name,
+                request_bytes=sized.request_bytes,
+                response_bytes=sized.response_bytes,
+                nanos=nanos,
+            )
+        )
+        return sized
+
+    def _round(self, request: CostProbe, client_id: str) -> tuple[float, int]:
+        """What one request took (ns), and how large its response is while it is not throttled."""
+        ask = self._upstream.asking(client_id)
+        begin_s, count, size = self._now_s(), 0, 0
+        while True:
+            answer = ask(request)
+            count += 1
+            size = size or answer.size
+            elapsed_s = self._now_s() - begin_s
+            if answer.throttle_ms > 0:
+                nanos = nanos_per_request(
+                    self._window, requests=count, elapsed_ms=1000 * elapsed_s, throttle_ms=answer.throttle_ms
+                )
+                return nanos, size
+            if elapsed_s > LONGEST_S:
+                raise KafkaQuotasError(
+                    f"the broker did not throttle {request.name} within {LONGEST_S:g} s",
+                    hint="does it enforce request_percentage, or has your user a quota that comes before client-ids?",
+                )
