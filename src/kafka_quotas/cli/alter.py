@@ -16,6 +16,8 @@ from kafka_quotas.cli.journal_options import Reason, recorder_for
 from kafka_quotas.cli.json_text import Json
 from kafka_quotas.cli.options import (
     BootstrapServer,
+    Broker,
+    BrokerDefault,
     Client,
     ClientDefault,
     CommandConfig,
@@ -27,6 +29,7 @@ from kafka_quotas.cli.options import (
     IpDefault,
     ListingView,
     StoreUrl,
+    ThresholdTopic,
     User,
     UserDefault,
     Zookeeper,
@@ -41,13 +44,13 @@ from kafka_quotas.commands.alter import AlterResult, Checker
 from kafka_quotas.commands.alter import alter as run_alter
 from kafka_quotas.commands.old_brokers import warning_of_old_brokers
 from kafka_quotas.core.describe_filter import FilterComponent, Match
-from kafka_quotas.core.entity import CLIENT_ID, IP, USER
+from kafka_quotas.core.entity import BROKER, CLIENT_ID, IP, TOPIC, USER
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.instant import format_instant
 
 app = typer.Typer(add_completion=False)
 
-_KAFKA_NAMES = {USER: "user", CLIENT_ID: "client", IP: "ip"}
+_KAFKA_NAMES = {USER: "user", CLIENT_ID: "client", IP: "ip", TOPIC: "topic", BROKER: "broker"}
 _HOW_TO_CHOOSE = f"--bootstrap-server, --zookeeper, --store, --context or the variable {STORE_VARIABLE} choose another"
 _COLUMNS = (Column(title="key"), Column(title="old", figures=True), Column(title="new", figures=True))
 
@@ -91,6 +94,9 @@ def alter(
     user_default: UserDefault = False,
     client_default: ClientDefault = False,
     ip_default: IpDefault = False,
+    topic: ThresholdTopic = None,
+    broker: Broker = None,
+    broker_default: BrokerDefault = False,
     entity_type: EntityType = None,
     entity_name: EntityName = None,
     entity_default: EntityDefault = 0,  # noqa: ARG001 - its place among the options counts, see ORDER
@@ -113,7 +119,8 @@ def alter(
     """Set or remove quotas of one entity.
 
     The entity is a user, a client-id, a pair of both, an address, or a default of these. All changes are made together
-    or not at all. The limits hold per broker, not per cluster.
+    or not at all. The limits hold per broker, not per cluster. A topic or a broker has a threshold, which the daemon
+    holds.
     """
     parts = selected_parts(
         EntityOptions(
@@ -123,6 +130,9 @@ def alter(
             user_default=user_default,
             client_default=client_default,
             ip_default=ip_default,
+            topic=topic,
+            broker=broker,
+            broker_default=broker_default,
             entity_types=entity_type or (),
             entity_names=entity_name or (),
             order=ctx.meta[ORDER],

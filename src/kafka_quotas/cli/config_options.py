@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
-from kafka_quotas.core.quota_key import QUOTA_KEYS, QuotaKey, suggest_key
+from kafka_quotas.core.quota_key import QUOTA_KEYS, QuotaKey
+from kafka_quotas.core.threshold_key import STORED_KEYS, suggest_stored_key
 from kafka_quotas.core.units import parse_quota_value
 from kafka_quotas.stores.property_file import read_property_pairs
 
@@ -40,8 +41,8 @@ def parse_changes(
 
 def _rank(name: str) -> tuple[int, str]:
     """The place of a key in listings: Kafka's own in the order of their table, then the rest by name."""
-    order = list(QUOTA_KEYS)
-    return (order.index(name), "") if name in QUOTA_KEYS else (len(order), name)
+    order = list(STORED_KEYS)
+    return (order.index(name), "") if name in STORED_KEYS else (len(order), name)
 
 
 def _assignments(add: Sequence[str], add_file: Path | None) -> Iterator[tuple[QuotaKey, str]]:
@@ -60,7 +61,7 @@ def _assignments(add: Sequence[str], add_file: Path | None) -> Iterator[tuple[Qu
 def _names(delete: Sequence[str]) -> Iterator[str]:
     for text in delete:
         for name in _pieces("--delete-config", text):
-            if name in QUOTA_KEYS or suggest_key(name) is None:
+            if name in STORED_KEYS or suggest_stored_key(name) is None:
                 yield name  # a name unlike any key may be stored all the same, and must be removable
             else:
                 _known_key(name)
@@ -77,9 +78,9 @@ def _pieces(option: str, text: str) -> list[str]:
 
 
 def _known_key(name: str) -> QuotaKey:
-    key = QUOTA_KEYS.get(name)
+    key = STORED_KEYS.get(name)
     if key is None:
-        meant = suggest_key(name)
+        meant = suggest_stored_key(name)
         hint = f"did you mean {meant.name}?" if meant else f"the keys are {', '.join(QUOTA_KEYS)}"
         raise InvalidQuotaError(f"unknown quota key: {name!r}", hint=hint)
     return key

@@ -1,6 +1,7 @@
 """`kafka-quotas describe`: what is stored, or with --effective what really applies."""
 
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 
 import typer
@@ -23,6 +24,8 @@ from kafka_quotas.cli.entity_command import ORDER, EntityCommand
 from kafka_quotas.cli.entity_options import EntityOptions, filter_of, selected_parts
 from kafka_quotas.cli.options import (
     BootstrapServer,
+    Broker,
+    BrokerDefault,
     Client,
     ClientAny,
     ClientDefault,
@@ -44,6 +47,7 @@ from kafka_quotas.cli.options import (
 )
 from kafka_quotas.cli.output import TABLE_VIEW, View
 from kafka_quotas.cli.quantity import in_words, plain
+from kafka_quotas.cli.record_kinds import record_kinds
 from kafka_quotas.cli.render import Column, Listing, Table, print_listing, write
 from kafka_quotas.cli.static_note import print_static_note
 from kafka_quotas.cli.store_choice import StoreChoice, choose_store
@@ -52,7 +56,7 @@ from kafka_quotas.commands.cluster import look_at_cluster
 from kafka_quotas.commands.describe import DescribeResult
 from kafka_quotas.commands.describe import describe as run_describe
 from kafka_quotas.commands.effective import effective as run_effective
-from kafka_quotas.core.entity import ENTITY_TYPES, Entity
+from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import UsageError
 
 app = typer.Typer(add_completion=False)
@@ -71,6 +75,8 @@ def describe(
     user_any: UserAny = False,
     client_any: ClientAny = False,
     ip_any: IpAny = False,
+    broker: Broker = None,
+    broker_default: BrokerDefault = False,
     entity_type: EntityType = None,
     entity_name: EntityName = None,
     entity_default: EntityDefault = 0,  # noqa: ARG001 - its place among the options counts, see ORDER
@@ -108,6 +114,9 @@ def describe(
         user_any=user_any,
         client_any=client_any,
         ip_any=ip_any,
+        topic=None if effective else topic,
+        broker=broker,
+        broker_default=broker_default,
         entity_types=entity_type or (),
         entity_names=entity_name or (),
         order=ctx.meta[ORDER],
@@ -118,7 +127,7 @@ def describe(
         clients_file=clients,
         history=history or (),
         brokers=brokers,
-        topic=topic,
+        topic=topic if effective else None,
         with_usage=with_usage,
         usage=UsageOptions(control=control, prometheus=prometheus or (), metric_names=metric_names),
     )
@@ -170,6 +179,7 @@ def _effective(
 
 def _listing(result: DescribeResult) -> Listing:
     quotas = [(entry.entity, key, value) for entry in result.entries for key, value in sorted(entry.quotas.items())]
+    kinds = record_kinds(entry.entity for entry in result.entries)
     return Listing(
         noun="quotas",
         items="entries",
@@ -192,16 +202,16 @@ def _listing(result: DescribeResult) -> Listing:
             rows=[(str(entity), key, plain(key, value), in_words(key, value)) for entity, key, value in quotas],
         ),
         records=Table(
-            columns=[Column(title=title) for title in (*ENTITY_TYPES, "defaults", "key", "value")],
-            rows=[(*_named(entity), _defaults(entity), key, plain(key, value)) for entity, key, value in quotas],
+            columns=[Column(title=title) for title in (*kinds, "defaults", "key", "value")],
+            rows=[(*_named(entity, kinds), _defaults(entity), key, plain(key, value)) for entity, key, value in quotas],
         ),
     )
 
 
-def _named(entity: Entity) -> tuple[str | None, ...]:
+def _named(entity: Entity, kinds: Sequence[str]) -> tuple[str | None, ...]:
     """The entity's names under each type; None where it has no part of a type or its default."""
     parts = entity.to_mapping()
-    return tuple(parts.get(entity_type) for entity_type in ENTITY_TYPES)
+    return tuple(parts.get(entity_type) for entity_type in kinds)
 
 
 def _defaults(entity: Entity) -> str:

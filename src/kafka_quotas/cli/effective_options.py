@@ -70,7 +70,8 @@ Topic = Annotated[
     typer.Option(
         "--topic",
         metavar="NAME",
-        help="With --effective and a Kafka store: what the limits come to on the brokers that lead this topic.",
+        help="The threshold of a topic. With --effective and a Kafka store: what the limits come to on the brokers "
+        "that lead this topic.",
         rich_help_panel=PANEL,
     ),
 ]

@@ -12,7 +12,13 @@ from typer.core import TyperCommand, TyperOption
 from kafka_quotas.core.errors import UsageError
 
 ORDER = "kafka_quotas.option_order"
-_DEFAULTS = {"--user": "--user-default", "--client": "--client-default", "--ip": "--ip-default"}
+_DEFAULTS = {
+    "--user": "--user-default",
+    "--client": "--client-default",
+    "--ip": "--ip-default",
+    "--topic": None,
+    "--broker": "--broker-default",
+}
 
 
 class EntityCommand(TyperCommand):
@@ -39,7 +45,8 @@ def _refuse_missing_names(args: list[str]) -> None:
     """Nothing; refuses `--user --add-config ...`, where the parser would take the option for the name."""
     for option, following in pairwise((*args, "--")):
         if option in _DEFAULTS and following.startswith("--"):
+            default = _DEFAULTS[option]
+            instead = f", or {default} for the default" if default else ""
             raise UsageError(
-                f"{option} lacks a name",
-                hint=f"{option} NAME, or {_DEFAULTS[option]} for the default (a name with -- in front: {option}=NAME)",
+                f"{option} lacks a name", hint=f"{option} NAME{instead} (a name with -- in front: {option}=NAME)"
             )

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kafka_quotas.core.describe_filter import FilterComponent, Match, QuotaFilter
-from kafka_quotas.core.entity import CLIENT_ID, IP, USER, Entity
+from kafka_quotas.core.entity import BROKER, CLIENT_ID, IP, TOPIC, USER, Entity
 from kafka_quotas.core.errors import UsageError
 
 _LONG_TYPES = {"users": USER, "clients": CLIENT_ID, "ips": IP}
-_SHORT_NAMES = {USER: "--user", CLIENT_ID: "--client", IP: "--ip"}
+_SHORT_NAMES = {USER: "--user", CLIENT_ID: "--client", IP: "--ip", TOPIC: "--topic", BROKER: "--broker"}
 _UNSET = "is the shell variable behind it set? the default is a flag: {option}-default"
 
 
@@ -29,6 +29,9 @@ class EntityOptions:
     user_any: bool = False
     client_any: bool = False
     ip_any: bool = False
+    topic: str | None = None
+    broker: str | None = None
+    broker_default: bool = False
     entity_types: Sequence[str] = ()
     entity_names: Sequence[str] = ()
     order: Sequence[str] = ()
@@ -94,7 +97,15 @@ def _short_parts(options: EntityOptions) -> Iterator[FilterComponent]:
     for entity_type, name in ((CLIENT_ID, options.client), (USER, options.user), (IP, options.ip)):
         if name is not None:
             yield _exact(entity_type, checked_name(_SHORT_NAMES[entity_type], name))
-    defaults = ((CLIENT_ID, options.client_default), (USER, options.user_default), (IP, options.ip_default))
+    for entity_type, name in ((TOPIC, options.topic), (BROKER, options.broker)):
+        if name is not None:
+            yield _exact(entity_type, checked_name(_SHORT_NAMES[entity_type], name))
+    defaults = (
+        (CLIENT_ID, options.client_default),
+        (USER, options.user_default),
+        (IP, options.ip_default),
+        (BROKER, options.broker_default),
+    )
     for entity_type, given in defaults:
         if given:
             yield FilterComponent(entity_type=entity_type, match=Match.DEFAULT)

@@ -115,6 +115,19 @@ IpAny = Annotated[bool, typer.Option("--ip-any", help="Any address, the default 
 Strict = Annotated[
     bool, typer.Option("--strict", help="Only entities with no other types than those named: no pairs for --user.")
 ]
+ThresholdTopic = Annotated[
+    str | None,
+    typer.Option("--topic", metavar="NAME", help="A topic, for its threshold; kept in a local store alone."),
+]
+Broker = Annotated[
+    str | None,
+    typer.Option(
+        "--broker", metavar="ID", help="A broker by node id, for its total threshold; in a local store alone."
+    ),
+]
+BrokerDefault = Annotated[
+    bool, typer.Option("--broker-default", "--broker-defaults", help="The total of brokers without one of their own.")
+]
 EntityType = Annotated[
     list[str] | None,
     typer.Option(

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from kafka_quotas.cli.json_text import Json
 from kafka_quotas.cli.quantity import in_words, plain
+from kafka_quotas.cli.record_kinds import record_kinds
 from kafka_quotas.cli.render import Cell, Column, Table, print_table, write
 from kafka_quotas.commands.declared_plan import DeclaredPlan
 from kafka_quotas.core.blast_radius import Affected, BlastRadius, Standing
@@ -17,7 +18,6 @@ CHANGE_COLUMNS = (
     Column(title="old", figures=True),
     Column(title="new", figures=True),
 )
-RECORD_COLUMNS = [Column(title=title) for title in (*ENTITY_TYPES, "defaults", "key", "old", "new")]
 _RADIUS_COLUMNS = (
     Column(title="client"),
     Column(title="key", whole=True),
@@ -25,6 +25,14 @@ _RADIUS_COLUMNS = (
     Column(title="after"),
 )
 _FEW = 5
+
+
+def record_columns(kinds: Sequence[str]) -> list[Column]:
+    """The columns of changes for machines."""
+    return [Column(title=title) for title in (*kinds, "defaults", "key", "old", "new")]
+
+
+RECORD_COLUMNS = record_columns(ENTITY_TYPES)
 
 
 def changes_table(changes: Sequence[PlannedChange], *, limit: int = 0) -> Table:
@@ -37,15 +45,16 @@ def changes_table(changes: Sequence[PlannedChange], *, limit: int = 0) -> Table:
     )
 
 
-def change_records(changes: Sequence[PlannedChange]) -> Table:
-    """The changes for machines."""
+def change_records(changes: Sequence[PlannedChange], *, kinds: Sequence[str] | None = None) -> Table:
+    """The changes for machines; `kinds` are the entity types that have a column each (None: as needed)."""
+    kinds = record_kinds(each.entity for each in changes) if kinds is None else kinds
     rows: list[tuple[Cell, ...]] = []
     for each in changes:
         names = each.entity.to_mapping()
         defaults = " ".join(kind for kind, name in each.entity.parts if name is None)
-        cells = (*(names.get(kind) for kind in ENTITY_TYPES), defaults)
+        cells = (*(names.get(kind) for kind in kinds), defaults)
         rows.append((*cells, each.key, plain_value(each.key, each.old), plain_value(each.key, each.new)))
-    return Table(columns=RECORD_COLUMNS, rows=rows)
+    return Table(columns=record_columns(kinds), rows=rows)
 
 
 def change_documents(changes: Sequence[PlannedChange]) -> list[Json]:

@@ -142,7 +142,7 @@ def _listing(seen: SeenChange, store_url: str) -> Listing:
     """One change in all its forms."""
     change, time_text = seen.change, format_instant(seen.time_ms)
     told = f"{told_value(change.key, change.old)} -> {told_value(change.key, change.new)}"
-    (record,) = change_records([change]).rows
+    (record,) = change_records([change], kinds=ENTITY_TYPES).rows
     return Listing(
         noun="change",
         data={"time": time_text, "store": store_url, **change_document(change)},

@@ -10,6 +10,7 @@ from kafka_quotas.core.describe_filter import EVERYTHING, FilterComponent, Match
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError
 from kafka_quotas.core.plan import PlannedChange, planned
+from kafka_quotas.core.threshold_entity import refuse_elsewhere
 from kafka_quotas.core.validation import our_refusals
 from kafka_quotas.stores.store import Alteration, Store
 
@@ -74,6 +75,7 @@ def alter(
         refused = our_refusals(entity, changes)
         if refused is not None:
             raise refused
+    refuse_elsewhere(store.url, entity)
     stored = stored_quotas(store, entity)
     _refuse_unset(entity, changes, stored)
     (result,) = store.alter([Alteration(entity=entity, changes=changes)], validate_only=dry_run)

@@ -16,6 +16,7 @@ from kafka_quotas.core.quota_key import (
     REQUEST_PERCENTAGE,
     ValueType,
 )
+from kafka_quotas.core.threshold_key import is_threshold_entity
 from kafka_quotas.core.units import format_bytes, format_number
 from kafka_quotas.stores.store import QuotaEntry
 
@@ -31,7 +32,11 @@ _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 def odd_entries(
     entries: Sequence[QuotaEntry], *, static: bool = False, threads: int | None = None
 ) -> Iterator[Finding]:
-    """The findings, in the order of the checks; `threads` are those of the smallest broker (None: unknown)."""
+    """The findings about quotas, in the order of the checks; `threads`: of the smallest broker (None: unknown).
+
+    Thresholds are no quotas of Kafka's, and were checked when they were set.
+    """
+    entries = [entry for entry in entries if not is_threshold_entity(entry.entity)]
     yield from _unreachable(entries, static=static)
     for entry in entries:
         for key, value in sorted(entry.quotas.items()):

@@ -14,6 +14,7 @@ from kafka_quotas.core.effective import ANONYMOUS, EffectiveQuota, EffectiveQuot
 from kafka_quotas.core.entity import ABSENT, Entity
 from kafka_quotas.core.quota_key import QUOTA_KEYS
 from kafka_quotas.core.resolution import STATIC_DEFAULT_LEVEL, STATIC_OVERRIDE_LEVEL, Level, entity_level
+from kafka_quotas.core.threshold_key import is_threshold_entity
 from kafka_quotas.stores.store import QuotaEntry
 
 
@@ -43,7 +44,7 @@ class Standing:
 
 
 def standings(entries: Sequence[QuotaEntry], *, static: bool = False) -> tuple[Standing, ...]:
-    """How every stored quota stands, by key in the order of their table, then by entity.
+    """How every stored quota stands, by key in the order of their table, then by entity; thresholds are no quotas.
 
     `static`: the entries are a static file's, whose levels are 9 and 10.
     """
@@ -52,6 +53,7 @@ def standings(entries: Sequence[QuotaEntry], *, static: bool = False) -> tuple[S
     found = [
         standing
         for entry in sorted(entries, key=lambda entry: entry.entity.sort_key)
+        if not is_threshold_entity(entry.entity)
         for standing in _of_entry(entry, resolver, probes, static=static)
     ]
     order = {name: index for index, name in enumerate(QUOTA_KEYS)}

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.plan import Content, PlannedChange, same_value
-from kafka_quotas.core.quota_key import QUOTA_KEYS
+from kafka_quotas.core.threshold_key import STORED_KEYS
 
-_KEY_ORDER = {name: index for index, name in enumerate(QUOTA_KEYS)}
+_KEY_ORDER = {name: index for index, name in enumerate(STORED_KEYS)}
 
 
 def differences(before: Content, after: Content) -> tuple[PlannedChange, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.quota_key import QUOTA_KEYS
+from kafka_quotas.core.threshold_key import STORED_KEYS
 
 Content = Mapping[Entity, Mapping[str, float]]
 """What a store holds: entity to its quotas, key name to value (units of the key)."""
@@ -21,7 +21,7 @@ Declared = Mapping[Entity, Mapping[str, float | None]]
 Owns = Callable[[Entity], bool]
 """Whether whoever asks may decide about an entity at all."""
 
-_KEY_ORDER = {name: index for index, name in enumerate(QUOTA_KEYS)}
+_KEY_ORDER = {name: index for index, name in enumerate(STORED_KEYS)}
 
 
 class StalePlanError(KafkaQuotasError):
@@ -123,7 +123,7 @@ def plan_changes(stored: Content, desired: Declared, *, prune: bool = False, own
             PlannedChange(entity=left.entity, key=key, old=stored[left.entity][key], new=None)
             for left in left_alone(stored, desired, owns=owns)
             for key in left.keys
-            if key in QUOTA_KEYS
+            if key in STORED_KEYS
         )
     return planned(stored, changes)
 

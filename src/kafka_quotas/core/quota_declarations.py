@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core import java_double
-from kafka_quotas.core.entity import ENTITY_TYPES, IP, Entity
+from kafka_quotas.core.entity import ABSENT, BROKER, ENTITY_TYPES, Entity
 from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError
 from kafka_quotas.core.quota_file import Place, Problem, QuotaDocument, kind_of, shown
 from kafka_quotas.core.quota_key import QUOTA_KEYS
+from kafka_quotas.core.threshold_key import KEY_OF_KIND, STORED_KEYS, is_threshold_entity
 from kafka_quotas.core.units import parse_quota_value
 from kafka_quotas.core.validation import our_refusals
 
@@ -114,8 +115,7 @@ class _Reader:
             quotas = self._quotas(raw.quotas, raw.place, lenient=raw.invalid)
             if len(quotas) < len(raw.quotas):
                 continue
-            for_ip = any(kind == IP for kind, _ in entity.parts)
-            general = {key: value for key, value in defaults.items() if QUOTA_KEYS[key].for_ip == for_ip}
+            general = {key: value for key, value in defaults.items() if _takes(entity, key)}
             yield Declaration(entity=entity, quotas={**general, **quotas}, invalid=raw.invalid, place=raw.place)
 
     def check(self, entry: Declaration) -> None:
@@ -135,7 +135,7 @@ class _Reader:
         quotas: dict[str, float | None] = {}
         for key, value in raw.items():
             try:
-                if key not in QUOTA_KEYS and not lenient:
+                if key not in STORED_KEYS and not lenient:
                     refused = our_refusals(Entity.of(user="any"), {key: None})
                     raise refused or InvalidQuotaError(f"unknown quota key: {key!r}")
                 quotas[key] = _value(key, self._resolved(value), lenient=lenient)
@@ -157,6 +157,13 @@ class _Reader:
         return self._values[name]
 
 
+def _takes(entity: Entity, key: str) -> bool:
+    """Whether a key is one of this kind of entity: thresholds are of topics and brokers, and nothing else is."""
+    if is_threshold_entity(entity):
+        return key == KEY_OF_KIND[entity.parts[0][0]].name
+    return key in QUOTA_KEYS and QUOTA_KEYS[key].for_ip == (entity.ip is not ABSENT)
+
+
 def entity_of(raw: Mapping[str, object]) -> Entity:
     """The entity that a mapping such as `{user: alice, client-id: null}` names.
 
@@ -164,7 +171,7 @@ def entity_of(raw: Mapping[str, object]) -> Entity:
     """
     pairs: list[tuple[str, str | None]] = []
     for kind, name in raw.items():
-        if kind.removesuffix(DEFAULT_SUFFIX) in ENTITY_TYPES and kind.endswith(DEFAULT_SUFFIX):
+        if kind.removesuffix(DEFAULT_SUFFIX) in (*ENTITY_TYPES, BROKER) and kind.endswith(DEFAULT_SUFFIX):
             if name is not True:
                 raise InvalidQuotaError(f"{kind} is {shown(name)}", hint=f"write {kind}: true, or leave it out")
             pairs.append((kind.removesuffix(DEFAULT_SUFFIX), None))
@@ -198,7 +205,7 @@ def _value(key: str, value: object, *, lenient: bool) -> float | None:
 
 
 def _value_of_text(key: str, text: str, *, lenient: bool) -> float:
-    known = QUOTA_KEYS.get(key)
+    known = STORED_KEYS.get(key)
     if known is None:
         return java_double.parse(text)
     try:

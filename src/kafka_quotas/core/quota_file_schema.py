@@ -7,10 +7,11 @@ name) `validate` says.
 
 from typing import Any, Final
 
-from kafka_quotas.core.entity import CLIENT_ID, ENTITY_TYPES, IP, USER
+from kafka_quotas.core.entity import BROKER, CLIENT_ID, ENTITY_TYPES, IP, TOPIC, USER
 from kafka_quotas.core.quota_declarations import DEFAULT_SUFFIX
 from kafka_quotas.core.quota_file import QUOTAS_SCHEMA
 from kafka_quotas.core.quota_key import QUOTA_KEYS, QuotaKey, Unit, ValueType
+from kafka_quotas.core.threshold_key import KEY_OF_KIND
 
 _NUMBER: Final = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?"
 _UNITS: Final = {
@@ -25,6 +26,7 @@ _EXAMPLES: Final = {
     Unit.PARTITIONS_PER_SECOND: [5, "10/s", "unlimited"],
     Unit.CONNECTIONS_PER_SECOND: [5, "10/s", "unlimited"],
 }
+_NAME: Final = {"type": ["string", "null"], "minLength": 1}
 _UNLIMITED: Final = "[uU][nN][lL][iI][mM][iI][tT][eE][dD]"
 _REFERENCE: Final = r"\$(\{[\w.-]+\}|[\w.-]+)"
 
@@ -56,6 +58,10 @@ def json_schema() -> dict[str, Any]:
             },
             "entry": _entry(),
             "entity": _entity(),
+            "topic": _alone(TOPIC, "A topic, which has a threshold.", {"type": "string", "minLength": 1}),
+            "broker": _alone(
+                BROKER, "A broker by node id, which has a total; null is the default.", _NAME, has_default=True
+            ),
             "quotas": _quotas(QUOTA_KEYS),
             "invalid_quotas": {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}},
         },
@@ -69,7 +75,7 @@ def _entry() -> dict[str, Any]:
         "required": ["entity", "quotas"],
         "additionalProperties": False,
         "properties": {
-            "entity": {"$ref": "#/$defs/entity"},
+            "entity": {"anyOf": [{"$ref": f"#/$defs/{kind}"} for kind in ("entity", TOPIC, BROKER)]},
             "quotas": {"type": "object"},
             "invalid": {
                 "description": "Values may be such as are refused otherwise; needs --allow-invalid.",
@@ -78,7 +84,32 @@ def _entry() -> dict[str, Any]:
         },
         "if": marked,
         "then": {"properties": {"quotas": {"$ref": "#/$defs/invalid_quotas"}}},
-        "else": {"properties": {"quotas": {"$ref": "#/$defs/quotas"}, "entity": {"minProperties": 1}}},
+        "else": {
+            "anyOf": [
+                _pairing({"$ref": "#/$defs/entity", "minProperties": 1}, {"$ref": "#/$defs/quotas"}),
+                *(_pairing({"$ref": f"#/$defs/{kind}"}, _quotas({key.name: key})) for kind, key in KEY_OF_KIND.items()),
+            ]
+        },
+    }
+
+
+def _pairing(entity: dict[str, Any], quotas: dict[str, Any]) -> dict[str, Any]:
+    """An entity of one kind has quotas of its kind."""
+    return {"properties": {"entity": entity, "quotas": quotas}}
+
+
+def _alone(kind: str, text: str, name: dict[str, Any], *, has_default: bool = False) -> dict[str, Any]:
+    """An entity of one type that is combined with no other."""
+    properties: dict[str, Any] = {kind: name}
+    if has_default:
+        properties[f"{kind}{DEFAULT_SUFFIX}"] = {"description": f"The same as {kind}: null, for TOML.", "const": True}
+    return {
+        "description": text,
+        "type": "object",
+        "additionalProperties": False,
+        "minProperties": 1,
+        "maxProperties": 1,
+        "properties": properties,
     }
 
 

@@ -16,7 +16,7 @@ from kafka_quotas.core import java_double
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.quota_declarations import DEFAULT_SUFFIX
 from kafka_quotas.core.quota_file import QUOTAS_SCHEMA
-from kafka_quotas.core.quota_key import QUOTA_KEYS
+from kafka_quotas.core.threshold_key import STORED_KEYS
 from kafka_quotas.core.units import UNLIMITED, format_number
 from kafka_quotas.core.validation import our_refusals
 
@@ -25,7 +25,7 @@ Quotas = Mapping[str, float]
 _PLAIN_WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _TAKEN_WORDS: Final = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 """Words that some YAML reader takes for a value."""
-_KEY_ORDER: Final = {name: index for index, name in enumerate(QUOTA_KEYS)}
+_KEY_ORDER: Final = {name: index for index, name in enumerate(STORED_KEYS)}
 
 
 class FileFormat(StrEnum):
@@ -95,7 +95,7 @@ def _sorted(quotas: Quotas) -> list[tuple[str, float]]:
 
 def _value(key: str, value: float) -> str:
     """A figure as every format takes it, or a word that has to be quoted."""
-    known = QUOTA_KEYS.get(key)
+    known = STORED_KEYS.get(key)
     if known is not None and value == float(known.unlimited):
         return UNLIMITED
     if not math.isfinite(value):

@@ -7,10 +7,11 @@ default of a type. Several selectors add up. Names are never cut at commas.
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
-from kafka_quotas.core.entity import ENTITY_TYPES, Absent, Entity
+from kafka_quotas.core.entity import ENTITY_TYPES, THRESHOLD_TYPES, Absent, Entity
 from kafka_quotas.core.errors import UsageError
 
 _HINT = "for example user=team-a-*, client-id=web, user-default, ip"
+_KINDS = (*ENTITY_TYPES, *THRESHOLD_TYPES)
 
 
 def owner(selectors: Sequence[str]) -> Callable[[Entity], bool]:
@@ -25,9 +26,9 @@ def owner(selectors: Sequence[str]) -> Callable[[Entity], bool]:
 def _test(selector: str) -> Callable[[Entity], bool]:
     kind, equals, pattern = selector.partition("=")
     default_of = kind.removesuffix("-default")
-    if not equals and default_of != kind and default_of in ENTITY_TYPES:
+    if not equals and default_of != kind and default_of in _KINDS:
         return lambda entity: entity.part(default_of) is None
-    if kind not in ENTITY_TYPES or (equals and not pattern):
+    if kind not in _KINDS or (equals and not pattern):
         raise UsageError(f"not a selector: {selector!r}", hint=_HINT)
     if not equals:
         return lambda entity: not isinstance(entity.part(kind), Absent)

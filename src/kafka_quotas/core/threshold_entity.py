@@ -8,7 +8,7 @@ from typing import Final
 
 from kafka_quotas.core.entity import BROKER, THRESHOLD_TYPES, TOPIC, Entity
 from kafka_quotas.core.errors import InvalidQuotaError
-from kafka_quotas.core.threshold_key import KEY_OF_KIND, THRESHOLD_KEYS, TOPIC_THRESHOLD
+from kafka_quotas.core.threshold_key import KEY_OF_KIND, THRESHOLD_KEYS, TOPIC_THRESHOLD, is_threshold_entity
 
 MAX_TOPIC_LENGTH: Final = 249
 """The longest name of a topic. **Source:** `Topic.MAX_NAME_LENGTH` (Kafka 4.0)."""
@@ -68,3 +68,12 @@ def no_place_for(entity: Entity) -> InvalidQuotaError:
         f"Kafka has no thresholds, so this store can't hold one of {entity}",
         hint="keep it in a local store, or in the policy file of the daemon",
     )
+
+
+def refuse_elsewhere(store_url: str, entity: Entity) -> None:
+    """Nothing; the store at an address may hold what is set on an entity.
+
+    Raises `InvalidQuotaError` for a threshold and a store other than a local one.
+    """
+    if is_threshold_entity(entity) and not store_url.startswith("local:"):
+        raise no_place_for(entity)

@@ -8,7 +8,7 @@ them.
 from typing import Final
 
 from kafka_quotas.core.entity import BROKER, TOPIC, Entity
-from kafka_quotas.core.quota_key import QUOTA_KEYS, QuotaKey, Unit, ValueType
+from kafka_quotas.core.quota_key import QUOTA_KEYS, QuotaKey, Unit, ValueType, suggest_key
 
 TOPIC_THRESHOLD: Final = QuotaKey(
     name="bytes.in.per.sec.threshold",
@@ -34,6 +34,15 @@ KEY_OF_KIND: Final = {TOPIC: TOPIC_THRESHOLD, BROKER: TOTAL_THRESHOLD}
 """The one key that an entity of either kind takes."""
 STORED_KEYS: Final[dict[str, QuotaKey]] = {**QUOTA_KEYS, **THRESHOLD_KEYS}
 """Every key that a store of this project may hold."""
+
+
+def suggest_stored_key(name: str) -> QuotaKey | None:
+    """The key that `name` probably means, of quotas and thresholds alike; else None."""
+    folded = name.strip().lower()
+    for key in THRESHOLD_KEYS.values():
+        if folded == key.name or folded in key.misspellings:
+            return key
+    return suggest_key(name)
 
 
 def is_threshold_entity(entity: Entity) -> bool:
