@@ -30,4 +30,4 @@ app = typer.Typer(cls=Jobs, no_args_is_help=True, add_completion=False)
 
 @app.callback()
 def _group() -> None:
-    """Turn recorded traffic into usage, what-if answers and quotas to set."""
+    """Turn recorded traffic into usage, what-ifs and quotas to set."""
