@@ -38,7 +38,7 @@ class ControlDesk:
         """The answer to one line, with its line break; that to a reload has to be awaited."""
         try:
             asked = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return _line({"ok": False, "error": "not JSON"})
         if not isinstance(asked, dict):
             return _line({"ok": False, "error": "not an object"})

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 def is_decision(op: object) -> bool:
     """Whether a message with this `op` is about decisions."""
-    return op in _OPS or op == BATCH
+    return isinstance(op, str) and (op in _OPS or op == BATCH)
 
 
 def read_asks(message: Mapping[str, Json]) -> list[Ask | DecisionError]:

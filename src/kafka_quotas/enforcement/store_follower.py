@@ -7,7 +7,6 @@ be reached; a trouble is said once, and once more when it is over.
 import asyncio
 import contextlib
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -19,13 +18,13 @@ from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.notice import Notice, Notify, Severity
 from kafka_quotas.stores.store import NEVER_WRITTEN, Snapshot, Store
 
-WAIT_S: Final = 0.5
-"""How long one wait for a change lasts; a stop or a re-read takes at most that long."""
+LOOK_S: Final = 0.5
+"""How often a change is looked for. Each look takes the interpreter away from the event loop a few times."""
 FIRST_WAIT_S: Final = 30.0
 """How long the first content is waited for."""
 FIRST_RETRY_S: Final = 0.5
-LOOK_S: Final = 0.1
 LONGEST_RETRY_S: Final = 10.0
+JOIN_S: Final = 10.0
 
 T = TypeVar("T")
 
@@ -61,7 +60,8 @@ class StoreFollower:
         self._counters = counters
         self._notify = notify
         self._on_snapshot = on_snapshot
-        self._stop = threading.Event()
+        self._is_stopping = False
+        self._woken = threading.Event()
         self._reread_asked = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._first: Future[Snapshot] = Future()
@@ -86,12 +86,14 @@ class StoreFollower:
         self._reread_asked += 1
         done: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append((self._reread_asked, done))
+        self._woken.set()
         await done
 
     def stop(self) -> None:
         """Nothing; the thread ends within a moment and closes the store."""
-        self._stop.set()
-        self._thread.join(WAIT_S + LONGEST_RETRY_S)
+        self._is_stopping = True
+        self._woken.set()
+        self._thread.join(JOIN_S)
 
     # In the thread.
 
@@ -115,7 +117,10 @@ class StoreFollower:
     def _follow(self, store: "_Reopening", since: str | None) -> None:
         retry_s = FIRST_RETRY_S
         reread = 0
-        while not self._stop.is_set():
+        while True:
+            self._woken.clear()
+            if self._is_stopping:
+                return
             if reread != self._reread_asked:
                 reread = self._reread_asked
                 store.close()
@@ -125,18 +130,13 @@ class StoreFollower:
             except KafkaQuotasError as error:
                 self._tell(self._lost, error, reread)
                 store.close()
-                self._rest(retry_s, reread)
+                self._woken.wait(retry_s)
                 retry_s = min(2 * retry_s, LONGEST_RETRY_S)
                 continue
             retry_s = FIRST_RETRY_S
             since = snapshot.revision if snapshot is not None else since
             self._tell(self._confirmed, snapshot, reread)
-
-    def _rest(self, retry_s: float, reread: int) -> None:
-        """Nothing; the time until the next try is over, or somebody wants one now."""
-        end_s = time.monotonic() + retry_s
-        while reread == self._reread_asked and time.monotonic() < end_s and not self._stop.wait(LOOK_S):
-            pass
+            self._woken.wait(LOOK_S)
 
     def _tell(self, receive: Callable[[T, int], None], what: T, reread: int) -> None:
         """Nothing; the event loop calls `receive` with it, unless it has ended meanwhile."""
@@ -200,7 +200,7 @@ class _Reopening:
     def _watched(self, since: str | None) -> Snapshot | None:
         if self._store is None:
             self._store = self._open_store()
-        return self._store.watch(since, timeout_s=WAIT_S)
+        return self._store.watch(since, timeout_s=0)
 
     def close(self) -> None:
         store, self._store = self._store, None
