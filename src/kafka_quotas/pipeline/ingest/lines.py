@@ -9,12 +9,14 @@ import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from typing import Final, NamedTuple
 
 LONGEST_LINE: Final = 16 * 1024 * 1024
 """A metadata response of a large cluster takes some megabytes; beyond this it is no line."""
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _BLOCK: Final = 1024 * 1024
+
+_File = gzip.GzipFile | io.BufferedReader
 
 
 class Line(NamedTuple):
@@ -87,13 +89,13 @@ def count_lines_before(path: Path, offset: int) -> int:
         return count
 
 
-def _open(path: Path) -> io.BufferedReader:
+def _open(path: Path) -> _File:
     if is_gzip(path):
-        return io.BufferedReader(gzip.open(path), buffer_size=_BLOCK)
-    return path.open("rb", buffering=_BLOCK)
+        return gzip.GzipFile(path)  # has a buffer of its own; one around it would lose what comes before a damage
+    return io.BufferedReader(path.open("rb", buffering=0), buffer_size=_BLOCK)
 
 
-def _seek_line(file: BinaryIO, start: int) -> int:
+def _seek_line(file: _File, start: int) -> int:
     """Where the first line begins that begins at `start` or after it; the file is there then."""
     if start == 0:
         return 0
@@ -106,7 +108,7 @@ def _seek_line(file: BinaryIO, start: int) -> int:
     return offset
 
 
-def _next_line(file: BinaryIO, offset: int) -> Line | None:
+def _next_line(file: _File, offset: int) -> Line | None:
     content = file.readline(LONGEST_LINE)
     if not content:
         return None
