@@ -323,7 +323,7 @@ def _kraft_properties(node_id: int, controller_port: int, ports: _Ports) -> dict
 
 
 def _format_storage(folder: Path, configuration: Path, cluster_id: str, *, first: bool) -> None:
-    arguments = ["format", "-t", cluster_id, "-c", str(configuration)]
+    arguments = ["format", f"--cluster-id={cluster_id}", "-c", str(configuration)]  # an id may start with a dash
     if first:
         arguments.append("--standalone")
         for mechanism in SCRAM_MECHANISMS:

@@ -2,6 +2,7 @@
 
 from kafka_quotas.cli.json_text import Json
 from kafka_quotas.cli.render import Column, Listing, Table
+from kafka_quotas.core.quota_key import QUOTA_KEYS, REQUEST_RATE, Unit
 from kafka_quotas.core.units import format_bytes
 from kafka_quotas.enforcement.reload import Reloaded, reloaded_to_json
 from kafka_quotas.enforcement.status import DaemonStatus, status_to_json
@@ -36,8 +37,8 @@ def status_listing(status: DaemonStatus) -> Listing:
             row.user,
             row.client_id,
             row.broker,
-            f"{format_bytes(row.limit)}/s",
-            f"{format_bytes(row.observed)}/s",
+            _rate(row.quota, row.limit),
+            _rate(row.quota, row.observed) + (" (estimated)" if row.estimated else ""),
             row.connections,
             f"{row.throttle_ms} ms",
             f"{row.remaining_ms} ms",
@@ -69,6 +70,14 @@ def status_listing(status: DaemonStatus) -> Listing:
     )
 
 
+def _rate(quota: str, value: float) -> str:
+    """A limit or what is measured against it, in the unit of the quota."""
+    unit = next((key.unit for key in (*QUOTA_KEYS.values(), REQUEST_RATE) if key.name == quota), None)
+    if unit is None or unit is Unit.BYTES_PER_SECOND:
+        return f"{format_bytes(value)}/s"
+    return f"{value:.4g} {unit.value}"
+
+
 def reload_listing(result: Reloaded) -> Listing:
     """What a reload came to, as one row."""
     row = (result.store, result.store_trouble or "", result.changed, result.limits)
@@ -82,6 +91,10 @@ def _reload_caption(result: Reloaded) -> str:
     return f"files read: {files}\nstore read: {'no' if result.store_trouble else 'yes'}{kept}"
 
 
+def _is_timed(status: DaemonStatus) -> bool:
+    return any(row.estimated for row in status.buckets)
+
+
 def _summary(status: DaemonStatus) -> str:
     """What holds beside the throttled clients, a line each."""
     store, counters = status.store, status.counters
@@ -93,9 +106,12 @@ def _summary(status: DaemonStatus) -> str:
     window = f"window {status.window_num} x {status.window_size_seconds} s"
     accepted, failed = counters["connections_accepted"], counters["connections_failed"]
     received, sent = format_bytes(counters["request_bytes"]), format_bytes(counters["response_bytes"])
+    estimates = [f"request times: estimated, {status.cost_model}"] if _is_timed(status) else []
     lines = [
         f"daemon {status.pid}, up {status.uptime_ms / 1000:.0f} s, {status.event_loop}{draining}",
         f"enforcing: {status.throttle_style}, fetches over quota: {status.fetch_over_quota}, {window}",
+        f"mode: {status.mode}, limits per {status.scope}, over a limit: {status.on_violation}",
+        *estimates,
         f"store: {store.url}, {store.limits} limits, confirmed {store.age_ms / 1000:.1f} s ago{trouble}",
         f"listeners: {listeners}",
         f"connections: {status.connections} open, {accepted} accepted, {failed} failed",

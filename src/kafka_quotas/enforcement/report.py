@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.enforcement.broker_quotas import ENFORCED
+from kafka_quotas.enforcement.broker_quotas import ENFORCED, BrokerQuotas
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.event_log_writer import EventLogWriter
 from kafka_quotas.enforcement.gate import Gate
@@ -14,7 +14,7 @@ from kafka_quotas.enforcement.mute import Mute
 from kafka_quotas.enforcement.policy import NodeId, Policy
 from kafka_quotas.enforcement.settings import DaemonSettings
 from kafka_quotas.enforcement.status import (
-    FETCH_OVER_QUOTA,
+    ESTIMATED,
     MAX_ROWS,
     BucketRow,
     DaemonStatus,
@@ -26,6 +26,8 @@ from kafka_quotas.enforcement.status import (
 from kafka_quotas.enforcement.store_follower import StoreState
 
 _NEVER = ThrottleCount()
+CLUSTER = "cluster"
+"""What stands in a broker's place for limits of all brokers together."""
 
 
 class Reporter:
@@ -65,7 +67,7 @@ class Reporter:
             event_loop=self._event_loop,
             upstream=str(self._settings.upstream),
             throttle_style=rules.throttle_style.value,
-            fetch_over_quota=FETCH_OVER_QUOTA,
+            fetch_over_quota=rules.fetch_over_quota.value,
             window_num=rules.window.samples,
             window_size_seconds=rules.window.window_s,
             max_throttle_ms=rules.max_throttle_ms,
@@ -77,6 +79,10 @@ class Reporter:
             buckets=self._bucket_rows(now_ms),
             throttles=self._throttle_rows(),
             counters=self._totals(),
+            mode=rules.mode.value,
+            scope=rules.scope.value,
+            on_violation=rules.on_violation.value,
+            cost_model=self._policy.costs.source,
         )
 
     def _store_row(self, now_ms: int) -> StoreRow:
@@ -115,22 +121,30 @@ class Reporter:
     def _bucket_rows(self, now_ms: int) -> tuple[BucketRow, ...]:
         rows = [
             BucketRow(
-                broker=broker_name(node_id),
+                broker=name,
                 quota=quota_type.key.name,
                 user=state.tags[0],
                 client_id=state.tags[1],
                 limit=state.bound,
                 observed=state.measured,
+                mode=mode.value,
+                estimated=quota_type.key.name == ESTIMATED,
             )
-            for node_id, quotas in self._policy.brokers.items()
+            for name, quotas in self._bucket_owners()
             for quota_type in ENFORCED
-            for _, state in quotas.buckets(quota_type, now_ms)
+            for mode, state in quotas.buckets(quota_type, now_ms)
             if state.bound is not None
         ]
         return tuple(sorted(rows, key=lambda row: (row.user, row.client_id, row.quota, row.broker))[:MAX_ROWS])
 
+    def _bucket_owners(self) -> list[tuple[str, BrokerQuotas]]:
+        """Whose buckets there are: those of each broker, and those of all together."""
+        brokers = [(broker_name(node_id), quotas) for node_id, quotas in self._policy.brokers.items()]
+        return [*brokers, (CLUSTER, self._policy.cluster)]
+
     def _throttle_rows(self) -> tuple[ThrottleRow, ...]:
         ours, theirs = self._ledger.throttles, self._ledger.upstream_throttles
+        shadows, refused = self._ledger.shadow_throttles, self._ledger.refusals
         rows = [
             ThrottleRow(
                 quota=quota_type.key.name,
@@ -140,8 +154,11 @@ class Reporter:
                 total_ms=ours.get(key, _NEVER).total_ms,
                 upstream_times=theirs.get(key, _NEVER).times,
                 upstream_total_ms=theirs.get(key, _NEVER).total_ms,
+                shadow_times=shadows.get(key, _NEVER).times,
+                shadow_total_ms=shadows.get(key, _NEVER).total_ms,
+                refused_times=refused.get(key, _NEVER).times,
             )
-            for key in ours.keys() | theirs.keys()
+            for key in ours.keys() | theirs.keys() | shadows.keys() | refused.keys()
             for quota_type, (user, client_id) in (key,)
         ]
         return tuple(sorted(rows, key=lambda row: (row.user, row.client_id, row.quota))[:MAX_ROWS])
@@ -174,4 +191,5 @@ def _throttled_client(node_id: NodeId, mutes: list[Mute], now_ms: int) -> Thrott
         connections=len(mutes),
         throttle_ms=longest.until_ms - longest.since_ms,
         remaining_ms=longest.until_ms - now_ms,
+        estimated=longest.quota_type.key.name == ESTIMATED,
     )

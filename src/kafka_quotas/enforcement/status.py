@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.quota_key import REQUEST_PERCENTAGE
 
 MAX_ROWS: Final = 1000
-FETCH_OVER_QUOTA: Final = "deliver"
-"""What happens to a fetch over quota: its data is delivered and paid for afterwards."""
+ESTIMATED: Final = REQUEST_PERCENTAGE.name
+"""The quota whose figures are estimates: a broker's thread time can't be seen from outside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +28,16 @@ class ThrottledClient:
     connections: int
     throttle_ms: int
     remaining_ms: int
+    estimated: bool = False
+    """Whether what was observed is an estimate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketRow:
-    """A bucket with a limit: who draws on it (Kafka's tags), what is measured, and how it was throttled so far."""
+    """A bucket with a limit: who draws on it (Kafka's tags), in which mode, and what is measured (an estimate?).
+
+    `broker` is `cluster` for buckets of all brokers together.
+    """
 
     broker: str
     quota: str
@@ -39,11 +45,16 @@ class BucketRow:
     client_id: str
     limit: float
     observed: float
+    mode: str = "kafka"
+    estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottleRow:
-    """How often and how long a bucket's clients were throttled since the start, here and by the upstream."""
+    """How often and how long a bucket's clients were throttled since the start, here and by the upstream.
+
+    `shadow_*` is what shadows would have been throttled, `refused_times` how often an error was given instead.
+    """
 
     quota: str
     user: str
@@ -52,6 +63,9 @@ class ThrottleRow:
     total_ms: int
     upstream_times: int
     upstream_total_ms: int
+    shadow_times: int = 0
+    shadow_total_ms: int = 0
+    refused_times: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +91,11 @@ class StoreRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonStatus:
-    """Everything at one moment. `counters` are totals since the start, by name."""
+    """Everything at one moment. `counters` are totals since the start, by name.
+
+    `mode`, `scope`, `fetch_over_quota` and `on_violation` are the daemon's own terms; a policy file may have others for
+    some clients. `cost_model` says by what request times are estimated.
+    """
 
     pid: int
     uptime_ms: int
@@ -96,6 +114,10 @@ class DaemonStatus:
     buckets: tuple[BucketRow, ...]
     throttles: tuple[ThrottleRow, ...]
     counters: dict[str, int]
+    mode: str = "kafka"
+    scope: str = "broker"
+    on_violation: str = "delay"
+    cost_model: str = ""
 
 
 _ROWS: Final[dict[str, type]] = {
