@@ -13,7 +13,7 @@ from kafka_quotas.cli.render import Column, Listing, Table, print_listing
 from kafka_quotas.cli.store_choice import choose_store
 from kafka_quotas.cli.window_options import QuotaWindowNum, QuotaWindowSize, WindowFile, chosen_windows
 from kafka_quotas.core.cost_model import ApiCost, CostModel
-from kafka_quotas.enforcement.calibration import Progress
+from kafka_quotas.enforcement.calibration import ROUNDS, WARM_UP_S, Progress
 from kafka_quotas.enforcement.cost_file import cost_model_to_json
 from kafka_quotas.wire.api_table import API_TABLE
 
@@ -28,6 +28,19 @@ CostModelTarget = Annotated[
     Path, typer.Option("--cost-model", metavar="FILE", help="Where to write the cost model (JSON).")
 ]
 
+Rounds = Annotated[
+    int, typer.Option("--rounds", metavar="N", min=1, help="How often each request is measured; the least counts.")
+]
+WarmUp = Annotated[
+    float,
+    typer.Option(
+        "--warm-up",
+        metavar="SECONDS",
+        min=0.0,
+        help="How long each request is repeated before it is measured: a broker's first ones are slow.",
+    ),
+]
+
 
 def calibrate(
     *,
@@ -37,6 +50,8 @@ def calibrate(
     quota_window_num: QuotaWindowNum = None,
     quota_window_size_seconds: QuotaWindowSize = None,
     window_file: WindowFile = None,
+    rounds: Rounds = ROUNDS,
+    warm_up: WarmUp = WARM_UP_S,
     output: ListingView = TABLE_VIEW,
 ) -> None:
     """Measure what requests cost the upstream in thread time, about a minute long.
@@ -55,7 +70,15 @@ def calibrate(
     from kafka_quotas.commands.calibrate import calibrate as run  # noqa: PLC0415 - loads the Kafka store
 
     settings = choose_store(store=None, bootstrap_server=upstream, command_config=command_config).settings()
-    model = run(upstream, settings, window=windows.client, target=cost_model, on_progress=_tell)
+    model = run(
+        upstream,
+        settings,
+        window=windows.client,
+        target=cost_model,
+        on_progress=_tell,
+        rounds=rounds,
+        warm_up_s=warm_up,
+    )
     print_listing(_listing(model), output)
 
 

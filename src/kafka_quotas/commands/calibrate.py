@@ -13,7 +13,7 @@ from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import KafkaQuotasError, StoreError
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.core.quota_key import REQUEST_PERCENTAGE
-from kafka_quotas.enforcement.calibration import Ask, Calibration, Progress
+from kafka_quotas.enforcement.calibration import ROUNDS, WARM_UP_S, Ask, Calibration, Progress
 from kafka_quotas.enforcement.cost_file import write_cost_model
 from kafka_quotas.enforcement.cost_fit import budget_percentage
 from kafka_quotas.stores.kafka import KafkaStore
@@ -42,8 +42,12 @@ def calibrate(
     window: QuotaWindow,
     target: Path,
     on_progress: Callable[[Progress], None],
+    rounds: int = ROUNDS,
+    warm_up_s: float = WARM_UP_S,
 ) -> CostModel:
     """The cost model of the broker that leads a scratch topic, written to the target file.
+
+    Each request is tried for `warm_up_s` and then measured in so many rounds, the least of which counts.
 
     Raises `StoreError` where the cluster can't be asked or changed, `KafkaQuotasError` where the broker never throttles
     or the file can't be written.
@@ -54,7 +58,15 @@ def calibrate(
         topic = stack.enter_context(_scratch_topic(connection, settings, url))
         upstream = _Upstream(connection, settings, url, topic, window)
         stack.callback(upstream.close)
-        calibration = Calibration(upstream, window=window, batch=_batch, now_s=time.monotonic, on_progress=on_progress)
+        calibration = Calibration(
+            upstream,
+            window=window,
+            batch=_batch,
+            now_s=time.monotonic,
+            on_progress=on_progress,
+            rounds=rounds,
+            warm_up_s=warm_up_s,
+        )
         model = calibration.run(topic, source=f"calibrated with {upstream.server}, {time.strftime('%Y-%m-%d')}")
     write_cost_model(target, model)
     return model

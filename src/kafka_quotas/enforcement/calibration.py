@@ -72,7 +72,11 @@ class Calibration:
         batch: Callable[[int], bytes],
         now_s: Callable[[], float],
         on_progress: Callable[[Progress], None],
+        rounds: int = ROUNDS,
+        warm_up_s: float = WARM_UP_S,
     ) -> None:
+        self._rounds = rounds
+        self._warm_up_s = warm_up_s
         self._upstream = upstream
         self._window = window
         self._batch = batch
@@ -118,10 +122,12 @@ class Calibration:
         )
 
     def _probe(self, request: CostProbe, number: int) -> _Probe:
-        return _Probe(request=request, client_ids=tuple(f"{self._name}-{number}-{each}" for each in range(ROUNDS)))
+        return _Probe(
+            request=request, client_ids=tuple(f"{self._name}-{number}-{each}" for each in range(self._rounds))
+        )
 
     def _warm_up(self, ask: Ask, request: CostProbe) -> None:
-        until_s = self._now_s() + WARM_UP_S
+        until_s = self._now_s() + self._warm_up_s
         while self._now_s() < until_s:
             ask(request)
 

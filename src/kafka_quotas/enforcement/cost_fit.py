@@ -3,7 +3,8 @@
 A broker that has a `request_percentage` for a client throttles it once its thread time within the quota's window is
 more than that. So the number of requests until the first throttle time says what one of them takes, as the broker
 itself accounts for it, I/O and network threads together; the throttle time says how far the last one went over.
-**Source:** `ClientRequestQuotaManager`, `QuotaUtils.throttleTime` (4.x): delay = (observed - bound) / bound * window.
+**Source:** `ClientRequestQuotaManager`, `QuotaUtils.throttleTime` (4.x): delay = (observed - bound) / bound * window;
+`Rate.windowSize`.
 """
 
 import statistics
@@ -25,9 +26,15 @@ def budget_percentage(window: QuotaWindow) -> float:
 
 def nanos_per_request(window: QuotaWindow, *, requests: int, elapsed_ms: float, throttle_ms: int) -> float:
     """What one of so many requests took of a thread, the last of which brought the first throttle time."""
-    spanned_ms = max(elapsed_ms, _whole_windows_ms(window))
+    spanned_ms = _spanned_ms(window, elapsed_ms)
     allowed_ms = budget_percentage(window) / 100.0 * spanned_ms
     return allowed_ms * (1.0 + throttle_ms / spanned_ms) / requests * 1e6
+
+
+def _spanned_ms(window: QuotaWindow, elapsed_ms: float) -> float:
+    """The window in ms that a rate is divided by so long after its first record: whole windows short are added."""
+    short = window.samples - 1 - int(elapsed_ms // window.window_ms)
+    return max(elapsed_ms + max(short, 0) * window.window_ms, 1.0)
 
 
 def _whole_windows_ms(window: QuotaWindow) -> float:
