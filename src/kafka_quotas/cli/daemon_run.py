@@ -52,7 +52,14 @@ from kafka_quotas.cli.daemon_topic_options import (
 )
 from kafka_quotas.cli.options import CommandConfig, StoreUrl
 from kafka_quotas.cli.store_choice import choose_store
-from kafka_quotas.cli.window_options import QuotaWindowNum, QuotaWindowSize, WindowFile, chosen_windows
+from kafka_quotas.cli.window_options import (
+    ControllerWindowNum,
+    ControllerWindowSize,
+    QuotaWindowNum,
+    QuotaWindowSize,
+    WindowFile,
+    chosen_windows,
+)
 from kafka_quotas.commands import daemon
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.mutation_bucket import MutationAlgorithm
@@ -81,6 +88,8 @@ def run(
     static_quotas: StaticQuotas = None,
     quota_window_num: QuotaWindowNum = None,
     quota_window_size_seconds: QuotaWindowSize = None,
+    controller_quota_window_num: ControllerWindowNum = None,
+    controller_quota_window_size_seconds: ControllerWindowSize = None,
     window_file: WindowFile = None,
     upstream_windows: UpstreamWindows = False,
     throttle_style: Style = ThrottleStyle.MUTE,
@@ -125,6 +134,8 @@ def run(
     windows = chosen_windows(
         quota_window_num=quota_window_num,
         quota_window_size_seconds=quota_window_size_seconds,
+        controller_window_num=controller_quota_window_num,
+        controller_window_size_seconds=controller_quota_window_size_seconds,
         window_file=window_file,
         bootstrap_server=upstream if upstream_windows else None,
         command_config=command_config,
