@@ -35,8 +35,11 @@ _SIGNS: Final = (
     (Form.LOAD_TEST, re.compile(rb'"kafka-quotas\.load-test/')),
     (Form.LIBRDKAFKA_STATS, re.compile(rb'^\s*\{.*"client_id".*"brokers"\s*:', re.MULTILINE)),
     (Form.JAVA_CLIENT, re.compile(rb"^[\w-]+-metrics:[\w.-]+:\{.*\}\s*:", re.MULTILINE)),
-    (Form.JSON_METRICS, re.compile(rb"^\s*[\[{]")),
-    (Form.PROMETHEUS, re.compile(rb"^(# (HELP|TYPE) \w|[a-zA-Z_:][\w:]*(\{.*\})?\s+[-+\dNI])", re.MULTILINE)),
+    (Form.JSON_METRICS, re.compile(rb"\A\s*(?:\{\s*\"|\[\s*\{)")),
+    (
+        Form.PROMETHEUS,
+        re.compile(rb"^(# (HELP|TYPE) \w|[a-zA-Z_:][\w:]*(\{.*\})?\s+([-+]?[\d.]|NaN|[-+]?Inf))", re.MULTILINE),
+    ),
 )
 
 

@@ -39,8 +39,8 @@ def find_files(pattern: str) -> Iterator[FoundFile]:
     found = []
     for name in sorted(iglob(_as_glob(pattern), recursive=True)):  # noqa: PTH207 - Path.glob takes no absolute one
         match = compiled.fullmatch(name)
-        if match is not None and not (Path(name).is_dir() and not any(Path(name).iterdir())):
-            found += [_found(each.path, match) for each in find_paths(Path(name))]
+        if match is not None:
+            found += [_found(each, match) for each in _files(Path(name))]
     if not found:
         raise UsageError(f"no file matches {pattern}", hint=_HINT)
     yield from found
@@ -48,11 +48,16 @@ def find_files(pattern: str) -> Iterator[FoundFile]:
 
 def find_paths(path: Path) -> Iterator[FoundFile]:
     """The file, or all files below the folder, by path; hidden ones are none. Raises `UsageError` for no file."""
-    files = sorted(each for each in path.rglob("*") if _is_visible(each, path)) if path.is_dir() else [path]
-    found = [FoundFile(path=each) for each in files if each.is_file()]
+    found = [FoundFile(path=each) for each in _files(path)]
     if not found:
         raise UsageError(f"there is no file {path}" if not path.is_dir() else f"no file is in {path}", hint=_HINT)
     yield from found
+
+
+def _files(path: Path) -> list[Path]:
+    """The file itself, or those below the folder."""
+    files = sorted(each for each in path.rglob("*") if _is_visible(each, path)) if path.is_dir() else [path]
+    return [each for each in files if each.is_file()]
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
