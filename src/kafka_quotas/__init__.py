@@ -1,7 +1,8 @@
 """Set, explain, enforce and prove Apache Kafka client quotas.
 
 For programs: `open_store` opens a store of quotas, `effective` tells what a client really gets there, `Plan` says what
-has to change. Everything named in `__all__` stays as it is within a major version; it is imported when first used.
+has to change; `DecisionClient` asks a running daemon how long somebody has to wait. Everything named in `__all__` stays
+as it is within a major version; it is imported when first used.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from kafka_quotas.core.entity import Entity
     from kafka_quotas.core.errors import KafkaQuotasError
     from kafka_quotas.core.plan import Plan, PlannedChange, plan_changes
+    from kafka_quotas.enforcement.decision import Ask, Decision, DecisionError
+    from kafka_quotas.enforcement.decision_client import DecisionClient
     from kafka_quotas.stores.open_store import open_store
     from kafka_quotas.stores.settings import StoreSettings
     from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Store
@@ -21,6 +24,10 @@ __all__ = [
     "EVERYTHING",
     "Alteration",
     "AlterationResult",
+    "Ask",
+    "Decision",
+    "DecisionClient",
+    "DecisionError",
     "EffectiveQuota",
     "Entity",
     "FilterComponent",
@@ -41,6 +48,10 @@ _MODULES = {
     "EVERYTHING": "core.describe_filter",
     "Alteration": "stores.store",
     "AlterationResult": "stores.store",
+    "Ask": "enforcement.decision",
+    "Decision": "enforcement.decision",
+    "DecisionClient": "enforcement.decision_client",
+    "DecisionError": "enforcement.decision",
     "EffectiveQuota": "core.effective",
     "Entity": "core.entity",
     "FilterComponent": "core.describe_filter",
