@@ -84,7 +84,9 @@ def test_a_znode_that_cannot_be_read_does_not_hide_the_others(zookeeper_chroot: 
         code, out, _ = run_cli("doctor", "--store", zookeeper_chroot, "--output", "json")
         document = json.loads(out)
         assert (code, document["entities"]) == (1, 1)
-        assert {each["about"]: (each["check"], each["finding"].rpartition(": ")[2]) for each in document["findings"]} == {
+        assert {
+            each["about"]: (each["check"], each["finding"].rpartition(": ")[2]) for each in document["findings"]
+        } == {
             "/config/users/odd": ("unreadable-znode", "'many'"),
             "/config/users/raw": ("unreadable-znode", "Expected `String` value, received 7"),
             "/config/clients/hidden": ("unreadable-znode", f"{zookeeper_chroot} denied access"),

@@ -27,9 +27,11 @@ class Znodes(Protocol):
 
     def nodes(self, paths: Sequence[str]) -> list[Node | None]:
         """The znodes at some paths, in order, None where there is none."""
+        ...
 
     def children(self, paths: Sequence[str]) -> list[list[str]]:
         """The names of the children of some znodes, in order."""
+        ...
 
 
 def check_kafka_root(session: ZooKeeperSession, *, url: str) -> None:
