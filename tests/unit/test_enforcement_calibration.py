@@ -11,7 +11,7 @@ from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.core.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.core.throttle_time import nanos_to_percentage
 from kafka_quotas.enforcement.calibration import Ask, Calibration, Progress
-from kafka_quotas.enforcement.cost_fit import Measured, Sized, budget_percentage, fitted, nanos_per_request
+from kafka_quotas.enforcement.cost_fit import Sized, budget_percentage, fitted, nanos_per_request
 from kafka_quotas.wire.cost_probe import CostProbe, ProbeAnswer
 
 PRODUCE, FETCH, HEARTBEAT = 0, 1, 12
@@ -100,7 +100,5 @@ def test_the_throttle_time_tells_how_far_the_last_request_went_over() -> None:
 
 
 def test_no_cost_is_below_nothing() -> None:
-    noisy = Measured(name="Produce", api_key=0, costs=(Sized(9e5, 1000, 80), Sized(8e5, 500_000, 80)))
-    assert fitted(noisy) == ApiCost(request_nanos=9e5)
-    steep = Measured(name="Produce", api_key=0, costs=(Sized(1e3, 1000, 80), Sized(8e8, 2000, 80)))
-    assert fitted(steep).request_nanos == 0
+    assert fitted((Sized(9e5, 1000, 80), Sized(8e5, 500_000, 80))) == ApiCost(request_nanos=9e5)
+    assert fitted((Sized(1e3, 1000, 80), Sized(8e8, 2000, 80))).request_nanos == 0

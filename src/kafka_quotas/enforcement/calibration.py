@@ -14,13 +14,13 @@ from kafka_quotas.core.cost_model import CostModel
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.enforcement.cost_fit import Measured, Sized, fitted, nanos_per_request, typical
+from kafka_quotas.enforcement.cost_fit import Sized, fitted, nanos_per_request, typical
 from kafka_quotas.wire.cost_probe import CostProbe, ProbeAnswer, Target, fetch_probe, produce_probe, small_probes
 
 ROUNDS: Final = 5
 """How often each probe is measured; the least counts, for other work of the machine only ever adds to it."""
 WARM_UP_S: Final = 1.5
-"""How long each probe runs before it is measured: a broker's first requests of a kind take many times longer."""
+"""How long each probe runs before anything is measured: a broker's first requests take many times longer."""
 LONGEST_S: Final = 15.0
 """How long one measurement may go on without a throttle time."""
 SMALL_BYTES: Final = 1024
@@ -82,6 +82,7 @@ class Calibration:
         self._batch = batch
         self._now_s = now_s
         self._on_progress = on_progress
+        self._probes = 0
         self._token = uuid.uuid4().hex[:8]
 
     def run(self, topic: str, *, source: str) -> CostModel:
@@ -93,38 +94,35 @@ class Calibration:
         warm = self._upstream.asking(f"{self._name}-warm-up")
         for _ in range(BATCHES):
             warm(produce_probe(target, self._batch(BATCH_BYTES)))
-        probes = [self._probe(request, number) for number, request in enumerate(self._requests(target))]
-        self._upstream.limit([Entity.of(client_id=name) for probe in probes for name in probe.client_ids])
-        measured: dict[int, Measured] = {}
-        for probe in probes:
-            self._warm_up(warm, probe.request)
-            cost = self._measured(probe)
-            before = measured.get(probe.request.api_key)
-            costs = (*before.costs, cost) if before else (cost,)
-            measured[probe.request.api_key] = Measured(
-                name=probe.request.name, api_key=probe.request.api_key, costs=costs
-            )
-        apis = {key: fitted(each) for key, each in measured.items()}
+        reading, writing = (list(map(self._probe, requests)) for requests in self._requests(target))
+        limited = [name for probe in (*reading, *writing) for name in probe.client_ids]
+        self._upstream.limit([Entity.of(client_id=name) for name in limited])
+        measured: dict[int, list[Sized]] = {}
+        for probes in (reading, writing):  # what is read stays as it is until it was read
+            for probe in probes:
+                self._warm_up(warm, probe.request)
+            for probe in probes:
+                measured.setdefault(probe.request.api_key, []).append(self._measured(probe))
+        apis = {key: fitted(costs) for key, costs in measured.items()}
         return CostModel(source=source, other=typical(apis.values()), apis=apis)
 
     @property
     def _name(self) -> str:
         return f"kafka-quotas-calibrate-{self._token}"
 
-    def _requests(self, target: Target) -> Sequence[CostProbe]:
-        """The probes; those of one API go from small to large, and nothing is added to the topic before it is read."""
-        return (
+    def _requests(self, target: Target) -> tuple[Sequence[CostProbe], Sequence[CostProbe]]:
+        """The probes that read and those that write; those of one API go from small to large."""
+        reading = (
             fetch_probe(target, offset=target.end_offset, max_bytes=SMALL_BYTES),
             fetch_probe(target, offset=0, max_bytes=LARGE_BYTES),
             *small_probes(target),
-            produce_probe(target, self._batch(SMALL_BYTES)),
-            produce_probe(target, self._batch(LARGE_BYTES)),
         )
+        return reading, tuple(produce_probe(target, self._batch(size)) for size in (SMALL_BYTES, LARGE_BYTES))
 
-    def _probe(self, request: CostProbe, number: int) -> _Probe:
-        return _Probe(
-            request=request, client_ids=tuple(f"{self._name}-{number}-{each}" for each in range(self._rounds))
-        )
+    def _probe(self, request: CostProbe) -> _Probe:
+        self._probes += 1
+        names = tuple(f"{self._name}-{self._probes}-{each}" for each in range(self._rounds))
+        return _Probe(request=request, client_ids=names)
 
     def _warm_up(self, ask: Ask, request: CostProbe) -> None:
         until_s = self._now_s() + self._warm_up_s

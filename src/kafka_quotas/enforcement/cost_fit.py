@@ -8,8 +8,7 @@ itself accounts for it, I/O and network threads together; the throttle time says
 """
 
 import statistics
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.cost_model import ApiCost
@@ -49,18 +48,9 @@ class Sized(NamedTuple):
     response_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """The costs of one API that were measured, by sizes; small ones first."""
-
-    name: str
-    api_key: int
-    costs: tuple[Sized, ...]
-
-
-def fitted(measured: Measured) -> ApiCost:
-    """The cost per request and byte: the slope is that between the smallest and the largest size, never below 0."""
-    small, large = measured.costs[0], measured.costs[-1]
+def fitted(measured: Sequence[Sized]) -> ApiCost:
+    """The cost per request and byte of one API, measured with small sizes first; no slope is below 0."""
+    small, large = measured[0], measured[-1]
     request_slope = _slope(small, large, large.request_bytes - small.request_bytes)
     response_slope = _slope(small, large, large.response_bytes - small.response_bytes)
     if large.request_bytes - small.request_bytes > large.response_bytes - small.response_bytes:
