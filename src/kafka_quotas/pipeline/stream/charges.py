@@ -35,9 +35,11 @@ class Charges:
 
 def charges_of(events: pa.Table) -> Iterator[Charges]:
     """The charges of each quota type that has any."""
-    charged = events.filter(pc.invert(events["is_exempt"])).sort_by("ts_ms").combine_chunks()
+    charged = events.filter(pc.invert(events["is_exempt"]))
     if charged.num_rows == 0:
         return
+    in_order = np.argsort(_numbers(charged["ts_ms"]), kind="stable")
+    charged = charged.take(pa.array(in_order)).combine_chunks()
     percent = _numbers(pc.fill_null(charged["thread_ms"], 0.0)) * _PERCENT_PER_MS
     names, clients = _clients(charged)
     every = Charges(
