@@ -1,8 +1,10 @@
 """What the daemon says about itself: routes, log lines, ledger, status, metrics."""
 
+import asyncio
 import io
+import json
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -14,11 +16,12 @@ from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.core.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement import ledger as ledger_module
 from kafka_quotas.enforcement.address import Address, parse_address
-from kafka_quotas.enforcement.broker_directory import BrokerDirectory, Route
 from kafka_quotas.enforcement.counters import Counters
+from kafka_quotas.enforcement.health import Health, Readiness
 from kafka_quotas.enforcement.ledger import OTHERS, Ledger
-from kafka_quotas.enforcement.log import LINES_PER_SECOND, Log
-from kafka_quotas.enforcement.metrics import exposition, families
+from kafka_quotas.enforcement.log import LINES_PER_SECOND, Log, LogFormat
+from kafka_quotas.enforcement.metrics import QUOTA_FAMILIES, exposition, families
+from kafka_quotas.enforcement.metrics_choice import MetricsChoice
 from kafka_quotas.enforcement.notice import Notice, Severity
 from kafka_quotas.enforcement.status import (
     BucketRow,
@@ -161,18 +164,110 @@ def test_what_is_no_status_is_told(data: object) -> None:
 
 def test_the_metrics_have_kafkas_names_and_escape_labels() -> None:
     text = exposition(status)().decode()
-    assert 'kafka_server_produce_byte_rate{broker="1",client_id="a\\"\\n",user=""} 150.0\n' in text
-    assert 'kafka_server_produce_byte_rate_limit{broker="1",client_id="a\\"\\n",user=""} 100.0\n' in text
+    assert 'kafka_server_produce_byte_rate{broker="1",client_id="a\\"\\n",mode="kafka",user=""} 150.0\n' in text
+    assert 'kafka_server_produce_byte_rate_limit{broker="1",client_id="a\\"\\n",mode="kafka",user=""} 100.0\n' in text
     assert "kafka_server_produce_queue_size 2.0\n" in text
     assert "kafka_server_fetch_queue_size 0.0\n" in text
-    assert 'kafka_server_produce_throttle_time_ms_total{client_id="a",user=""} 2000.0\n' in text
-    assert 'kafka_server_produce_upstream_throttles_total{client_id="a",user=""} 1.0\n' in text
+    assert "kafka_server_produce_throttle_time_ms_total 2000.0\n" in text
+    assert "kafka_server_produce_upstream_throttles_total 1.0\n" in text
     assert "kafka_quotas_store_age_seconds 0.25\n" in text
     assert "# TYPE kafka_quotas_requests_total counter" in text or "# TYPE kafka_quotas_requests counter" in text
+    assert "process_resident_memory_bytes" in text
 
 
-def test_the_page_on_the_daemon_names_every_metric_and_no_other() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "daemon.md").read_text(encoding="utf-8")
-    told = set(re.findall(r"`(kafka_(?:server|quotas)_\w+)`", page))
-    served = {f"{family.name}_total" if family.is_counter else family.name for family in families(status())}
-    assert told == served
+PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+
+
+def served() -> dict[str, frozenset[str]]:
+    """Every metric that is served, with its labels, when there is a bucket of every quota type."""
+    (bucket,) = status().buckets
+    full = replace(status(), buckets=tuple(replace(bucket, quota=quota) for quota in QUOTA_FAMILIES))
+    return {
+        f"{family.name}_total" if family.is_counter else family.name: frozenset(family.samples[0].labels)
+        for family in families(full)
+    }
+
+
+def test_the_page_on_metrics_names_every_one_with_its_labels_and_no_other() -> None:
+    rows = re.findall(r"^\| (`kafka_[^|]+?) \|([^|]*)\|([^|]*)\|([^|]*)\|$", PAGE, re.MULTILINE)
+    told = {
+        name: frozenset(labels.strip().split(", ") if labels.strip() else [])
+        for names, labels, _, _ in rows
+        for name in re.findall(r"`(\w+)`", names)
+    }
+    assert told == served()
+    assert all(unit.strip() for *_, unit in rows)
+
+
+def test_what_the_page_says_of_kafkas_names_is_how_ours_are_made() -> None:
+    kinds = {"Produce": "produce", "Fetch": "fetch", "Request": "request", "ControllerMutation": "controllermutation"}
+    rows = re.findall(
+        r"^\| `(kafka_server_\w+)` \|[^|]*\| `(?:kafka.server:)?type=(\w+)[^`]*` `([\w-]+)` \|", PAGE, re.MULTILINE
+    )
+    assert len(rows) >= 12
+    for ours, kind, attribute in rows:
+        assert ours == f"kafka_server_{kinds[kind]}_{attribute.replace('-', '_')}"
+
+
+def test_series_are_made_for_named_buckets_and_those_that_use_most_of_their_limit() -> None:
+    (bucket,) = status().buckets
+    rows = [replace(bucket, user="u", client_id=f"c{number}", observed=float(number)) for number in range(100)]
+    rows += [replace(bucket, user="%2A", client_id="", observed=0.0), replace(bucket, observed=0.0, client_id="named")]
+    choice = MetricsChoice(top=3, users=frozenset({"*"}), client_ids=frozenset({"named"}))
+    chosen = {(row.user, row.client_id) for row in choice.chosen(rows)}
+    assert chosen == {("%2A", ""), ("", "named"), ("u", "c97"), ("u", "c98"), ("u", "c99")}
+    debts = [replace(row, quota="controller_mutation_rate", observed=-row.observed) for row in rows]
+    assert [row.client_id for row in MetricsChoice(top=2).chosen(debts)] == ["c98", "c99"]
+
+
+def test_a_throttle_time_is_that_of_the_bucket_its_clients_draw_on() -> None:
+    (bucket,), (waiting,) = status().buckets, status().throttled
+    pair = replace(bucket, user="u", client_id="a")
+    other, cluster = replace(bucket, user="", client_id="b"), replace(bucket, broker="cluster", user="", client_id="a")
+    full = replace(status(), buckets=(pair, other, cluster), throttled=(waiting, replace(waiting, throttle_ms=9)))
+    (family,) = (each for each in families(full) if each.name == "kafka_server_produce_throttle_time")
+    times = {(sample.labels["broker"], sample.labels["client_id"]): sample.value for sample in family.samples}
+    assert times == {("1", "a"): 500.0, ("1", "b"): 0.0, ("cluster", "a"): 500.0}
+
+
+def test_the_log_can_be_json() -> None:
+    stream = io.StringIO()
+    log = Log(stream, VirtualClock(1_700_000_000_123), log_format=LogFormat.JSON)
+    for _ in range(LINES_PER_SECOND + 1):
+        log.notify(Notice(event="e", severity=Severity.ERROR, fields={"odd": 'x="1"\n', "n": 3}))
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == LINES_PER_SECOND
+    expected = {"time": "2023-11-14T22:13:20.123Z", "severity": "error", "event": "e", "odd": 'x="1"\n', "n": 3}
+    assert json.loads(lines[0]) == expected
+
+
+def readiness(current: DaemonStatus, *, reachable: bool, times: int = 1) -> tuple[Readiness, int]:
+    """The answer, and how often the broker was tried for it."""
+    tried: list[Address] = []
+
+    async def probe(address: Address) -> bool:
+        tried.append(address)
+        return reachable
+
+    async def ask() -> Readiness:
+        health = Health(lambda: current, lambda: FIRST, probe=probe)
+        return [await health.readiness() for _ in range(times)][-1]
+
+    return asyncio.run(ask()), len(tried)
+
+
+def test_a_daemon_is_ready_while_it_takes_connections_and_a_broker_does() -> None:
+    told, tried = readiness(status(), reachable=True, times=5)
+    assert told.ready
+    assert tried == 1
+    unreachable, _ = readiness(status(), reachable=False)
+    assert not unreachable.ready
+    draining, tried = readiness(replace(status(), draining=True), reachable=True)
+    assert (draining.ready, tried) == (False, 0)
+
+
+def test_a_lost_store_makes_a_daemon_no_less_ready() -> None:
+    lost = replace(status(), store=replace(status().store, trouble="gone", age_ms=9000))
+    told, _ = readiness(lost, reachable=True)
+    assert (told.ready, told.store_trouble, told.store_age_ms) == (True, "gone", 9000)
+    assert json.loads(told.to_json())["store_trouble"] == "gone"

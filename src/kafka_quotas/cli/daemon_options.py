@@ -1,9 +1,9 @@
 """The options of `daemon run` and `daemon status`."""
 
 import pwd
+import re
 from collections.abc import Sequence
 from dataclasses import replace
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -182,7 +182,7 @@ Metrics = Annotated[
     typer.Option(
         "--metrics-port",
         metavar="[HOST:]PORT",
-        help="Serve Prometheus metrics there, on 127.0.0.1 without a host.",
+        help="Serve Prometheus metrics, /healthz and /readyz there, on 127.0.0.1 without a host.",
         rich_help_panel=OPERATION_PANEL,
     ),
 ]

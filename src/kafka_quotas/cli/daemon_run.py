@@ -50,6 +50,7 @@ from kafka_quotas.cli.daemon_topic_options import (
     MutationsOption,
     ThresholdErrorOption,
 )
+from kafka_quotas.cli.daemon_watch_options import LogFormatOption, MetricsClient, MetricsTop, MetricsUser
 from kafka_quotas.cli.options import CommandConfig, StoreUrl
 from kafka_quotas.cli.store_choice import choose_store
 from kafka_quotas.cli.window_options import (
@@ -68,6 +69,8 @@ from kafka_quotas.enforcement.address import parse_address
 from kafka_quotas.enforcement.event_log_settings import ROTATE_S
 from kafka_quotas.enforcement.listener_file import all_listeners, parse_port_range
 from kafka_quotas.enforcement.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.log import LogFormat
+from kafka_quotas.enforcement.metrics_choice import TOP, MetricsChoice
 from kafka_quotas.enforcement.mutation_rules import AutoCreate, MutationMode, MutationRules
 from kafka_quotas.enforcement.rules import UNKNOWN_PRINCIPAL, Rules, ThrottleStyle, UnknownApi
 from kafka_quotas.enforcement.settings import DaemonSettings
@@ -115,6 +118,10 @@ def run(
     internal_principal: InternalPrincipal = None,
     max_request_bytes: MaxRequestBytes = "100MiB",
     metrics: Metrics = None,
+    metrics_top: MetricsTop = TOP,
+    metrics_user: MetricsUser = None,
+    metrics_client: MetricsClient = None,
+    log_format: LogFormatOption = LogFormat.TEXT,
     control: Control = None,
     control_mode: ControlMode = "0600",
     control_user: ControlUser = None,
@@ -175,6 +182,10 @@ def run(
         control_access=control_access(control_mode, control_user or ()),
         state_file=state_file,
         metrics=None if metrics is None else parse_metrics_address(metrics),
+        metrics_choice=MetricsChoice(
+            top=metrics_top, users=frozenset(metrics_user or ()), client_ids=frozenset(metrics_client or ())
+        ),
+        log_format=log_format,
         connect_timeout_s=connect_timeout,
         drain_timeout_s=drain_timeout,
         event_log=None

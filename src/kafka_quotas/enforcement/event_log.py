@@ -12,10 +12,16 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.enforcement.address import Address
 from kafka_quotas.enforcement.broker_directory import Route
+from kafka_quotas.enforcement.decision import Ask
+from kafka_quotas.enforcement.policy import NodeId
 
 MAX_PENDING: Final = 200_000
 """Charges that may wait for the writer: about 60 MB, and some seconds of what one process can relay."""
+
+NOWHERE: Final = Address(host="", port=0)
+"""The upstream of charges that went through no listener."""
 
 Charge: TypeAlias = tuple[int, str, str, QuotaType, int, float, int, bool]
 """(now_ms, user, client_id, quota_type, api_key, amount, throttle_ms, is_exempt): what went into one bucket at once.
@@ -59,6 +65,11 @@ class PendingCharges:
                 self.dropped += 1
 
         return record
+
+    def asked(self, ask: Ask, node_id: NodeId, charge: Charge) -> None:
+        """Nothing; note is taken of a charge that another program asked for: it is of connection 0."""
+        route = Route(node_id=node_id, port=0, upstream=NOWHERE)
+        self.recorder(ChargeSource(connection=0, ip=ask.ip, route=route))(charge)
 
     def take(self, count: int) -> list[tuple[ChargeSource, Charge]]:
         """The oldest charges, at most `count`, which are off the queue then; for one thread only."""

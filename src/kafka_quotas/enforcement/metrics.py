@@ -1,7 +1,7 @@
 """The daemon's figures for Prometheus, under Kafka's names where Kafka has the same figure.
 
 The hot path knows nothing of this: figures are taken from the status when somebody asks. The tags of buckets are
-Kafka's (sanitized user, client-id); there are at most `status.MAX_ROWS` of them.
+Kafka's (sanitized user, client-id). `docs/metrics.md` describes every metric; a test holds the two against each other.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -9,13 +9,42 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
-from kafka_quotas.enforcement.status import DaemonStatus
+from kafka_quotas.core.quota_key import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    REQUEST_RATE,
+)
+from kafka_quotas.core.sanitizing import sanitize
+from kafka_quotas.enforcement.metrics_choice import MetricsChoice
+from kafka_quotas.enforcement.status import BucketRow, DaemonStatus, ThrottledClient, ThrottleRow
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-_KINDS: Final = {PRODUCER_BYTE_RATE.name: "produce", CONSUMER_BYTE_RATE.name: "fetch"}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaFamily:
+    """How the metrics of one quota key are called: Kafka's type, the attribute that is measured, and its unit."""
+
+    kind: str
+    attribute: str
+    unit: str
+
+
+QUOTA_FAMILIES: Final = {
+    PRODUCER_BYTE_RATE.name: QuotaFamily(kind="produce", attribute="byte_rate", unit="bytes per second"),
+    CONSUMER_BYTE_RATE.name: QuotaFamily(kind="fetch", attribute="byte_rate", unit="bytes per second"),
+    REQUEST_PERCENTAGE.name: QuotaFamily(
+        kind="request", attribute="request_time", unit="per cent of a thread's time, estimated"
+    ),
+    CONTROLLER_MUTATION_RATE.name: QuotaFamily(
+        kind="controllermutation", attribute="tokens", unit="partitions; below 0 a debt"
+    ),
+    REQUEST_RATE.name: QuotaFamily(kind="requestrate", attribute="request_rate", unit="requests per second"),
+}
+"""By quota key; brokers have no quota of the last, and no type for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,31 +65,31 @@ class Family:
     samples: tuple[Sample, ...]
 
 
-def families(status: DaemonStatus) -> Iterator[Family]:
-    """Every metric of a status."""
-    for quota, kind in _KINDS.items():
-        yield from _quota_families(status, quota, kind)
+def families(status: DaemonStatus, choice: MetricsChoice | None = None) -> Iterator[Family]:
+    """Every metric of a status; only chosen buckets have series of their own."""
+    buckets = (choice or MetricsChoice()).chosen(status.buckets)
+    for quota, family in QUOTA_FAMILIES.items():
+        yield from _bucket_families(family, [row for row in buckets if row.quota == quota], status.throttled)
+        yield from _total_families(status, quota, f"kafka_server_{family.kind}")
+    yield from _store_families(status)
     yield _gauge("kafka_quotas_connections", "Open client connections.", [({}, status.connections)])
-    yield _gauge("kafka_quotas_limits", "Limits in force.", [({}, status.store.limits)])
-    yield _gauge(
-        "kafka_quotas_store_age_seconds",
-        "Time since the store's content was last confirmed.",
-        [({}, status.store.age_ms / 1000)],
-    )
-    yield _gauge(
-        "kafka_quotas_store_reachable", "1 while the store can be read.", [({}, float(status.store.trouble is None))]
-    )
+    yield _gauge("kafka_quotas_draining", "1 while the daemon ends.", [({}, float(status.draining))])
+    yield _gauge("kafka_quotas_uptime_seconds", "Time since the start.", [({}, status.uptime_ms / 1000)])
     for name, total in status.counters.items():
         yield _counter(f"kafka_quotas_{name}", f"{name.replace('_', ' ').capitalize()} since the start.", [({}, total)])
 
 
-def exposition(status: Callable[[], DaemonStatus]) -> Callable[[], bytes]:
-    """A function that tells the figures in Prometheus' text format.
+def exposition(status: Callable[[], DaemonStatus], choice: MetricsChoice | None = None) -> Callable[[], bytes]:
+    """A function that tells the figures in Prometheus' text format, and those of the process.
 
     Raises `KafkaQuotasError` where prometheus-client is not installed.
     """
     try:
-        from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415 - an optional dependency
+        from prometheus_client import (  # noqa: PLC0415 - an optional dependency
+            CollectorRegistry,
+            ProcessCollector,
+            generate_latest,
+        )
     except ImportError as error:
         raise KafkaQuotasError(
             "metrics need prometheus-client, which is not installed", hint="pip install 'kafka-quotas[daemon]'"
@@ -71,43 +100,87 @@ def exposition(status: Callable[[], DaemonStatus]) -> Callable[[], bytes]:
 
         def collect(self) -> "Iterable[Metric]":
             """The families of this moment."""
-            return map(_prometheus, families(status()))
+            return map(_prometheus, families(status(), choice))
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(StatusCollector())
+    ProcessCollector(registry=registry)
     return lambda: generate_latest(registry)
 
 
-def _quota_families(status: DaemonStatus, quota: str, kind: str) -> Iterator[Family]:
-    """The families of one quota type; Kafka: `kafka.server:type=Produce,user=..,client-id=..` and `type=Fetch`."""
-    buckets = [row for row in status.buckets if row.quota == quota]
-    throttles = [row for row in status.throttles if row.quota == quota]
-    place = f"kafka_server_{kind}"
-    tags = [({"user": row.user, "client_id": row.client_id}, row) for row in throttles]
+def _bucket_families(
+    family: QuotaFamily, buckets: list[BucketRow], throttled: Iterable[ThrottledClient]
+) -> Iterator[Family]:
+    """What is told of each bucket; Kafka: `kafka.server:type=Produce,user=..,client-id=..` and so on."""
+    place = f"kafka_server_{family.kind}"
+    waits = list(throttled)
+    tagged = [(_tags(row), row) for row in buckets]
     yield _gauge(
-        f"{place}_byte_rate",
-        "Bytes per second of a bucket with a limit.",
-        [({"broker": row.broker, "user": row.user, "client_id": row.client_id}, row.observed) for row in buckets],
+        f"{place}_{family.attribute}",
+        f"What a bucket with a limit is measured at, in {family.unit}.",
+        [(tags, row.observed) for tags, row in tagged],
     )
     yield _gauge(
-        f"{place}_byte_rate_limit",
-        "The limit of a bucket, in bytes per second.",
-        [({"broker": row.broker, "user": row.user, "client_id": row.client_id}, row.limit) for row in buckets],
+        f"{place}_{family.attribute}_limit",
+        "The limit of a bucket, per second.",
+        [(tags, row.limit) for tags, row in tagged],
     )
+    yield _gauge(
+        f"{place}_throttle_time",
+        "Throttle time of a bucket's clients that wait now, the longest, in milliseconds; 0 where nobody waits.",
+        [(tags, _throttle_ms(row, waits)) for tags, row in tagged],
+    )
+
+
+def _total_families(status: DaemonStatus, quota: str, place: str) -> Iterator[Family]:
+    """What is told of a quota type as a whole, whoever its clients are."""
+    rows = [row for row in status.throttles if row.quota == quota]
     yield _gauge(
         f"{place}_queue_size",
         "Connections that wait for the end of a throttle time.",
         [({}, sum(row.connections for row in status.throttled if row.quota == quota))],
     )
-    yield _counter(
-        f"{place}_throttle_time_ms", "Throttle time set, in milliseconds.", [(tag, row.total_ms) for tag, row in tags]
+    totals: tuple[tuple[str, str, Callable[[ThrottleRow], int]], ...] = (
+        ("throttle_time_ms", "Throttle time set, in milliseconds.", lambda row: row.total_ms),
+        ("throttles", "Throttle times set.", lambda row: row.times),
+        (
+            "upstream_throttles",
+            "Throttle times that the upstream set for clients that have a limit here as well.",
+            lambda row: row.upstream_times,
+        ),
+        ("shadow_throttles", "Throttle times that shadows would have been set.", lambda row: row.shadow_times),
+        ("refusals", "Requests that got an error instead of a throttle time.", lambda row: row.refused_times),
     )
-    yield _counter(f"{place}_throttles", "Throttle times set.", [(tag, row.times) for tag, row in tags])
-    yield _counter(
-        f"{place}_upstream_throttles",
-        "Throttle times that the upstream set for clients that have a limit here as well.",
-        [(tag, row.upstream_times) for tag, row in tags],
+    for name, text, figure in totals:
+        yield _counter(f"{place}_{name}", text, [({}, sum(map(figure, rows)))])
+
+
+def _store_families(status: DaemonStatus) -> Iterator[Family]:
+    store = status.store
+    yield _gauge("kafka_quotas_limits", "Limits in force.", [({}, store.limits)])
+    yield _gauge(
+        "kafka_quotas_store_age_seconds",
+        "Time since the store's content was last confirmed.",
+        [({}, store.age_ms / 1000)],
     )
+    yield _gauge("kafka_quotas_store_reachable", "1 while the store can be read.", [({}, float(store.trouble is None))])
+
+
+def _tags(row: BucketRow) -> dict[str, str]:
+    return {"broker": row.broker, "user": row.user, "client_id": row.client_id, "mode": row.mode}
+
+
+def _throttle_ms(bucket: BucketRow, throttled: Iterable[ThrottledClient]) -> float:
+    """The longest throttle time that a client of the bucket waits for now, 0 where none does."""
+    waits = (
+        row.throttle_ms
+        for row in throttled
+        if row.quota == bucket.quota
+        and bucket.broker in (row.broker, "cluster")
+        and bucket.user in ("", sanitize(row.user))
+        and bucket.client_id in ("", row.client_id)
+    )
+    return float(max(waits, default=0))
 
 
 def _gauge(name: str, text: str, samples: Iterable[tuple[dict[str, str], float]]) -> Family:

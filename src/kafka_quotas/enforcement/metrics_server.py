@@ -1,4 +1,4 @@
-"""A small HTTP server for `/metrics` and nothing else, in the daemon's own event loop."""
+"""A small HTTP server for `/metrics`, `/healthz` and `/readyz`, in the daemon's own event loop."""
 
 import asyncio
 import contextlib
@@ -6,19 +6,24 @@ from collections.abc import Callable
 from typing import Final
 
 from kafka_quotas.enforcement.address import Address
+from kafka_quotas.enforcement.health import Health
 from kafka_quotas.enforcement.listener import bind
 
 IDLE_S: Final = 10.0
 MAX_HEAD_BYTES: Final = 16 * 1024
-CONTENT_TYPE: Final = "text/plain; version=1.0.0; charset=utf-8"
+PLACES: Final = b"/metrics\n/healthz\n/readyz\n"
+_TEXT: Final = "text/plain; charset=utf-8"
+_METRICS: Final = "text/plain; version=1.0.0; charset=utf-8"
+_JSON: Final = "application/json"
 
 
 class MetricsServer:
-    """Serves what `exposition` tells."""
+    """Serves what `exposition` tells, and how the daemon's health is."""
 
-    def __init__(self, address: Address, exposition: Callable[[], bytes]) -> None:
+    def __init__(self, address: Address, exposition: Callable[[], bytes], health: Health) -> None:
         self._address = address
         self._exposition = exposition
+        self._health = health
         self._server: asyncio.Server | None = None
 
     async def start(self) -> int:
@@ -43,25 +48,34 @@ class MetricsServer:
         try:
             async with asyncio.timeout(IDLE_S):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(self._answer(head))
+                writer.write(await self._answer(head))
                 await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
             pass  # no HTTP, or gone: whoever asked sees the connection end
         finally:
             writer.close()
 
-    def _answer(self, head: bytes) -> bytes:
+    async def _answer(self, head: bytes) -> bytes:
         words = head.split(b"\r\n", 1)[0].split(b" ")
         if len(words) != 3 or words[0] not in (b"GET", b"HEAD"):
-            return _response("405 Method Not Allowed", b"GET /metrics\n")
-        if words[1].split(b"?", 1)[0] != b"/metrics":
-            return _response("404 Not Found", b"/metrics\n")
-        body = self._exposition()
-        return _response("200 OK", body) if words[0] == b"GET" else _response("200 OK", b"")
+            return _response("405 Method Not Allowed", b"GET " + PLACES, _TEXT)
+        status, body, content_type = await self._content(words[1].split(b"?", 1)[0])
+        return _response(status, body if words[0] == b"GET" else b"", content_type)
+
+    async def _content(self, place: bytes) -> tuple[str, bytes, str]:
+        """Status line, body and content type of what is at a place."""
+        if place == b"/metrics":
+            return "200 OK", self._exposition(), _METRICS
+        if place == b"/healthz":
+            return "200 OK", b"alive\n", _TEXT
+        if place == b"/readyz":
+            readiness = await self._health.readiness()
+            return "200 OK" if readiness.ready else "503 Service Unavailable", readiness.to_json(), _JSON
+        return "404 Not Found", PLACES, _TEXT
 
 
-def _response(status: str, body: bytes) -> bytes:
+def _response(status: str, body: bytes, content_type: str) -> bytes:
     head = (
-        f"HTTP/1.1 {status}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + body

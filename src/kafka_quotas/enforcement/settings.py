@@ -7,6 +7,8 @@ from kafka_quotas.enforcement.address import Address
 from kafka_quotas.enforcement.control import ControlAccess
 from kafka_quotas.enforcement.event_log_settings import EventLogSettings
 from kafka_quotas.enforcement.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.log import LogFormat
+from kafka_quotas.enforcement.metrics_choice import MetricsChoice
 from kafka_quotas.enforcement.rules import Rules
 
 
@@ -18,7 +20,7 @@ class DaemonSettings:
     made to each broker, through whichever listener, None for any number. `control` is
     the path of the Unix socket, None puts it in the user's runtime folder; `control_access` is who may use it.
     `metrics` serves Prometheus, `event_log` writes a line per charge, `state_file` remembers what was charged across a
-    restart, each where it is set.
+    restart, each where it is set. `metrics_choice` says which buckets have series of their own.
     """
 
     listeners: tuple[ListenerSettings, ...]
@@ -30,6 +32,8 @@ class DaemonSettings:
     control: Path | None = None
     control_access: ControlAccess = field(default_factory=ControlAccess)
     metrics: Address | None = None
+    metrics_choice: MetricsChoice = field(default_factory=MetricsChoice)
+    log_format: LogFormat = LogFormat.TEXT
     event_log: EventLogSettings | None = None
     state_file: Path | None = None
     connect_timeout_s: float = 10.0

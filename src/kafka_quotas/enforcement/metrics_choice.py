@@ -1,0 +1,40 @@
+"""Which buckets get series of their own: those of named clients, and those that use most of their limit.
+
+Invariants: the number of series is bounded, whatever clients call themselves.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_quotas.core.quota_key import CONTROLLER_MUTATION_RATE
+from kafka_quotas.core.sanitizing import sanitize
+from kafka_quotas.enforcement.status import BucketRow
+
+TOP: Final = 50
+"""How many buckets are shown beside those that were named, unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsChoice:
+    """`top` buckets by the share of their limit that is used, and all of the named users and client-ids."""
+
+    top: int = TOP
+    users: frozenset[str] = frozenset()
+    client_ids: frozenset[str] = frozenset()
+
+    def chosen(self, buckets: Iterable[BucketRow]) -> list[BucketRow]:
+        """The buckets to show, in the order of their names."""
+        rows = list(buckets)
+        tags = {sanitize(user) for user in self.users}
+        named = [row for row in rows if row.user in tags or row.client_id in self.client_ids]
+        others = [row for row in rows if row not in named]
+        top = sorted(others, key=lambda row: -_share(row))[: self.top]
+        return sorted((*named, *top), key=lambda row: (row.user, row.client_id, row.quota, row.broker, row.mode))
+
+
+def _share(row: BucketRow) -> float:
+    """The part of a limit that is used; of tokens it is the debt that counts."""
+    if row.quota == CONTROLLER_MUTATION_RATE.name:
+        return max(0.0, -row.observed) / row.limit if row.limit else 0.0
+    return row.observed / row.limit if row.limit else float(row.observed > 0)
