@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.stores.kafka_refusals import BrokerRefusedError
@@ -40,12 +40,16 @@ class KafkaChannel:
         deadline_s: float,
         wrap: Wrap | None = None,
     ) -> None:
+        host, port = address
+        place: Any = host.encode() if host.isascii() else host  # a text would load the tables of international names
         try:
-            self._socket = socket.create_connection(address, timeout=_left(deadline_s))
+            self._socket = socket.create_connection((place, port), timeout=_left(deadline_s))
         except OSError as error:
             raise NoConnectionError(network_reason(error)) from error
+        except UnicodeError as error:
+            raise NoConnectionError("not a name that a host can have") from error
         self._client_id = client_id
-        self._server = f"{address[0]}:{address[1]}"
+        self._server = f"{host}:{port}"
         self._correlation_id = 0
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
