@@ -18,9 +18,9 @@ _JSON: Final = "application/json"
 
 
 class MetricsServer:
-    """Serves what `exposition` tells, and how the daemon's health is."""
+    """Serves what `exposition` tells, and how the daemon's health is; a process that is no daemon has none to tell."""
 
-    def __init__(self, address: Address, exposition: Callable[[], bytes], health: Health) -> None:
+    def __init__(self, address: Address, exposition: Callable[[], bytes], health: Health | None = None) -> None:
         self._address = address
         self._exposition = exposition
         self._health = health
@@ -68,7 +68,7 @@ class MetricsServer:
             return "200 OK", self._exposition(), _METRICS
         if place == b"/healthz":
             return "200 OK", b"alive\n", _TEXT
-        if place == b"/readyz":
+        if place == b"/readyz" and self._health is not None:
             readiness = await self._health.readiness()
             return "200 OK" if readiness.ready else "503 Service Unavailable", readiness.to_json(), _JSON
         return "404 Not Found", PLACES, _TEXT
