@@ -45,7 +45,7 @@ _TITLES = {
 _ALWAYS = ("files", "unchanged", "lines", "events", "quarantined")
 
 Files = Annotated[
-    list[Path] | None, typer.Argument(metavar="[FILE]...", help="Files, or folders of files, plain or packed by gzip.")
+    list[Path] | None, typer.Argument(metavar="FILE", help="Files, or folders of files, plain or packed by gzip.")
 ]
 Source = Annotated[
     list[str] | None,
