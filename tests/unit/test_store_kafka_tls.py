@@ -17,7 +17,7 @@ from kafka_quotas.stores.kafka_tls import tls_refusal
     ],
 )
 def test_a_failure_of_tls_has_a_reason_and_a_hint(reason: str, verify_message: str, told: str, hint: str) -> None:
-    error = ssl.SSLCertVerificationError("odd") if verify_message else ssl.SSLError("odd")
+    error = ssl.SSLCertVerificationError(1, "odd") if verify_message else ssl.SSLError(1, "odd")
     error.reason = reason
     if isinstance(error, ssl.SSLCertVerificationError):
         error.verify_message = verify_message
