@@ -1,0 +1,68 @@
+"""Coverage-guided fuzzing of every parser of outside bytes: `python fuzz/parsers.py --seconds 600 [--corpus DIR]`.
+
+Needs `pip install atheris`, which is no dependency of the project: nothing but this script uses it. An input is the
+number of a target (see `targets.py`) and the bytes that it gets. An error of ours is what rubbish is supposed to end
+in; anything else stops the run, with the input in a file `crash-*`. The first inputs are whole messages of every API
+and version that kio knows.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import atheris
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT), str(Path(__file__).parent)]
+
+with atheris.instrument_imports(include=["kafka_quotas"]):
+    import targets
+
+from kafka_quotas.core.errors import KafkaQuotasError
+
+
+def one_input(data: bytes) -> None:
+    """Nothing; the target of the input has taken it."""
+    if not data:
+        return
+    try:
+        targets.TARGETS[data[0] % len(targets.TARGETS)](data[1:])
+    except KafkaQuotasError:
+        return
+
+
+def write_seeds(folder: Path) -> int:
+    """How many inputs were written: a whole request and response of every API and version."""
+    from kio.static.constants import EntityType
+    from tests.support import kio_samples
+
+    count = 0
+    for key, version in kio_samples.versions_of(EntityType.request):
+        request = kio_samples.request_frame(kio_samples.filled_request(key, version), client_id="fuzz")
+        response = kio_samples.response_frame(kio_samples.filled_response(key, version))
+        (folder / f"request-{key}-{version}").write_bytes(bytes([0]) + request[4:])
+        (folder / f"session-{key}-{version}").write_bytes(bytes([5, 200]) + request + response)
+        if (key, version) in targets.PLACES:
+            place = targets.PLACES.index((key, version)).to_bytes(2, "big")
+            (folder / f"response-{key}-{version}").write_bytes(bytes([1]) + place + response[4:])
+        count += 1
+    return count
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=int, default=600, help="how long to go on (default 600)")
+    parser.add_argument("--corpus", type=Path, help="a folder of inputs to start from and to add to")
+    arguments = parser.parse_args()
+    corpus = arguments.corpus or Path(tempfile.mkdtemp(prefix="fuzz-"))
+    corpus.mkdir(parents=True, exist_ok=True)
+    if not any(corpus.iterdir()):
+        print(f"{write_seeds(corpus)} versions of messages to start from in {corpus}")
+    options = [sys.argv[0], f"-max_total_time={arguments.seconds}", "-max_len=8192", "-timeout=20", str(corpus)]
+    atheris.Setup(options, one_input)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

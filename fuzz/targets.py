@@ -1,0 +1,174 @@
+"""What the fuzzer feeds: every parser of bytes that come from outside, by a number that the input starts with.
+
+Contract of all of them: whatever the bytes are, a parser returns, or raises an error of ours.
+"""
+
+import json
+from collections.abc import Callable
+from typing import TypeAlias
+
+from tests.support.enforcement_frames import Pair
+
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.enforcement import decision_binary, decision_json
+from kafka_quotas.wire import (
+    client_hello,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    fetch_request,
+    fetch_response,
+    metadata_request,
+    metadata_topics,
+    produce_partitions,
+    produce_request,
+    produce_results,
+    proxy_protocol,
+    sasl,
+    sasl_identity,
+    throttle_field,
+    topic_results,
+)
+from kafka_quotas.wire.addresses import broker_addresses, carries_addresses, rewrite_addresses
+from kafka_quotas.wire.api_table import API_TABLE
+from kafka_quotas.wire.api_versions import clamp
+from kafka_quotas.wire.distinguished_name import subject_name
+from kafka_quotas.wire.fetch_tail import rewrite_tail
+from kafka_quotas.wire.request_header import RequestHeader, parse_request_header
+from kafka_quotas.wire.whole_frame import framed
+
+Target: TypeAlias = Callable[[bytes], object]
+
+PLACES = [(api.key, version) for api in API_TABLE.values() for version in range(api.min_version, api.max_version + 1)]
+
+
+def _translate(node_id: int, host: str, port: int) -> tuple[str, int]:
+    return "127.0.0.1", 20_000 + (node_id + port + len(host)) % 10_000
+
+
+def request(content: bytes) -> None:
+    """A request with all that is read of it; parsers of whole requests get them whole, and whatever is in them."""
+    frame = framed(content)
+    header = parse_request_header(frame)
+    if header is None:
+        return
+    reader = _REQUEST_READERS.get(header.api_key)
+    if reader is not None:
+        reader(frame, header)
+
+
+def _read_produce(frame: bytes, header: RequestHeader) -> None:
+    for piece in (frame, frame[: len(frame) // 2]):
+        produce_request.acks(piece, header)
+    produce_partitions.parse_produce(frame, header)
+
+
+def _read_fetch(frame: bytes, header: RequestHeader) -> None:
+    for piece in (frame, frame[: header.end + len(frame) % 20]):
+        fetch_request.replica_id(piece, header)
+        fetch_request.fetch_session(piece, header)
+        fetch_request.fetch_limits(piece, header)
+        fetch_request.cap_fetch(bytearray(piece), header, 1000)
+
+
+_REQUEST_READERS: dict[int, Callable[[bytes, RequestHeader], object]] = {
+    0: _read_produce,
+    1: _read_fetch,
+    3: metadata_request.parse_metadata_request,
+    17: sasl.handshake_mechanism,
+    19: create_topics.parse_create_topics,
+    20: delete_topics.parse_delete_topics,
+    36: sasl.authenticate_token,
+    37: create_partitions.parse_create_partitions,
+}
+
+
+def response(data: bytes) -> None:
+    """A response of the API and version that the first two bytes choose, with all that is changed in it."""
+    place, frame = PLACES[int.from_bytes(data[:2], "big") % len(PLACES)], framed(data[2:])
+    if throttle_field.has_throttle(*place):
+        throttle_field.patch_throttle(bytearray(frame), *place, 7)
+    if carries_addresses(*place):
+        broker_addresses(*place, frame)
+        rewrite_addresses(*place, frame, _translate)
+    _response_readers(place, frame)
+
+
+def _response_readers(place: tuple[int, int], frame: bytes) -> None:
+    api_key, api_version = place
+    if api_key == 0:
+        produce_results.partition_results(api_version, frame)
+    elif api_key == 1:
+        fetch_response.fetch_error_code(api_version, frame, 0)
+        rewrite_tail(api_version, frame, _translate)
+    elif api_key == 3:
+        metadata_topics.known_topics(api_version, frame)
+    elif api_key == 17:
+        sasl.handshake_error_code(frame, api_version)
+    elif api_key == 18:
+        clamp(frame, api_version)
+    elif api_key in (19, 20, 37):
+        topic_results.topic_results(api_key, api_version, frame)
+    elif api_key == 36:
+        sasl.authenticate_result(frame, api_version)
+
+
+def token(data: bytes) -> None:
+    """A token of each mechanism that is read."""
+    for parse in (sasl_identity.plain_user, sasl_identity.scram_identity, sasl_identity.oauthbearer_subject):
+        _guarded(parse, data)
+
+
+def greeting(data: bytes) -> None:
+    """What comes before Kafka's own bytes: PROXY heads, TLS hellos, and the subject of a certificate."""
+    for parse in (_read_proxy_head, _read_hello, subject_name):
+        _guarded(parse, data)
+
+
+def _read_proxy_head(data: bytes) -> None:
+    """Nothing; the head has its first bytes and its length, the rest is what the input says."""
+    head = proxy_protocol.parse_proxy_head((proxy_protocol.SIGNATURE + data[:4]).ljust(16, b"\0"))
+    proxy_protocol.proxied_source(head, data[4:])
+
+
+def _read_hello(data: bytes) -> None:
+    if client_hello.wanted_bytes(data) <= len(data):
+        client_hello.requested_host(data)
+
+
+def question(data: bytes) -> None:
+    """A frame or a line that another program may send to the control socket."""
+    end = decision_binary.frame_end(data, 0)
+    if end is not None:
+        decision_binary.read_asks(data, 0, end)
+        decision_binary.read_decisions(data, 0)
+    try:
+        message = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(message, dict):
+        decision_json.read_version(message)
+        decision_json.read_asks(message)
+
+
+def session(data: bytes) -> None:
+    """A whole connection: the first half of the bytes in pieces from the client, the rest from the broker."""
+    pair = Pair(quotas=dict.fromkeys(QuotaType, 1000.0))
+    size = 1 + data[0] if data else 1
+    middle = len(data) // 2
+    for at in range(1, len(data), size):
+        (pair.send if at < middle else pair.answer)(data[at : at + size])
+        pair.advance(100)
+
+
+def _guarded(parse: Target, data: bytes) -> None:
+    """Nothing; errors of ours are what is wanted, and the next parser gets the same bytes."""
+    try:
+        parse(data)
+    except KafkaQuotasError:
+        return
+
+
+TARGETS: tuple[Target, ...] = (request, response, token, greeting, question, session)
+"""Chosen by the first byte of an input, modulo their number; new ones go to the end."""
