@@ -32,7 +32,7 @@ def answer_with_endpoints(host: str = "a-broker-of-the-cluster.example") -> byte
 
 
 def tail_start(frame: bytes) -> int:
-    found = FetchTail(len(frame) - 4).find(memoryview(frame))
+    found = FetchTail(len(frame) - 4).find(memoryview(frame), 0, len(frame))
     assert found is not None
     return found
 

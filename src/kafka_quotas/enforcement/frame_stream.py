@@ -18,8 +18,8 @@ class Patch(NamedTuple):
     content: bytes
 
 
-FindTail: TypeAlias = Callable[[memoryview], int | None]
-"""(the next piece of a frame) -> the offset in it where the tail starts, None if that is in a later piece."""
+FindTail: TypeAlias = Callable[[memoryview, int, int], int | None]
+"""(chunk, start and end of a frame's next piece in it) -> where the tail starts in it, None if that is further on."""
 
 
 class Frame(NamedTuple):
@@ -138,12 +138,12 @@ class FrameStream:
     def _look_for_tail(self, chunk: memoryview, passed: int, start: int, end: int) -> int:
         """The offset behind what was passed on; if the frame's tail starts between two offsets, it is gathered now."""
         assert self._find_tail is not None
-        tail = self._find_tail(chunk[start:end])
+        tail = self._find_tail(chunk, start, end)
         if tail is None:
             return passed
         self._find_tail = None
         self._gathered = bytearray()
-        return self._pass(chunk, passed, start + tail)
+        return self._pass(chunk, passed, tail)
 
     def _pass(self, chunk: memoryview, start: int, end: int) -> int:
         """The offset behind what was passed on: the chunk from `start` to `end`."""

@@ -8,8 +8,7 @@ where they are longer the addresses are left out, and the client asks for Metada
 **Source:** KIP-951; `FetchResponse.json` (versions 16 to 18), Kafka 4.1.
 """
 
-from collections.abc import Generator
-from typing import Final, TypeAlias
+from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.addresses import Translate, replaced_list, tagged_list
@@ -24,15 +23,16 @@ PADDING_TAG: Final = 9999
 
 _SHORTEST: Final = 17
 """Frame length of a response without topics: correlation id, no tags, throttle time, error, session, none, no tags."""
-_BODY_HEAD: Final = 10
-_PARTITION_HEAD: Final = 30
-_ABORTED: Final = 16
-_TOPIC_ID: Final = 16
-_REPLICA: Final = 4
+_HEAD, _BODY_HEAD, _TOPIC_ID, _PARTITION_HEAD, _ABORTED_TRANSACTION, _REPLICA = 8, 10, 16, 30, 16, 4
+"""Bytes of fixed size: length and correlation id; throttle time, error and session; topic id; of a partition up to its
+aborted transactions; one of these; the preferred replica before the records."""
 _MAX_SHIFT: Final = 28
 
-_Steps: TypeAlias = Generator[int, int, int]
-"""Yields how many bytes come before the next varint and is sent that; returns how many come before the tail."""
+# Which varint comes next. The tag sections are counted up from `_FIRST_TAGS`, what is inside of one is above them.
+_TAIL, _TOPICS, _PARTITIONS, _ABORTED, _RECORDS = 0, 1, 2, 3, 4
+_HEADER_TAGS, _ABORTED_TAGS, _PARTITION_TAGS, _TOPIC_TAGS = 5, 6, 7, 8
+_FIRST_TAGS, _LAST_TAGS = _HEADER_TAGS, _TOPIC_TAGS
+_TAG, _SIZE = 9, 10
 
 
 def is_bare(buffer: Buffer, start: int, end: int) -> bool:
@@ -47,57 +47,123 @@ def is_bare(buffer: Buffer, start: int, end: int) -> bool:
 
 
 class FetchTail:
-    """Finds where the tag section of a response's body starts; is fed the frame from its length field on."""
+    """Finds where the tag section of a response's body starts; is fed the frame from its length field on.
 
-    __slots__ = ("_is_ending", "_left", "_shift", "_skip", "_steps", "_value")
+    A walk from one varint to the next: `_field` is which one comes, `_skip` how many bytes come before it. Everything
+    else has a fixed size, or the size that a varint says. Plain ints and one loop, for it runs per partition.
+    """
+
+    __slots__ = (
+        "_aborted",
+        "_field",
+        "_left",
+        "_partitions",
+        "_resume",
+        "_shift",
+        "_skip",
+        "_tags",
+        "_topics",
+        "_value",
+    )
 
     def __init__(self, frame_length: int) -> None:
         self._left = frame_length + 4
-        self._steps = _response()
-        self._skip = next(self._steps)
-        self._value = self._shift = 0
-        self._is_ending = False
+        self._skip = _HEAD
+        self._field = _HEADER_TAGS
+        self._value = self._shift = self._topics = self._partitions = self._aborted = self._tags = 0
+        self._resume = _HEADER_TAGS
 
-    def find(self, piece: memoryview) -> int | None:
-        """Return the offset in this piece, or just behind it, where the tail starts; None if it is in a later one.
+    def find(self, chunk: memoryview, start: int, end: int) -> int | None:
+        """Return the offset in the next piece, `chunk[start:end]`, or just behind it, where the tail starts.
 
+        None if that is in a later piece, or the tail is one zero, as it is without any tagged field, and in this one.
         *Raises* `ProtocolError` if this is no Fetch response, or its tail is longer than `MAX_TAIL_BYTES`.
         """
-        position, end = 0, len(piece)
-        while True:
-            step = min(self._skip, end - position)
-            position += step
-            self._skip -= step
-            if self._skip:
-                break
-            if self._is_ending:
-                return self._found(position)
-            if position == end:
-                break
-            byte = piece[position]
+        position = start + self._skip
+        while position < end or (position == end and self._field == _TAIL):
+            if self._field == _TAIL:
+                return self._found(chunk, position, end, self._left - (position - start))
+            value = chunk[position]
             position += 1
-            self._value |= (byte & 0x7F) << self._shift
-            if byte >= 0x80:
-                self._shift += 7
-                if self._shift > _MAX_SHIFT:
-                    raise ProtocolError("a variable-length integer holds more than 32 bits")
-                continue
-            self._step()
-        self._left -= end
+            if value >= 0x80 or self._shift:
+                if self._continues(value):
+                    continue
+                value, self._value = self._value, 0
+            position += self._behind(value)
+        self._skip = position - end
+        self._left -= end - start
         return None
 
-    def _step(self) -> None:
-        """Nothing; the varint that was read is taken, and it is known how far the next one is."""
-        value, self._value, self._shift = self._value, 0, 0
-        try:
-            self._skip = self._steps.send(value)
-        except StopIteration as ending:
-            self._is_ending = True
-            self._skip = ending.value
+    def _behind(self, value: int) -> int:
+        """Return how many bytes come before the next varint, after one of this value."""
+        field = self._field
+        if field == _RECORDS:
+            self._field = _PARTITION_TAGS
+            return value - 1 if value else 0
+        if field == _ABORTED:
+            return self._aborted_or_records(value - 1)
+        if field >= _FIRST_TAGS:
+            return self._behind_tags(value) if value or field > _LAST_TAGS else self._after_tags(field)
+        if field == _PARTITIONS:
+            self._partitions = value - 1
+            self._field = _ABORTED if value > 1 else _TOPIC_TAGS
+            return _PARTITION_HEAD if value > 1 else 0
+        self._topics = value - 1
+        return self._topic()
 
-    def _found(self, position: int) -> int:
-        if self._left - position > MAX_TAIL_BYTES:
-            raise ProtocolError(f"a Fetch response ends with {self._left - position} bytes of tagged fields")
+    def _after_tags(self, field: int) -> int:
+        """Return how many bytes come before the next varint, after the tag section of some structure."""
+        if field == _PARTITION_TAGS:
+            self._partitions -= 1
+            self._field = _ABORTED if self._partitions else _TOPIC_TAGS
+            return _PARTITION_HEAD if self._partitions else 0
+        if field == _TOPIC_TAGS:
+            self._topics -= 1
+            return self._topic()
+        if field == _ABORTED_TAGS:
+            return self._aborted_or_records(self._aborted - 1)
+        self._field = _TOPICS
+        return _BODY_HEAD
+
+    def _topic(self) -> int:
+        self._field = _PARTITIONS if self._topics > 0 else _TAIL
+        return _TOPIC_ID if self._topics > 0 else 0
+
+    def _aborted_or_records(self, aborted: int) -> int:
+        self._aborted = aborted
+        self._field = _ABORTED_TAGS if aborted > 0 else _RECORDS
+        return _ABORTED_TRANSACTION if aborted > 0 else _REPLICA
+
+    def _behind_tags(self, value: int) -> int:
+        """Return how many bytes come before the next varint within a tag section that holds something."""
+        if self._field <= _LAST_TAGS:
+            self._resume, self._tags, self._field = self._field, value, _TAG
+            return 0
+        if self._field == _TAG:
+            self._field = _SIZE
+            return 0
+        self._tags -= 1
+        if self._tags:
+            self._field = _TAG
+            return value
+        return value + self._after_tags(self._resume)
+
+    def _continues(self, byte: int) -> bool:
+        """Return whether more bytes of a varint come; if not, its value is there."""
+        self._value |= (byte & 0x7F) << self._shift
+        if byte < 0x80:
+            self._shift = 0
+            return False
+        self._shift += 7
+        if self._shift > _MAX_SHIFT:
+            raise ProtocolError("a variable-length integer holds more than 32 bits")
+        return True
+
+    def _found(self, chunk: memoryview, position: int, end: int, tail_bytes: int) -> int | None:
+        if tail_bytes == 1 and position < end and not chunk[position]:
+            return None
+        if tail_bytes > MAX_TAIL_BYTES:
+            raise ProtocolError(f"a Fetch response ends with {tail_bytes} bytes of tagged fields")
         return position
 
 
@@ -106,6 +172,8 @@ def rewrite_tail(api_version: int, tail: Buffer, translate: Translate) -> bytes:
 
     *Raises* `ProtocolError` if it is none.
     """
+    if not tail[0]:
+        return bytes(tail)
     found = tagged_list(FETCH, api_version, tail, 0)
     if found is None or not found.places:
         return bytes(tail)
@@ -148,34 +216,3 @@ def _lengthened(value: int, size: int) -> bytes:
     groups = [value >> 7 * index & 0x7F | 0x80 for index in range(size)]
     groups[-1] &= 0x7F
     return bytes(groups)
-
-
-def _response() -> _Steps:
-    pending = yield from _tags(8)
-    topics = yield pending + _BODY_HEAD
-    pending = 0
-    for _ in range(topics - 1):
-        partitions = yield pending + _TOPIC_ID
-        pending = 0
-        for _ in range(partitions - 1):
-            pending = yield from _partition(pending)
-        pending = yield from _tags(pending)
-    return pending
-
-
-def _partition(pending: int) -> _Steps:
-    aborted = yield pending + _PARTITION_HEAD
-    pending = 0
-    for _ in range(aborted - 1):
-        pending = yield from _tags(pending + _ABORTED)
-    records = yield pending + _REPLICA
-    return (yield from _tags(max(records - 1, 0)))
-
-
-def _tags(pending: int) -> _Steps:
-    count = yield pending
-    pending = 0
-    for _ in range(count):
-        yield pending
-        pending = yield 0
-    return pending
