@@ -18,11 +18,11 @@ from kafka_quotas.core.quota_bucket import UNLIMITED
 from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quota_key import LONG_MAX
 from kafka_quotas.pipeline.kernels.compiled import NUMBA, Kernel
-from kafka_quotas.pipeline.kernels.histogram import STEPS, percentile_ms
+from kafka_quotas.pipeline.kernels.histogram import STEPS, percentiles_ms
 from kafka_quotas.pipeline.kernels.judge import RECORD
 from kafka_quotas.pipeline.kernels.lockstep import replay_in_lockstep
 from kafka_quotas.pipeline.kernels.loop import replay_lanes, replay_records
-from kafka_quotas.pipeline.kernels.order import order_by_row
+from kafka_quotas.pipeline.kernels.order import order_by_row, order_ties
 from kafka_quotas.pipeline.kernels.ring import COMPLETE_MS, EXPIRED_MS, FAR_MS, HEAD, OLDEST_MS
 from kafka_quotas.pipeline.kernels.tally import AMOUNTS, COUNTS, FRESH
 
@@ -90,9 +90,12 @@ class Limiters:
         self._pool_used = np.zeros(1, dtype=np.int64)
 
     def run(self, rows: Rows, times_ms: Int64s, values: Floats) -> None:
-        """Nothing; the events have happened: their rows, times in ms since 1970, and amounts."""
+        """Nothing; the events have happened: their rows, times in ms since 1970, and amounts.
+
+        Of one row and one millisecond the smallest are taken first, whatever order they come in.
+        """
         if len(self.bounds):
-            order = order_by_row(rows, row_count=len(self.bounds))
+            order = order_ties(order_by_row(rows, row_count=len(self.bounds)), rows, times_ms, values)
             self._advance(order, rows, times_ms, values, _NO_OPS, _NO_TRACE, _NO_LEVELS)
 
     def trace(self, rows: Rows, times_ms: Int64s, values: Floats, operations: NDArray[np.int8] | None = None) -> Trace:
@@ -130,10 +133,12 @@ class Limiters:
         """Admitted amount and highest level: rows by limits by the columns of `tally`."""
         return self._amounts.reshape(*self.bounds.shape, AMOUNTS)
 
-    def percentile_ms(self, row: int, limit: int, share: float) -> float:
-        """The throttle time in ms that so large a share of those of a lane do not exceed; 0 where there were none."""
-        slot = int(self._slots[row * self.bounds.shape[1] + limit])
-        return percentile_ms(self._pool[slot], share) if slot >= 0 else 0.0
+    def percentiles_ms(self, share: float) -> Floats:
+        """The throttle time in ms that so large a share of a lane's do not exceed, 0 for none: rows by limits."""
+        found = np.zeros(self._slots.size)
+        used = np.flatnonzero(self._slots >= 0)
+        found[used] = percentiles_ms(self._pool, self._slots[used], share)
+        return found.reshape(self.bounds.shape)
 
     def _advance(
         self,

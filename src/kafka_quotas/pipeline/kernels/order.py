@@ -21,6 +21,19 @@ def order_by_row(rows: NDArray[np.int32], *, row_count: int) -> Int64s:
     return order[np.searchsorted(rows[order], 0) :]
 
 
+def order_ties(order: Int64s, rows: NDArray[np.int32], times_ms: Int64s, values: NDArray[np.float64]) -> Int64s:
+    """The same order with neighbours of one row and one time by their value, the smallest first.
+
+    So what was recorded within one millisecond is taken alike whatever order it came in, which engines differ in.
+    """
+    if NUMBA:
+        _sort_ties(order, rows, times_ms, values)
+        return order
+    row, time = rows[order], times_ms[order]
+    group = np.cumsum(np.concatenate([[0], (row[1:] != row[:-1]) | (time[1:] != time[:-1])])[: order.size])
+    return order[np.lexsort((values[order], group))]
+
+
 def is_ordered(times_ms: Int64s) -> bool:
     """Whether times never go back."""
     return bool((times_ms[1:] >= times_ms[:-1]).all())
@@ -45,3 +58,19 @@ def _place(rows, starts, order):
         if row >= 0:
             order[starts[row]] = position
             starts[row] += 1
+
+
+@compiled
+def _sort_ties(order, rows, times_ms, values):
+    begin, count = 0, order.shape[0]
+    while begin < count:
+        end = begin + 1
+        first = order[begin]
+        while end < count and rows[order[end]] == rows[first] and times_ms[order[end]] == times_ms[first]:
+            end += 1
+        if end - begin > 1:
+            tied = order[begin:end].copy()
+            ranks = np.argsort(values[tied], kind="mergesort")
+            for place in range(end - begin):
+                order[begin + place] = tied[ranks[place]]
+        begin = end

@@ -1,0 +1,131 @@
+"""A slice of events as what each quota type was charged, in arrays: whose, when, how much.
+
+An event is charged to request time where it has thread time, and to the quota of its own type; to none where it is
+exempt. Clients are numbered as they come, over all slices of a task.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kafka_quotas.core.quota_manager import QuotaType
+
+PERCENT_PER_MS: Final = 0.1
+"""A thread that is busy for a whole second uses 100 %: Kafka records request time so."""
+_NANOS_PER_MS: Final = 1_000_000
+
+Int64s = NDArray[np.int64]
+
+
+class ChargedClient(NamedTuple):
+    """Who is charged, and where: quotas hold per broker."""
+
+    cluster: str
+    broker_id: int
+    user: str
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charges:
+    """The charges of one quota type in a slice, by time: numbers of clients, times in ms, amounts of the quota's unit.
+
+    `events` are the positions in the slice, for whoever wants more of them.
+    """
+
+    quota_type: QuotaType
+    events: Int64s
+    clients: Int64s
+    times_ms: Int64s
+    amounts: NDArray[np.float64]
+
+
+class ClientNumbers:
+    """Numbers of clients, in the order in which they are first seen."""
+
+    def __init__(self) -> None:
+        self.clients: list[ChargedClient] = []
+        self._numbers: dict[ChargedClient, int] = {}
+
+    def of(self, events: pa.Table) -> Int64s:
+        """The number of the client of each event."""
+        codes = np.zeros(events.num_rows, dtype=np.int64)
+        names: list[pa.Array] = []
+        for column in ChargedClient._fields:
+            encoded = _encoded(events[column])
+            names.append(encoded.dictionary)
+            codes = codes * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy()
+        distinct = pa.array(codes).dictionary_encode()
+        lists = [each.to_pylist() for each in names]
+        numbers = np.array([self._number(code, lists) for code in distinct.dictionary.to_pylist()], dtype=np.int64)
+        found: Int64s = numbers[distinct.indices.to_numpy()] if events.num_rows else codes
+        return found
+
+    def _number(self, code: int, names: list[list[Any]]) -> int:
+        parts = []
+        for values in reversed(names):
+            code, place = divmod(code, len(values))
+            parts.append(values[place])
+        client = ChargedClient(*reversed(parts))
+        number = self._numbers.setdefault(client, len(self.clients))
+        if number == len(self.clients):
+            self.clients.append(client)
+        return number
+
+
+def charges_of(events: pa.Table, clients: Int64s, wanted: Callable[[QuotaType], bool]) -> Iterator[Charges]:
+    """The charges of each wanted quota type that has any; `clients` are the numbers of the events' clients."""
+    charged = ~numbers(events["is_exempt"])
+    times_ms = numbers(events["ts_ms"])
+    types = _encoded(events["quota_type"])
+    names, indices = types.dictionary.to_pylist(), types.indices.to_numpy()
+    for quota_type in filter(wanted, QuotaType):
+        if quota_type is QuotaType.REQUEST:
+            picked = charged & numbers(pc.is_valid(events["thread_ms"]))
+        elif quota_type.value in names:
+            picked = charged & (indices == names.index(quota_type.value))
+        else:
+            continue
+        positions = np.flatnonzero(picked)
+        if positions.size:
+            yield Charges(
+                quota_type=quota_type,
+                events=positions,
+                clients=clients[positions],
+                times_ms=times_ms[positions],
+                amounts=_amounts(events, quota_type)[positions],
+            )
+
+
+def thread_nanos(events: pa.Table) -> Int64s:
+    """The thread time of each event in ns, 0 where it is no charge of it: whole numbers add up alike in any order."""
+    nanos: Int64s = np.rint(numbers(pc.fill_null(events["thread_ms"], 0.0)) * _NANOS_PER_MS).astype(np.int64)
+    return nanos
+
+
+def numbers(column: pa.ChunkedArray) -> NDArray[Any]:
+    """A column without nulls as an array."""
+    found: NDArray[Any] = column.to_numpy()
+    return found
+
+
+def _amounts(events: pa.Table, quota_type: QuotaType) -> NDArray[np.float64]:
+    """The amount of each event in the unit of a quota type: bytes, per cent times seconds, or partitions."""
+    if quota_type is QuotaType.REQUEST:
+        return numbers(pc.fill_null(events["thread_ms"], 0.0)) * PERCENT_PER_MS
+    column = "mutations" if quota_type is QuotaType.CONTROLLER_MUTATION else "bytes"
+    return numbers(events[column]).astype(np.float64)
+
+
+def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """The column as one array of places in a dictionary."""
+    if pa.types.is_dictionary(column.type):
+        encoded = column.unify_dictionaries().combine_chunks()
+    else:
+        encoded = column.combine_chunks().dictionary_encode()
+    return encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded

@@ -1,0 +1,162 @@
+"""Files of events as one stream in order of time, a slice at a time, in memory that does not grow with the files.
+
+Invariants: a slice is sorted by ts_ms and begins at or after the end of the one before; it holds whole seconds, so that
+what is counted by the second is counted once. A file that is not sorted, which no ingest writes, is sorted in memory.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.pipeline.kernels.order import is_ordered
+
+SLICE_ROWS: Final = 1 << 20
+"""About how many events are read at a time, over all files that are open."""
+_FEWEST_ROWS: Final = 1 << 15
+_SECOND_MS: Final = 1000
+_ENDLESS_MS: Final = 1 << 62
+_TEXTS: Final = ("cluster", "user", "client_id", "quota_type")
+COLUMNS: Final = (
+    "cluster",
+    "broker_id",
+    "ts_ms",
+    "user",
+    "client_id",
+    "quota_type",
+    "bytes",
+    "thread_ms",
+    "mutations",
+    "throttle_ms",
+    "is_exempt",
+)
+"""What jobs over events look at."""
+
+
+def event_slices(files: Sequence[Path], *, slice_rows: int = SLICE_ROWS) -> Iterator[pa.Table]:
+    """The events of the files in order of time.
+
+    Raises `KafkaQuotasError` for a file that can't be read.
+    """
+    waiting = sorted((span for path in files if (span := _FileSpan(path)).rows), key=lambda span: span.first_ms)
+    streams: list[_Stream] = []
+    while waiting or streams:
+        while waiting and waiting[0].first_ms <= min((each.known_until_ms for each in streams), default=_ENDLESS_MS):
+            span = waiting.pop(0)
+            overlapping = 1 + sum(each.first_ms <= span.last_ms for each in waiting) + len(streams)
+            streams.append(_Stream(span.path, max(slice_rows // overlapping, _FEWEST_ROWS)))
+        until_ms = min(each.known_until_ms for each in streams)
+        if parts := [part for each in streams if (part := each.take(until_ms)) is not None]:
+            yield _in_order(parts)
+        for each in streams:
+            if each.known_until_ms <= until_ms:
+                each.read_more()
+        streams = [each for each in streams if not each.is_empty]
+
+
+def time_range_ms(files: Sequence[Path]) -> tuple[int, int] | None:
+    """The first and the last time in the files, by their statistics; None where there are no events."""
+    spans = [span for span in map(_FileSpan, files) if span.rows]
+    return (min(span.first_ms for span in spans), max(span.last_ms for span in spans)) if spans else None
+
+
+def event_count(files: Sequence[Path]) -> int:
+    """How many events the files hold. Raises `KafkaQuotasError` for a file that can't be read."""
+    return sum(_FileSpan(path).rows for path in files)
+
+
+class _FileSpan:
+    """A file of events: how many, and from when to when."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            metadata = pq.read_metadata(path)
+            place = metadata.schema.to_arrow_schema().get_field_index("ts_ms")
+        except (OSError, pa.ArrowException) as error:
+            raise KafkaQuotasError(f"cannot read {path}: {error}", hint="is it a whole Parquet file?") from error
+        if place < 0:
+            raise KafkaQuotasError(f"{path} has no column ts_ms", hint="it is no file of events")
+        self.rows = metadata.num_rows
+        columns = [metadata.row_group(group).column(place) for group in range(metadata.num_row_groups)]
+        if all(column.is_stats_set and column.statistics.has_min_max for column in columns):
+            self.first_ms = min((column.statistics.min for column in columns), default=0)
+            self.last_ms = max((column.statistics.max for column in columns), default=0)
+        else:
+            times_ms = pq.read_table(path, columns=["ts_ms"], partitioning=None)["ts_ms"].to_numpy()
+            self.first_ms, self.last_ms = int(times_ms.min()), int(times_ms.max())
+
+
+class _Stream:
+    """An open file: what was read of it and not taken yet."""
+
+    def __init__(self, path: Path, batch_rows: int) -> None:
+        self._path = path
+        self._batches = self._read(batch_rows)
+        self._held: pa.Table | None = None
+        self._times_ms: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._ended = False
+        self.read_more()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything was taken."""
+        return self._ended and self._held is None
+
+    @property
+    def known_until_ms(self) -> int:
+        """The time, a whole second, before which everything was read."""
+        return _ENDLESS_MS if self._ended else int(self._times_ms[-1]) // _SECOND_MS * _SECOND_MS
+
+    def take(self, until_ms: int) -> pa.Table | None:
+        """What was read from before a time; None for nothing."""
+        count = int(np.searchsorted(self._times_ms, until_ms))
+        if self._held is None or not count:
+            return None
+        taken, rest = self._held.slice(0, count), self._held.slice(count)
+        self._held = rest if rest.num_rows else None
+        self._times_ms = self._times_ms[count:]
+        return taken
+
+    def read_more(self) -> None:
+        """Nothing; another batch was read, or the file is at its end."""
+        table = next(self._batches, None)
+        if table is None:
+            self._ended = True
+            return
+        self._held = table if self._held is None else pa.concat_tables([self._held, table])
+        self._times_ms = self._held["ts_ms"].to_numpy()
+
+    def _read(self, batch_rows: int) -> Iterator[pa.Table]:
+        try:
+            with pq.ParquetFile(self._path, read_dictionary=list(_TEXTS)) as file:
+                if not _is_sorted(file):
+                    yield file.read(columns=list(COLUMNS)).sort_by("ts_ms")
+                    return
+                for batch in file.iter_batches(batch_size=batch_rows, columns=list(COLUMNS), use_threads=False):
+                    yield pa.Table.from_batches([batch])
+        except (OSError, pa.ArrowException) as error:
+            raise KafkaQuotasError(f"cannot read {self._path}: {error}", hint="is it a whole Parquet file?") from error
+
+
+def _is_sorted(file: pq.ParquetFile) -> bool:
+    last_ms = -_ENDLESS_MS
+    for batch in file.iter_batches(batch_size=SLICE_ROWS, columns=["ts_ms"], use_threads=False):
+        times_ms = batch.column(0).to_numpy()
+        if times_ms.size and (times_ms[0] < last_ms or not is_ordered(times_ms)):
+            return False
+        last_ms = times_ms[-1] if times_ms.size else last_ms
+    return True
+
+
+def _in_order(parts: Sequence[pa.Table]) -> pa.Table:
+    """The events of several sorted parts, sorted."""
+    if len(parts) == 1:
+        return parts[0]
+    joined = pa.concat_tables(parts)
+    return joined.take(pa.array(np.argsort(joined["ts_ms"].to_numpy(), kind="stable")))
