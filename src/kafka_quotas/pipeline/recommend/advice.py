@@ -1,7 +1,7 @@
 """The default and the overrides that a quota type should get, and what was looked at to say so.
 
-The default is the lowest limit under which at most a tolerated share of the clients would be throttled for more than a
-tolerated share of their active seconds. Whoever would be throttled for longer gets an override: what it needs, with
+The default is the lowest limit under which at most a tolerated share of the clients would be held back for more than a
+tolerated share of their active time. Whoever would be held back for longer gets an override: what it needs, with
 headroom. Both are rounded up to two digits. Every limit is per broker, from each client's busiest broker.
 """
 
@@ -65,14 +65,24 @@ class BrokerLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What to set for one quota type: clients sorted by need, overrides for those who need most, the neediest first."""
+    """What to set for one quota type: clients sorted by need, overrides for those who need most, the neediest first.
+
+    `lowest_default` is the default before it was rounded up.
+    """
 
     quota_type: QuotaType
     default: float
     overrides: tuple[Override, ...]
     demands: tuple[Demand, ...]
     tolerance: Tolerance
+    lowest_default: float
     loads: tuple[BrokerLoad, ...] = ()
+
+    @property
+    def largest_tolerated_share(self) -> float:
+        """The largest share of its active time for which the default holds a client back that has no other limit."""
+        satisfied = self.demands[: len(self.demands) - len(self.overrides)]
+        return max((each.throttled_share(self.default) for each in satisfied), default=0.0)
 
     def limits(self) -> dict[tuple[str | None, str | None], float]:
         """The limits of their own that clients would have, by user and client-id; all others have the default."""
@@ -87,23 +97,28 @@ def advise(
     if not active:
         return None
     ranked = sorted_by_need(active, tolerance.time_share)
-    default = _default(quota_type, ranked, tolerance)
+    lowest = _lowest_default(ranked, tolerance)
+    default = neat_limit(quota_type.key, lowest)
     overrides = tuple(
         _override(quota_type, demand, default, tolerance)
         for demand in reversed(ranked)
         if demand.needed(tolerance.time_share) > default
     )
     advice = Advice(
-        quota_type=quota_type, default=default, overrides=overrides, demands=tuple(ranked), tolerance=tolerance
+        quota_type=quota_type,
+        default=default,
+        overrides=overrides,
+        demands=tuple(ranked),
+        tolerance=tolerance,
+        lowest_default=lowest,
     )
     return replace(advice, loads=_loads(advice, capacities))
 
 
-def _default(quota_type: QuotaType, ranked: Sequence[Demand], tolerance: Tolerance) -> float:
+def _lowest_default(ranked: Sequence[Demand], tolerance: Tolerance) -> float:
     """What suffices for all but the tolerated share of the clients, who are ranked by need."""
     outliers = math.floor(tolerance.clients_share * len(ranked))
-    last_satisfied = ranked[len(ranked) - 1 - min(outliers, len(ranked) - 1)]
-    return neat_limit(quota_type.key, last_satisfied.needed(tolerance.time_share))
+    return ranked[len(ranked) - 1 - outliers].needed(tolerance.time_share)
 
 
 def _override(quota_type: QuotaType, demand: Demand, default: float, tolerance: Tolerance) -> Override:

@@ -12,7 +12,7 @@ from kafka_quotas.core.quota_manager import QuotaType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What a limit that was tried did: the share of the client's active seconds with a throttle time, 0 to 1."""
+    """What a limit that was tried did: the share of its active time for which the client was held back, 0 to 1."""
 
     limit: float
     throttled_share: float
@@ -30,7 +30,7 @@ class BrokerDemand:
     trials: tuple[Trial, ...] = ()
 
     def needed(self, tolerated_share: float) -> float:
-        """The lowest limit from which on no trial throttles more than the tolerated share of active seconds.
+        """The lowest limit from which on no trial holds the client back for more than that share of its active time.
 
         The peak where every trial does, or none was made: at its peak rate a client is not throttled.
         """
@@ -42,7 +42,7 @@ class BrokerDemand:
         return min(needed, self.peak)
 
     def throttled_share(self, limit: float) -> float:
-        """The share of active seconds with a throttle time under a limit: that of the highest trial not above it.
+        """The share of active time held back under a limit: that of the highest trial not above it.
 
         0 from the peak on, 1 below every trial.
         """
@@ -70,7 +70,7 @@ class Demand:
         return self.busiest(tolerated_share).needed(tolerated_share)
 
     def throttled_share(self, limit: float) -> float:
-        """The largest share of active seconds with a throttle time, over the brokers."""
+        """The largest share of active time held back, over the brokers."""
         return max(each.throttled_share(limit) for each in self.brokers)
 
     @property

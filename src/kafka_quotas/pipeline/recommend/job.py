@@ -1,0 +1,102 @@
+"""The recommendation from recorded events: usage, two sweeps of limits, advice, and a replay of what was advised.
+
+Contract: knows neither engine nor files; whoever calls says how the jobs `usage` and `replay` are done.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.pipeline.recommend.advice import Advice, Tolerance, advise
+from kafka_quotas.pipeline.recommend.capacity import Capacities
+from kafka_quotas.pipeline.recommend.clients import RECOMMENDED, Per, told_apart
+from kafka_quotas.pipeline.recommend.demand import Demand
+from kafka_quotas.pipeline.recommend.observed import demands_of, held_back_shares, with_trials
+from kafka_quotas.pipeline.recommend.quota_file import recommended_proposal
+from kafka_quotas.pipeline.recommend.trials import finer_limits, first_limits, sweep
+from kafka_quotas.pipeline.replay_plan import Model, ReplayPlan
+from kafka_quotas.pipeline.replay_tables import ReplayTables
+from kafka_quotas.pipeline.resolve import Proposal
+from kafka_quotas.pipeline.usage_tables import UsageTables
+from kafka_quotas.pipeline.usage_task import UsagePlan
+
+
+class Jobs(Protocol):
+    """The jobs over one folder of events, by whatever engine."""
+
+    def usage(self, plan: UsagePlan) -> UsageTables:
+        """What was used."""
+
+    def replay(self, plan: ReplayPlan) -> ReplayTables:
+        """What would have happened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecommendPlan:
+    """Whose quotas are wanted, what is tolerated, what brokers can take, and their windows; `seconds` were recorded."""
+
+    cluster: str
+    per: Per
+    seconds: int
+    tolerance: Tolerance
+    capacities: Capacities | None = None
+    window: QuotaWindow = DEFAULT_WINDOW
+    controller_window: QuotaWindow = DEFAULT_WINDOW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """What to set: advice for every quota type that was used, and what the replay of all of it says.
+
+    `exceeding` are the clients that the advised quotas together would hold back for longer than tolerated.
+    """
+
+    plan: RecommendPlan
+    advices: tuple[Advice, ...]
+    exceeding: tuple[Demand, ...]
+
+
+def recommend(jobs: Jobs, plan: RecommendPlan, *, step: Callable[[str], None]) -> Recommendation:
+    """The recommendation for one cluster; `step` is told what is being done."""
+    step("usage")
+    observed = jobs.usage(UsagePlan(quotas=told_apart(plan.per), seconds=plan.seconds, window=plan.window))
+    demands = demands_of(observed, cluster=plan.cluster, seconds=plan.seconds)
+    step("first sweep")
+    limits = first_limits(demands)
+    demands = with_trials(demands, jobs.replay(_replay(plan, sweep(plan.per, limits))), cluster=plan.cluster)
+    step("second sweep")
+    needed = {each.quota_type: each.lowest_default for each in _advices(demands, plan)}
+    finer = finer_limits(limits, needed)
+    demands = with_trials(demands, jobs.replay(_replay(plan, sweep(plan.per, finer))), cluster=plan.cluster)
+    step("replay of the recommendation")
+    return _verified(jobs, plan, _advices(demands, plan))
+
+
+def _replay(plan: RecommendPlan, proposals: tuple[Proposal, ...]) -> ReplayPlan:
+    return ReplayPlan(
+        proposals=proposals, models=(Model.CLOSED,), window=plan.window, controller_window=plan.controller_window
+    )
+
+
+def _advices(demands: tuple[Demand, ...], plan: RecommendPlan) -> tuple[Advice, ...]:
+    found = (advise(kind, demands, tolerance=plan.tolerance, capacities=plan.capacities) for kind in RECOMMENDED)
+    return tuple(each for each in found if each is not None)
+
+
+def _verified(jobs: Jobs, plan: RecommendPlan, advices: tuple[Advice, ...]) -> Recommendation:
+    """The advice with the shares that an exact replay of all of it gives."""
+    if not advices:
+        return Recommendation(plan=plan, advices=(), exceeding=())
+    tables = jobs.replay(_replay(plan, (recommended_proposal(advices, plan.per),)))
+    demands = [demand for advice in advices for demand in advice.demands]
+    shares = held_back_shares(demands, tables, cluster=plan.cluster)
+    replayed = tuple(
+        replace(
+            advice,
+            overrides=tuple(replace(each, throttled_share=shares[id(each.demand)]) for each in advice.overrides),
+        )
+        for advice in advices
+    )
+    exceeding = tuple(each for each in demands if shares[id(each)] > plan.tolerance.time_share)
+    return Recommendation(plan=plan, advices=replayed, exceeding=exceeding)

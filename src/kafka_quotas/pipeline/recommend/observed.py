@@ -1,0 +1,104 @@
+"""Demands from what the jobs `usage` and `replay` found when every client had a bucket of its own.
+
+The share of its active time for which a client is held back is the sum of its throttle times in the closed model, where
+it waits them out, by its active seconds.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand, Trial
+from kafka_quotas.pipeline.replay_plan import Model
+from kafka_quotas.pipeline.replay_tables import ReplayTables
+from kafka_quotas.pipeline.usage_tables import UsageTables
+
+_NAME: Final = ("cluster", "quota_type", "user", "client_id")
+Name = tuple[str, str, str | None, str | None]
+
+
+def clusters_of(tables: UsageTables) -> tuple[str, ...]:
+    """The clusters that have events, sorted."""
+    return tuple(sorted(set(tables.entities["cluster"].to_pylist())))
+
+
+def demands_of(tables: UsageTables, *, cluster: str, seconds: int) -> tuple[Demand, ...]:
+    """What each client of a cluster used; no limit has been tried yet. `seconds` were recorded."""
+    profiles = {row["entity_id"]: row for row in tables.profiles.to_pylist()}
+    brokers: dict[Name, list[BrokerDemand]] = defaultdict(list)
+    for row in tables.entities.to_pylist():
+        if row["cluster"] == cluster:
+            profile = profiles[row["entity_id"]]
+            brokers[_name(row)].append(
+                BrokerDemand(
+                    broker_id=row["broker_id"],
+                    p50=profile["p50"],
+                    p99=profile["p99"],
+                    peak=profile["max"],
+                    active_s=max(round(profile["active_share"] * seconds), 1),
+                )
+            )
+    return tuple(
+        Demand(quota_type=QuotaType(kind), user=user, client_id=client_id, brokers=tuple(each))
+        for (_, kind, user, client_id), each in brokers.items()
+    )
+
+
+def with_trials(demands: Iterable[Demand], tables: ReplayTables, *, cluster: str) -> tuple[Demand, ...]:
+    """The demands with what the replayed limits did added to the trials they have."""
+    found = _trials(tables, cluster)
+    return tuple(
+        replace(
+            demand,
+            brokers=tuple(
+                replace(each, trials=_merged(each, found.get((_key(demand, cluster), each.broker_id), ())))
+                for each in demand.brokers
+            ),
+        )
+        for demand in demands
+    )
+
+
+def held_back_shares(demands: Iterable[Demand], tables: ReplayTables, *, cluster: str) -> dict[int, float]:
+    """The share of its active time for which each client was held back at its worst broker, by `id` of the demand.
+
+    The tables are those of a replay of one proposal.
+    """
+    found = _trials(tables, cluster)
+    return {
+        id(demand): max(
+            min(throttle_ms / 1000 / each.active_s, 1.0)
+            for each in demand.brokers
+            for _, throttle_ms in found.get((_key(demand, cluster), each.broker_id), [(0.0, 0)])
+        )
+        for demand in demands
+    }
+
+
+def _trials(tables: ReplayTables, cluster: str) -> dict[tuple[Name, int], list[tuple[float, int]]]:
+    """Limit and throttle time in ms, by client and broker."""
+    entities = {row["entity_id"]: row for row in tables.entities.to_pylist() if row["cluster"] == cluster}
+    found: dict[tuple[Name, int], list[tuple[float, int]]] = defaultdict(list)
+    columns = tables.whatif.select(["entity_id", "model", "quota", "throttle_ms"]).to_pydict()
+    for entity_id, model, quota, throttle_ms in zip(*columns.values(), strict=True):
+        if model == Model.CLOSED and quota is not None and entity_id in entities:
+            row = entities[entity_id]
+            found[_name(row), row["broker_id"]].append((quota, throttle_ms))
+    return found
+
+
+def _merged(demand: BrokerDemand, tried: Iterable[tuple[float, int]]) -> tuple[Trial, ...]:
+    shares = {each.limit: each.throttled_share for each in demand.trials}
+    shares |= {limit: min(throttle_ms / 1000 / demand.active_s, 1.0) for limit, throttle_ms in tried}
+    return tuple(Trial(limit=limit, throttled_share=shares[limit]) for limit in sorted(shares))
+
+
+def _name(row: dict[str, Any]) -> Name:
+    cluster, kind, user, client_id = (row[column] for column in _NAME)
+    return cluster, kind, user, client_id
+
+
+def _key(demand: Demand, cluster: str) -> Name:
+    return cluster, demand.quota_type.value, demand.user, demand.client_id

@@ -1,0 +1,88 @@
+"""The recommendation as a proposal to replay, and as a file that `apply` takes."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.quota_file_text import FileFormat, file_text
+from kafka_quotas.core.quota_key import QuotaKey, Unit
+from kafka_quotas.core.units import format_bytes, format_number
+from kafka_quotas.pipeline.recommend.advice import Advice, Override
+from kafka_quotas.pipeline.recommend.clients import Per
+from kafka_quotas.pipeline.resolve import Proposal
+
+Limits = dict[Entity, dict[str, float]]
+
+
+def recommended_limits(advices: Sequence[Advice], per: Per) -> Limits:
+    """The quotas to set by entity, sorted; clients without a name can have none of their own and are left out."""
+    limits: Limits = defaultdict(dict)
+    for advice in advices:
+        key = advice.quota_type.key.name
+        limits[per.default_entity][key] = advice.default
+        for each in advice.overrides:
+            if is_nameable(each, per):
+                limits[per.entity(each.demand.user, each.demand.client_id)][key] = each.limit
+    return {entity: limits[entity] for entity in sorted(limits, key=lambda each: each.sort_key)}
+
+
+def is_nameable(override: Override, per: Per) -> bool:
+    """Whether a quota can be set on a client: Kafka takes no empty names."""
+    return all(name != "" for _, name in per.entity(override.demand.user, override.demand.client_id).parts)
+
+
+def recommended_proposal(advices: Sequence[Advice], per: Per) -> Proposal:
+    """The recommendation to be replayed."""
+    limits = recommended_limits(advices, per)
+    return Proposal(name="recommended", entries=tuple(limits.items()))
+
+
+def recommended_text(advices: Sequence[Advice], per: Per, *, heading: Sequence[str]) -> Iterator[str]:
+    """The YAML file, piece by piece: every entry below a comment that says why."""
+    yield from (f"# {line}\n" for line in heading)
+    limits = recommended_limits(advices, per)
+    reasons = _reasons(advices, per)
+    pieces = iter(file_text(limits.items(), FileFormat.YAML))
+    yield next(pieces)
+    for entity in limits:
+        yield from (f"\n  # {line}" for line in reasons[entity])
+        yield next(pieces)
+    yield from pieces
+
+
+def _reasons(advices: Sequence[Advice], per: Per) -> dict[Entity, list[str]]:
+    reasons: dict[Entity, list[str]] = defaultdict(list)
+    for advice in advices:
+        reasons[per.default_entity].append(default_reason(advice))
+        for each in advice.overrides:
+            if is_nameable(each, per):
+                reasons[per.entity(each.demand.user, each.demand.client_id)].append(override_reason(advice, each))
+    return reasons
+
+
+def default_reason(advice: Advice) -> str:
+    """Why the default is what it is, in a line."""
+    tolerance, clients = advice.tolerance, len(advice.demands)
+    return (
+        f"{advice.quota_type.key.name}: suffices for {clients - len(advice.overrides)} of {clients} clients, who would "
+        f"be held back for at most {tolerance.time_share:.2%} of their active time"
+    )
+
+
+def override_reason(advice: Advice, override: Override) -> str:
+    """Why a client has a limit of its own, in a line."""
+    demand, key = override.demand, advice.quota_type.key
+    busiest = demand.busiest(advice.tolerance.time_share)
+    needed = busiest.needed(advice.tolerance.time_share)
+    return (
+        f"{key.name}: needs {figure(key, needed)} at broker {busiest.broker_id}, its peak is "
+        f"{figure(key, demand.peak)}; the default would hold it back for "
+        f"{override.throttled_share_at_default:.0%} of its active time"
+    )
+
+
+def figure(key: QuotaKey, value: float) -> str:
+    """A rate for people."""
+    if key.unit is Unit.BYTES_PER_SECOND:
+        return f"{format_bytes(value)}/s"
+    return f"{format_number(float(f'{value:.3g}'))}{'%' if key.unit is Unit.PERCENT else '/s'}"

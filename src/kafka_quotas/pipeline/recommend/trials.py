@@ -1,0 +1,59 @@
+"""The limits that are tried out by replay, as steps of one sweep.
+
+Each step has a default for every quota type, so that one pass over the events answers for all of them. Steps are
+geometric: what is needed is known to within one ratio, and a second sweep between two steps makes it finer.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.pipeline.recommend.clients import Per, defaults
+from kafka_quotas.pipeline.recommend.demand import Demand
+from kafka_quotas.pipeline.resolve import Proposal
+
+STEPS: Final = 24
+_LEAST_SHARE_OF_PEAK: Final = 1 / 10_000
+"""Limits are not tried below this share of the largest peak: the smallest clients would set the steps of all."""
+
+
+def first_limits(demands: Iterable[Demand], steps: int = STEPS) -> dict[QuotaType, list[float]]:
+    """Limits from the smallest median rate to the largest peak, for every quota type that was used."""
+    lows: dict[QuotaType, float] = {}
+    highs: dict[QuotaType, float] = {}
+    for demand in demands:
+        for each in demand.brokers:
+            if each.peak > 0:
+                low = each.p50 if each.p50 > 0 else each.peak
+                lows[demand.quota_type] = min(lows.get(demand.quota_type, math.inf), low)
+                highs[demand.quota_type] = max(highs.get(demand.quota_type, 0.0), each.peak)
+    return {kind: spread(max(lows[kind], high * _LEAST_SHARE_OF_PEAK), high, steps) for kind, high in highs.items()}
+
+
+def finer_limits(
+    tried: Mapping[QuotaType, Sequence[float]], found: Mapping[QuotaType, float], steps: int = STEPS
+) -> dict[QuotaType, list[float]]:
+    """Limits between the one that was found to do and the next lower one; the lowest has none below it."""
+    finer = {}
+    for kind, limit in found.items():
+        lower = [each for each in tried[kind] if each < limit]
+        finer[kind] = spread(lower[-1], limit, steps) if lower else [limit]
+    return finer
+
+
+def spread(low: float, high: float, steps: int) -> list[float]:
+    """So many limits of equal ratio from `low` to `high`, both included, ascending; one where they are equal."""
+    if not low < high:
+        return [high]
+    ratio = (high / low) ** (1 / (steps - 1))
+    return [low * ratio**step for step in range(steps - 1)] + [high]
+
+
+def sweep(per: Per, limits: Mapping[QuotaType, Sequence[float]]) -> tuple[Proposal, ...]:
+    """The steps as proposals, one pass for all; a quota type with fewer limits ends with its last one."""
+    count = max((len(each) for each in limits.values()), default=0)
+    return tuple(
+        defaults(f"step-{step:03}", per, {kind: each[min(step, len(each) - 1)] for kind, each in limits.items()})
+        for step in range(count)
+    )
