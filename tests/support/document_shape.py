@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-FREE = frozenset({"entity", "quotas", "counters", "failed", "levels", "admits", "delay_ms"})
+FREE = frozenset({"entity", "quotas", "counters", "failed", "levels", "admits", "delay_ms", "apis"})
 """Fields whose names are data: an entity's types, quota keys, kinds of errors."""
 
 

@@ -11,23 +11,25 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol, get_args, get_origin, get_type_hints
+from typing import Any, Protocol
 
 import pytest
 import yaml
 from tests.support.document_shape import shape
+from tests.support.filled import filled, named
 from tests.support.run_cli import run_cli
 from tests.support.stored_quotas import new_store
 from typer.core import TyperOption
 
 from kafka_quotas.cli.documentation import commands
+from kafka_quotas.cli.json_text import json_text
+from kafka_quotas.cli.render import envelope
 from kafka_quotas.commands.usage_source import UsageReading
 from kafka_quotas.commands.watch import SeenChange
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.plan import PlannedChange
 from kafka_quotas.core.usage import Usage
 from kafka_quotas.enforcement.counters import Counters
-from kafka_quotas.enforcement.status import DaemonStatus
 
 ROOT = Path(__file__).parents[2]
 SHAPES: dict[str, Any] = json.loads(Path(__file__).with_name("json_envelopes.json").read_text(encoding="utf-8"))
@@ -68,7 +70,6 @@ EXAMPLES = {
     "doctor": "doctor --store STORE",
     "why": "why --store STORE --user alice --client app",
     "top": "top --store STORE --once",
-    "daemon status": "daemon status",
     "throttle rate": "throttle rate --quota 5MB/s --steady 5MB/s --burst 15MB",
     "throttle request": "throttle request --quota 0.1% --stall 100ms",
     "throttle mutation": "throttle mutation --quota 5 --burst 560",
@@ -76,6 +77,14 @@ EXAMPLES = {
     "throttle simulate": f"throttle simulate {EVENTS} --quota 5MB/s",
 }
 """A command line for each kind of document; what comes before a comma is the command."""
+BUILT = {
+    "daemon status": ("cli.daemon_view:status_listing", "enforcement.status:DaemonStatus"),
+    "daemon reload": ("cli.daemon_view:reload_listing", "enforcement.reload:Reloaded"),
+    "daemon decide": ("cli.daemon_decide:decision_listing", "enforcement.decision:Decision"),
+    "daemon calibrate": ("cli.daemon_calibrate:_listing", "core.cost_model:CostModel"),
+    "pipeline ingest": ("cli.pipeline_ingest:_listing", "commands.pipeline_ingest:IngestResult"),
+}
+"""Where it takes a server to have one: what makes the listing, and of what. The result is filled in."""
 
 
 def listings() -> Iterator[str]:
@@ -87,10 +96,25 @@ def listings() -> Iterator[str]:
 
 
 def test_every_command_that_prints_documents_has_its_contract() -> None:
-    covered = {name.partition(",")[0] for name in EXAMPLES} | set(ELSEWHERE)
-    assert sorted(set(listings()) - covered) == []
+    covered = {name.partition(",")[0] for name in EXAMPLES} | set(BUILT) | set(ELSEWHERE)
+    assert sorted(set(listings()) - covered) == [], "it needs an example, or a line in BUILT, and a shape"
     assert sorted(covered - set(listings())) == []
-    assert sorted(SHAPES) == sorted(EXAMPLES)
+    assert sorted(SHAPES) == sorted([*EXAMPLES, *BUILT])
+
+
+def _with_every_counter(result: Any) -> Any:
+    return (
+        dataclasses.replace(result, counters=dataclasses.asdict(Counters())) if hasattr(result, "counters") else result
+    )
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_what_a_server_tells_has_its_shape_too(name: str) -> None:
+    make, result = map(named, BUILT[name])
+    document = json.loads(json_text(envelope(make(_with_every_counter(filled(result))))))
+    schema = document.pop("schema")
+    assert re.fullmatch(r"kafka-quotas\.[a-z-]+/1", schema)
+    assert json.dumps({"schema": schema, **shape(document)}, indent=1) == json.dumps(SHAPES[name], indent=1)
 
 
 @pytest.mark.parametrize(("noun", "file"), ELSEWHERE.values(), ids=ELSEWHERE)
@@ -139,8 +163,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     _seen_rates(monkeypatch)
 
     def told(example: str, form: str, *, terminal: bool = False) -> str:
-        if example == "daemon status":
-            monkeypatch.setattr("kafka_quotas.commands.daemon.status", lambda _: _filled(DaemonStatus))
         argv = [places.get(word, word) for word in example.split()]
         code, out, err = run_cli(*argv, "--output", form, environment=environment, terminal=terminal)
         assert out, f"exit code {code}: {err}"
@@ -153,17 +175,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     for line in set_up:
         assert run_cli(*line.split(), environment=environment)[0] == 0
     return told
-
-
-def _filled(kind: Any) -> Any:
-    """A value of a type of the daemon's status; lists have one item."""
-    if dataclasses.is_dataclass(kind):
-        return kind(**{name: _filled(each) for name, each in get_type_hints(kind).items()})  # type: ignore[operator]
-    if get_origin(kind) is tuple:
-        return (_filled(get_args(kind)[0]),)
-    if get_origin(kind) is dict:
-        return dataclasses.asdict(Counters())
-    return None if type(None) in get_args(kind) else kind(1)
 
 
 def _seen_rates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,8 +192,10 @@ def _seen_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafka_quotas.cli.watch.run_watch", lambda *_, **__: iter(changes))
 
 
-@pytest.mark.parametrize("form", ["json", "yaml"])
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [*((name, "json") for name in EXAMPLES), *((name, "yaml") for name in ("describe", "diff", "top", "watch"))],
+)
 def test_the_document_has_the_shape_that_scripts_rely_on(run: Run, name: str, form: str) -> None:
     documents = _documents(run(EXAMPLES[name], form), form)
     schemas = {document.pop("schema") for document in documents}

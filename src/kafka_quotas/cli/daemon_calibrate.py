@@ -90,7 +90,7 @@ def _tell(progress: Progress) -> None:
 def _listing(model: CostModel) -> Listing:
     rows = [_row(API_TABLE[key].name, cost) for key, cost in sorted(model.apis.items())]
     return Listing(
-        noun="cost model",
+        noun="cost-model",
         data=cost_model_to_json(model),
         table=Table(columns=_COLUMNS, rows=[*rows, _row("(others)", model.other)]),
     )
