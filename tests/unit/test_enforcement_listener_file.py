@@ -1,0 +1,91 @@
+"""Files that describe listeners."""
+
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.enforcement.address import Address
+from kafka_quotas.enforcement.listener_file import all_listeners, read_listener
+from kafka_quotas.enforcement.listener_settings import ListenerSettings
+
+PLACES = "listen=0.0.0.0:19094\nupstream=broker-1:9094\n"
+MAIN = ListenerSettings(
+    upstream=Address(host="b", port=1), listen=Address(host="l", port=2), advertised_host="kept", port_range=(1, 2)
+)
+
+
+def written(folder: Path, text: str, *, name: str = "external") -> Path:
+    path = folder / f"{name}.properties"
+    path.write_text(text)
+    return path
+
+
+def test_every_property_is_understood(tmp_path: Path) -> None:
+    text = PLACES + (
+        "upstream.node.id=3\nport.range=19095-19099\nadvertised.host=kafka.example\n"
+        "broker.host.pattern=b$(nodeId).kafka.example\nsecurity.protocol=sasl_ssl\nssl.keystore.location=/k.pem\n"
+        "ssl.client.auth=requested\nssl.principal.mapping.rules=RULE:^CN=(.*?),.*$/$1/L, DEFAULT\n"
+        "upstream.security.protocol=SSL\nupstream.ssl.truststore.location=/t.pem\nprincipal=partner\n"
+        "sasl.oauthbearer.sub.claim.name=email\nproxy.protocol.trusted=10.0.0.0/8, ::1\nmax.connections=100\n"
+        "max.connections.per.ip=10\nmax.connection.creation.rate=20\n"
+    )
+    listener = read_listener(written(tmp_path, text))
+    assert listener == ListenerSettings(
+        name="external",
+        listen=Address(host="0.0.0.0", port=19094),
+        upstream=Address(host="broker-1", port=9094),
+        upstream_node_id=3,
+        port_range=(19095, 19099),
+        advertised_host="kafka.example",
+        host_pattern="b$(nodeId).kafka.example",
+        principal="partner",
+        requires_authentication=True,
+        oauthbearer_claim="email",
+        principal_mapping="RULE:^CN=(.*?),.*$/$1/L, DEFAULT",
+        tls={
+            "ssl.keystore.location": "/k.pem",
+            "ssl.client.auth": "requested",
+            "ssl.principal.mapping.rules": "RULE:^CN=(.*?),.*$/$1/L, DEFAULT",
+        },
+        upstream_tls={"ssl.truststore.location": "/t.pem"},
+        proxy_sources=(ip_network("10.0.0.0/8"), ip_network("::1")),
+        connection_rate=20,
+        max_connections=100,
+        max_connections_per_ip=10,
+    )
+    assert listener.shares_port
+
+
+def test_the_main_listener_is_completed_and_keeps_what_options_said(tmp_path: Path) -> None:
+    (main,) = all_listeners(MAIN, written(tmp_path, "max.connections=5\n"), ())
+    assert (main.name, main.advertised_host, main.port_range, main.max_connections) == ("main", "kept", (1, 2), 5)
+    assert all_listeners(MAIN, None, ()) == (MAIN,)
+
+
+def test_listeners_have_names_of_their_own(tmp_path: Path) -> None:
+    first = written(tmp_path, PLACES)
+    (tmp_path / "again").mkdir()
+    second = written(tmp_path / "again", PLACES)
+    assert [listener.name for listener in all_listeners(MAIN, None, [first])] == ["main", "external"]
+    with pytest.raises(UsageError, match="two listeners are called external"):
+        all_listeners(MAIN, None, [first, second])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("listen=127.0.0.1:1", "upstream missing"),
+        ("", "listen and upstream missing"),
+        (PLACES + "port.range=9-1", "not a range of ports"),
+        (PLACES + "max.connections.per.ip=-1", "max.connections.per.ip"),
+        (PLACES + "upstream.security.protocol=TLS", "upstream.security.protocol"),
+        (PLACES + "proxy.protocol.trusted=", "names no network"),
+        (PLACES + "sasl.mechanism=PLAIN", "unknown property sasl.mechanism"),
+    ],
+)
+def test_what_cannot_be_meant_is_said_with_the_file(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as refused:
+        read_listener(written(tmp_path, text))
+    assert "external.properties" in refused.value.message
