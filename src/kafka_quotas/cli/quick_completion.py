@@ -1,7 +1,8 @@
 """Completion of an option's value without Typer: of the 0.3 s that a Tab may take, Typer's import alone takes most.
 
-Contract: what is answered here is what Typer's own completion would answer. Everything else (commands, options, values
-that only one command knows) is left to it: the answer is None then.
+Contract: an option that is completed here means the same in every command that has it, and the answer is Typer's own
+where Typer has one. Everything else (commands, options, values that only one command knows) is left to Typer: the
+answer is None then.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,17 +48,18 @@ class TypedLine:
 
 
 _STORE_OPTIONS = ("--store", "--context", "--bootstrap-server", "--zookeeper", "--command-config")
-_VALUES: Mapping[str, Callable[[TypedLine], Sequence[str]]] = {
-    "--user": lambda line: complete_users(line, line.incomplete),
-    "--client": lambda line: complete_clients(line, line.incomplete),
-    "--ip": lambda line: complete_ips(line, line.incomplete),
-    "--context": lambda line: complete_contexts(line.incomplete),
-    "--store": lambda line: complete_stores(line.incomplete),
-    "--add-config": lambda line: complete_assignments(line.incomplete),
-    "--delete-config": lambda line: complete_keys(line.incomplete),
-    "--key": lambda line: complete_keys(line.incomplete),
+OF_THE_STORE: Mapping[str, Callable[[TypedLine, str], Sequence[str]]] = {
+    "--user": complete_users,
+    "--client": complete_clients,
+    "--ip": complete_ips,
 }
-"""The options that mean the same in every command that has them."""
+OF_ITSELF: Mapping[str, Callable[[str], Sequence[str]]] = {
+    "--context": complete_contexts,
+    "--store": complete_stores,
+    "--add-config": complete_assignments,
+    "--delete-config": complete_keys,
+    "--key": complete_keys,
+}
 _CONTEXT_COMMANDS = ("show", "use", "set", "remove")
 
 
@@ -79,8 +81,10 @@ def _values(line: TypedLine) -> Sequence[str] | None:
     if line.incomplete.startswith("-") or "--" in line.words:
         return None
     last = line.words[-1] if line.words else ""
-    if last in _VALUES:
-        return _VALUES[last](line)
+    if last in OF_THE_STORE:
+        return OF_THE_STORE[last](line, line.incomplete)
+    if last in OF_ITSELF:
+        return OF_ITSELF[last](line.incomplete)
     if len(line.words) == 2 and line.words[0] == "context" and last in _CONTEXT_COMMANDS:
         return complete_contexts(line.incomplete)
     return None
