@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from tests.support.run_cli import run_cli
 from tests.support.stored_quotas import new_store
+from typer.core import TyperOption
 
-from kafka_quotas.cli.quick_completion import quick_answer
+from kafka_quotas.cli.documentation import commands
+from kafka_quotas.cli.quick_completion import OF_ITSELF, OF_THE_STORE, quick_answer
 from kafka_quotas.core.entity import Entity
 
 LINES = [
@@ -70,6 +72,16 @@ def test_what_typer_knows_better_is_left_to_it(line: str) -> None:
     typed = f"kafka-quotas {line}"
     told = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split(" ")) - 1)}
     assert quick_answer("complete_bash", told) is None
+
+
+def test_an_option_is_completed_alike_everywhere() -> None:
+    known = {**OF_THE_STORE, **OF_ITSELF}
+    for command, context in commands():
+        for parameter in command.params:
+            for name in set(parameter.opts) & set(known):
+                assert isinstance(parameter, TyperOption)
+                own = parameter.type_descriptor.parameter_info.autocompletion
+                assert own in (None, known[name]), f"{context.command_path} {name}"
 
 
 @pytest.mark.parametrize("instruction", ["source_bash", "complete_powershell", "complete", ""])
