@@ -38,7 +38,7 @@ from kafka_quotas.cli.store_choice import choose_store
 from kafka_quotas.commands.watch import RETRY_S, SeenChange, WatchBounds
 from kafka_quotas.commands.watch import watch as run_watch
 from kafka_quotas.core.duration import parse_duration_ms
-from kafka_quotas.core.entity import ENTITY_TYPES
+from kafka_quotas.core.entity import ENTITY_TYPES, THRESHOLD_TYPES
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError
 from kafka_quotas.core.instant import format_instant
 from kafka_quotas.system_clock import SystemClock
@@ -51,7 +51,9 @@ Duration = Annotated[
 ]
 
 _COLUMNS = [Column(title=title) for title in ("time", "entity", "key", "change")]
-_RECORDS = [Column(title=title) for title in ("time", *ENTITY_TYPES, "defaults", "key", "old", "new")]
+_KINDS = (*ENTITY_TYPES, *THRESHOLD_TYPES)
+"""What a change may be about: the header stands before the first is seen."""
+_RECORDS = [Column(title=title) for title in ("time", *_KINDS, "defaults", "key", "old", "new")]
 
 
 @app.command(cls=EntityCommand)
@@ -142,7 +144,7 @@ def _listing(seen: SeenChange, store_url: str) -> Listing:
     """One change in all its forms."""
     change, time_text = seen.change, format_instant(seen.time_ms)
     told = f"{told_value(change.key, change.old)} -> {told_value(change.key, change.new)}"
-    (record,) = change_records([change], kinds=ENTITY_TYPES).rows
+    (record,) = change_records([change], kinds=_KINDS).rows
     return Listing(
         noun="change",
         data={"time": time_text, "store": store_url, **change_document(change)},
