@@ -1,0 +1,270 @@
+"""Data over the thresholds of topics, through the daemon to a real broker, by producers that number their batches.
+
+Idempotent and transactional producers send on while their data starts to be rejected, and while it is taken again. What
+a producer was told must be what is in the log: nothing twice, nothing lost, in order; and none of them may hang.
+"""
+
+import itertools
+import json
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaProducer
+from tests.support.daemon_process import DaemonProcess, running_daemon
+from tests.support.servers import Kafka
+
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.stores.store import Alteration
+
+TOTAL, SHARE = "total.bytes.in.per.sec.threshold", "bytes.in.per.sec.threshold"
+POLICY_VIOLATION = 44
+TIMEOUT_S = 90.0
+PER_SECOND = 100
+SOME = 30
+"""How many records have to be rejected, and taken afterwards, until a producer may end."""
+RECORD_BYTES = 300
+
+
+class Sender(ABC):
+    """Sends numbers to one partition until it is told to end; what became of each is in `results` (0: taken)."""
+
+    def __init__(self) -> None:
+        self.results: list[tuple[int, int]] = []
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> "Sender":
+        self._thread.start()
+        return self
+
+    def end(self) -> None:
+        """Nothing; nothing more is sent."""
+        self._end.set()
+
+    def stop(self) -> None:
+        """Nothing; everything that was sent has been answered, or this fails."""
+        self.end()
+        self._thread.join(TIMEOUT_S)
+        assert not self._thread.is_alive(), "it hangs"
+
+    def codes(self) -> list[int]:
+        return [code for _, code in list(self.results)]
+
+    def taken(self) -> list[int]:
+        return sorted(number for number, code in self.results if code == 0)
+
+    def _numbers(self) -> Iterator[int]:
+        for number in itertools.count():
+            if self._end.wait(1 / PER_SECOND):
+                return
+            yield number
+
+    @abstractmethod
+    def _run(self) -> None: ...
+
+
+def value_of(number: int) -> bytes:
+    return f"{number} ".encode().ljust(RECORD_BYTES, b".")
+
+
+class ByLibrdkafka(Sender):
+    """librdkafka's idempotent producer."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        super().__init__()
+        self._topic = topic
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "enable.idempotence": True})
+
+    def _run(self) -> None:
+        def told(number: int, error: Any) -> None:
+            self.results.append((number, 0 if error is None else error.code()))
+
+        for number in self._numbers():
+            self._producer.produce(
+                self._topic, value_of(number), partition=0, on_delivery=lambda error, _, n=number: told(n, error)
+            )
+            self._producer.poll(0)
+        assert self._producer.flush(TIMEOUT_S) == 0
+
+
+class ByTransactions(Sender):
+    """librdkafka's transactional producer, a few records to a transaction."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        super().__init__()
+        self._topic = topic
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "transactional.id": topic})
+
+    def _run(self) -> None:
+        self._producer.init_transactions(TIMEOUT_S)
+        numbers = self._numbers()
+        while batch := list(itertools.islice(numbers, 5)):
+            self._producer.begin_transaction()
+            for number in batch:
+                self._producer.produce(self._topic, value_of(number), partition=0)
+            try:
+                self._producer.commit_transaction(TIMEOUT_S)
+            except KafkaException as failed:
+                if not failed.args[0].txn_requires_abort():
+                    raise
+                self._producer.abort_transaction(TIMEOUT_S)
+                self.results += [(number, POLICY_VIOLATION) for number in batch]
+            else:
+                self.results += [(number, 0) for number in batch]
+
+
+class ByKafkaPython(Sender):
+    """kafka-python's idempotent producer. To it any error but those it repeats is the end of the producer."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        super().__init__()
+        self._topic = topic
+        self._producer = KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True)
+
+    def _run(self) -> None:
+        def told(number: int, code: int) -> None:
+            self.results.append((number, code))
+
+        for number in self._numbers():
+            future = self._producer.send(self._topic, value_of(number), partition=0)
+            future.add_callback(lambda _, n=number: told(n, 0))
+            future.add_errback(lambda error, n=number: told(n, getattr(error, "errno", -1)))
+        self._producer.flush(TIMEOUT_S)
+        self._producer.close()
+
+
+class ByJava(Sender):
+    """Kafka's own verifiable producer; it sends a fixed number of records and tells about them at its end."""
+
+    RECORDS = 10 * PER_SECOND
+
+    def __init__(self, kafka: Kafka, bootstrap: str, topic: str, folder: Path) -> None:
+        super().__init__()
+        properties = folder / "producer.properties"
+        properties.write_text("enable.idempotence=true\nacks=all\nretries=2147483647\nlinger.ms=0\n")
+        self._kafka = kafka
+        self._arguments = ["--bootstrap-server", bootstrap, "--topic", topic, "--throughput", str(PER_SECOND)]
+        self._arguments += ["--max-messages", str(self.RECORDS), "--command-config", str(properties)]
+
+    def _run(self) -> None:
+        done = self._kafka.run_tool("org.apache.kafka.tools.VerifiableProducer", self._arguments, timeout_s=TIMEOUT_S)
+        for line in done.stdout.splitlines():
+            event = json.loads(line)
+            if event["name"] == "producer_send_success":
+                self.results.append((int(event["value"]), 0))
+            elif event["name"] == "producer_send_error":
+                code = POLICY_VIOLATION if "PolicyViolation" in event["exception"] else -1
+                self.results.append((int(event["value"]), code))
+        assert len(self.results) == self.RECORDS, done
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    """Nothing; it holds by now, or this fails."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    pause = threading.Event()
+    while not holds():
+        assert time.monotonic() < deadline_s, what
+        pause.wait(0.05)
+
+
+def set_threshold(daemon: DaemonProcess, folder: Path, entity: Entity, key: str, value: float) -> None:
+    """Nothing; the daemon goes by this threshold."""
+    before = daemon.status().store.revision
+    store = open_store(f"local:{folder / 'quotas.db'}")
+    try:
+        (result,) = store.alter([Alteration(entity=entity, changes={key: value})])
+    finally:
+        store.close()
+    assert result.error is None, result.error
+    daemon.wait_until(lambda status: status.store.revision != before)
+
+
+def numbers_in(bootstrap: str, topic: str) -> list[int]:
+    """The committed numbers in the first partition of a topic, in its order."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": topic,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+    )
+    numbers: list[int] = []
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < deadline_s:
+            message = consumer.poll(0.5)
+            if message is None:
+                continue
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                return numbers
+            numbers.append(int((message.value() or b"").split(b" ")[0]))
+    finally:
+        consumer.close()
+    raise AssertionError(f"the end of {topic} did not come")
+
+
+def make_topics(bootstrap: str, names: Sequence[str]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    wanted = [NewTopic(name, num_partitions=1, replication_factor=1) for name in names]
+    for future in admin.create_topics(wanted).values():
+        future.result(TIMEOUT_S)
+
+
+@contextmanager
+def rejecting_soon(folder: Path, kafka: Kafka, names: Sequence[str], error: str) -> Iterator[DaemonProcess]:
+    """A daemon that lets these topics take in nothing once its meters have seen their data, which takes 5 s."""
+    folder.mkdir()
+    with running_daemon(folder, upstream=kafka.bootstrap, options=["--threshold-error", error]) as daemon:
+        for name in names:
+            set_threshold(daemon, folder, Entity.of(topic=name), SHARE, 1.0)
+        set_threshold(daemon, folder, Entity.of(broker=None), TOTAL, 1000.0)
+        yield daemon
+
+
+def test_producers_that_number_their_batches_neither_hang_nor_lose_nor_reorder(
+    kafka4: Kafka, tmp_path: Path, unique_name: str
+) -> None:
+    kinds = ("librdkafka", "transactions", "java", "fatal", "repeated")
+    names = [f"{unique_name}-{kind}" for kind in kinds]
+    make_topics(kafka4.bootstrap, names)
+    dropping, repeating = tmp_path / "dropping", tmp_path / "repeating"
+    with (
+        rejecting_soon(dropping, kafka4, names, "policy-violation") as drops,
+        rejecting_soon(repeating, kafka4, names, "throttling-quota-exceeded") as repeats,
+        ExitStack() as ends,
+    ):
+        recovering = [ByLibrdkafka(drops.bootstrap, names[0]), ByTransactions(drops.bootstrap, names[1])]
+        java = ByJava(kafka4, drops.bootstrap, names[2], dropping)
+        fatal, repeated = ByKafkaPython(drops.bootstrap, names[3]), ByKafkaPython(repeats.bootstrap, names[4])
+        senders = [*recovering, java, fatal, repeated]
+        for sender in senders:
+            sender.start()
+            ends.callback(sender.end)
+        for sender in (*recovering, fatal):
+            wait_until(lambda s=sender: s.codes().count(POLICY_VIOLATION) >= SOME, "nothing is rejected")
+        for daemon, name in ((drops, names[2]), (repeats, names[4])):
+            said = daemon.wait_for_log("data rejected: topic over its threshold", f"topic={name}", timeout_s=TIMEOUT_S)
+            assert f"topic {name} takes in" in said
+        set_threshold(drops, dropping, Entity.of(broker=None), TOTAL, 1e12)
+        set_threshold(repeats, repeating, Entity.of(broker=None), TOTAL, 1e12)
+        for sender in (*recovering, repeated):
+            before = sender.codes().count(0)
+            wait_until(lambda s=sender, b=before: s.codes().count(0) >= b + SOME, "nothing is taken again")
+        for sender in senders:
+            sender.stop()
+    for sender, name in zip(senders, names, strict=True):
+        assert set(sender.codes()) == ({0} if sender is repeated else {0, POLICY_VIOLATION}), name
+        assert numbers_in(kafka4.bootstrap, name) == sender.taken(), name
