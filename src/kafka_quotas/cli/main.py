@@ -77,7 +77,7 @@ COMMANDS = (
     LazyCommand(
         name="pipeline",
         target="kafka_quotas.cli.pipeline:app",
-        help="Turn recorded traffic into usage, what-if answers and quotas.",
+        help="Turn recorded traffic into usage and quotas.",
     ),
     LazyCommand(
         name="completion",
