@@ -8,6 +8,7 @@ import pytest
 
 from kafka_quotas.commands.quota_yaml import read_yaml
 from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_declarations import declarations
 from kafka_quotas.core.quota_file import document_of
 from kafka_quotas.core.quota_manager import QuotaType
@@ -146,7 +147,7 @@ def test_a_burst_that_the_window_takes_in_needs_no_limit_of_its_size() -> None:
     [
         (Per.USER, Entity.of(user=None)),
         (Per.CLIENT_ID, Entity.of(client_id=None)),
-        (Per.BOTH, Entity.of(user=None, client_id=None)),
+        (Per.PAIR, Entity.of(user=None, client_id=None)),
     ],
 )
 def test_the_default_is_of_what_was_asked_for(per: Per, entity: Entity) -> None:
@@ -172,5 +173,23 @@ def test_another_cluster_is_not_looked_at() -> None:
     assert [each.user for each in result.advices[0].demands] == ["alice"]
 
 
-def test_nothing_is_recommended_where_nothing_was_used() -> None:
-    assert advised([]).advices == ()
+@pytest.mark.parametrize(
+    ("clusters", "named", "message"),
+    [
+        ((), None, "there are no events"),
+        (("a", "b"), None, "the events are of several clusters"),
+        (("a",), "b", "there are no events of cluster b"),
+    ],
+)
+def test_an_unclear_cluster_is_refused(clusters: tuple[str, ...], named: str | None, message: str) -> None:
+    rows = [row for cluster in clusters for row in produced("alice", 10_000, cluster=cluster)]
+    plan = RecommendPlan(cluster=named, per=Per.USER, seconds=SECONDS, tolerance=Tolerance())
+
+    with pytest.raises(UsageError, match=f"^{message}$"):
+        recommend(MemoryJobs(rows), plan, step=lambda _: None)
+
+
+def test_exempt_traffic_is_not_looked_at() -> None:
+    rows = [*produced("alice", 10_000), *(row | {"is_exempt": True} for row in produced("replica", 900_000))]
+
+    assert [each.user for each in advised(rows).advices[0].demands] == ["alice"]

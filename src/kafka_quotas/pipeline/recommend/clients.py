@@ -17,7 +17,7 @@ class Per(StrEnum):
 
     USER = "user"
     CLIENT_ID = "client-id"
-    BOTH = "user-and-client-id"
+    PAIR = "pair"
 
     @property
     def default_entity(self) -> Entity:

@@ -3,16 +3,18 @@
 Contract: knows neither engine nor files; whoever calls says how the jobs `usage` and `replay` are done.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.pipeline.recommend.advice import Advice, Tolerance, advise
 from kafka_quotas.pipeline.recommend.capacity import Capacities
 from kafka_quotas.pipeline.recommend.clients import RECOMMENDED, Per, told_apart
 from kafka_quotas.pipeline.recommend.demand import Demand
-from kafka_quotas.pipeline.recommend.observed import demands_of, held_back_shares, with_trials
+from kafka_quotas.pipeline.recommend.observed import clusters_of, demands_of, held_back_shares, with_trials
 from kafka_quotas.pipeline.recommend.quota_file import recommended_proposal
 from kafka_quotas.pipeline.recommend.trials import finer_limits, first_limits, sweep
 from kafka_quotas.pipeline.replay_plan import Model, ReplayPlan
@@ -20,6 +22,8 @@ from kafka_quotas.pipeline.replay_tables import ReplayTables
 from kafka_quotas.pipeline.resolve import Proposal
 from kafka_quotas.pipeline.usage_tables import UsageTables
 from kafka_quotas.pipeline.usage_task import UsagePlan
+
+Demands = tuple[Demand, ...]
 
 
 class Jobs(Protocol):
@@ -34,9 +38,12 @@ class Jobs(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendPlan:
-    """Whose quotas are wanted, what is tolerated, what brokers can take, and their windows; `seconds` were recorded."""
+    """Whose quotas are wanted, what is tolerated, what brokers can take, and their windows; `seconds` were recorded.
 
-    cluster: str
+    `cluster` None is the only one that has events.
+    """
+
+    cluster: str | None
     per: Per
     seconds: int
     tolerance: Tolerance
@@ -53,24 +60,46 @@ class Recommendation:
     """
 
     plan: RecommendPlan
+    cluster: str
     advices: tuple[Advice, ...]
     exceeding: tuple[Demand, ...]
 
 
 def recommend(jobs: Jobs, plan: RecommendPlan, *, step: Callable[[str], None]) -> Recommendation:
-    """The recommendation for one cluster; `step` is told what is being done."""
-    step("usage")
+    """The recommendation for one cluster; `step` is told what is being done.
+
+    Raises `UsageError` where there are no events of the cluster, or none was named and there are several.
+    """
+    step("usage of each client")
     observed = jobs.usage(UsagePlan(quotas=told_apart(plan.per), seconds=plan.seconds, window=plan.window))
-    demands = demands_of(observed, cluster=plan.cluster, seconds=plan.seconds)
-    step("first sweep")
+    cluster = _cluster(plan.cluster, clusters_of(observed))
+    demands = demands_of(observed, cluster=cluster, seconds=plan.seconds)
+    step("a sweep over all limits")
     limits = first_limits(demands)
-    demands = with_trials(demands, jobs.replay(_replay(plan, sweep(plan.per, limits))), cluster=plan.cluster)
-    step("second sweep")
-    needed = {each.quota_type: each.lowest_default for each in _advices(demands, plan)}
-    finer = finer_limits(limits, needed)
-    demands = with_trials(demands, jobs.replay(_replay(plan, sweep(plan.per, finer))), cluster=plan.cluster)
-    step("replay of the recommendation")
-    return _verified(jobs, plan, _advices(demands, plan))
+    demands = _tried(jobs, plan, cluster, demands, limits)
+    step("a sweep around the default")
+    lowest = {each.quota_type: each.lowest_default for each in _advices(demands, plan)}
+    demands = _tried(jobs, plan, cluster, demands, finer_limits(limits, lowest))
+    step("a replay of the recommendation")
+    return _verified(jobs, plan, cluster, _advices(demands, plan))
+
+
+def _cluster(named: str | None, known: Sequence[str]) -> str:
+    """The cluster that is meant."""
+    if not known:
+        raise UsageError("there are no events", hint="kafka-quotas pipeline ingest reads them")
+    if named is None and len(known) > 1:
+        raise UsageError("the events are of several clusters", hint=f"--cluster, one of {', '.join(known)}")
+    if named is not None and named not in known:
+        raise UsageError(f"there are no events of cluster {named}", hint=f"there are of {', '.join(known)}")
+    return named or known[0]
+
+
+def _tried(
+    jobs: Jobs, plan: RecommendPlan, cluster: str, demands: Demands, limits: Mapping[QuotaType, Sequence[float]]
+) -> Demands:
+    """The demands with these limits tried on them."""
+    return with_trials(demands, jobs.replay(_replay(plan, sweep(plan.per, limits))), cluster=cluster)
 
 
 def _replay(plan: RecommendPlan, proposals: tuple[Proposal, ...]) -> ReplayPlan:
@@ -79,18 +108,18 @@ def _replay(plan: RecommendPlan, proposals: tuple[Proposal, ...]) -> ReplayPlan:
     )
 
 
-def _advices(demands: tuple[Demand, ...], plan: RecommendPlan) -> tuple[Advice, ...]:
+def _advices(demands: Demands, plan: RecommendPlan) -> tuple[Advice, ...]:
     found = (advise(kind, demands, tolerance=plan.tolerance, capacities=plan.capacities) for kind in RECOMMENDED)
     return tuple(each for each in found if each is not None)
 
 
-def _verified(jobs: Jobs, plan: RecommendPlan, advices: tuple[Advice, ...]) -> Recommendation:
+def _verified(jobs: Jobs, plan: RecommendPlan, cluster: str, advices: tuple[Advice, ...]) -> Recommendation:
     """The advice with the shares that an exact replay of all of it gives."""
     if not advices:
-        return Recommendation(plan=plan, advices=(), exceeding=())
+        return Recommendation(plan=plan, cluster=cluster, advices=(), exceeding=())
     tables = jobs.replay(_replay(plan, (recommended_proposal(advices, plan.per),)))
     demands = [demand for advice in advices for demand in advice.demands]
-    shares = held_back_shares(demands, tables, cluster=plan.cluster)
+    shares = held_back_shares(demands, tables, cluster=cluster)
     replayed = tuple(
         replace(
             advice,
@@ -99,4 +128,4 @@ def _verified(jobs: Jobs, plan: RecommendPlan, advices: tuple[Advice, ...]) -> R
         for advice in advices
     )
     exceeding = tuple(each for each in demands if shares[id(each)] > plan.tolerance.time_share)
-    return Recommendation(plan=plan, advices=replayed, exceeding=exceeding)
+    return Recommendation(plan=plan, cluster=cluster, advices=replayed, exceeding=exceeding)

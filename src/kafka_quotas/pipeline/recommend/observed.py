@@ -29,8 +29,8 @@ def demands_of(tables: UsageTables, *, cluster: str, seconds: int) -> tuple[Dema
     profiles = {row["entity_id"]: row for row in tables.profiles.to_pylist()}
     brokers: dict[Name, list[BrokerDemand]] = defaultdict(list)
     for row in tables.entities.to_pylist():
-        if row["cluster"] == cluster:
-            profile = profiles[row["entity_id"]]
+        profile = profiles.get(row["entity_id"])  # none where all of a client's traffic is exempt
+        if row["cluster"] == cluster and profile is not None:
             brokers[_name(row)].append(
                 BrokerDemand(
                     broker_id=row["broker_id"],
