@@ -1,0 +1,212 @@
+"""The control socket of a running daemon as other programs use it: Python, JavaScript, C, the command, other users."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota
+from tests.support.enforcement_frames import produce, throttle_of
+from tests.support.fake_broker import FakeBroker, connected, fake_broker, receive_frame
+from tests.support.pinged import throttling_broker
+from tests.support.run_cli import run_cli
+
+from kafka_quotas import Ask, Decision, DecisionClient, DecisionError
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.enforcement.control import ControlError
+from kafka_quotas.enforcement.decision import Op
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "decision-clients"
+APP = Entity.of(client_id="app")
+WINDOW = ["--quota-window-num", "3"]
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    with fake_broker(throttling_broker) as started:
+        yield started
+
+
+@pytest.fixture
+def daemon(broker: FakeBroker, tmp_path: Path) -> Iterator[DaemonProcess]:
+    set_quota(tmp_path, APP, producer_byte_rate=1000.0)
+    with running_daemon(tmp_path, upstream=broker.address, options=WINDOW) as started:
+        yield started
+
+
+def test_programs_and_clients_of_the_proxy_share_their_quotas(daemon: DaemonProcess) -> None:
+    with DecisionClient(daemon.control) as program, connected(daemon.bootstrap) as client:
+        assert program.check("produce", 200_000, client_id="app").delay_ms == 198_000
+        assert program.record("produce", 200_000, client_id="app").delay_ms == 198_000
+        client.sendall(produce(1, size=1004))
+        assert throttle_of(receive_frame(client), -4) > 100_000
+        back = program.unrecord("produce", 200_000, client_id="app")
+        assert (back.delay_ms, back.quota, back.entity) == (0, "producer_byte_rate", "client-id app")
+        assert program.check("produce", client_id="app").delay_ms == 0
+        several = [Ask(Op.CHECK, QuotaType.PRODUCE, 200_000, client_id=name) for name in ("app", "other")]
+        answers = program.ask_all([*several, several[0]._replace(broker=99)])
+        assert [isinstance(answer, Decision) and answer.delay_ms > 0 for answer in answers] == [True, False, False]
+        assert isinstance(answers[2], DecisionError)
+        with pytest.raises(DecisionError, match="no broker 99"):
+            program.record("produce", 1, broker=99)
+
+
+def test_the_command_asks_too(daemon: DaemonProcess) -> None:
+    asked = ["daemon", "decide", "record", "--client", "app", "--amount", "200kB", "--control", str(daemon.control)]
+    code, out, _ = run_cli(*asked, "--output", "json")
+    data = json.loads(out)
+    assert code == 0
+    assert data["delay_ms"] == 198_000
+    assert data["quota"]["entity"] == "client-id app"
+    code, out, _ = run_cli(*asked)
+    assert "producer_byte_rate" in out
+    code, _, err = run_cli("daemon", "decide", "dance", "--control", str(daemon.control))
+    assert code == 2
+    assert "dance" in err
+    code, _, err = run_cli("daemon", "decide", "check", "--type", "request", "--amount", "x")
+    assert code == 2
+
+
+def example(command: list[str], socket_path: Path, type_name: str) -> list[str]:
+    done = subprocess.run(
+        [*command, str(socket_path), "ANONYMOUS", "app", type_name, "200000", "0"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+EXPECTED = ["200000: wait 198000 ms (producer_byte_rate of client-id app)"]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node on this machine")
+def test_the_javascript_example(daemon: DaemonProcess) -> None:
+    lines = example(["node", str(EXAMPLES / "decide.mjs")], daemon.control, "produce")
+    assert lines[:1] == EXPECTED
+    assert len(lines) == 2
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on this machine")
+def test_the_c_example(daemon: DaemonProcess, tmp_path: Path) -> None:
+    program = tmp_path / "decide"
+    warnings = ["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run(["cc", *warnings, "-o", str(program), str(EXAMPLES / "decide.c")], check=True, timeout=60)
+    lines = example([str(program)], daemon.control, "1")
+    assert lines[:1] == EXPECTED
+    assert len(lines) == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_is_served_only_if_he_was_named(broker: FakeBroker, tmp_path: Path) -> None:
+    code = """import socket, sys
+with socket.socket(socket.AF_UNIX) as sock:
+    sock.connect(sys.argv[1])
+    sock.sendall(b'{"op":"check","type":"produce"}\\n')
+    print(sock.makefile().readline())
+"""
+    place = Path("/tmp") / f"kafka-quotas-test-{os.getpid()}"
+    place.mkdir(mode=0o755)
+    try:
+        for options, expected in (([], "may not ask"), (["--control-user", "65534"], "delay_ms")):
+            control = ["--control", str(place / "c.sock"), "--control-mode", "0666", *options]
+            with running_daemon(tmp_path, upstream=broker.address, options=control) as daemon:
+                assert stat.S_IMODE(daemon.control.stat().st_mode) == 0o666
+                done = subprocess.run(
+                    ["/usr/bin/env", "python3", "-c", code, str(daemon.control)],
+                    user=65534,
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                    check=False,
+                    env={"PATH": "/usr/bin:/bin"},
+                )
+                assert expected in done.stdout, done
+    finally:
+        shutil.rmtree(place)
+
+
+def test_what_is_neither_form_ends_with_an_error_and_others_go_on(daemon: DaemonProcess) -> None:
+    with DecisionClient(daemon.control) as healthy:
+        for rubbish in (b"\0KQ\2", b"\0\0\0\0", b"\0KQ\1\xff\xff\xff\xff", b"{" * 1_100_000):
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.settimeout(20)
+                sock.connect(str(daemon.control))
+                sock.sendall(rubbish)
+                with sock.makefile("rb") as lines:
+                    assert b'"ok": false' in lines.readline()
+        assert healthy.check("produce").delay_ms == 0
+
+
+def test_a_client_says_what_it_did_not_find(tmp_path: Path) -> None:
+    with pytest.raises(ControlError, match="no daemon answers"):
+        DecisionClient(tmp_path / "absent")
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(tmp_path / "other"))
+        other.listen()
+        done = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                "import sys, kafka_quotas; kafka_quotas.DecisionClient(sys.argv[1])",
+                other.getsockname(),
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        taken, _ = other.accept()
+        assert len(taken.recv(4)) == 4
+        taken.sendall(b"HTTP")
+        taken.close()
+        _, err = done.communicate(timeout=60)
+        assert ProtocolError.__name__ in err
+
+
+def test_a_reload_keeps_connections_and_what_was_measured(broker: FakeBroker, tmp_path: Path) -> None:
+    static = tmp_path / "static.properties"
+    static.write_text("quota.producer.default=1000\n")
+    with (
+        running_daemon(tmp_path, upstream=broker.address, options=["--static-quotas", str(static), *WINDOW]) as daemon,
+        connected(daemon.bootstrap) as client,
+        DecisionClient(daemon.control) as program,
+    ):
+        assert program.record("produce", 200_000, client_id="app").delay_ms == 198_000
+        static.write_text("quota.producer.default=2000\n")
+        code, out, _ = run_cli("daemon", "reload", "--control", str(daemon.control), "--output", "json")
+        assert (code, json.loads(out)["changed"]) == (0, 1)
+        assert 90_000 < program.check("produce", client_id="app").delay_ms < 100_000
+        static.write_text("quota.producer.default=nonsense\n")
+        code, _, err = run_cli("daemon", "reload", "--control", str(daemon.control))
+        assert code == 1
+        assert "nonsense" in err
+        client.sendall(produce(1, size=1004))
+        assert 50_000 < throttle_of(receive_frame(client), -4) < 100_000
+
+
+def test_a_killed_daemon_remembers_what_was_charged(broker: FakeBroker, tmp_path: Path) -> None:
+    set_quota(tmp_path, APP, producer_byte_rate=1000.0)
+    state = tmp_path / "state.json"
+    options = ["--state-file", str(state), "--quota-window-num", "100"]
+    with running_daemon(tmp_path, upstream=broker.address, options=options) as first:
+        with DecisionClient(first.control) as program:
+            assert program.record("produce", 400_000, client_id="app").delay_ms > 200_000
+        deadline = first.wait_until(lambda _: state.exists() and '"produce"' in state.read_text())
+        assert deadline.pid == first.pid
+        first.send(signal.SIGKILL)
+        first.wait()
+    with running_daemon(tmp_path, upstream=broker.address, options=options) as second:
+        assert "buckets=1" in second.wait_for_log("state restored")
+        with connected(second.bootstrap) as client:
+            client.sendall(produce(1, size=1004))
+            assert throttle_of(receive_frame(client), -4) > 100_000
