@@ -45,9 +45,16 @@ class Charging:
         self._costs = costs
         self._on_charge = on_charge
 
-    def charge_produce(self, exchange: Exchange, client: Client, now_ms: int) -> None:
-        """Nothing; the bytes of a whole Produce request are recorded, and what they cost is noted in the exchange."""
-        self._charge(exchange, client, client.produce, exchange.frame_length, now_ms)
+    @property
+    def tells(self) -> bool:
+        """Whether charges are taken note of, so that each has to be told."""
+        return self._on_charge is not None
+
+    def charged(self, exchange: Exchange, client: Client, limiter: Limiter, throttle_ms: int, now_ms: int) -> None:
+        """Nothing; a request whose bytes were recorded costs its client this throttle time, which may be 0."""
+        if throttle_ms > 0:
+            throttle_ms = self._violated(exchange, client, limiter, throttle_ms)
+        self._tell(exchange, limiter, exchange.frame_length, throttle_ms, now_ms)
 
     def charge_fetch(self, exchange: Exchange, client: Client, amount: int, now_ms: int) -> None:
         """Nothing; the bytes of a Fetch response are recorded, and what they cost is noted in the exchange."""

@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 from kafka_quotas.core.cost_model import ApiCost
 from kafka_quotas.core.quota_config import QuotaWindow
 
-BUDGET_MS: Final = 60.0
-"""Thread time that one measurement takes from the broker: some hundreds of requests."""
+BUDGET_MS: Final = 20.0
+"""Thread time that one measurement takes from the broker: some hundred requests. It has to be used up before it is
+forgotten, so the less it is the slower a network may be."""
 
 
 def budget_percentage(window: QuotaWindow) -> float:

@@ -148,13 +148,16 @@ class RequestIntake:
     def _begin_request(self, chunk: memoryview, header: RequestHeader) -> Exchange | None:
         """The exchange of a request with this header; None if more has to be seen of it."""
         exchange = Exchange.of(header)
-        if header.api_key == FETCH:
+        key = exchange.api_key
+        if key == FETCH:
             known = self._take_fetch(exchange, chunk, header)
-        elif header.api_key == PRODUCE:
+        elif key == PRODUCE:
             known = self._take_produce(exchange, chunk, header)
-        else:
+        elif exchange.treatment is IDENTITY or self._quotas.counts_requests or self._refuses_unknown:
             known = self._take_other(exchange, header)
-        claim = self._claims.get(header.api_key)
+        else:
+            known = True
+        claim = self._claims.get(key) if self._claims else None
         if claim is not None and known and claim.is_active:
             known = self._claimed(claim, exchange, chunk, header)
         return exchange if known else None
@@ -210,11 +213,7 @@ class RequestIntake:
             client = self.client(header.client_id)
             if client.counts_requests:
                 exchange.client = client
-                exchange.exempt = (
-                    exchange.decides
-                    if exchange.treatment is IDENTITY
-                    else client.is_internal and header.api_key in BROKERS_ONLY
-                )
+                exchange.exempt = self._is_exempt(exchange, client)
         return True
 
     def _is_exempt(self, exchange: Exchange, client: Client) -> bool:

@@ -27,6 +27,7 @@ class RequestSide:
         "_intake",
         "_receiving",
         "_responses",
+        "_tells",
         "count",
         "is_draining",
     )
@@ -39,6 +40,7 @@ class RequestSide:
         self._begin_again = intake.begin_again
         self._identity = identity
         self._charging = charging
+        self._tells = charging.tells
         self._responses = responses
         self._receiving: Exchange | None = None
         self.is_draining = False
@@ -61,20 +63,25 @@ class RequestSide:
         exchange, self._receiving = self._receiving, None
         assert exchange is not None
         self.count += 1
-        client = exchange.client
+        client, flow = exchange.client, self._flow
         if client is not None:
             if exchange.api_key == PRODUCE and exchange.limiter is not None:
-                self._charging.charge_produce(exchange, client, now_ms)
+                throttle_ms = client.produce.record(exchange.frame_length, now_ms)
+                if throttle_ms > 0 or self._tells:
+                    self._charging.charged(exchange, client, client.produce, throttle_ms, now_ms)
             if client.counts_requests:
                 self._charging.charge_request(exchange, client, now_ms)
         if self.is_draining:
-            self._flow.request_holds |= DRAINING
+            flow.request_holds |= DRAINING
         if gathered is not None:
             if exchange.whole is not None:
                 return self._decide(exchange, gathered, now_ms)
             if exchange.treatment is IDENTITY:
                 self._identity.asked(*exchange.place, gathered)
-        self._sent(exchange, now_ms)
+        if exchange.expects_response and not (exchange.throttle_ms or exchange.decides):
+            flow.in_flight.append(exchange)
+        else:
+            self._sent(exchange, now_ms)
         return gathered
 
     def _sent(self, exchange: Exchange, now_ms: int) -> None:
