@@ -91,6 +91,27 @@ def _reload_caption(result: Reloaded) -> str:
     return f"files read: {files}\nstore read: {'no' if result.store_trouble else 'yes'}{kept}"
 
 
+def _over_thresholds(status: DaemonStatus) -> list[str]:
+    """A line for each broker with a total: what it takes in, and which topics are over their thresholds."""
+    lines = []
+    for total in status.thresholds:
+        if total.topic or total.threshold is None:
+            continue
+        over = [
+            f"{row.topic} ({format_bytes(row.observed)}/s of {format_bytes(row.threshold)}/s)"
+            for row in status.thresholds
+            if row.broker == total.broker and row.topic and row.threshold is not None and row.observed > row.threshold
+        ]
+        taken = f"{format_bytes(total.observed)}/s of {format_bytes(total.threshold)}/s"
+        lines.append(
+            f"thresholds: broker {total.broker} takes in {taken}; topics over theirs: {', '.join(over) or 'none'}"
+        )
+    if lines:
+        rejected = format_bytes(status.counters["threshold_rejected_bytes"])
+        lines.append(f"rejected over thresholds: {rejected} in {status.counters['threshold_rejected_batches']} batches")
+    return lines
+
+
 def _is_timed(status: DaemonStatus) -> bool:
     return any(row.estimated for row in status.buckets)
 
@@ -118,6 +139,7 @@ def _summary(status: DaemonStatus) -> str:
         f"requests: {counters['requests']}, {received} in, {sent} out",
         f"throttle times set: {throttles}; set by the upstream for clients limited here as well: {upstream}",
     ]
+    lines += _over_thresholds(status)
     if counters["unknown_principals"]:
         lines.append(f"principals that can't be read: {counters['unknown_principals']}")
     lines.append("throttled now:" if status.throttled else "throttled now: nobody")

@@ -48,7 +48,7 @@ class Gate:
         self._settings = settings
         self._policy = policy
         self._book = book
-        self._topics = topics
+        self.topics = topics
         self.ledger = ledger
         self._served = 0
         self._rules = {listener.name: _rules(settings.rules, listener) for listener in settings.listeners}
@@ -140,7 +140,7 @@ class Gate:
             counters=self._room.counters,
             costs=lambda: self._policy.costs,
             on_charge=self._on_charge(arrival),
-            claims=self._topics.claims(arrival.route.node_id, quotas),
+            claims=self.topics.claims(arrival.route.node_id, quotas),
         )
 
     def _on_charge(self, arrival: Arrival) -> OnCharge | None:
@@ -160,7 +160,7 @@ class Gate:
         is_known = route.node_id in self._policy.brokers
         self._policy.name_bootstrap(route.node_id, placeholder)
         self._book.name(placeholder, route.node_id)
-        self._topics.thresholds.name_bootstrap(route.node_id, placeholder)
+        self.topics.thresholds.name_bootstrap(route.node_id, placeholder)
         if is_known:  # the broker has buckets already: who came in before would not be charged there
             self._room.loop.call_soon(self._drain_route, route)  # not before the response that told it has gone out
 

@@ -20,6 +20,7 @@ from kafka_quotas.enforcement.status import (
     DaemonStatus,
     ListenerRow,
     StoreRow,
+    ThresholdRow,
     ThrottledClient,
     ThrottleRow,
 )
@@ -83,6 +84,7 @@ class Reporter:
             scope=rules.scope.value,
             on_violation=rules.on_violation.value,
             cost_model=self._policy.costs.source,
+            thresholds=self._threshold_rows(now_ms),
         )
 
     def _store_row(self, now_ms: int) -> StoreRow:
@@ -141,6 +143,16 @@ class Reporter:
         """Whose buckets there are: those of each broker, and those of all together."""
         brokers = [(broker_name(node_id), quotas) for node_id, quotas in self._policy.brokers.items()]
         return [*brokers, (CLUSTER, self._policy.cluster)]
+
+    def _threshold_rows(self, now_ms: int) -> tuple[ThresholdRow, ...]:
+        """The brokers with a total, each with its topics that take in most of their thresholds."""
+        rows = [
+            ThresholdRow(broker=broker_name(node_id), topic=topic, threshold=threshold, observed=rate)
+            for node_id, thresholds in self._gate.topics.thresholds.brokers.items()
+            if thresholds.is_active
+            for topic, (rate, threshold) in thresholds.rates(now_ms).items()
+        ]
+        return tuple(sorted(rows, key=lambda row: (row.broker, row.topic != "", -row.observed, row.topic))[:MAX_ROWS])
 
     def _throttle_rows(self) -> tuple[ThrottleRow, ...]:
         ours, theirs = self._ledger.throttles, self._ledger.upstream_throttles

@@ -69,6 +69,16 @@ class ThrottleRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdRow:
+    """What a broker takes in for a topic (`""`: for all together), and the threshold (None: none), in bytes/s."""
+
+    broker: str
+    topic: str
+    threshold: float | None
+    observed: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerRow:
     """A listener and the broker it leads to."""
 
@@ -118,6 +128,7 @@ class DaemonStatus:
     scope: str = "broker"
     on_violation: str = "delay"
     cost_model: str = ""
+    thresholds: tuple[ThresholdRow, ...] = ()
 
 
 _ROWS: Final[dict[str, type]] = {
@@ -125,6 +136,7 @@ _ROWS: Final[dict[str, type]] = {
     "throttled": ThrottledClient,
     "buckets": BucketRow,
     "throttles": ThrottleRow,
+    "thresholds": ThresholdRow,
 }
 
 
