@@ -43,6 +43,8 @@ QUOTA_WINDOW = {
     "controller.quota.window.size.seconds": "1",
 }
 _CHROOT = "/kafka"
+QUICK_START = ("-XX:TieredStopAtLevel=1",)
+"""Options of a broker that is started more than once in a test: what it saves at the start it loses later on."""
 _PROTOCOL_MAP = "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL"
 
 
@@ -87,8 +89,12 @@ class Kafka:
 
 
 @contextmanager
-def kafka_4(*, brokers: int = 1, properties: Mapping[str, str] | None = None) -> Iterator[Kafka]:
+def kafka_4(
+    *, brokers: int = 1, is_quorum: bool = False, properties: Mapping[str, str] | None = None
+) -> Iterator[Kafka]:
     """A Kafka 4 cluster under KRaft with some more broker properties; stopped at the end.
+
+    The first broker is the controller as well; with `is_quorum` all of them are, so that any of them may be restarted.
 
     Raises `MissingServerError` where it can't be fetched or does not come up.
     """
@@ -97,18 +103,21 @@ def kafka_4(*, brokers: int = 1, properties: Mapping[str, str] | None = None) ->
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-4-")))
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode()
         make_certificates(work)
-        controller_port = free_port()
+        controllers = {node_id: free_port() for node_id in range(1, (brokers if is_quorum else 1) + 1)}
         nodes = {node_id: _Ports() for node_id in range(1, brokers + 1)}
         servers = []
         for node_id, ports in nodes.items():
             settings = {
                 **_common_properties(work, f"data-{node_id}", ports),
-                **_kraft_properties(node_id, controller_port, ports),
+                **_kraft_properties(node_id, controllers, ports),
                 **(properties or {}),
             }
             configuration = _write_properties(work / f"broker-{node_id}.properties", settings)
-            _format_storage(folder, configuration, cluster_id, first=node_id == 1)
-            servers.append(_start_broker(stack, folder, configuration, name=f"Kafka 4 broker {node_id}"))
+            _format_storage(folder, configuration, cluster_id, first=node_id == 1, is_quorum=is_quorum)
+            name = f"Kafka 4 broker {node_id}"
+            servers.append(
+                _start_broker(stack, folder, configuration, name=name, options=QUICK_START if is_quorum else ())
+            )
         for server, ports in zip(servers, nodes.values(), strict=True):
             server.wait_ready(lambda port=ports.plain: kafka_brokers(f"127.0.0.1:{port}") == brokers)  # type: ignore[misc]
         yield Kafka(
@@ -301,15 +310,19 @@ def _common_properties(work: Path, data: str, ports: _Ports) -> dict[str, str]:
     }
 
 
-def _kraft_properties(node_id: int, controller_port: int, ports: _Ports) -> dict[str, str]:
-    """What a node of a KRaft cluster is given on top; the first node is the controller as well."""
+def _kraft_properties(node_id: int, controllers: Mapping[int, int], ports: _Ports) -> dict[str, str]:
+    """What a node of a KRaft cluster is given on top; `controllers` are ports by node id."""
     listeners = ports.listeners
-    if node_id == 1:
-        listeners += f",CONTROLLER://127.0.0.1:{controller_port}"
+    if node_id in controllers:
+        listeners += f",CONTROLLER://127.0.0.1:{controllers[node_id]}"
+    quorum = {"controller.quorum.bootstrap.servers": f"127.0.0.1:{controllers[1]}"}
+    if len(controllers) > 1:
+        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in controllers.items())
+        quorum = {"controller.quorum.voters": voters}
     return {
-        "process.roles": "broker,controller" if node_id == 1 else "broker",
+        **quorum,
+        "process.roles": "broker,controller" if node_id in controllers else "broker",
         "node.id": str(node_id),
-        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": f"{_PROTOCOL_MAP},CONTROLLER:PLAINTEXT",
         "listeners": listeners,
@@ -322,9 +335,11 @@ def _kraft_properties(node_id: int, controller_port: int, ports: _Ports) -> dict
     }
 
 
-def _format_storage(folder: Path, configuration: Path, cluster_id: str, *, first: bool) -> None:
+def _format_storage(folder: Path, configuration: Path, cluster_id: str, *, first: bool, is_quorum: bool) -> None:
     arguments = ["format", f"--cluster-id={cluster_id}", "-c", str(configuration)]  # an id may start with a dash
-    if first:
+    if is_quorum:
+        pass  # the voters are in the configuration
+    elif first:
         arguments.append("--standalone")
         for mechanism in SCRAM_MECHANISMS:
             for name, password in USERS.items():
@@ -356,10 +371,14 @@ def _add_scram_users(bootstrap: str) -> None:
         raise MissingServerError(f"SCRAM users could not be added: {failed}")
 
 
-def _start_broker(stack: ExitStack, folder: Path, configuration: Path, *, name: str) -> JavaServer:
+def _start_broker(
+    stack: ExitStack, folder: Path, configuration: Path, *, name: str, options: Sequence[str] = ()
+) -> JavaServer:
     work = configuration.parent
     log = work / f"{configuration.stem}.log"
-    server = JavaServer(name, folder, "kafka.Kafka", [str(configuration)], log=log, options=_log_options(work))
+    server = JavaServer(
+        name, folder, "kafka.Kafka", [str(configuration)], log=log, options=[*_log_options(work), *options]
+    )
     stack.callback(server.stop)
     return server
 

@@ -24,7 +24,7 @@ def limits(**by_ip: float) -> IpLimits:
 
 
 def admitted(rates: ConnectionRates, ip: str, *, count: int, every_ms: int) -> int:
-    return sum(not rates.ip_delay_ms(ip, NOW_MS + number * every_ms) for number in range(count))
+    return sum(not rates.ip_delay_ms(ip, "main", NOW_MS + number * every_ms) for number in range(count))
 
 
 def test_an_address_gets_its_rate_for_what_is_refused_does_not_count() -> None:
@@ -34,7 +34,7 @@ def test_an_address_gets_its_rate_for_what_is_refused_does_not_count() -> None:
 
 def test_a_refused_connection_waits_for_one_sample_at_most_and_is_not_counted() -> None:
     rates = ConnectionRates(WINDOW, limits(**{"10.0.0.1": 1.0}))
-    delays = [rates.ip_delay_ms("10.0.0.1", NOW_MS) for _ in range(10)]
+    delays = [rates.ip_delay_ms("10.0.0.1", "main", NOW_MS) for _ in range(10)]
     assert delays[:2] == [0, 0]  # 2 in a window of 2 s are 1 per second
     assert set(delays[2:]) == {1000}
 
@@ -49,7 +49,7 @@ def test_the_default_gives_each_address_a_rate_of_its_own() -> None:
     for ip in ("10.0.0.1", "10.0.0.2", "::1"):
         assert admitted(rates, ip, count=50, every_ms=0) == 4
     assert admitted(rates, "10.0.0.9", count=50, every_ms=0) == 50
-    assert rates.ip_delay_ms("::ffff:10.0.0.1", NOW_MS) > 0, "one address, however it is spelt"
+    assert rates.ip_delay_ms("::ffff:10.0.0.1", "main", NOW_MS) > 0, "one address, however it is spelt"
 
 
 def test_a_changed_limit_holds_at_once_and_keeps_what_was_counted() -> None:
@@ -73,7 +73,7 @@ def test_listeners_and_brokers_have_rates_of_their_own() -> None:
 
 def test_an_address_that_is_quiet_for_an_hour_is_forgotten() -> None:
     rates = ConnectionRates(WINDOW, limits(default=1.0))
-    rates.ip_delay_ms("10.0.0.1", NOW_MS)
+    rates.ip_delay_ms("10.0.0.1", "main", NOW_MS)
     rates.expire_idle(NOW_MS + IDLE_MS - 1)
     assert len(rates._ips) == 1
     rates.expire_idle(NOW_MS + IDLE_MS)

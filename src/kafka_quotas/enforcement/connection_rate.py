@@ -88,9 +88,7 @@ class ConnectionRates:
 
     def listener_delay_ms(self, listener: str, limit: float | None, now_ms: int) -> int:
         """How long one more connection of a listener waits, with all behind it; the connection counts."""
-        delay_ms = 0
-        if self._broker_limit is not None:
-            delay_ms = self._broker.record(self._broker_limit, now_ms)
+        delay_ms = self._broker.record(self._broker_limit, now_ms)
         if limit is None:
             return delay_ms
         rate = self._listeners.get(listener)
@@ -98,8 +96,11 @@ class ConnectionRates:
             rate = self._listeners[listener] = _CountedRate(self._window)
         return max(delay_ms, rate.record(limit, now_ms))
 
-    def ip_delay_ms(self, ip: str, now_ms: int) -> int:
-        """After how long a connection of an address is closed unserved; 0 where it is served, and counts."""
+    def ip_delay_ms(self, ip: str, listener: str, now_ms: int) -> int:
+        """After how long a connection of an address is closed unserved; 0 where it is served, and counts.
+
+        One that is not served does not count for its listener and broker either.
+        """
         limit = self._ip_limits.limit(ip)
         if limit is None:
             return 0
@@ -109,7 +110,9 @@ class ConnectionRates:
             rate = self._ips[address] = _CountedRate(self._window)
         delay_ms = rate.record(limit, now_ms)
         if delay_ms:
-            rate.take_back(now_ms)
+            for counted in (rate, self._broker, self._listeners.get(listener)):
+                if counted is not None:
+                    counted.take_back(now_ms)
         return delay_ms
 
     def expire_idle(self, now_ms: int) -> None:

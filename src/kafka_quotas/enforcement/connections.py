@@ -25,9 +25,9 @@ class BrokerConnections:
         """Whether a listener has as many connections as it may."""
         return self._open.is_full(settings.name, settings.max_connections)
 
-    def ip_delay_ms(self, ip: str, now_ms: int) -> int:
+    def ip_delay_ms(self, settings: ListenerSettings, ip: str, now_ms: int) -> int:
         """After how long a connection of an address is closed unserved, 0 where it is served."""
-        return self.rates.ip_delay_ms(ip, now_ms)
+        return self.rates.ip_delay_ms(ip, settings.name, now_ms)
 
     def is_refused(self, settings: ListenerSettings, ip: str) -> bool:
         """Whether an address has as many connections as it may."""

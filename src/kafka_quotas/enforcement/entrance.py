@@ -185,7 +185,7 @@ class Entrance:
     def _admit(self, client: socket.socket, source: Address, route: Route) -> None:
         """Nothing; the connection is served unless its address has too many, or made them too fast."""
         connections = self._connections(route)
-        delay_ms = connections.ip_delay_ms(source.host, self._room.clock.now_ms())
+        delay_ms = connections.ip_delay_ms(self._settings, source.host, self._room.clock.now_ms())
         if delay_ms > 0:
             self._room.counters.connections_throttled += 1
             timer = self._room.loop.call_later(delay_ms / 1000, self._end_refused, client)

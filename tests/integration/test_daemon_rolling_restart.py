@@ -1,0 +1,135 @@
+"""A cluster whose brokers are restarted one after the other under load, with the daemon in front of it."""
+
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.daemon_process import DaemonProcess, running_daemon
+from tests.support.servers import Kafka, kafka_4
+
+BROKERS = 3
+PARTITIONS = 6
+TIMEOUT_S = 240.0
+PROPERTIES = {
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "min.insync.replicas": "2",
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+}
+
+
+class Load:
+    """An idempotent producer that goes on until it is told to stop: what it got acknowledged, and what failed."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.acknowledged: list[bytes] = []
+        self.failures: list[KafkaError] = []
+        self._topic = topic
+        self._ended = threading.Event()
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "message.timeout.ms": int(TIMEOUT_S * 1000),
+                "reconnect.backoff.max.ms": 500,
+            }
+        )
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join(TIMEOUT_S)
+        assert self._producer.flush(TIMEOUT_S) == 0
+
+    def _run(self) -> None:
+        number = 0
+        while not self._ended.is_set():
+            value = f"{number:08d}".encode() * 16
+            self._producer.produce(self._topic, value, partition=number % PARTITIONS, on_delivery=self._delivered)
+            self._producer.poll(0.002)
+            number += 1
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.acknowledged.append(message.value() or b"")
+        else:
+            self.failures.append(error)
+
+
+def wait_until(what: str, holds) -> None:
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not holds():
+        assert time.monotonic() < deadline_s, f"not within {TIMEOUT_S} s: {what}"
+        time.sleep(0.1)
+
+
+def in_sync(admin: AdminClient, topic: str) -> bool:
+    """Whether every partition has all its replicas, one of them as its leader."""
+    described = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+    return len(described.partitions) == PARTITIONS and all(
+        partition.leader >= 0 and len(partition.isrs) == BROKERS for partition in described.partitions.values()
+    )
+
+
+def consumed(bootstrap: str, topic: str) -> list[bytes]:
+    """Every record of the topic."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "enable.partition.eof": True})
+    values: list[bytes] = []
+    ended: set[int] = set()
+    try:
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while len(ended) < PARTITIONS and time.monotonic() < deadline_s:
+            for message in consumer.consume(5000, 0.5):
+                error = message.error()
+                if error is None:
+                    values.append(message.value() or b"")
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    ended.add(message.partition() or 0)
+    finally:
+        consumer.close()
+    assert len(ended) == PARTITIONS
+    return values
+
+
+def restart(kafka: Kafka, daemon: DaemonProcess, admin: AdminClient, topic: str, load: Load) -> None:
+    """Nothing; every broker was stopped under load and came back, one after the other."""
+    for server in kafka.servers:
+        server.stop()
+        before = len(load.acknowledged)
+        wait_until("the other brokers go on", lambda before=before: len(load.acknowledged) > before + 100)
+        server.start_again()
+        wait_until(f"{server.name} is back", lambda: in_sync(admin, topic))
+    assert daemon.status().counters["protocol_errors"] == 0
+
+
+@pytest.mark.timeout(900)  # three brokers start six times; on a busy machine each takes a minute
+def test_a_rolling_restart_loses_and_doubles_nothing(tmp_path: Path, unique_name: str) -> None:
+    with (
+        kafka_4(brokers=BROKERS, is_quorum=True, properties=PROPERTIES) as kafka,
+        running_daemon(tmp_path, upstream=kafka.bootstrap) as daemon,
+    ):
+        admin = AdminClient({"bootstrap.servers": daemon.bootstrap})
+        admin.create_topics([NewTopic(unique_name, PARTITIONS, BROKERS)])[unique_name].result(TIMEOUT_S)
+        wait_until("the topic is there", lambda: in_sync(admin, unique_name))
+        load = Load(daemon.bootstrap, unique_name)
+        try:
+            wait_until("the load has begun", lambda: len(load.acknowledged) > 100)
+            restart(kafka, daemon, admin, unique_name, load)
+        finally:
+            load.stop()
+        assert load.failures == []
+        found = Counter(consumed(daemon.bootstrap, unique_name))
+        listeners = {row.broker for row in daemon.status().listeners}
+    assert [value for value, times in found.items() if times > 1] == []
+    assert Counter(load.acknowledged) - found == Counter()
+    assert len(found) == len(load.acknowledged)
+    assert listeners == {"1", "2", "3"}
