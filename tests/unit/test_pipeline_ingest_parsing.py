@@ -152,6 +152,8 @@ def test_mutations_are_partitions_of_what_was_accepted(
 
 
 LINE = request_line()
+PRODUCED = {"transactionalId": None}
+HALF_A_BYTE = {"name": "t", "partitionData": [{"index": 0, "recordsSizeInBytes": 0.5}]}
 
 
 @pytest.mark.parametrize(
@@ -168,6 +170,10 @@ LINE = request_line()
         (LINE.replace('"throttleTimeMs":0,"resp', '"throttleTimeMs":1e30,"resp'), "out of range"),
         (LINE.encode().replace(b"alice", b"al\xffce"), "not UTF-8"),
         (LINE.replace('"requestApiKey":3', '"requestApiKey":70000'), "no number"),
+        (LINE.replace('"requestApiKey":3', '"requestApiKey":3.0'), "no number"),
+        (LINE.replace('"sendTimeMs":0.4', '"sendTimeMs":1e18'), "out of range"),
+        (request_line(api_key=0, request=PRODUCED | {"topicData": [HALF_A_BYTE]}), "another kind"),
+        (request_line(api_key=0, request=PRODUCED | {"topicData": 5}), "another kind"),
         ("Completed request:[{}]", "broken JSON"),
     ],
 )

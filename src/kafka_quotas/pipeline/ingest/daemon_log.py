@@ -10,12 +10,12 @@ import orjson
 
 from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.pipeline.ingest.bad_line import BadLineError
-from kafka_quotas.pipeline.ingest.rows import AMOUNT_LIMIT, EventRow
+from kafka_quotas.pipeline.ingest.rows import AMOUNT_LIMIT, LAST_MS, EventRow
 
 VERSION: Final = 1
 _TYPES: Final = frozenset(each.value for each in QuotaType)
 _TEXTS: Final = ("cluster", "user", "client_id", "ip")
-_FIGURES: Final = ("ts_ms", "bytes", "mutations", "throttle_ms")
+_FIGURES: Final = ("bytes", "mutations", "throttle_ms")
 _LARGEST_INT: Final = 2**31 - 1
 
 
@@ -65,6 +65,7 @@ def _check(entry: Mapping[str, Any]) -> None:
         entry["quota_type"] in _TYPES
         and all(isinstance(entry[name], str) for name in _TEXTS)
         and all(_is_whole(entry[name], below=AMOUNT_LIMIT) for name in _FIGURES)
+        and _is_whole(entry["ts_ms"], below=LAST_MS)
         and _is_whole(entry["mutations"], below=_LARGEST_INT)
         and _is_whole(entry["api_key"], below=2**15)
         and (entry["broker_id"] is None or _is_whole(entry["broker_id"], below=_LARGEST_INT))

@@ -1,10 +1,9 @@
 """What a task yields: rows by table, and the counts."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kafka_quotas.pipeline.ingest.bad_line import BadLineError
-from kafka_quotas.pipeline.ingest.rows import ClientThrottleRow, EventRow, MetricRow, QuarantineRow, Row
+from kafka_quotas.pipeline.ingest.rows import ClientThrottleRow, EventRow, MetricRow, QuarantineRow
 from kafka_quotas.pipeline.ingest.task import TaskCounts
 
 _SHOWN_LETTERS = 4096
@@ -25,24 +24,18 @@ class Harvest:
         """How many rows there are."""
         return len(self.events) + len(self.metrics) + len(self.client_throttle) + len(self.quarantine)
 
-    def add(self, rows: Iterable[Row]) -> None:
-        """Nothing; each row is in its table."""
-        for row in rows:
-            if isinstance(row, EventRow):
-                self.events.append(row)
-                self.counts.events += 1
-            elif isinstance(row, MetricRow):
-                self.metrics.append(row)
-                self.counts.metrics += 1
-            else:
-                self.client_throttle.append(row)
-                self.counts.client_throttle += 1
-
     def refuse(self, content: bytes, error: BadLineError, *, src_file: str, line_no: int) -> None:
         """Nothing; the line is in quarantine."""
         raw = content[: 4 * _SHOWN_LETTERS].decode("utf-8", "backslashreplace")[:_SHOWN_LETTERS]
         self.quarantine.append(QuarantineRow(raw=raw, reason=str(error), src_file=src_file, line_no=line_no))
-        self.counts.quarantined += 1
+
+    def counted(self) -> "Harvest":
+        """This harvest, with its rows counted; once before they are handed on."""
+        self.counts.events += len(self.events)
+        self.counts.metrics += len(self.metrics)
+        self.counts.client_throttle += len(self.client_throttle)
+        self.counts.quarantined += len(self.quarantine)
+        return self
 
     def clear(self) -> None:
         """Nothing; the rows are gone, the counts stay."""

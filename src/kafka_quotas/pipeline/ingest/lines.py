@@ -1,6 +1,7 @@
 """The lines of a file with their places, from plain and from packed files, from any offset.
 
-Invariants: no more than `LONGEST_LINE` bytes of a line are held; offsets are those of the unpacked file.
+They come in blocks, for a log has millions. Invariants: no more than `LONGEST_LINE` bytes of a line are held; offsets
+are those of the unpacked file.
 """
 
 import gzip
@@ -19,15 +20,16 @@ _BLOCK: Final = 1024 * 1024
 _File = gzip.GzipFile | io.BufferedReader
 
 
-class Line(NamedTuple):
-    """A line without its end. `fault` says what kept it from being read whole; then `content` is its beginning.
+class Block(NamedTuple):
+    """Lines that follow each other, without their ends; the first begins at `offset`.
 
-    `is_open` is the last line of a file where its end is missing, as while it is being written.
+    `fault` says what kept its only line from being read whole; the line is its beginning then. `is_open`: its only line
+    is the last one of the file, where its end is missing, as while it is being written. `end` is behind the last line.
     """
 
     offset: int
-    content: bytes
-    next_offset: int
+    lines: list[bytes]
+    end: int
     fault: str | None = None
     is_open: bool = False
 
@@ -60,23 +62,25 @@ def unpacked_size(path: Path) -> int:
         return int.from_bytes(file.read(4), "little")
 
 
-def read_lines(path: Path, *, start: int = 0, end: int | None = None) -> Iterator[Line]:
+def read_blocks(path: Path, *, start: int = 0, end: int | None = None) -> Iterator[Block]:
     """The lines that begin from `start` on and before `end` (None: to the end), in order.
 
     Where `start` is amid a line, that line belongs to the piece before. A packed file that is damaged ends with a line
     that has a fault. Raises `OSError` where the file can't be read.
     """
     with closing(_open(path)) as file:
+        offset = start
         try:
             offset = _seek_line(file, start)
-            while end is None or offset < end:
-                line = _next_line(file, offset)
-                if line is None:
+            for block in _blocks(file, offset):
+                offset = block.end
+                kept = block if end is None or offset <= end else _before(block, end)
+                if kept.lines:
+                    yield kept
+                if end is not None and offset >= end:
                     return
-                yield line
-                offset = line.next_offset
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            yield Line(offset=start, content=b"", next_offset=start, fault=f"the packed file is damaged: {error}")
+            yield Block(offset, [b""], offset, fault=f"the packed file is damaged: {error}")
 
 
 def count_lines_before(path: Path, offset: int) -> int:
@@ -87,6 +91,12 @@ def count_lines_before(path: Path, offset: int) -> int:
             count += block.count(b"\n")
             left -= len(block)
         return count
+
+
+def first_line_offset(path: Path, start: int) -> int:
+    """Where the first line begins that begins at `start` or after it. Raises `OSError`."""
+    with closing(_open(path)) as file:
+        return _seek_line(file, start)
 
 
 def _open(path: Path) -> _File:
@@ -108,17 +118,41 @@ def _seek_line(file: _File, start: int) -> int:
     return offset
 
 
-def _next_line(file: _File, offset: int) -> Line | None:
-    content = file.readline(LONGEST_LINE)
-    if not content:
-        return None
-    next_offset = offset + len(content)
-    if content.endswith(b"\n"):
-        return Line(offset, content[:-1], next_offset)
-    if len(content) < LONGEST_LINE:
-        return Line(offset=offset, content=content, next_offset=next_offset, is_open=True)
+def _blocks(file: _File, offset: int) -> Iterator[Block]:
+    """The lines from here to the end of the file."""
+    rest = b""
+    while piece := file.read1(_BLOCK):
+        content = rest + piece
+        end = content.rfind(b"\n")
+        if end >= 0:
+            yield Block(offset, content[:end].split(b"\n"), offset + end + 1)
+            offset, rest = offset + end + 1, content[end + 1 :]
+        elif len(content) > LONGEST_LINE:
+            size = len(content) + _skip_line(file)
+            yield Block(offset, [content], offset + size, fault=f"longer than {LONGEST_LINE} bytes")
+            offset, rest = offset + size, b""
+        else:
+            rest = content
+    if rest:
+        yield Block(offset, [rest], offset + len(rest), is_open=True)
+
+
+def _skip_line(file: _File) -> int:
+    """How many bytes there were to the end of the line."""
+    size = 0
     while piece := file.readline(LONGEST_LINE):
-        next_offset += len(piece)
+        size += len(piece)
         if piece.endswith(b"\n"):
             break
-    return Line(offset=offset, content=content, next_offset=next_offset, fault=f"longer than {LONGEST_LINE} bytes")
+    return size
+
+
+def _before(block: Block, end: int) -> Block:
+    """The lines of a block that begin before `end`."""
+    lines, offset = [], block.offset
+    for line in block.lines:
+        if offset >= end:
+            break
+        lines.append(line)
+        offset += len(line) + 1
+    return block._replace(lines=lines, end=min(offset, block.end))

@@ -8,27 +8,22 @@ from functools import cached_property
 from zoneinfo import ZoneInfo
 
 from kafka_quotas.pipeline.ingest.bad_line import BadLineError
-from kafka_quotas.pipeline.ingest.broker_metric import metric_rows
-from kafka_quotas.pipeline.ingest.client_metric import java_rows, librdkafka_rows, load_test_rows
+from kafka_quotas.pipeline.ingest.client_metric import librdkafka_rows
 from kafka_quotas.pipeline.ingest.daemon_log import parse_daemon_line
+from kafka_quotas.pipeline.ingest.document import read_document
 from kafka_quotas.pipeline.ingest.form import Form
 from kafka_quotas.pipeline.ingest.harvest import Harvest
-from kafka_quotas.pipeline.ingest.lines import Line, count_lines_before, read_lines
-from kafka_quotas.pipeline.ingest.metric_sample import (
-    TimedSample,
-    json_samples,
-    printed_samples,
-    prometheus_samples,
-)
+from kafka_quotas.pipeline.ingest.lines import Block, count_lines_before, first_line_offset, read_blocks
 from kafka_quotas.pipeline.ingest.request_log import LogOrigin, parse_request_line
-from kafka_quotas.pipeline.ingest.rows import Row
+from kafka_quotas.pipeline.ingest.rows import ClientThrottleRow, EventRow
 from kafka_quotas.pipeline.ingest.stamp import StampReader
 from kafka_quotas.pipeline.ingest.task import IngestTask, TaskCounts
 
 BATCH_ROWS = 20_000
 _UNFINISHED = "unfinished last line: {}; it is read again when the file has grown"
 
-_ParseLine = Callable[[Line], Sequence[Row]]
+_Take = Callable[[bytes, int], None]
+"""Takes a line and its offset: its rows are in the harvest. Raises `BadLineError`."""
 
 
 def parse_task(task: IngestTask) -> Iterator[Harvest]:
@@ -36,139 +31,87 @@ def parse_task(task: IngestTask) -> Iterator[Harvest]:
 
     Raises `OSError` where the file can't be read.
     """
-    reader = _TaskReader(task)
-    yield from reader.grown() if task.form.grows else reader.whole()
+    harvest = Harvest(counts=TaskCounts(number=task.number, read_to=task.start))
+    if not task.form.grows:
+        read_document(task, harvest)
+        yield harvest.counted()
+        return
+    reader = _LineReader(task, harvest)
+    for block in read_blocks(task.path, start=task.start, end=task.end):
+        reader.read(block)
+        if harvest.size >= BATCH_ROWS:
+            yield harvest.counted()
+            harvest.clear()
+    yield harvest.counted()
 
 
-class _TaskReader:
-    def __init__(self, task: IngestTask) -> None:
+class _LineReader:
+    """Reads a file that may grow."""
+
+    def __init__(self, task: IngestTask, harvest: Harvest) -> None:
         self._task = task
         self._src_file = str(task.path)
-        self._harvest = Harvest(counts=TaskCounts(number=task.number, read_to=task.start))
+        self._harvest = harvest
+        self._take = self._taker()
 
-    def grown(self) -> Iterator[Harvest]:
-        """The rows of a file that is read line by line."""
-        parse, harvest, counts = self._line_parser(), self._harvest, self._harvest.counts
-        for line in read_lines(self._task.path, start=self._task.start, end=self._task.end):
-            counts.lines += 1
-            if self._is_done_with(line, parse):
-                counts.read_to = line.next_offset
-            if harvest.size >= BATCH_ROWS:
-                yield harvest
-                harvest.clear()
-        yield harvest
+    def read(self, block: Block) -> None:
+        """Nothing; the rows of the lines are in the harvest."""
+        counts, take, offset = self._harvest.counts, self._take, block.offset
+        before = counts.lines
+        for number, content in enumerate(block.lines, start=before + 1):
+            try:
+                if block.fault is not None:
+                    raise BadLineError(block.fault)  # noqa: TRY301 - told like every other
+                if content and not content.isspace():
+                    take(content, offset)
+                else:
+                    counts.blank += 1
+            except BadLineError as error:
+                if block.is_open:
+                    self._refuse(content, BadLineError(_UNFINISHED.format(error)), number)
+                    counts.lines = number
+                    return  # not done with: it is read again
+                self._refuse(content, error, number)
+            offset += len(content) + 1
+        counts.lines = before + len(block.lines)
+        counts.read_to = block.end
 
-    def _is_done_with(self, line: Line, parse: _ParseLine) -> bool:
-        """Whether the line need not be read again once the file has grown."""
-        harvest = self._harvest
-        try:
-            if line.fault is not None:
-                raise BadLineError(line.fault)  # noqa: TRY301 - told like every other
-            if not line.content or line.content.isspace():
-                harvest.counts.blank += 1
-                return True
-            harvest.add(parse(line))
-        except BadLineError as error:
-            reason = BadLineError(_UNFINISHED.format(error)) if line.is_open else error
-            self._refuse(line.content, reason)
-            return not line.is_open
-        return True
-
-    def _refuse(self, content: bytes, error: BadLineError) -> None:
-        number = self._lines_before + self._harvest.counts.lines
-        self._harvest.refuse(content, error, src_file=self._src_file, line_no=number)
+    def _refuse(self, content: bytes, error: BadLineError, number: int) -> None:
+        line_no = self._lines_before + number
+        self._harvest.refuse(content, error, src_file=self._src_file, line_no=line_no)
 
     @cached_property
     def _lines_before(self) -> int:
         """The lines before this task's part; only a line that can't be read asks for them."""
-        first = next(read_lines(self._task.path, start=self._task.start), None)
-        return 0 if first is None else count_lines_before(self._task.path, first.offset)
+        path = self._task.path
+        return count_lines_before(path, first_line_offset(path, self._task.start)) if self._task.start else 0
 
-    def _line_parser(self) -> _ParseLine:
+    def _taker(self) -> _Take:
         task, src_file = self._task, self._src_file
+        if task.form is Form.REQUEST_LOG:
+            return self._request_taker()
         if task.form is Form.DAEMON_EVENTS:
-            return lambda line: (parse_daemon_line(line.content, offset=line.offset, src_file=src_file),)
-        if task.form is Form.LIBRDKAFKA_STATS:
-            return lambda line: tuple(librdkafka_rows(line.content, cluster=task.cluster, src_file=src_file))
-        return self._request_parser()
+            events: list[EventRow] = self._harvest.events
+            return lambda line, offset: events.append(parse_daemon_line(line, offset=offset, src_file=src_file))
+        rows: list[ClientThrottleRow] = self._harvest.client_throttle
+        return lambda line, _: rows.extend(_all(librdkafka_rows(line, cluster=task.cluster, src_file=src_file)))
 
-    def _request_parser(self) -> _ParseLine:
-        task, counts = self._task, self._harvest.counts
+    def _request_taker(self) -> _Take:
+        task, counts, events = self._task, self._harvest.counts, self._harvest.events
         stamps = StampReader(ZoneInfo(task.zone) if task.zone else None)
         broker_id = -1 if task.broker_id is None else task.broker_id
         origin = LogOrigin(cluster=task.cluster, broker_id=broker_id, src_file=self._src_file)
 
-        def parse(line: Line) -> Sequence[Row]:
-            row = parse_request_line(line.content, offset=line.offset, stamps=stamps, origin=origin)
+        def take(line: bytes, offset: int) -> None:
+            row = parse_request_line(line, offset=offset, stamps=stamps, origin=origin)
             if row is None:
                 counts.forwarded += 1
-                return ()
-            return (row,)
-
-        return parse
-
-    def whole(self) -> Iterator[Harvest]:
-        """The rows of a file that is one document."""
-        task, harvest = self._task, self._harvest
-        if task.form is Form.LOAD_TEST:
-            self._try_whole(lambda content: load_test_rows(content, cluster=task.cluster, src_file=self._src_file))
-        else:
-            samples = list(self._samples())
-            before = harvest.size
-            self._add_metrics(samples)
-            harvest.counts.unused = max(0, len(samples) - (harvest.size - before))
-        harvest.counts.read_to = task.path.stat().st_size
-        yield harvest
-
-    def _add_metrics(self, samples: Sequence[TimedSample]) -> None:
-        task, src_file = self._task, self._src_file
-        broker = "" if task.broker_id is None else str(task.broker_id)
-        self._harvest.add(
-            metric_rows(
-                samples, names=task.names, broker=broker, ts_ms=task.ts_ms, cluster=task.cluster, src_file=src_file
-            )
-        )
-        self._harvest.add(java_rows(samples, ts_ms=task.ts_ms, cluster=task.cluster, src_file=src_file))
-
-    def _samples(self) -> Iterator[TimedSample]:
-        if self._task.form is Form.JSON_METRICS:
-            yield from self._json_samples()
-            return
-        parse = printed_samples if self._task.form is Form.JAVA_CLIENT else prometheus_samples
-        for line in self._text_lines():
-            try:
-                yield from parse(line.content.decode())
-            except (BadLineError, UnicodeDecodeError) as error:
-                self._refuse(line.content, error if isinstance(error, BadLineError) else BadLineError("not UTF-8"))
-
-    def _json_samples(self) -> Iterator[TimedSample]:
-        """The samples of one document, or of each line where the whole is none."""
-        lines = list(self._text_lines())
-        try:
-            found = list(json_samples(b"\n".join(line.content for line in lines)))
-        except BadLineError:
-            self._harvest.counts.lines = 0
-            for self._harvest.counts.lines, line in enumerate(lines, start=1):
-                try:
-                    yield from json_samples(line.content)
-                except BadLineError as error:
-                    self._refuse(line.content, error)
-        else:
-            yield from found
-
-    def _text_lines(self) -> Iterator[Line]:
-        for line in read_lines(self._task.path):
-            self._harvest.counts.lines += 1
-            if line.fault is not None:
-                self._refuse(line.content, BadLineError(line.fault))
-            elif line.content.strip():
-                yield line
             else:
-                self._harvest.counts.blank += 1
+                events.append(row)
 
-    def _try_whole(self, rows: Callable[[bytes], Iterator[Row]]) -> None:
-        content = b"\n".join(line.content for line in self._text_lines())
-        try:
-            self._harvest.add(list(rows(content)))
-        except BadLineError as error:
-            self._refuse(content, error)
+        return take
+
+
+def _all(rows: Iterator[ClientThrottleRow]) -> Sequence[ClientThrottleRow]:
+    """The rows of a line, all or none: the last may turn out to be bad."""
+    return tuple(rows)

@@ -6,9 +6,9 @@ when the response had been sent; quotas were charged before it was queued for se
 KIP-599.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import orjson
@@ -29,6 +29,7 @@ _REQUEST_TYPE: Final = QuotaType.REQUEST.value
 _MUTATION_TYPE: Final = QuotaType.CONTROLLER_MUTATION.value
 _BROKER_APIS: Final = frozenset({4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 84, 85, 86, 87})
 """Requests that brokers and controllers send each other, exempt as such."""
+_row: Final[Callable[[tuple[Any, ...]], EventRow]] = partial(tuple.__new__, EventRow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,29 +82,40 @@ def _is_utf8(text: bytes) -> bool:
 def _event(entry: Mapping[str, Any], completed_ms: int, offset: int, origin: LogOrigin) -> EventRow:
     header, connection, principal = entry["requestHeader"], entry["connection"], entry["principal"]
     api_key, client_id = header["requestApiKey"], header["clientId"] or ""
-    _check_texts(connection, principal, client_id)
+    if type(connection) is not str or type(principal) is not str or type(client_id) is not str:
+        raise TypeError("no text where one should be")
+    if type(api_key) is not int or not -1 <= api_key < 2**15:
+        raise BadLineError("requestApiKey is no number of a request")
     quota_type, size, mutations, is_estimated = _charge(api_key, entry, client_id)
     thread_us, throttle_ms = round(entry["localTimeMs"] * 1000), round(entry["throttleTimeMs"])
-    _check_figures(size, thread_us, throttle_ms)
-    return EventRow(  # by place: names cost a third of the line's time
-        origin.cluster,
-        origin.broker_id,
-        completed_ms - round(entry["sendTimeMs"] + entry["responseQueueTimeMs"]),
-        _user(principal),
-        client_id,
-        _client_ip(connection),
-        quota_type,
-        size,
-        thread_us / 1000,
-        mutations,
-        throttle_ms,
-        api_key,
-        api_key in _BROKER_APIS or (api_key == _FETCH and _is_replica(entry["request"])),
-        is_estimated,
-        True,  # noqa: FBT003 - thread time
-        connection,
-        origin.src_file,
-        offset,
+    sending_ms = round(entry["sendTimeMs"] + entry["responseQueueTimeMs"])
+    if type(size) is not int or type(mutations) is not int:
+        raise TypeError("no whole number where one should be")
+    if not (0 <= thread_us < AMOUNT_LIMIT and 0 <= throttle_ms < AMOUNT_LIMIT and 0 <= size < AMOUNT_LIMIT):
+        raise ValueError("a figure out of range")
+    if not (0 <= mutations < 2**31 and 0 <= sending_ms < 2**31):
+        raise ValueError("a figure out of range")
+    return _row(  # by place, and past the check of how many: names cost a third of the line's time
+        (
+            origin.cluster,
+            origin.broker_id,
+            completed_ms - sending_ms,
+            _user(principal),
+            client_id,
+            _client_ip(connection),
+            quota_type,
+            size,
+            thread_us / 1000,
+            mutations,
+            throttle_ms,
+            api_key,
+            api_key in _BROKER_APIS or (api_key == _FETCH and _is_replica(entry["request"])),
+            is_estimated,
+            True,
+            connection,
+            origin.src_file,
+            offset,
+        )
     )
 
 
@@ -116,11 +128,7 @@ def _charge(api_key: Any, entry: Mapping[str, Any], client_id: str) -> tuple[str
         return _FETCH_TYPE, fetch_response_bytes(entry["response"], version=version), 0, True
     if api_key in MUTATION_APIS:
         count = mutation_count(api_key, request=entry["request"], response=entry["response"])
-        if not 0 <= count.partitions < 2**31:
-            raise ValueError("partitions out of range")
         return _MUTATION_TYPE, 0, count.partitions, count.is_estimated
-    if not isinstance(api_key, int) or not -1 <= api_key < 2**15:
-        raise BadLineError("requestApiKey is no number of a request")
     return _REQUEST_TYPE, 0, 0, False
 
 
@@ -141,15 +149,3 @@ def _client_ip(connection: str) -> str:
 def _user(principal: str) -> str:
     """The name of a principal, which is written `TYPE:NAME`."""
     return principal.partition(":")[2]
-
-
-def _check_texts(*values: Any) -> None:
-    for value in values:
-        if type(value) is not str:
-            raise TypeError(f"{type(value).__name__} for a text")
-
-
-def _check_figures(*values: int) -> None:
-    for value in values:
-        if type(value) is not int or not 0 <= value < AMOUNT_LIMIT:
-            raise ValueError("a figure out of range")

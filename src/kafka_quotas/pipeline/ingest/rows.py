@@ -6,6 +6,10 @@ AMOUNT_LIMIT = 2**62
 """Nothing that a broker counts comes near; larger figures are rubbish, and would not fit the columns once summed."""
 
 
+LAST_MS = 253_402_300_799_999
+"""The end of the year 9999: later times have no date."""
+
+
 class EventRow(NamedTuple):
     """A row of events; the day follows from `ts_ms`."""
 
