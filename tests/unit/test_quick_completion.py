@@ -11,6 +11,7 @@ from typer.core import TyperOption
 
 from kafka_quotas.cli.documentation import commands
 from kafka_quotas.cli.quick_completion import OF_ITSELF, OF_THE_STORE, quick_answer
+from kafka_quotas.cli.start import main as start
 from kafka_quotas.core.entity import Entity
 
 LINES = [
@@ -104,3 +105,13 @@ def test_nothing_large_is_imported(environment: dict[str, str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "alice\n[]\n"
+
+
+def test_a_prompt_never_sees_an_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setenv("_KAFKA_QUOTAS_COMPLETE", "complete_bash")
+    monkeypatch.setattr("kafka_quotas.cli.quick_completion.quick_answer", broken)
+    assert start() == 1
+    assert capsys.readouterr() == ("", "")

@@ -1,5 +1,6 @@
 """Where the installed program starts. A shell that wants names is answered before anything large is imported."""
 
+import io
 import os
 import sys
 
@@ -10,13 +11,26 @@ COMPLETE_VARIABLE = "_KAFKA_QUOTAS_COMPLETE"
 def main() -> int:
     """The exit code, see `kafka_quotas.cli.main.main`."""
     instruction = os.environ.get(COMPLETE_VARIABLE)
-    if instruction is not None:
-        from kafka_quotas.cli.quick_completion import quick_answer  # noqa: PLC0415 - few runs complete anything
-
-        answer = quick_answer(instruction, os.environ)
-        if answer is not None:
-            sys.stdout.write(answer.text)
-            return answer.exit_code
+    code = None if instruction is None else _complete(instruction)
+    if code is not None:
+        return code
     from kafka_quotas.cli.main import main as run  # noqa: PLC0415 - Typer takes most of the time to a prompt
 
     return run()
+
+
+def _complete(instruction: str) -> int | None:
+    """The exit code of a completion that needs no Typer, None for one that does."""
+    from kafka_quotas.cli.quick_completion import quick_answer  # noqa: PLC0415 - few runs complete anything
+
+    try:
+        answer = quick_answer(instruction, os.environ)
+        if answer is None:
+            return None
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a letter that the terminal's encoding lacks is escaped
+            sys.stdout.reconfigure(errors="backslashreplace")
+        sys.stdout.write(answer.text)
+        sys.stdout.flush()
+    except Exception:  # noqa: BLE001 - who presses Tab is told nothing, least of all a traceback
+        return 1
+    return answer.exit_code
