@@ -23,6 +23,7 @@ from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.counters import Counters
+from kafka_quotas.enforcement.event_log import OnCharge
 from kafka_quotas.enforcement.mutation_rules import AutoCreate, MutationMode, MutationRules
 from kafka_quotas.enforcement.rules import Rules
 from kafka_quotas.enforcement.terms import Mode
@@ -41,6 +42,7 @@ def client(
     algorithm: MutationAlgorithm = MutationAlgorithm.TOKEN_BUCKET,
     auto_create: AutoCreate = AutoCreate.COUNT,
     terms: Mode = Mode.KAFKA,
+    on_charge: OnCharge | None = None,
 ) -> Client:
     """A client whose client-id may do `rate` partitions per second in bursts of 3 times that."""
     rules = Rules(
@@ -54,7 +56,7 @@ def client(
         quotas.update(QuotaType.CONTROLLER_MUTATION, OF_APP, rate, static=False)
     counters = Counters()
     topics = TopicControl(rules, counters=counters, notify=lambda _: None, clock=VirtualClock(START_MS))
-    pair = Pair(rules=rules, broker=quotas, claims=topics.claims(None, quotas))
+    pair = Pair(rules=rules, broker=quotas, claims=topics.claims(None, quotas), on_charge=on_charge)
     pair.counters = counters
     return Client(pair, broker or TopicBroker())
 
@@ -236,6 +238,18 @@ def test_the_larger_throttle_time_of_broker_and_daemon_counts() -> None:
     assert create(who, 7, *THREE).throttle_time_ms == 5000
     assert who.pair.session.mute is not None
     assert who.pair.session.mute.until_ms == who.pair.now_ms + 5000
+
+
+def test_the_event_log_gets_what_was_charged_and_what_was_given_back() -> None:
+    events: list[Any] = []
+    who = client(TopicBroker(refuses={"bad": 41}, default_partitions=4), on_charge=events.append)
+    create(who, 7, ("bad", 2), ("good", 1))
+    ask_for(who, 9, "made")
+    ask_for(who, 9, "made")
+    told = [(kind, api_key, amount) for _, _, _, kind, api_key, amount, _, _ in events]
+    kind = QuotaType.CONTROLLER_MUTATION
+    assert told == [(kind, 19, 2), (kind, 19, 1), (kind, 19, -2), (kind, 3, 1), (kind, 3, 3)]
+    assert {event[2] for event in events} == {CLIENT_ID}
 
 
 def test_a_client_without_such_a_quota_is_let_through_untouched() -> None:

@@ -45,6 +45,9 @@ class Treatment:
         self._throttle(exchange, self.throttle_at_response_ms)
         return frame if self.answer is None else self.answer
 
+    def charges(self) -> tuple[()]:
+        return ()
+
     def _throttle(self, exchange: Exchange, throttle_ms: int) -> None:
         assert exchange.client is not None
         exchange.throttled(exchange.client.mutation, throttle_ms)

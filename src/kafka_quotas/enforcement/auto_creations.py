@@ -7,12 +7,14 @@ Invariants: one charge per topic, however many clients ask; at most `MAX_TOPICS`
 **Source:** `AutoTopicCreationManager`, `KafkaApis.getTopicMetadata` (4.x): such creations are charged permissively.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.mutation_quota import MutationQuota
 from kafka_quotas.core.quota_manager import Limiter
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.topic_directory import UNKNOWN_TOPIC, TopicDirectory
+from kafka_quotas.enforcement.whole_treatment import Charge
 from kafka_quotas.wire.metadata_topics import KnownTopic
 
 LEADER_NOT_AVAILABLE: Final = 5
@@ -37,12 +39,16 @@ class AutoCreations:
         self._counters = counters
         self._making: dict[str, _Charge] = {}
         self._unmade: dict[str, int] = {}
+        self._charges: list[Charge] = []
 
-    def told(self, topics: tuple[KnownTopic, ...], limiter: Limiter, now_ms: int) -> MutationQuota | None:
-        """The quota that topics in the making were charged to, None where there are none.
+    def told(
+        self, topics: tuple[KnownTopic, ...], limiter: Limiter, now_ms: int
+    ) -> tuple[MutationQuota | None, Sequence[Charge]]:
+        """The quota that topics in the making were charged to, None where there are none, and all that was charged.
 
         `topics` are those of a response to a client that may make topics by asking.
         """
+        self._charges = []
         self._give_up(now_ms)
         quota: MutationQuota | None = None
         for topic in topics:
@@ -55,7 +61,7 @@ class AutoCreations:
             elif topic.name not in self._making and topic.name not in self._unmade:
                 quota = quota or limiter.mutation_quota(strict=False)
                 self._charge(topic.name, quota, limiter, now_ms)
-        return quota
+        return quota, self._charges
 
     def withdraw(self, name: str, now_ms: int) -> None:
         """Nothing; a topic was created by a request of its own, which was charged for it."""
@@ -64,6 +70,7 @@ class AutoCreations:
     def _charge(self, name: str, quota: MutationQuota, limiter: Limiter, now_ms: int) -> None:
         partitions = self._directory.default_partitions
         quota.record(partitions, now_ms)
+        self._charges.append((limiter, partitions))
         while len(self._making) >= MAX_TOPICS:
             self._making.pop(next(iter(self._making)))
         self._making[name] = _Charge(limiter, partitions, now_ms)
@@ -77,6 +84,7 @@ class AutoCreations:
         self._counters.mutation_partitions += partitions
         if charge.partitions != partitions:
             charge.limiter.record_without_throttle(partitions - charge.partitions, now_ms)
+            self._charges.append((charge.limiter, partitions - charge.partitions))
 
     def _give_up(self, now_ms: int) -> None:
         """Nothing; what has waited too long is given back. Both maps are in the order of their times."""

@@ -130,12 +130,18 @@ class Charging:
         self._counters.refused_requests += 1
         self._ledger.refused(limiter, wait_ms)
 
-    def judge(self, exchange: Exchange) -> None:
-        """Nothing; a throttle time that a treatment put into an exchange is none for shadows and at most the cap."""
+    def judge(self, exchange: Exchange, now_ms: int) -> None:
+        """Nothing; a throttle time that a treatment put into an exchange is none for shadows and at most the cap.
+
+        What the treatment recorded is told to the event log.
+        """
         client, limiter = exchange.client, exchange.limiter
         throttle_ms, exchange.throttle_ms = exchange.throttle_ms, 0
         if client is not None and limiter is not None and throttle_ms > 0:
-            self._violated(exchange, client, limiter, throttle_ms)
+            throttle_ms = self._violated(exchange, client, limiter, throttle_ms)
+        if self._on_charge is not None and exchange.whole is not None:
+            for charged, amount in exchange.whole.charges():
+                self._tell(exchange, charged, amount, throttle_ms if charged is limiter else 0, now_ms)
 
     def heed_upstream(self, exchange: Exchange, upstream_ms: int) -> None:
         """Nothing; a throttle time that the broker set counts if it is the larger, and is said if we limit as well."""

@@ -5,6 +5,7 @@ From version 4 on a request that may not make any says so itself; in older ones 
 of the request, after the broker was asked which those are, and answered here.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from kafka_quotas.core.quota_manager import Limiter
@@ -13,7 +14,7 @@ from kafka_quotas.enforcement.exchange import Exchange
 from kafka_quotas.enforcement.mutation_rules import AutoCreate
 from kafka_quotas.enforcement.topic_directory import UNKNOWN_TOPIC, TopicDirectory
 from kafka_quotas.enforcement.topic_questions import TopicQuestions
-from kafka_quotas.enforcement.whole_treatment import Ask, Pass, Verdict
+from kafka_quotas.enforcement.whole_treatment import Ask, Charge, Pass, Verdict
 from kafka_quotas.wire.metadata_request import FLEXIBLE_SINCE, MetadataRequest, parse_metadata_request
 from kafka_quotas.wire.metadata_topics import known_topics, with_topics
 from kafka_quotas.wire.request_header import RequestHeader
@@ -43,6 +44,7 @@ class MetadataTreatment:
         self._request: MetadataRequest | None = None
         self._questions = TopicQuestions(client_id=header.client_id, correlation_id=header.correlation_id)
         self._absent: dict[str, int] = {}
+        self._charges: Sequence[Charge] = ()
 
     def on_request(self, frame: bytearray, exchange: Exchange, now_ms: int) -> Verdict:
         """The request, which makes nothing where that is forbidden; in old versions a question first."""
@@ -77,10 +79,15 @@ class MetadataTreatment:
         if request is None or request.names is None:
             return frame
         if self._limiter is not None and self._rule is AutoCreate.COUNT and request.may_create:
-            quota = self._auto_creations.told(topics, self._limiter, now_ms)
+            quota, self._charges = self._auto_creations.told(topics, self._limiter, now_ms)
             if quota is not None:
                 exchange.throttled(self._limiter, quota.throttle_ms(now_ms))
         return with_topics(exchange.api_version, frame, request.names, self._absent) if self._absent else frame
+
+    def charges(self) -> Sequence[Charge]:
+        """What was charged since this was asked last: to this client, for what it made or to others, given back."""
+        charges, self._charges = self._charges, ()
+        return charges
 
     def _forbids(self, request: MetadataRequest) -> bool:
         """Whether topics that the request names would be made and must not be."""

@@ -20,7 +20,7 @@ from kafka_quotas.enforcement.exchange import Exchange
 from kafka_quotas.enforcement.mutation_costs import DEFAULT_PARTITIONS, NO_ERROR, Mutations, mutations_of
 from kafka_quotas.enforcement.topic_directory import TopicDirectory
 from kafka_quotas.enforcement.topic_questions import TopicQuestions
-from kafka_quotas.enforcement.whole_treatment import Answer, Ask, Pass, Verdict
+from kafka_quotas.enforcement.whole_treatment import Answer, Ask, Charge, Pass, Verdict
 from kafka_quotas.wire.create_topics import CREATE_TOPICS
 from kafka_quotas.wire.delete_topics import TopicKey
 from kafka_quotas.wire.request_header import RequestHeader
@@ -55,6 +55,7 @@ class MutationTreatment:
         self._mutations: Mutations | None = None
         self._questions = TopicQuestions(client_id=header.client_id, correlation_id=header.correlation_id)
         self._charged: dict[TopicKey, int] = {}
+        self._charges: list[Charge] = []
         self._refused: dict[TopicKey, bytes] = {}
 
     def on_request(self, frame: bytearray, exchange: Exchange, now_ms: int) -> Verdict:
@@ -95,6 +96,11 @@ class MutationTreatment:
             return frame
         return with_refused(*exchange.place, frame, mutations.keys, self._refused)
 
+    def charges(self) -> Sequence[Charge]:
+        """What was charged since this was asked last, and what was given back."""
+        charges, self._charges = self._charges, []
+        return charges
+
     def _charge(self, mutations: Mutations, now_ms: int) -> Sequence[int]:
         """The numbers of the topics that may pass; the others are refused."""
         known = self._questions.known
@@ -106,6 +112,7 @@ class MutationTreatment:
                 kept.append(index)
                 if cost:
                     self._charged[key] = cost
+                    self._charges.append((self._limiter, cost))
             else:
                 self._counters.mutation_refusals += 1
                 self._refused[key] = refused_topic(
@@ -135,6 +142,7 @@ class MutationTreatment:
         self._counters.mutation_partitions += cost
         if cost != charged:
             self._limiter.record_without_throttle(cost - charged, now_ms)
+            self._charges.append((self._limiter, cost - charged))
 
     def _throttle(self, exchange: Exchange, now_ms: int) -> None:
         """Nothing; the client waits for what is left of the quota's throttle time."""

@@ -5,11 +5,12 @@ The broker never sees them, and their bytes count for nothing. The error is the 
 muted. A Fetch of a version without an error of its own gets an empty answer.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from kafka_quotas.core.quota_manager import Limiter
 from kafka_quotas.enforcement.exchange import FETCH, Exchange
-from kafka_quotas.enforcement.whole_treatment import Answer, Verdict
+from kafka_quotas.enforcement.whole_treatment import Answer, Charge, Verdict
 from kafka_quotas.wire.fetch_response import empty_fetch_response
 from kafka_quotas.wire.produce_partitions import parse_produce
 from kafka_quotas.wire.produce_results import all_refused_partitions, refused_partition
@@ -53,6 +54,10 @@ class Refusal:
         """The response as it is; there is none, for the broker is not asked."""
         del exchange, now_ms
         return frame
+
+    def charges(self) -> Sequence[Charge]:
+        """None: what is refused counts for nothing."""
+        return ()
 
     def _refused_produce(self, frame: bytearray, exchange: Exchange) -> bytes:
         header = parse_request_header(frame)

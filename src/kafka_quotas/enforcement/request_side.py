@@ -98,7 +98,7 @@ class RequestSide:
         """What goes to the broker, once it was decided about a whole request: the request, a question, or nothing."""
         assert exchange.whole is not None
         verdict = exchange.whole.on_request(frame, exchange, now_ms)
-        self._charging.judge(exchange)
+        self._charging.judge(exchange, now_ms)
         if isinstance(verdict, Ask):
             self._ask(exchange, frame)
             return verdict.frame

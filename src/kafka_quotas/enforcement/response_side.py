@@ -214,7 +214,7 @@ class ResponseSide:
             return clamped_versions(exchange, frame, only_known=self._only_known)
         if exchange.whole is not None and exchange.answer is None:
             frame = bytearray(exchange.whole.on_response(frame, exchange, now_ms))
-            self._charging.judge(exchange)
+            self._charging.judge(exchange, now_ms)
         if exchange.client is not None and not exchange.patched:
             upstream_ms = patch_throttle(frame, *exchange.place, told_throttle_ms(exchange))
             self._charging.heed_upstream(exchange, max(upstream_ms or 0, 0))

@@ -5,6 +5,7 @@ as out of order, see `threshold_order`.
 **Source:** "Broker-side quota V1".
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from kafka_quotas.core.thresholds import ThresholdDecision
@@ -13,7 +14,7 @@ from kafka_quotas.enforcement.exchange import Exchange
 from kafka_quotas.enforcement.threshold_rules import ThresholdError
 from kafka_quotas.enforcement.topic_directory import TopicDirectory
 from kafka_quotas.enforcement.topic_questions import TopicQuestions
-from kafka_quotas.enforcement.whole_treatment import Answer, Ask, Pass, Verdict
+from kafka_quotas.enforcement.whole_treatment import Answer, Ask, Charge, Pass, Verdict
 from kafka_quotas.wire.produce_partitions import (
     PartitionKey,
     ProduceData,
@@ -101,6 +102,10 @@ class ThresholdTreatment:
             return frame
         assert self._data is not None
         return with_refused_partitions(exchange.api_version, frame, self._data.order, self._refused)
+
+    def charges(self) -> Sequence[Charge]:
+        """None: what a topic takes in is nobody's quota."""
+        return ()
 
     def _question(self, data: ProduceData, now_ms: int) -> None:
         """Nothing; topics whose ids are unknown will be asked for, and now and then which topics there are."""

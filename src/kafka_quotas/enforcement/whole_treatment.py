@@ -8,12 +8,13 @@ response is gathered and shown to the treatment before the client sees it.
 No I/O and no clock, as in the session. Frames are whole, their length field included.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias
 
+from kafka_quotas.core.quota_manager import Limiter
 from kafka_quotas.enforcement.exchange import Exchange
 from kafka_quotas.wire.request_header import RequestHeader
 from kafka_quotas.wire.walk import Buffer
@@ -46,6 +47,10 @@ class Ask:
 Verdict: TypeAlias = Pass | Answer | Ask
 
 
+Charge: TypeAlias = tuple[Limiter, float]
+"""What was recorded with a limiter, in the unit of its quota; taken back where it is negative."""
+
+
 class WholeTreatment(Protocol):
     """Deals with one exchange; made when its header has been seen.
 
@@ -62,6 +67,10 @@ class WholeTreatment(Protocol):
 
     def on_response(self, frame: bytearray, exchange: Exchange, now_ms: int) -> Buffer:
         """The response as the client shall see it, but for addresses and the throttle time."""
+        ...
+
+    def charges(self) -> Sequence[Charge]:
+        """What was recorded since this was asked last, for the event log."""
         ...
 
 
