@@ -114,7 +114,7 @@ def experiment(name: str, folder: Path, flood: list[Client], *, seconds: float) 
 
 def deny(kafka: Kafka, topic: str) -> None:
     arguments = ["--bootstrap-server", kafka.bootstrap, "--add", "--deny-principal", "User:*", "--topic", topic]
-    done = kafka.run_tool("kafka.admin.AclCommand", arguments)
+    done = kafka.run_tool("org.apache.kafka.tools.AclCommand", arguments)
     if done.returncode != 0:
         raise SystemExit(done.stdout + done.stderr)
 

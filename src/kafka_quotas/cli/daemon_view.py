@@ -140,6 +140,11 @@ def _summary(status: DaemonStatus) -> str:
         f"throttle times set: {throttles}; set by the upstream for clients limited here as well: {upstream}",
     ]
     lines += _over_thresholds(status)
+    if counters["refused_requests"]:
+        lines.append(f"requests refused with an error for their client's byte rate: {counters['refused_requests']}")
+    shadows = sum(row.shadow_times for row in status.throttles)
+    if shadows:
+        lines.append(f"throttle times that shadows would have got: {shadows}")
     if counters["unknown_principals"]:
         lines.append(f"principals that can't be read: {counters['unknown_principals']}")
     lines.append("throttled now:" if status.throttled else "throttled now: nobody")

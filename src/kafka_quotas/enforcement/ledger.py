@@ -91,4 +91,6 @@ class Ledger:
             "client_id": limiter.client_id,
             "throttle_ms": throttle_ms,
         }
+        if quota_type is QuotaType.REQUEST:
+            fields["estimated"] = "yes"
         self._notify(Notice(event=event, severity=severity, fields=fields))

@@ -1,8 +1,8 @@
 """Requests of a client over its byte rate that are refused with an error instead of being delayed.
 
 The broker never sees them, and their bytes count for nothing. The error is the one that brokers give for quotas, 89
-`THROTTLING_QUOTA_EXCEEDED`, after which clients try again; the throttle time says when that makes sense. Nobody is
-muted. A Fetch of a version without an error of its own gets an empty answer.
+`THROTTLING_QUOTA_EXCEEDED`, after which Java clients try again (librdkafka gives records up); the throttle time says
+when that makes sense. Nobody is muted. A Fetch of a version without an error of its own gets an empty answer.
 """
 
 from collections.abc import Sequence
