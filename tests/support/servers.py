@@ -296,6 +296,7 @@ def _common_properties(work: Path, data: str, ports: _Ports) -> dict[str, str]:
             for listener in ("sasl_plaintext", "sasl_ssl")
             for mechanism, login in logins.items()
         },
+        "connections.max.reauth.ms": "3600000",  # without it a second login on one connection is refused
         "super.users": "User:ANONYMOUS;User:admin",
         "allow.everyone.if.no.acl.found": "true",
         "num.partitions": "1",
@@ -337,15 +338,12 @@ def _kraft_properties(node_id: int, controllers: Mapping[int, int], ports: _Port
 
 def _format_storage(folder: Path, configuration: Path, cluster_id: str, *, first: bool, is_quorum: bool) -> None:
     arguments = ["format", f"--cluster-id={cluster_id}", "-c", str(configuration)]  # an id may start with a dash
-    if is_quorum:
-        pass  # the voters are in the configuration
-    elif first:
-        arguments.append("--standalone")
+    if not is_quorum:  # whose voters are in the configuration
+        arguments.append("--standalone" if first else "--no-initial-controllers")
+    if first:
         for mechanism in SCRAM_MECHANISMS:
             for name, password in USERS.items():
                 arguments += ["--add-scram", f"{mechanism}=[name={name},iterations=4096,password={password}]"]
-    else:
-        arguments.append("--no-initial-controllers")
     result = run_tool(folder, "kafka.tools.StorageTool", arguments)
     if result.returncode != 0:
         raise MissingServerError(f"the storage of a broker could not be formatted:\n{result.stdout}{result.stderr}")

@@ -1,5 +1,7 @@
 """A daemon's status as a listing."""
 
+from collections.abc import Mapping
+
 from kafka_quotas.cli.json_text import Json
 from kafka_quotas.cli.render import Column, Listing, Table
 from kafka_quotas.core.quota_key import QUOTA_KEYS, REQUEST_RATE, Unit
@@ -112,6 +114,14 @@ def _over_thresholds(status: DaemonStatus) -> list[str]:
     return lines
 
 
+def _kept_out(counters: Mapping[str, int]) -> list[str]:
+    """A line on connections that came too fast or were too many, if there were any."""
+    late, fast, many = (counters[f"connections_{what}"] for what in ("delayed", "throttled", "refused"))
+    if not late + fast + many:
+        return []
+    return [f"kept out: {late} came in late, {fast} ended as made too fast, {many} as one too many of their address"]
+
+
 def _is_timed(status: DaemonStatus) -> bool:
     return any(row.estimated for row in status.buckets)
 
@@ -139,6 +149,7 @@ def _summary(status: DaemonStatus) -> str:
         f"requests: {counters['requests']}, {received} in, {sent} out",
         f"throttle times set: {throttles}; set by the upstream for clients limited here as well: {upstream}",
     ]
+    lines += _kept_out(counters)
     lines += _over_thresholds(status)
     if counters["refused_requests"]:
         lines.append(f"requests refused with an error for their client's byte rate: {counters['refused_requests']}")
