@@ -11,6 +11,21 @@ JOBS: tuple[LazyCommand, ...] = (
         help="Read logs, metrics and samples into tables.",
     ),
     LazyCommand(
+        name="usage",
+        target="kafka_quotas.cli.pipeline_usage:usage",
+        help="Show who used how much of which quota.",
+    ),
+    LazyCommand(
+        name="replay",
+        target="kafka_quotas.cli.pipeline_replay:replay",
+        help="Try proposed quotas on recorded traffic.",
+    ),
+    LazyCommand(
+        name="recommend",
+        target="kafka_quotas.cli.pipeline_recommend:recommend",
+        help="Say which quotas to set, and why.",
+    ),
+    LazyCommand(
         name="stream",
         target="kafka_quotas.cli.pipeline_stream:stream",
         help="Keep live usage and throttle state from a stream of events.",

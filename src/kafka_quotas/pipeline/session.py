@@ -69,7 +69,8 @@ def _start(settings: SparkSettings, archive: Path) -> "SparkSession":
         raise KafkaQuotasError(
             f"Spark did not start on {settings.master}: {_first_line(error)}", hint=f"see {settings.log_file}"
         ) from error
-    session.sparkContext.addPyFile(str(archive))
+    if not settings.is_local:  # local workers have the package, with its kernels compiled before
+        session.sparkContext.addPyFile(str(archive))
     return session
 
 

@@ -1,0 +1,113 @@
+"""What jobs over recorded events have in common: the folder, the engine, and how a job is run on it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafka_quotas.pipeline.engine import Engine, EngineChoice, choose_engine
+from kafka_quotas.pipeline.layout import DataFolder
+from kafka_quotas.pipeline.libraries import require_libraries
+from kafka_quotas.pipeline.progress import JobProgress, Watch
+from kafka_quotas.pipeline.session import spark_session
+from kafka_quotas.pipeline.spark_errors import spark_errors
+from kafka_quotas.pipeline.spark_settings import SparkSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsRequest:
+    """The folder of ingested tables, and who does the job; `master` is None where the user named none."""
+
+    data: Path
+    spark: SparkSettings
+    engine: Engine = Engine.AUTO
+    master: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsWatcher:
+    """Who is told of progress, and of the engine that was chosen."""
+
+    progress: Watch
+    chosen: Callable[[EngineChoice], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedEvents:
+    """What a folder holds: how many events, and their first and last time in ms (both None where there are none)."""
+
+    folder: DataFolder
+    count: int
+    first_ms: int | None
+    last_ms: int | None
+
+    @property
+    def seconds(self) -> int:
+        """How many seconds of the clock the recording covers, at least 1."""
+        if self.first_ms is None or self.last_ms is None:
+            return 1
+        return self.last_ms // 1000 - self.first_ms // 1000 + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job in both forms: on slices of events here, on files or on rows of events on Spark.
+
+    `told_apart_by` are the columns of events that keep together, where they are equal, whoever may share a bucket.
+    """
+
+    name: str
+    told_apart_by: tuple[str, ...]
+    task: Callable[[Iterable["pa.Table"]], Any]
+    on_files: Callable[["SparkSession", Sequence[Sequence[Path]]], "DataFrame"]
+    on_rows: Callable[["DataFrame"], "DataFrame"]
+    found: Callable[["pa.Table"], list[Any]]
+
+
+def recorded_events(path: Path) -> RecordedEvents:
+    """What the folder holds. Raises `UsageError` for one that no ingest wrote."""
+    require_libraries("pyarrow", "numpy")
+    from kafka_quotas.pipeline.event_slices import event_count, time_range_ms  # noqa: PLC0415 - loads Arrow
+
+    folder = DataFolder.open(path)
+    files = [file for bucket in folder.events_buckets() for file in bucket.files]
+    span = time_range_ms(files)
+    first_ms, last_ms = span or (None, None)
+    return RecordedEvents(folder=folder, count=event_count(files), first_ms=first_ms, last_ms=last_ms)
+
+
+def run_job(job: Job, events: RecordedEvents, request: EventsRequest, watcher: EventsWatcher) -> list[Any]:
+    """What the job's tasks found, on the engine that was asked for or that fits."""
+    choice = choose_engine(request.engine, events=events.count, master=request.master)
+    watcher.chosen(choice)
+    if choice.engine is Engine.SPARK:
+        return _run_on_spark(job, events, request, watcher.progress)
+    from kafka_quotas.pipeline.local_tasks import run_tasks, task_files  # noqa: PLC0415 - loads Arrow
+
+    files = task_files(events.folder, job.told_apart_by)
+    return run_tasks(files, job.task, stage=job.name, watch=watcher.progress)
+
+
+def _run_on_spark(job: Job, events: RecordedEvents, request: EventsRequest, watch: Watch) -> list[Any]:
+    require_libraries("pyspark")
+    from kafka_quotas.pipeline.local_tasks import BUCKETED_BY, task_files  # noqa: PLC0415 - loads Arrow
+    from kafka_quotas.pipeline.progress import run_watched  # noqa: PLC0415
+
+    watch(JobProgress(stage="start Spark", done=0, total=0))
+    files = task_files(events.folder, job.told_apart_by)
+    if not files:
+        return []
+    with (
+        spark_session(request.spark) as session,
+        spark_errors(f"running {job.name} over {request.data}", log_file=request.spark.log_file),
+    ):
+        if set(job.told_apart_by) == BUCKETED_BY:
+            frame = job.on_files(session, files)
+        else:
+            names = [str(file.absolute()) for bucket in files for file in bucket]
+            frame = job.on_rows(session.read.parquet(*names))
+        return job.found(run_watched(session, frame.toArrow, stage=job.name, watch=watch))

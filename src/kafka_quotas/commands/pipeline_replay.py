@@ -1,0 +1,75 @@
+"""What proposed quotas would have done to recorded traffic."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafka_quotas.commands.pipeline_events import (
+    EventsRequest,
+    EventsWatcher,
+    Job,
+    RecordedEvents,
+    recorded_events,
+    run_job,
+)
+from kafka_quotas.pipeline.replay_plan import ReplayPlan
+
+if TYPE_CHECKING:
+    from kafka_quotas.pipeline.replay_tables import ReplayTables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayRequest:
+    """The events, the proposals, and the folder for the tables `entities` and `whatif` (None: nowhere)."""
+
+    events: EventsRequest
+    plan: ReplayPlan
+    out: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayResult:
+    """What was replayed, and the tables."""
+
+    events: RecordedEvents
+    tables: "ReplayTables"
+
+
+def replay(request: ReplayRequest, watcher: EventsWatcher) -> ReplayResult:
+    """The tables of the replay; they are in the folder as well, where one is named.
+
+    Raises `UsageError` for a folder that holds no events, `KafkaQuotasError` where a file can't be read or written.
+    """
+    events = recorded_events(request.events.data)
+    from kafka_quotas.pipeline.replay_tables import replay_tables  # noqa: PLC0415 - loads Arrow and the kernels
+    from kafka_quotas.pipeline.tables_folder import write_tables  # noqa: PLC0415
+
+    tables = replay_tables(run_job(_job(request.plan), events, request.events, watcher), request.plan)
+    if request.out is not None:
+        write_tables(request.out, {"entities": tables.entities, "whatif": tables.whatif})
+    return ReplayResult(events=events, tables=tables)
+
+
+def _job(plan: ReplayPlan) -> Job:
+    from kafka_quotas.pipeline.replay_task import replay_task  # noqa: PLC0415 - loads the kernels
+
+    def spark():  # type: ignore[no-untyped-def]
+        from kafka_quotas.pipeline import replay_spark  # noqa: PLC0415 - loads PySpark
+
+        return replay_spark
+
+    return Job(
+        name="replay",
+        told_apart_by=plan.told_apart_by(),
+        task=lambda slices: replay_task(slices, plan),
+        on_files=lambda session, files: _on_spark().replay_files(session, files, plan),
+        on_rows=lambda frame: _on_spark().replay_rows(frame, plan),
+        found=lambda found: _on_spark().replay_found(found),
+    )
+
+
+def _on_spark() -> Any:
+    """The module of the job on Spark."""
+    from kafka_quotas.pipeline import replay_spark  # noqa: PLC0415 - loads PySpark
+
+    return replay_spark

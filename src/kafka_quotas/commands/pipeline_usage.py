@@ -1,0 +1,81 @@
+"""Who used how much of which quota, over recorded traffic."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafka_quotas.commands.pipeline_events import (
+    EventsRequest,
+    EventsWatcher,
+    Job,
+    RecordedEvents,
+    recorded_events,
+    run_job,
+)
+from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.pipeline.resolve import Proposal
+
+if TYPE_CHECKING:
+    from kafka_quotas.pipeline.usage_tables import UsageTables
+    from kafka_quotas.pipeline.usage_task import UsagePlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageRequest:
+    """The events, the quotas in force, the brokers' window, and the folder for the tables (None: nowhere)."""
+
+    events: EventsRequest
+    quotas: Proposal
+    window: QuotaWindow = DEFAULT_WINDOW
+    out: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageResult:
+    """What was looked at, and the tables."""
+
+    events: RecordedEvents
+    tables: "UsageTables"
+
+
+def usage(request: UsageRequest, watcher: EventsWatcher) -> UsageResult:
+    """The tables of the job; they are in the folder as well, where one is named.
+
+    Raises `UsageError` for a folder that holds no events, `KafkaQuotasError` where a file can't be read or written.
+    """
+    events = recorded_events(request.events.data)
+    from kafka_quotas.pipeline.tables_folder import write_tables  # noqa: PLC0415 - loads Arrow
+    from kafka_quotas.pipeline.usage_tables import usage_tables  # noqa: PLC0415
+    from kafka_quotas.pipeline.usage_task import UsagePlan  # noqa: PLC0415 - loads the kernels
+
+    plan = UsagePlan(quotas=request.quotas, seconds=events.seconds, window=request.window)
+    tables = usage_tables(run_job(_job(plan), events, request.events, watcher))
+    if request.out is not None:
+        named = {"entities": tables.entities, "usage": tables.usage, "usage_profile": tables.profiles}
+        write_tables(request.out, named)
+    return UsageResult(events=events, tables=tables)
+
+
+def _job(plan: "UsagePlan") -> Job:
+    from kafka_quotas.pipeline.usage_task import usage_task  # noqa: PLC0415 - loads the kernels
+
+    def spark():  # type: ignore[no-untyped-def]
+        from kafka_quotas.pipeline import usage_spark  # noqa: PLC0415 - loads PySpark
+
+        return usage_spark
+
+    return Job(
+        name="usage",
+        told_apart_by=plan.told_apart_by(),
+        task=lambda slices: usage_task(slices, plan),
+        on_files=lambda session, files: _on_spark().usage_files(session, files, plan),
+        on_rows=lambda frame: _on_spark().usage_rows(frame, plan),
+        found=lambda found: _on_spark().usage_found(found),
+    )
+
+
+def _on_spark() -> Any:
+    """The module of the job on Spark."""
+    from kafka_quotas.pipeline import usage_spark  # noqa: PLC0415 - loads PySpark
+
+    return usage_spark
