@@ -3,12 +3,16 @@
 Invariants: completing never fails, never changes a store, and never waits long for one, see `stored_names`.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from kafka_quotas.cli.output import Output
 from kafka_quotas.core.entity import CLIENT_ID, IP, USER
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.quota_key import QUOTA_KEYS
+
+LONG_TYPES: Final[Mapping[str, str]] = {"users": USER, "clients": CLIENT_ID, "ips": IP}
+"""The entity types as kafka-configs spells them."""
 
 
 def complete_users(ctx: Any, incomplete: str) -> list[str]:
@@ -24,6 +28,18 @@ def complete_clients(ctx: Any, incomplete: str) -> list[str]:
 def complete_ips(ctx: Any, incomplete: str) -> list[str]:
     """The addresses in the store that begin so."""
     return _names(ctx, IP, incomplete)
+
+
+def complete_entity_types(incomplete: str) -> list[str]:
+    """The entity types of kafka-configs that begin so."""
+    return [text for text in LONG_TYPES if text.startswith(incomplete)]
+
+
+def complete_entity_names(ctx: Any, incomplete: str) -> list[str]:
+    """The names in the store that begin so, of the type that was typed last."""
+    typed = (() if ctx is None else ctx.params.get("entity_type")) or ()
+    entity_type = LONG_TYPES.get(typed[-1]) if typed else None
+    return [] if entity_type is None else _names(ctx, entity_type, incomplete)
 
 
 def complete_keys(incomplete: str) -> list[str]:

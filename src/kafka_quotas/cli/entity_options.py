@@ -7,11 +7,11 @@ and their defaults) and the long form of kafka-configs exclude each other.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from kafka_quotas.cli.completion import LONG_TYPES
 from kafka_quotas.core.describe_filter import FilterComponent, Match, QuotaFilter
 from kafka_quotas.core.entity import BROKER, CLIENT_ID, IP, TOPIC, USER, Entity
 from kafka_quotas.core.errors import UsageError
 
-_LONG_TYPES = {"users": USER, "clients": CLIENT_ID, "ips": IP}
 _SHORT_NAMES = {USER: "--user", CLIENT_ID: "--client", IP: "--ip", TOPIC: "--topic", BROKER: "--broker"}
 _UNSET = "is the shell variable behind it set? the default is a flag: {option}-default"
 
@@ -124,7 +124,7 @@ def _long_parts(options: EntityOptions) -> Iterator[FilterComponent]:
             hint="--entity-type users --entity-name alice",
         )
     for index, text in enumerate(options.entity_types):
-        entity_type = _LONG_TYPES.get(text)
+        entity_type = LONG_TYPES.get(text)
         if entity_type is None:
             raise UsageError(f"unknown entity type: {text!r}", hint="the types are users, clients and ips")
         if index >= len(given):

@@ -8,6 +8,8 @@ import typer
 from kafka_quotas.cli.completion import (
     complete_clients,
     complete_contexts,
+    complete_entity_names,
+    complete_entity_types,
     complete_forms,
     complete_ips,
     complete_stores,
@@ -135,10 +137,17 @@ EntityType = Annotated[
         metavar="TYPE",
         help="users, clients or ips, as in kafka-configs; the first --entity-type goes with the first --entity-name "
         "or --entity-default, and so on.",
+        autocompletion=complete_entity_types,
     ),
 ]
 EntityName = Annotated[
-    list[str] | None, typer.Option("--entity-name", metavar="NAME", help="The name that goes with an --entity-type.")
+    list[str] | None,
+    typer.Option(
+        "--entity-name",
+        metavar="NAME",
+        help="The name that goes with an --entity-type.",
+        autocompletion=complete_entity_names,
+    ),
 ]
 EntityDefault = Annotated[
     int,

@@ -12,6 +12,8 @@ from kafka_quotas.cli.completion import (
     complete_assignments,
     complete_clients,
     complete_contexts,
+    complete_entity_names,
+    complete_entity_types,
     complete_ips,
     complete_keys,
     complete_stores,
@@ -37,21 +39,28 @@ class TypedLine:
     incomplete: str
 
     @property
-    def params(self) -> Mapping[str, str]:
-        """The values of the options that choose a store, by parameter name."""
-        found: dict[str, str] = {}
+    def params(self) -> Mapping[str, str | Sequence[str]]:
+        """The values of the options that choose a store, and the entity types, by parameter name."""
+        given = self._given()
+        store = {option.removeprefix("--").replace("-", "_"): value for option, value in given}
+        return {**store, "entity_type": [value for option, value in given if option == "--entity-type"]}
+
+    def _given(self) -> list[tuple[str, str]]:
+        """The options that say what is meant, with their values, in order."""
+        found: list[tuple[str, str]] = []
         for word, following in zip(self.words, (*self.words[1:], ""), strict=True):
             option, equals, value = word.partition("=")
-            if option in _STORE_OPTIONS:
-                found[option.removeprefix("--").replace("-", "_")] = value if equals else following
+            if option in _TELLING:
+                found.append((option, value if equals else following))
         return found
 
 
-_STORE_OPTIONS = ("--store", "--context", "--bootstrap-server", "--zookeeper", "--command-config")
+_TELLING = ("--store", "--context", "--bootstrap-server", "--zookeeper", "--command-config", "--entity-type")
 OF_THE_STORE: Mapping[str, Callable[[TypedLine, str], Sequence[str]]] = {
     "--user": complete_users,
     "--client": complete_clients,
     "--ip": complete_ips,
+    "--entity-name": complete_entity_names,
 }
 OF_ITSELF: Mapping[str, Callable[[str], Sequence[str]]] = {
     "--context": complete_contexts,
@@ -59,6 +68,7 @@ OF_ITSELF: Mapping[str, Callable[[str], Sequence[str]]] = {
     "--add-config": complete_assignments,
     "--delete-config": complete_keys,
     "--key": complete_keys,
+    "--entity-type": complete_entity_types,
 }
 _CONTEXT_COMMANDS = ("show", "use", "set", "remove")
 
