@@ -92,30 +92,44 @@ class FrameStream:
                 if frame is None:
                     self._rest = bytearray(chunk[position:])
                     break
-                if isinstance(frame, int):
-                    self._left = frame
-                else:
+                if not isinstance(frame, int):
                     passed = self._start(frame, chunk, passed, position)
-            step = min(self._left, end - position)
-            position += step
-            self._left -= step
-            if self._drops:
-                passed = position
-            if self._find_tail is not None:
-                passed = self._look_for_tail(chunk, passed, position - step, position)
-            if self._gathered is not None:
-                self._gathered += chunk[passed:position]
-                passed = position
-            if not self._left:
-                gathered, self._gathered = self._gathered, None
-                self._find_tail = None
-                self._drops = False
-                behind = self._end(gathered, now_ms)
-                if behind is not None:
-                    passed = self._pass(chunk, passed, position)
-                    self._output.append(behind)
+                elif frame <= end - position:  # passes as it is and is here as a whole, as nearly all small ones
+                    position += frame
+                    behind = self._end(None, now_ms)
+                    if behind is not None:
+                        passed = self._put(chunk, passed, position, behind)
+                    continue
+                else:
+                    self._left = frame
+            start, position = position, min(position + self._left, end)
+            passed = self._take(chunk, passed, start, position, now_ms)
         if position > passed:
             self._output.append(chunk[passed:position] if passed or position < end else chunk)
+
+    def _take(self, chunk: memoryview, passed: int, start: int, end: int, now_ms: int) -> int:
+        """The offset behind what was passed on, when so much more of a frame, or all of it, has been seen."""
+        self._left -= end - start
+        if self._drops:
+            passed = end
+        if self._find_tail is not None:
+            passed = self._look_for_tail(chunk, passed, start, end)
+        if self._gathered is not None:
+            self._gathered += chunk[passed:end]
+            passed = end
+        if self._left:
+            return passed
+        gathered, self._gathered = self._gathered, None
+        self._find_tail = None
+        self._drops = False
+        behind = self._end(gathered, now_ms)
+        return passed if behind is None else self._put(chunk, passed, end, behind)
+
+    def _put(self, chunk: memoryview, passed: int, end: int, behind: Buffer) -> int:
+        """The offset behind what was passed on: the chunk up to an offset, and something that comes behind it."""
+        passed = self._pass(chunk, passed, end)
+        self._output.append(behind)
+        return passed
 
     def _start(self, frame: Frame, chunk: memoryview, passed: int, position: int) -> int:
         """The offset behind what was passed on, once all before the frame was, and its patch."""
