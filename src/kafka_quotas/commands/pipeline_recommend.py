@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafka_quotas.commands.pipeline_events import EventsRequest, EventsWatcher, RecordedEvents, recorded_events
+from kafka_quotas.commands.pipeline_jobs import FolderJobs
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.recommend.advice import Tolerance
@@ -14,10 +15,6 @@ from kafka_quotas.pipeline.recommend.capacity import Capacities, parse_capacitie
 if TYPE_CHECKING:
     from kafka_quotas.pipeline.recommend.clients import Per
     from kafka_quotas.pipeline.recommend.job import Recommendation
-    from kafka_quotas.pipeline.replay_plan import ReplayPlan
-    from kafka_quotas.pipeline.replay_tables import ReplayTables
-    from kafka_quotas.pipeline.usage_tables import UsageTables
-    from kafka_quotas.pipeline.usage_task import UsagePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,25 +44,6 @@ class RecommendResult:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _FolderJobs:
-    """The jobs over a folder of events."""
-
-    request: EventsRequest
-    watcher: EventsWatcher
-
-    def usage(self, plan: "UsagePlan") -> "UsageTables":
-        from kafka_quotas.commands.pipeline_usage import UsageRequest, usage  # noqa: PLC0415 - loads Arrow
-
-        request = UsageRequest(events=self.request, quotas=plan.quotas, window=plan.window)
-        return usage(request, self.watcher).tables
-
-    def replay(self, plan: "ReplayPlan") -> "ReplayTables":
-        from kafka_quotas.commands.pipeline_replay import ReplayRequest, replay  # noqa: PLC0415 - loads Arrow
-
-        return replay(ReplayRequest(events=self.request, plan=plan), self.watcher).tables
-
-
 def recommend(request: RecommendRequest, watcher: EventsWatcher, *, step: Callable[[str], None]) -> RecommendResult:
     """What to set; the file and the tables are written, where they are named. `step` is told what is being done.
 
@@ -86,7 +64,7 @@ def recommend(request: RecommendRequest, watcher: EventsWatcher, *, step: Callab
         window=request.window,
         controller_window=request.controller_window,
     )
-    found = job.recommend(_FolderJobs(request=request.events, watcher=watcher), plan, step=step)
+    found = job.recommend(FolderJobs(request=request.events, watcher=watcher), plan, step=step)
     text = "".join(recommended_text(found.advices, request.per, heading=_heading(events, found)))
     if request.file is not None:
         _write(request.file, text)

@@ -5,11 +5,11 @@ Contract: knows neither engine nor files; whoever calls says how the jobs `usage
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.pipeline.jobs import Jobs
 from kafka_quotas.pipeline.recommend.advice import Advice, Tolerance, advise
 from kafka_quotas.pipeline.recommend.capacity import Capacities
 from kafka_quotas.pipeline.recommend.clients import RECOMMENDED, Per, told_apart
@@ -18,22 +18,10 @@ from kafka_quotas.pipeline.recommend.observed import clusters_of, demands_of, he
 from kafka_quotas.pipeline.recommend.quota_file import recommended_proposal
 from kafka_quotas.pipeline.recommend.trials import finer_limits, first_limits, sweep
 from kafka_quotas.pipeline.replay_plan import Model, ReplayPlan
-from kafka_quotas.pipeline.replay_tables import ReplayTables
 from kafka_quotas.pipeline.resolve import Proposal
-from kafka_quotas.pipeline.usage_tables import UsageTables
 from kafka_quotas.pipeline.usage_task import UsagePlan
 
 Demands = tuple[Demand, ...]
-
-
-class Jobs(Protocol):
-    """The jobs over one folder of events, by whatever engine."""
-
-    def usage(self, plan: UsagePlan) -> UsageTables:
-        """What was used."""
-
-    def replay(self, plan: ReplayPlan) -> ReplayTables:
-        """What would have happened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

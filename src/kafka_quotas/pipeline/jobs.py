@@ -1,0 +1,18 @@
+"""The two jobs that further ones are built on, whatever engine does them."""
+
+from typing import Protocol
+
+from kafka_quotas.pipeline.replay_plan import ReplayPlan
+from kafka_quotas.pipeline.replay_tables import ReplayTables
+from kafka_quotas.pipeline.usage_tables import UsageTables
+from kafka_quotas.pipeline.usage_task import UsagePlan
+
+
+class Jobs(Protocol):
+    """The jobs over one folder of events."""
+
+    def usage(self, plan: UsagePlan) -> UsageTables:
+        """What was used."""
+
+    def replay(self, plan: ReplayPlan) -> ReplayTables:
+        """What would have happened."""
