@@ -1,0 +1,100 @@
+"""A day of traffic through sessions on the virtual clock, throttle by throttle against Kafka's rules put plainly."""
+
+import random
+
+from tests.property.core_reference import ReferenceRate
+from tests.support.enforcement_frames import (
+    START_MS,
+    Pair,
+    fetch,
+    fetch_response,
+    produce,
+    produce_response,
+    throttle_of,
+)
+
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.quota_config import QuotaWindow
+from kafka_quotas.core.quota_key import LONG_MAX
+from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.rules import Rules
+
+DAY_MS = 24 * 3_600_000
+WINDOW = QuotaWindow()
+LIMITS = {QuotaType.PRODUCE: 10_000.0, QuotaType.FETCH: 20_000.0}
+CLIENTS = ("app", "app", "batch")
+"""Two connections of one client-id, which share its buckets, and one of another."""
+
+
+class Day:
+    """Connections to one broker, what they are due, and Kafka's rules beside each of their buckets."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        broker = BrokerQuotas(WINDOW)
+        for client_id in set(CLIENTS):
+            for quota_type, limit in LIMITS.items():
+                broker.update(quota_type, Entity.of(client_id=client_id), limit, static=False)
+        self.broker = broker
+        self.pairs = [Pair(broker=broker, rules=Rules(window=WINDOW)) for _ in CLIENTS]
+        self.due_ms = [START_MS + self.random.randrange(5000) for _ in CLIENTS]
+        self.rates = {(client_id, kind): ReferenceRate(11, 1000) for client_id in CLIENTS for kind in LIMITS}
+        self.throttles: list[int] = []
+        self.swept_ms = START_MS
+
+    def step(self, number: int) -> int:
+        """The time after one request of the connection that is due first, checked against Kafka's rules."""
+        which = min(range(len(CLIENTS)), key=self.due_ms.__getitem__)
+        pair, now_ms = self.pairs[which], self.due_ms[which]
+        pair.advance(now_ms - pair.now_ms)
+        assert pair.session.request_holds == 0, "a client that waited its time out is still held"
+        if now_ms - self.swept_ms >= 60_000:
+            self.swept_ms = now_ms
+            self.broker.expire_idle(now_ms)
+        is_fetch = self.random.random() < 0.4
+        told_ms = (
+            self.fetched(pair, CLIENTS[which], number) if is_fetch else self.produced(pair, CLIENTS[which], number)
+        )
+        self.throttles.append(told_ms)
+        pair.upstream = pair.client = b""
+        self.due_ms[which] = now_ms + told_ms + self.pause_ms(now_ms)
+        return now_ms
+
+    def produced(self, pair: Pair, client_id: str, number: int) -> int:
+        size = self.random.randrange(200, 60_000)
+        frame = produce(number, size=size, client_id=client_id)
+        assert pair.send(frame) == frame
+        told_ms = throttle_of(pair.answer(produce_response(number)), -4)
+        assert told_ms == self.expected(client_id, QuotaType.PRODUCE, size - 4, pair.now_ms)
+        return told_ms
+
+    def fetched(self, pair: Pair, client_id: str, number: int) -> int:
+        size = self.random.randrange(200, 120_000)
+        pair.send(fetch(number, client_id=client_id))
+        told_ms = throttle_of(pair.answer(fetch_response(number, size=size)))
+        assert told_ms == self.expected(client_id, QuotaType.FETCH, size - 4, pair.now_ms)
+        return told_ms
+
+    def expected(self, client_id: str, kind: QuotaType, amount: int, now_ms: int) -> int:
+        return self.rates[client_id, kind].record_and_throttle_ms(amount, now_ms, LIMITS[kind], LONG_MAX)
+
+    def pause_ms(self, now_ms: int) -> int:
+        """Until the next request: bursts by day, pauses of minutes at night, now and then hours without a word."""
+        hour = (now_ms - START_MS) // 3_600_000
+        if self.random.random() < 0.0005:
+            return self.random.randrange(3_600_000, 3 * 3_600_000)
+        if hour < 6 and self.random.random() < 0.2:
+            return self.random.randrange(60_000, 900_000)
+        return self.random.choice((0, 1, 20, 999, 1000, 1001, 5000, 11_000, 20_000))
+
+
+def test_a_day_of_traffic_gets_the_throttle_times_that_kafkas_rules_give() -> None:
+    day, number, now_ms = Day(1), 0, START_MS
+    while now_ms < START_MS + DAY_MS:
+        number += 1
+        now_ms = day.step(number)
+    throttled = [told_ms for told_ms in day.throttles if told_ms]
+    assert number > 5000
+    assert len(throttled) > number / 20
+    assert len(set(throttled)) > 200
