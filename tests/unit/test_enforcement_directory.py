@@ -6,6 +6,7 @@ from kafka_quotas.enforcement.address import Address
 from kafka_quotas.enforcement.broker_directory import BrokerDirectory, Route
 from kafka_quotas.enforcement.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.policy import NodeId
+from kafka_quotas.enforcement.same_place import is_same_place
 
 FIRST = Address(host="broker-1", port=9092)
 SECOND = Address(host="broker-2", port=9092)
@@ -84,6 +85,23 @@ def test_brokers_with_names_of_their_own_get_listeners_of_their_own() -> None:
     seen = Seen(is_shared=False)
     assert seen.port(1, FIRST) == 20_001
     assert seen.named == [(1, None)]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "same"),
+    [
+        ({"10.0.0.1"}, {"10.0.0.1"}, True),
+        ({"10.0.0.1", "::1"}, {"10.0.0.1"}, True),
+        ({"10.0.0.1"}, {"10.0.0.1", "::1"}, True),
+        ({"10.0.0.1", "10.0.0.2"}, {"10.0.0.1"}, False),
+        ({"10.0.0.1"}, {"10.0.0.2"}, False),
+        ({"::1"}, {"10.0.0.1"}, False),
+        (set(), {"10.0.0.1"}, False),
+        ({"10.0.0.1"}, set(), False),
+    ],
+)
+def test_two_names_stand_for_one_place(ours: set[str], theirs: set[str], same: bool) -> None:
+    assert is_same_place(ours, theirs) is same
 
 
 @pytest.mark.parametrize(

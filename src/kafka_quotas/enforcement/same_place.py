@@ -14,6 +14,17 @@ MAX_ASKED: Final = 1000
 """How many addresses are looked up at most: they come from brokers, which should be few."""
 
 
+def is_same_place(ours: set[str], theirs: set[str]) -> bool:
+    """Whether a bootstrap name that stands for `ours` can only lead to a broker that is known by `theirs`.
+
+    A name for several brokers stands for more than one of them knows. One family of addresses is enough: the bootstrap
+    name may have both and the broker's only one.
+    """
+    families = {":" in address for address in theirs}
+    compared = {address for address in ours if (":" in address) in families}
+    return bool(compared) and compared <= theirs
+
+
 class SamePlace:
     """Compares addresses with one that was given, by what their names stand for."""
 
@@ -39,7 +50,7 @@ class SamePlace:
 
     async def _compare(self, address: Address, on_same: Callable[[], None]) -> None:
         ours, theirs = await asyncio.gather(self._places(self._address), self._places(address))
-        if len(ours) == 1 and ours <= theirs:
+        if is_same_place(ours, theirs):
             on_same()
 
     async def _places(self, address: Address) -> set[str]:
