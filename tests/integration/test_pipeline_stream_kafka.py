@@ -17,8 +17,8 @@ from tests.support.servers import Kafka
 
 pytestmark = pytest.mark.timeout(900)
 _DEADLINE_S = 600.0
-_EVENTS = 4000
-_BATCH = 250
+_EVENTS = 2000
+_BATCH = 200
 _START_MS = 1_795_262_400_000
 _BAD = b'{"v":1,"ts_ms":"rubbish"}'
 

@@ -74,7 +74,7 @@ def storage_error(path: Path, error: OSError) -> KafkaQuotasError:
     """What an error of the operating system means to the user of a data folder."""
     if error.errno in _FULL:
         return KafkaQuotasError(
-            f"no room left for {path}: {error.strerror}",
+            f"no room left for {path}: {os.strerror(error.errno or 0)}",
             hint="nothing was changed; make room, or name another folder with --out",
         )
     where = f" ({error.filename})" if error.filename else ""
