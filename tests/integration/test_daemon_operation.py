@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota, store_url
+from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota, store_url, without
 from tests.support.enforcement_frames import (
     framed,
     produce,
@@ -202,14 +202,6 @@ def test_a_quota_set_while_clients_are_connected_reaches_them(tmp_path: Path) ->
         daemon.wait_until(lambda status: status.store.limits == 1)
         client.sendall(produce(2, size=100_000))
         assert throttle_of(receive_frame(client), -4) > 0
-
-
-def without(module: str, folder: Path) -> dict[str, str]:
-    """The environment of a process in which a module can't be imported."""
-    place = folder / f"without-{module}"
-    place.mkdir()
-    (place / f"{module}.py").write_text(f"raise ImportError('{module} is hidden')\n")
-    return {"PYTHONPATH": str(place)}
 
 
 def test_it_works_with_asyncios_own_event_loop(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """TLS at the daemon: towards clients and brokers, who a certificate stands for, and certificates that are renewed."""
 
+import hashlib
+import random
 import shutil
 import socket
 import ssl
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.certificates import make_certificates
-from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota
+from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota, without
 from tests.support.enforcement_frames import framed, produce, produce_response, request, throttle_of
 from tests.support.fake_broker import (
     TIMEOUT_S,
@@ -24,6 +26,7 @@ from tests.support.fake_broker import (
 from kafka_quotas.core.entity import Entity
 
 PING = request(12, 1, 77, b"ping")
+REQUESTS = 20
 
 
 @pytest.fixture(scope="module")
@@ -196,6 +199,41 @@ def test_tls_towards_brokers_with_a_certificate_of_our_own(certificates: Path, t
             with connected(daemon.bootstrap) as client:
                 assert is_closed(client)
             daemon.wait_for_log("upstream can't be connected", "certificate")
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_bulk_data_passes_by_tls_on_both_sides(certificates: Path, tmp_path: Path, loop: str) -> None:
+    context = serve_tls(certificates, demands=False)
+    received = hashlib.sha256()
+
+    def handler(connection: socket.socket) -> None:
+        connection.settimeout(TIMEOUT_S)
+        with context.wrap_socket(connection, server_side=True) as secure:
+            for _ in range(REQUESTS):
+                frame = receive_frame(secure)
+                received.update(frame)
+                secure.sendall(framed(frame[8:12] + frame[20:]))  # as much comes back
+
+    config = listener_file(
+        tmp_path,
+        certificates,
+        "upstream.security.protocol=SSL",
+        "upstream.ssl.truststore.type=PEM",
+        f"upstream.ssl.truststore.location={certificates / 'authority.pem'}",
+    )
+    environment = without("uvloop", tmp_path) if loop == "asyncio" else None
+    options = ["--listener-config", str(config)]
+    frames = [request(12, 1, number, random.Random(number).randbytes(700_000)) for number in range(REQUESTS)]
+    with (
+        fake_broker(handler) as broker,
+        running_daemon(tmp_path, upstream=broker.address, options=options, environment=environment) as daemon,
+        tls_client(daemon, certificates) as client,
+    ):
+        assert daemon.status().event_loop == loop
+        for frame in frames:
+            client.sendall(frame)
+            assert receive_frame(client) == framed(frame[8:12] + frame[20:])
+    assert received.digest() == hashlib.sha256(b"".join(frames)).digest()
 
 
 def test_a_broker_certificate_for_another_host_is_refused(certificates: Path, tmp_path: Path) -> None:

@@ -154,6 +154,14 @@ def running_daemon(
     assert not daemon.lines("Traceback"), "".join(daemon.log)
 
 
+def without(module: str, folder: Path) -> dict[str, str]:
+    """The environment of a process in which a module can't be imported."""
+    place = folder / f"without-{module}"
+    place.mkdir()
+    (place / f"{module}.py").write_text(f"raise ImportError('{module} is hidden')\n")
+    return {"PYTHONPATH": str(place)}
+
+
 def store_url(folder: Path) -> str:
     """The address of the store of a daemon in this folder."""
     return f"local:{folder / 'quotas.db'}"
