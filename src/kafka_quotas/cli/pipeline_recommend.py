@@ -8,6 +8,7 @@ import typer
 
 from kafka_quotas.cli.options import ListingView
 from kafka_quotas.cli.output import TABLE_VIEW, View
+from kafka_quotas.cli.pipeline_notes import engine_notes
 from kafka_quotas.cli.pipeline_options import (
     DriverMemory,
     EngineName,
@@ -32,7 +33,7 @@ from kafka_quotas.cli.window_options import (
 from kafka_quotas.commands.pipeline_events import EventsRequest, EventsWatcher
 from kafka_quotas.commands.pipeline_recommend import RecommendRequest
 from kafka_quotas.commands.pipeline_recommend import recommend as run_recommend
-from kafka_quotas.pipeline.engine import Engine, EngineChoice
+from kafka_quotas.pipeline.engine import Engine
 from kafka_quotas.pipeline.progress import JobProgress
 from kafka_quotas.pipeline.recommend.advice import Tolerance
 from kafka_quotas.pipeline.recommend.clients import Per
@@ -170,18 +171,10 @@ def recommend(
 
 
 def _run(request: RecommendRequest, explain: str | None, output: View) -> None:
-    said: set[str] = set()
-
-    def say_engine(choice: EngineChoice) -> None:
-        line = f"note: engine {choice.engine}: {choice.reason}"
-        if line not in said:  # four jobs run, by the same engine
-            said.add(line)
-            write(line, sys.stderr)
-
     with job_progress() as progress:
         result = run_recommend(
             request,
-            EventsWatcher(progress=progress, chosen=say_engine),
+            EventsWatcher(progress=progress, chosen=engine_notes()),
             step=lambda stage: progress(JobProgress(stage=stage, done=0, total=0)),
         )
     if explain is None:

@@ -1,0 +1,111 @@
+"""`kafka-quotas pipeline validate`: whether the replay tells what brokers did."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.options import CommandConfig, ContextName, ListingView, StoreUrl
+from kafka_quotas.cli.output import TABLE_VIEW
+from kafka_quotas.cli.pipeline_notes import engine_notes
+from kafka_quotas.cli.pipeline_options import (
+    DriverMemory,
+    EngineName,
+    EnvArchive,
+    Master,
+    SparkConf,
+    SparkLog,
+    spark_settings,
+)
+from kafka_quotas.cli.pipeline_progress import job_progress
+from kafka_quotas.cli.pipeline_proposals import proposal_of_file, proposal_of_store
+from kafka_quotas.cli.render import print_listing, write
+from kafka_quotas.cli.throttle_options import client_window, controller_window
+from kafka_quotas.cli.validate_view import remarks, validation_listing
+from kafka_quotas.cli.window_options import (
+    ControllerWindowNum,
+    ControllerWindowSize,
+    QuotaWindowNum,
+    QuotaWindowSize,
+    WindowFile,
+    chosen_windows,
+)
+from kafka_quotas.commands.pipeline_events import EventsRequest, EventsWatcher
+from kafka_quotas.commands.pipeline_validate import ValidateRequest
+from kafka_quotas.commands.pipeline_validate import validate as run_validate
+from kafka_quotas.pipeline.engine import Engine
+
+Data = Annotated[Path, typer.Argument(metavar="DATA", help="The folder that ingest wrote.")]
+Quotas = Annotated[
+    str | None,
+    typer.Option(
+        "--quotas", metavar="FILE", help="The quotas that were in force meanwhile; without it those in the store."
+    ),
+]
+Tolerance = Annotated[
+    float,
+    typer.Option(
+        "--tolerance",
+        metavar="SHARE",
+        help="Which error is tolerated, as a share of what was observed, from 0.",
+    ),
+]
+
+
+def validate(
+    *,
+    data: Data,
+    quotas: Quotas = None,
+    tolerance: Tolerance = 0.1,
+    store: StoreUrl = None,
+    context: ContextName = None,
+    command_config: CommandConfig = None,
+    quota_window_num: QuotaWindowNum = None,
+    quota_window_size_seconds: QuotaWindowSize = None,
+    controller_quota_window_num: ControllerWindowNum = None,
+    controller_quota_window_size_seconds: ControllerWindowSize = None,
+    window_file: WindowFile = None,
+    engine: EngineName = Engine.AUTO,
+    master: Master = None,
+    env_archive: EnvArchive = None,
+    driver_memory: DriverMemory = "2g",
+    spark_conf: SparkConf = None,
+    spark_log: SparkLog = None,
+    output: ListingView = TABLE_VIEW,
+) -> None:
+    """Compare what brokers did with a replay of the same traffic under the quotas that were in force.
+
+    Throttle times as brokers answered them stand beside those that the replay gives, and scraped byte rates beside
+    those of the events. The exit code is 1 where an error exceeds the tolerance, or nothing can be compared.
+    """
+    windows = chosen_windows(
+        quota_window_num=quota_window_num,
+        quota_window_size_seconds=quota_window_size_seconds,
+        controller_window_num=controller_quota_window_num,
+        controller_window_size_seconds=controller_quota_window_size_seconds,
+        window_file=window_file,
+    )
+    request = ValidateRequest(
+        events=EventsRequest(
+            data=data,
+            spark=spark_settings(
+                master=master, env_archive=env_archive, driver_memory=driver_memory, conf=spark_conf, log=spark_log
+            ),
+            engine=engine,
+            master=master,
+        ),
+        quotas=proposal_of_store(store=store, context=context, command_config=command_config)
+        if quotas is None
+        else proposal_of_file(quotas),
+        tolerance=tolerance,
+        window=client_window(windows)[0],
+        controller_window=controller_window(windows)[0],
+    )
+    with job_progress() as progress:
+        result = run_validate(request, EventsWatcher(progress=progress, chosen=engine_notes()))
+    print_listing(validation_listing(result), output)
+    for line in remarks(result.validation):
+        write(line, sys.stderr)
+    if not result.validation.ok:
+        raise typer.Exit(1)

@@ -1,0 +1,58 @@
+"""Whether the replay tells what brokers did, from recorded traffic and the quotas that were in force."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafka_quotas.commands.pipeline_events import EventsRequest, EventsWatcher, RecordedEvents, recorded_events
+from kafka_quotas.commands.pipeline_jobs import FolderJobs
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.pipeline.schemas import METRICS
+
+if TYPE_CHECKING:
+    from kafka_quotas.pipeline.resolve import Proposal
+    from kafka_quotas.pipeline.validate.job import Validation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateRequest:
+    """The events, the quotas that were in force when they were recorded, and which share of error is tolerated."""
+
+    events: EventsRequest
+    quotas: "Proposal"
+    tolerance: float = 0.1
+    window: QuotaWindow = DEFAULT_WINDOW
+    controller_window: QuotaWindow = DEFAULT_WINDOW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateResult:
+    """What was compared."""
+
+    events: RecordedEvents
+    validation: "Validation"
+
+
+def validate(request: ValidateRequest, watcher: EventsWatcher) -> ValidateResult:
+    """The comparison of what was observed with what is simulated.
+
+    Raises `UsageError` for a folder without events and a tolerance below 0, `KafkaQuotasError` for unreadable files.
+    """
+    if not request.tolerance >= 0:
+        raise UsageError(f"the tolerance must be 0 or more, not {request.tolerance}", hint="--tolerance 0.1 is 10 %")
+    events = recorded_events(request.events.data)
+    from kafka_quotas.pipeline.validate import job  # noqa: PLC0415 - loads the kernels
+    from kafka_quotas.pipeline.validate.scraped import scraped_rates  # noqa: PLC0415
+
+    found = job.validate(
+        FolderJobs(request=request.events, watcher=watcher),
+        scraped_rates(events.folder.files(METRICS)),
+        job.ValidatePlan(
+            quotas=request.quotas,
+            seconds=events.seconds,
+            tolerance=request.tolerance,
+            window=request.window,
+            controller_window=request.controller_window,
+        ),
+    )
+    return ValidateResult(events=events, validation=found)

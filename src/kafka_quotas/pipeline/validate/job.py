@@ -1,0 +1,157 @@
+"""The comparison of recorded events with their own replay under the quotas that were in force.
+
+Contract: knows neither engine nor files. Requests came when they came, throttled or not: the open model is replayed.
+A throttled fetch is answered empty and its charge taken back, so that its size is in no log: throttle times of fetches
+can't be compared, but what was admitted must fit the quota.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.pipeline.jobs import Jobs
+from kafka_quotas.pipeline.replay_plan import Model, ReplayPlan
+from kafka_quotas.pipeline.replay_tables import ReplayTables
+from kafka_quotas.pipeline.resolve import Proposal
+from kafka_quotas.pipeline.usage_tables import UsageTables
+from kafka_quotas.pipeline.usage_task import UsagePlan
+from kafka_quotas.pipeline.validate.check import BucketCheck, RateCheck, ThrottleCheck, Verdict
+from kafka_quotas.pipeline.validate.scraped import Bucket, rate_checks
+from kafka_quotas.pipeline.validate.shared_requests import LimitedBucket, SharedRequests
+
+_NAMES: Final = ("cluster", "broker_id", "quota_type", "user", "client_id")
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidatePlan:
+    """The quotas that were in force, the brokers' windows, what is tolerated (a share of what was observed, from 0).
+
+    `seconds` were recorded.
+    """
+
+    quotas: Proposal
+    seconds: int
+    tolerance: float = 0.1
+    window: QuotaWindow = DEFAULT_WINDOW
+    controller_window: QuotaWindow = DEFAULT_WINDOW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """The buckets that have a quota or were throttled, sorted by name."""
+
+    plan: ValidatePlan
+    buckets: tuple[BucketCheck, ...]
+
+    def having(self, verdict: Verdict) -> tuple[BucketCheck, ...]:
+        """The buckets of which the comparison came to this."""
+        return tuple(each for each in self.buckets if each.verdict(self.plan.tolerance) is verdict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether something was compared, and none was missed."""
+        return bool(self.having(Verdict.MET)) and not self.having(Verdict.MISSED)
+
+
+def validate(jobs: Jobs, scrapes: pa.Table, plan: ValidatePlan) -> Validation:
+    """The comparison; `scrapes` are byte rates of the table `metrics`."""
+    usage = jobs.usage(UsagePlan(quotas=plan.quotas, seconds=plan.seconds, window=plan.window))
+    replayed = jobs.replay(
+        ReplayPlan(
+            proposals=(plan.quotas,),
+            models=(Model.OPEN,),
+            window=plan.window,
+            controller_window=plan.controller_window,
+        )
+    )
+    simulated_ms = _simulated_ms(replayed)
+    rates = rate_checks(scrapes, usage, plan.window)
+    rows = _rows(usage)
+    shared = SharedRequests(_bucket(row, simulated_ms) for row in rows if row["quota"] is not None)
+    checks = []
+    for row in rows:
+        others_ms = shared.of(_bucket(row, simulated_ms))
+        is_unexplained = row["observed_ms"] > 0 and not others_ms
+        if row["quota"] is not None or _name(row) in rates or is_unexplained:
+            throttle = _throttle(row, simulated_ms.get(_name(row), 0), sum(others_ms), plan.seconds)
+            checks.append(_check(row, throttle, rates.get(_name(row))))
+    return Validation(plan=plan, buckets=tuple(checks))
+
+
+def _rows(usage: UsageTables) -> list[Row]:
+    """The entities with their profiles and the sums of their throttle times; those without any charge left out."""
+    profiles = {row["entity_id"]: row for row in usage.profiles.to_pylist()}
+    observed_ms = _observed_ms(usage.usage)
+    return [
+        {**row, **profiles[row["entity_id"]], "observed_ms": observed_ms.get(row["entity_id"], 0)}
+        for row in usage.entities.to_pylist()
+        if row["entity_id"] in profiles
+    ]
+
+
+def _throttle(row: Row, own_ms: int, others_ms: int, seconds: int) -> ThrottleCheck | None:
+    """None where throttle times can't be compared, or where there is neither a quota nor a throttle time."""
+    is_fetch = row["quota_type"] == QuotaType.FETCH.value
+    is_silent = row["quota"] is None and not row["observed_ms"]
+    if is_silent or (is_fetch and row["quota"] is not None):
+        return None
+    return ThrottleCheck(
+        observed_ms=row["observed_ms"],
+        low_ms=own_ms,
+        high_ms=own_ms + others_ms,
+        active_s=max(round(row["active_share"] * seconds), 1),
+    )
+
+
+def _check(row: Row, throttle: ThrottleCheck | None, rate: RateCheck | None) -> BucketCheck:
+    return BucketCheck(
+        cluster=row["cluster"],
+        broker_id=row["broker_id"],
+        quota_type=QuotaType(row["quota_type"]),
+        user=row["user"],
+        client_id=row["client_id"],
+        limit=row["quota"],
+        peak=row["max"],
+        observed_throttle_ms=row["observed_ms"],
+        throttle=throttle,
+        rate=rate,
+    )
+
+
+def _bucket(row: Row, simulated_ms: Mapping[Bucket, int]) -> LimitedBucket:
+    """The bucket with what its quota may have added: what the replay says or, for fetches, what was observed."""
+    is_fetch = row["quota_type"] == QuotaType.FETCH.value
+    return LimitedBucket(
+        cluster=row["cluster"],
+        broker_id=row["broker_id"],
+        quota_type=QuotaType(row["quota_type"]),
+        user=row["user"],
+        client_id=row["client_id"],
+        at_most_ms=row["observed_ms"] if is_fetch else simulated_ms.get(_name(row), 0),
+    )
+
+
+def _observed_ms(usage: pa.Table) -> dict[int, int]:
+    """The sum of throttle times by entity: that of its cells of one length."""
+    sums: dict[int, int] = {}
+    columns = usage.select(["entity_id", "window_s", "throttle_ms"]).to_pydict()
+    for entity_id, window_s, throttle_ms in zip(*columns.values(), strict=True):
+        if window_s == 1:
+            sums[entity_id] = sums.get(entity_id, 0) + throttle_ms
+    return sums
+
+
+def _simulated_ms(tables: ReplayTables) -> dict[Bucket, int]:
+    names = [_name(row) for row in tables.entities.to_pylist()]
+    columns = tables.whatif.select(["entity_id", "throttle_ms"]).to_pydict()
+    return {names[entity_id]: throttle_ms for entity_id, throttle_ms in zip(*columns.values(), strict=True)}
+
+
+def _name(row: Row) -> Bucket:
+    cluster, broker_id, kind, user, client_id = (row[name] for name in _NAMES)
+    return cluster, broker_id, kind, user or "", client_id or ""

@@ -1,0 +1,51 @@
+"""What other quotas may add to the throttle times of a bucket's requests: request time is charged for all of them."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+from kafka_quotas.core.quota_manager import QuotaType
+
+_ANY: Final = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitedBucket:
+    """A bucket that has a limit, and the most that its quota may have added to throttle times, in ms.
+
+    A user or client-id of None is not looked at: requests of all of them are in the bucket.
+    """
+
+    cluster: str
+    broker_id: int
+    quota_type: QuotaType
+    user: str | None
+    client_id: str | None
+    at_most_ms: int = 0
+
+
+class SharedRequests:
+    """Limited buckets, found by who may share requests with them."""
+
+    def __init__(self, buckets: Iterable[LimitedBucket]) -> None:
+        self._found: dict[object, list[int]] = defaultdict(list)
+        for each in buckets:
+            for user, client_id in product((each.user, _ANY), (each.client_id, _ANY)):
+                self._found[(*_place(each), user, client_id)].append(each.at_most_ms)
+
+    def of(self, bucket: LimitedBucket) -> list[int]:
+        """What each quota may add that some requests of the bucket fall under too; nothing where there is none."""
+        cluster, broker_id, is_request = _place(bucket)
+        users = (_ANY,) if bucket.user is None else (bucket.user, None)
+        client_ids = (_ANY,) if bucket.client_id is None else (bucket.client_id, None)
+        return [
+            added_ms
+            for user, client_id in product(users, client_ids)
+            for added_ms in self._found.get((cluster, broker_id, not is_request, user, client_id), ())
+        ]
+
+
+def _place(bucket: LimitedBucket) -> tuple[str, int, bool]:
+    return bucket.cluster, bucket.broker_id, bucket.quota_type is QuotaType.REQUEST
