@@ -26,6 +26,11 @@ JOBS: tuple[LazyCommand, ...] = (
         help="Say which quotas to set, and why.",
     ),
     LazyCommand(
+        name="validate",
+        target="kafka_quotas.cli.pipeline_validate:validate",
+        help="Compare the replay with what brokers did.",
+    ),
+    LazyCommand(
         name="stream",
         target="kafka_quotas.cli.pipeline_stream:stream",
         help="Keep live usage and throttle state from a stream of events.",
