@@ -130,8 +130,10 @@ def _run(
     def tell(counts: TaskCounts) -> None:
         done.append(counts)
         rows = sum(each.lines for each in done)
-        watch(JobProgress(stage="read", done=len(done), total=len(plan.tasks), rows=rows))
+        stage = "read" if len(done) < len(plan.tasks) else "sort and write"
+        watch(JobProgress(stage=stage, done=len(done), total=len(plan.tasks), rows=rows))
 
+    watch(JobProgress(stage="read", done=0, total=len(plan.tasks)))
     return ingest_locally(plan.tasks, size=plan.size, buckets=place.data.buckets, folder=place.path, done=tell)
 
 
