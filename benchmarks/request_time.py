@@ -33,7 +33,7 @@ from kafka_quotas.stores.store import Alteration
 from kafka_quotas.wire.cost_probe import CostProbe, Target, fetch_probe, small_probes
 
 WINDOW = QuotaWindow(samples=3, window_s=1)
-PERCENTAGE = 5.0
+PERCENTAGE = 0.5
 FLOOD, CALM = "flood", "calm"
 PATIENCE_S = 30.0
 METADATA, JOIN_GROUP = 3, 11

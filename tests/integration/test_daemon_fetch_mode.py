@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaConsumer
-from kafka import TopicPartition as PythonPartition
+from kafka.structs import TopicPartition as PythonPartition
 from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota
 from tests.support.servers import Kafka
 
@@ -55,7 +55,7 @@ def by_librdkafka(bootstrap: str, topic: str, client_id: str, kafka: Kafka) -> l
             message = consumer.poll(TIMEOUT_S)
             assert message is not None, f"{len(values)} records came"
             assert message.error() is None, message.error()
-            values.append(message.value().decode())
+            values.append((message.value() or b"").decode())
     finally:
         consumer.close()
     return values

@@ -131,7 +131,7 @@ def test_delay_style_holds_the_empty_answer_back() -> None:
 def test_requests_are_counted_one_by_one_and_the_throttle_time_is_the_windows() -> None:
     pair = Pair(quotas={QuotaType.REQUEST_RATE: 2.0})
     counted = manager(QuotaType.REQUEST_RATE, 2.0)
-    told = 0
+    number = told = 0
     for number in range(6):
         assert pair.send(heartbeat(number)) == heartbeat(number)
         expected = counted.record_and_throttle_ms("ANONYMOUS", CLIENT_ID, 1, START_MS)
@@ -313,16 +313,16 @@ def test_terms_that_change_hold_from_the_next_request_on_and_keep_what_was_measu
 
 
 def test_each_setting_is_that_of_the_most_specific_entity_that_has_it() -> None:
-    def of(settings: dict[str, object], **parts: str | None) -> EntityTerms:
-        return EntityTerms(entity=Entity.of(**parts), settings=settings)
+    def of(settings: dict[str, object], entity: Entity) -> EntityTerms:
+        return EntityTerms(entity=entity, settings=settings)
 
     book = TermsBook(
         default=Terms(max_throttle_ms=1),
         entities=(
-            of({"mode": Mode.SMOOTH, "max_throttle_ms": 2}, user="alice"),
-            of({"mode": Mode.SHADOW}, user="alice", client_id="app"),
-            of({"scope": Scope.CLUSTER}, user=None),
-            of({"mode": Mode.SMOOTH}, client_id="app"),
+            of({"mode": Mode.SMOOTH, "max_throttle_ms": 2}, Entity.of(user="alice")),
+            of({"mode": Mode.SHADOW}, Entity.of(user="alice", client_id="app")),
+            of({"scope": Scope.CLUSTER}, Entity.of(user=None)),
+            of({"mode": Mode.SMOOTH}, Entity.of(client_id="app")),
         ),
     )
     assert book.terms_of("alice", "app") == Terms(mode=Mode.SHADOW, scope=Scope.CLUSTER, max_throttle_ms=2)

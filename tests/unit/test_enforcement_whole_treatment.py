@@ -102,9 +102,9 @@ def test_nothing_passes_behind_a_claimed_request_until_it_is_answered() -> None:
     assert pair.upstream == ASKED_FOR + produce(8)
 
 
-@pytest.mark.parametrize("at", ["throttle_ms", "throttle_at_response_ms"])
-def test_its_throttle_time_is_written_and_waited(at: str) -> None:
-    pair = pair_with(Treatment(**{at: 1500}))
+@pytest.mark.parametrize("treatment", [Treatment(throttle_ms=1500), Treatment(throttle_at_response_ms=1500)])
+def test_its_throttle_time_is_written_and_waited(treatment: Treatment) -> None:
+    pair = pair_with(treatment)
     pair.send(ASKED_FOR + produce(8))
     assert throttle_of(pair.answer(THEIRS)) == 1500
     assert pair.advance(1499) == b""

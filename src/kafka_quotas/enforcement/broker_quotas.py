@@ -16,6 +16,8 @@ from kafka_quotas.core.quota_manager import Algorithm, BucketState, ClientQuotaM
 from kafka_quotas.enforcement.client import Client
 from kafka_quotas.enforcement.terms import Mode, Scope, TermsBook
 
+MAX_CLIENTS: Final = 10_000
+"""How many clients' handles are kept to be found again, so that nobody can make them grow without end."""
 ENFORCED: Final = tuple(QuotaType)
 """The quota types that the daemon enforces."""
 
@@ -67,6 +69,8 @@ class BrokerQuotas:
         """The handles of a user's client-id."""
         client = self._clients.get((user, client_id))
         if client is None:
+            if len(self._clients) >= MAX_CLIENTS:
+                self._clients.clear()  # those in use stay right
             client = self._clients[user, client_id] = self._new_client(user, client_id)
         return client
 
