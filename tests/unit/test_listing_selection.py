@@ -13,8 +13,9 @@ RATE, SHARE = "producer_byte_rate", "request_percentage"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> str:
-    """Three entities with four quotas."""
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Three entities with four quotas, and a journal of its own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     url = f"local:{tmp_path}/q.db"
     for who, config in (
         (("--user", "alice"), f"{RATE}=10MiB,{SHARE}=50"),
