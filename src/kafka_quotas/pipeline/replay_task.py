@@ -106,12 +106,12 @@ class _Pass:
 
     def outcomes(self, names: dict[BucketName, int], first: int) -> Iterator[pa.Table]:
         """One table for each model and proposal; buckets are numbered by `names`, which gets those that are new."""
-        model_of_use = next(iter(self._limiters.values())).counts[:, 0, tally.EVENTS]
-        used = np.flatnonzero(model_of_use)
+        used = np.flatnonzero(next(iter(self._limiters.values())).counts[:, 0, tally.EVENTS])
         numbers = [names.setdefault(self._buckets.names[row], len(names)) for row in used.tolist()]
         buckets = np.array(numbers, dtype=np.int64) + first
         for model, limiters in self._limiters.items():
             percentiles = [limiters.percentiles_ms(share)[used] for _, share in PERCENTILES]
+            longest_ms = limiters.counts[used, :, tally.LONGEST_MS]  # the middle of the last step may lie beyond
             for place, proposal in enumerate(self._proposals):
                 quotas = [self._buckets.matches[row][place] for row in used.tolist()]
                 columns = [
@@ -121,7 +121,7 @@ class _Pass:
                     [_ALGORITHMS[limiters.rule.tokens]] * used.size,
                     [model.value] * used.size,
                     *_figures(limiters, used, place),
-                    *(each[:, place] for each in percentiles),
+                    *(np.minimum(each[:, place], longest_ms[:, place]) for each in percentiles),
                     _achieved(limiters, used, place),
                 ]
                 yield _outcome_table(columns)

@@ -5,7 +5,7 @@ Buckets are numbered within the task: `bucket` is a place in `buckets`.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -68,11 +68,11 @@ def usage_task(slices: Iterable[pa.Table], plan: UsagePlan) -> TaskUsage:
     first, buckets, usage, profiles = 0, [], [usage_schema().empty_table()], [profile_schema().empty_table()]
     for meter in meters.values():
         if meter.is_used:
-            cells = meter.cells()
+            cells, own = meter.cells_and_buckets()
             usage += [_usage_table(widened(cells, window_s), window_s, first) for window_s in WINDOWS_S]
             profiles.append(_profile_table(cells, plan.seconds, first))
-            buckets.append(meter.buckets())
-            first += buckets[-1].num_rows
+            buckets.append(own)
+            first += own.num_rows
     return TaskUsage(
         buckets=pa.concat_tables(buckets) if buckets else bucket_table([], [], QuotaType.PRODUCE),
         usage=pa.concat_tables(usage),
@@ -116,15 +116,15 @@ class _Meter:
         cells = self._meter.add(rows, charges.times_ms, charges.amounts, events=charges.events, figures=figures)
         self._parts.append(cells)
 
-    def cells(self) -> Cells:
-        """All cells by the second; asked for once, for the parts are given up."""
+    def cells_and_buckets(self) -> tuple[Cells, pa.Table]:
+        """All cells by the second, and the buckets they are of; asked for once, for the parts are given up."""
         cells = cells_by_second(self._parts)
         self._parts.clear()
-        return cells
-
-    def buckets(self) -> pa.Table:
-        """The buckets in the order of their rows."""
-        return bucket_table(self._rows.names, [row[0] for row in self._rows.matches], self._quota_type)
+        used = cells.rows[cells.starts]  # a client of one quota type need not be one of another
+        names = [self._rows.names[row] for row in used.tolist()]
+        matches = [self._rows.matches[row][0] for row in used.tolist()]
+        renumbered = replace(cells, rows=np.searchsorted(used, cells.rows))
+        return renumbered, bucket_table(names, matches, self._quota_type)
 
 
 def _usage_table(cells: Cells, window_s: int, first: int) -> pa.Table:

@@ -1,0 +1,166 @@
+"""Every line of scenarios.jsonl and manager.jsonl that is about a quota, through the pipeline's kernels."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.conformance.lines import Line, agrees, number
+from tests.conformance.test_manager import _Runner as ManagerRunner
+
+from kafka_quotas.core.quota_bucket import UNLIMITED
+from kafka_quotas.core.quota_key import LONG_MAX
+from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.core.throttle_time import narrow_to_int32
+from kafka_quotas.pipeline.kernels import judge, ring
+from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
+
+NO_QUOTA = {"count_rate", "simple_rate", "windowed_sum", "windowed_count", "cumulative_sum"}
+"""Stats that no client quota goes by: the kernels do not have them."""
+SLOTS = 40
+OPERATIONS = {
+    "record": judge.RECORD,
+    "record_nocheck": judge.NOCHECK,
+    "unrecord": judge.NOCHECK,
+    "strict": judge.STRICT,
+    "check": judge.CHECK,
+}
+
+
+@pytest.mark.conformance("scenarios.jsonl")
+def test_scenario_through_a_kernel(line: Line) -> None:
+    if line["kind"] in NO_QUOTA:
+        return
+    sensor = _KernelSensor(line)
+    for index, ((now_ms, op, *value), expected) in enumerate(zip(line["events"], line["expect"], strict=True)):
+        row = sensor.step(now_ms, op, value[0] if value else None)
+        assert agrees(row[0], expected[0]), f"event {index} measured {row[0]}, expected {expected}"
+        assert list(row[1:]) == expected[1:], f"event {index}"
+
+
+class _KernelSensor:
+    """One limiter on flat arrays under the configuration of a line."""
+
+    def __init__(self, line: Line) -> None:
+        self.config = dict(line["config"])
+        self.each = line["observe"] == "each"
+        self.tokens = line["kind"] == "token_bucket"
+        self.clocks = np.zeros(ring.HEAD + 2 * SLOTS, dtype=np.int64)
+        self.sums = np.zeros(1 + SLOTS)
+        if not self.tokens:
+            self.clocks[[ring.COMPLETE_MS, ring.EXPIRED_MS, ring.OLDEST_MS]] = -ring.FAR_MS, ring.FAR_MS, ring.FAR_MS
+
+    def step(self, now_ms: int, op: str, value: Any) -> tuple[Any, ...]:
+        own = self.apply(now_ms, op, value)
+        if not self.each:
+            return own
+        level, window_ms, *_ = self.judge(judge.CHECK, 0.0, now_ms)
+        _, _, violated, throttle_ms, _ = self.apply(now_ms, "check", None)
+        return (level, window_ms, violated, throttle_ms, own[4])
+
+    def apply(self, now_ms: int, op: str, value: Any) -> tuple[Any, ...]:
+        if op == "reconfigure":
+            self.config.update(value)
+            if not self.tokens and self.clocks[ring.COUNT]:
+                figures = self.config["samples"], self.config["window_ms"]
+                ring._refresh(self.clocks, self.sums, 0, 0, *figures)
+            return (None, None, None, None, None)
+        if op == "measure":
+            level, window_ms, *_ = self.judge(judge.CHECK, 0.0, now_ms)
+            return (level, window_ms, None, None, None)
+        amount = 0.0 if value is None else float(number(value))
+        outcome = self.judge(OPERATIONS[op], -amount if op == "unrecord" else amount, now_ms)
+        if OPERATIONS[op] == judge.NOCHECK:
+            return (None, None, None, None, None)
+        level, window_ms, held, throttle_ms = outcome
+        return (None, None, False, 0, False) if held else (level, window_ms, True, throttle_ms, True)
+
+    def judge(self, op: int, value: float, now_ms: int) -> tuple[Any, ...]:
+        bound, window = number(self.config["bound"]), (self.config["samples"], self.config["window_ms"])
+        if self.tokens and bound is None:
+            return float(LONG_MAX), None, True, 0  # a bucket that nothing fills is not asked
+        limit = UNLIMITED if bound is None else float(bound)
+        state = (self.clocks, self.sums, 0, 0, op, value, limit, now_ms, *window)
+        if self.tokens:
+            _, held, throttle_ms, _, level = judge.judge_tokens(*state)
+            return level, None, held, throttle_ms
+        longest_ms = self.config.get("max_throttle_ms")
+        outcome = judge.judge_rate(*state, LONG_MAX if longest_ms is None else longest_ms)
+        _, held, throttle_ms, window_ms, level = outcome
+        return level, window_ms, held, throttle_ms
+
+
+@pytest.mark.conformance("manager.jsonl")
+def test_manager_through_kernels(line: Line) -> None:
+    for compiled in (True, False):
+        runner = _KernelRunner(line, compiled)
+        for index, (event, expected) in enumerate(zip(line["events"], line["expect"], strict=True)):
+            assert runner.step(event) == expected, f"event {index}: {event}, compiled: {compiled}"
+
+
+class _KernelRunner(ManagerRunner):
+    """Buckets and limits as the manager has them; what is recorded, and what it costs, by the kernels."""
+
+    def __init__(self, line: Line, compiled: bool) -> None:
+        super().__init__(line)
+        quota_type = QuotaType(line["quota_type"])
+        self.mutations = quota_type is QuotaType.CONTROLLER_MUTATION
+        rule = LimiterRule(tokens=self.mutations, bounded=quota_type is QuotaType.REQUEST, window=self.manager.window)
+        self.limiters = Limiters(rule, np.empty((0, 1)), compiled=compiled)
+        self.rows: dict[Any, int] = {}
+        self.memories: dict[str, dict[str, Any]] = {}
+
+    def record(self, event: dict[str, Any]) -> Any:
+        bucket = self.manager.bucket(event["user"], event["client_id"])
+        if bucket is None:
+            return {"throttle_ms": 0, "bucket": None}
+        operation = judge.STRICT if self.mutations else judge.RECORD
+        throttle_ms, _ = self.happen(self.row(event), event, operation, number(event["value"]))
+        return {"throttle_ms": narrow_to_int32(throttle_ms), "bucket": list(bucket)}
+
+    def record_no_throttle(self, event: dict[str, Any]) -> None:
+        self.happen(self.row(event), event, judge.NOCHECK, number(event["value"]))
+
+    def unrecord(self, event: dict[str, Any]) -> None:
+        self.happen(self.row(event), event, judge.NOCHECK, -number(event["value"]))
+
+    def new_quota(self, event: dict[str, Any]) -> Any:
+        kind = event["mode"] if self.manager.enabled else "unbounded"
+        row = self.row(event) if self.manager.enabled else None
+        self.memories[event["handle"]] = {"kind": kind, "row": row, "throttle_ms": 0, "at_ms": 0}
+        return {"kind": kind}
+
+    def quota_record(self, event: dict[str, Any]) -> Any:
+        memory = self.memories[event["handle"]]
+        admitted, throttle_ms = True, 0
+        if memory["row"] is not None:
+            operation = judge.STRICT if memory["kind"] == "strict" else judge.RECORD
+            throttle_ms, held = self.happen(memory["row"], event, operation, number(event["value"]))
+            admitted = held or memory["kind"] == "permissive"
+            if not held:
+                memory.update(throttle_ms=throttle_ms, at_ms=event["t"])
+        state = self.quota_state(event)
+        if admitted:
+            return {"raised": False, **state}
+        return {"raised": True, "exception_throttle_ms": narrow_to_int32(throttle_ms), **state}
+
+    def quota_state(self, event: dict[str, Any]) -> Any:
+        memory = self.memories[event["handle"]]
+        left_ms = memory["throttle_ms"] - (event["t"] - memory["at_ms"])
+        exceeded = memory["kind"] == "strict" and memory["throttle_ms"] > 0
+        return {"is_exceeded": exceeded, "throttle_ms": max(0, left_ms) if memory["row"] is not None else 0}
+
+    def row(self, event: dict[str, Any]) -> int:
+        """The row of the client's bucket; the manager knows the bucket from now on, too."""
+        bucket = self.manager._bucket_of(event["user"], event["client_id"])
+        return self.rows.setdefault(bucket.name, len(self.rows))
+
+    def happen(self, row: int, event: dict[str, Any], operation: int, value: float) -> tuple[int, bool]:
+        limits = [self.manager._resolver.limit(name) for name in self.rows]
+        self.limiters.rebound(np.array([[UNLIMITED if each is None else each] for each in limits]))
+        trace = self.limiters.trace(
+            np.array([row], dtype=np.int32),
+            np.array([event["t"]], dtype=np.int64),
+            np.array([float(value)]),
+            np.array([operation], dtype=np.int8),
+        )
+        return int(trace.throttle_ms[0, 0]), bool(trace.held[0, 0])
