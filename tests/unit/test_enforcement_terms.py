@@ -154,6 +154,15 @@ def test_a_request_limit_counts_every_api_and_unknown_ones_are_muted_alike() -> 
     assert pair.session.mute.quota_type is QuotaType.REQUEST_RATE
 
 
+def test_a_throttled_api_versions_request_is_told_so_and_its_answer_holds_our_versions() -> None:
+    pair = Pair(quotas={QuotaType.REQUEST_RATE: 0.1})
+    pair.send(request(18, 2, 1, b""))
+    out = pair.answer(response(1, struct.pack(">hihhhi", 0, 1, 0, 0, 99, 0)))
+    assert throttle_of(out, -4) > 0
+    assert struct.unpack_from(">h", out, len(out) - 6) < (99,)
+    assert pair.session.mute is not None
+
+
 def test_other_clients_requests_are_not_counted() -> None:
     pair = Pair(quotas={QuotaType.REQUEST_RATE: 1.0})
     for number in range(20):

@@ -19,8 +19,8 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 def _group() -> None:
     """Enforce quotas in a proxy in front of brokers.
 
-    Clients connect to the daemon instead of the brokers. It speaks the Kafka protocol, holds each client to the byte
-    rates in the store, broker by broker as Kafka does, and passes everything else on.
+    Clients connect to the daemon instead of the brokers. It speaks the Kafka protocol, holds each client to the
+    quotas in the store, broker by broker as Kafka does, and passes everything else on.
     """
 
 

@@ -211,7 +211,7 @@ class ResponseSide:
         if exchange.treatment is IDENTITY:
             self._identity.answered(*exchange.place, frame)
         elif exchange.treatment is VERSIONS:
-            return clamped_versions(exchange, frame, only_known=self._only_known)
+            frame = bytearray(clamped_versions(exchange, frame, only_known=self._only_known))
         if exchange.whole is not None and exchange.answer is None:
             frame = bytearray(exchange.whole.on_response(frame, exchange, now_ms))
             self._charging.judge(exchange, now_ms)
