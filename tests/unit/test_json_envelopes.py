@@ -17,6 +17,7 @@ import pytest
 import yaml
 from tests.support.document_shape import shape
 from tests.support.filled import filled, named
+from tests.support.pipeline_events import events_folder, random_events
 from tests.support.run_cli import run_cli
 from tests.support.stored_quotas import new_store
 from typer.core import TyperOption
@@ -70,6 +71,9 @@ EXAMPLES = {
     "doctor": "doctor --store STORE",
     "why": "why --store STORE --user alice --client app",
     "top": "top --store STORE --once",
+    "pipeline usage": "pipeline usage DATA --store STORE",
+    "pipeline replay": "pipeline replay DATA --quotas FILE",
+    "pipeline recommend": "pipeline recommend DATA",
     "throttle rate": "throttle rate --quota 5MB/s --steady 5MB/s --burst 15MB",
     "throttle request": "throttle request --quota 0.1% --stall 100ms",
     "throttle mutation": "throttle mutation --quota 5 --burst 560",
@@ -159,10 +163,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         "INVALID": str(tmp_path / "invalid.yaml"),
         "FILE": str(tmp_path / "q.yaml"),
         "WRONG": str(tmp_path / "wrong.yaml"),
+        "DATA": str(tmp_path / "data"),
     }
     _seen_rates(monkeypatch)
 
     def told(example: str, form: str, *, terminal: bool = False) -> str:
+        if "DATA" in example:
+            events_folder(tmp_path / "data", random_events(300, seed=6))
         argv = [places.get(word, word) for word in example.split()]
         code, out, err = run_cli(*argv, "--output", form, environment=environment, terminal=terminal)
         assert out, f"exit code {code}: {err}"
