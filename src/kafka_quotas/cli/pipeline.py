@@ -31,6 +31,11 @@ JOBS: tuple[LazyCommand, ...] = (
         help="Compare the replay with what brokers did.",
     ),
     LazyCommand(
+        name="report",
+        target="kafka_quotas.cli.pipeline_report:report",
+        help="Write a page with charts that anyone can read.",
+    ),
+    LazyCommand(
         name="stream",
         target="kafka_quotas.cli.pipeline_stream:stream",
         help="Keep live usage and throttle state from a stream of events.",

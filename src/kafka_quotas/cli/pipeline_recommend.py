@@ -19,6 +19,16 @@ from kafka_quotas.cli.pipeline_options import (
     spark_settings,
 )
 from kafka_quotas.cli.pipeline_progress import job_progress
+from kafka_quotas.cli.recommend_options import (
+    CapacityFile,
+    CapacityShare,
+    ClientsShare,
+    ClusterName,
+    Data,
+    DefaultOf,
+    Headroom,
+    TimeShare,
+)
 from kafka_quotas.cli.recommend_view import advice_listing, demand_listing, warnings
 from kafka_quotas.cli.render import print_listing, write
 from kafka_quotas.cli.throttle_options import client_window, controller_window
@@ -38,65 +48,11 @@ from kafka_quotas.pipeline.progress import JobProgress
 from kafka_quotas.pipeline.recommend.advice import Tolerance
 from kafka_quotas.pipeline.recommend.clients import Per
 
-TOLERANCE_PANEL = "What is tolerated"
-
-Data = Annotated[Path, typer.Argument(metavar="DATA", help="The folder that ingest wrote.")]
-DefaultOf = Annotated[
-    Per, typer.Option("--default-of", help="Whose default: of each user, each client-id, or each pair of both.")
-]
 QuotaFile = Annotated[
     Path | None, typer.Option("--file", metavar="FILE", help="Write the quotas there, as diff and apply take them.")
 ]
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Write the table recommendation there, as Parquet.")
-]
-ClusterName = Annotated[
-    str | None,
-    typer.Option("--cluster", metavar="NAME", help="Whose traffic counts, where the events are of several clusters."),
-]
-CapacityFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--capacity",
-        metavar="FILE",
-        help="What brokers can take, in the format of Cruise Control's capacity file; quotas are summed against it.",
-    ),
-]
-ClientsShare = Annotated[
-    float,
-    typer.Option(
-        "--clients-share",
-        metavar="SHARE",
-        help="Which share of the clients may need more than the default, 0 to 1; they get quotas of their own.",
-        rich_help_panel=TOLERANCE_PANEL,
-    ),
-]
-TimeShare = Annotated[
-    float,
-    typer.Option(
-        "--time-share",
-        metavar="SHARE",
-        help="For which share of its active time a client may be held back, 0 to 1.",
-        rich_help_panel=TOLERANCE_PANEL,
-    ),
-]
-Headroom = Annotated[
-    float,
-    typer.Option(
-        "--headroom",
-        metavar="FACTOR",
-        help="By which factor a quota of a client's own exceeds what it needed.",
-        rich_help_panel=TOLERANCE_PANEL,
-    ),
-]
-CapacityShare = Annotated[
-    float,
-    typer.Option(
-        "--capacity-share",
-        metavar="SHARE",
-        help="Which share of a broker's capacity all clients together may ask for, 0 to 1.",
-        rich_help_panel=TOLERANCE_PANEL,
-    ),
 ]
 Explain = Annotated[
     str | None,

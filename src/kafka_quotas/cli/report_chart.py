@@ -16,6 +16,8 @@ _FAINT: Final = "#d9dee5"
 _BAR: Final = "#3d7fb8"
 _OVER: Final = "#c0392b"
 _COLOURS: Final = ("#1f77b4", "#8c4bb8", "#2a9d5c", "#d6701c", "#0fa3b1", "#b5446e")
+_LETTERS_ACROSS: Final = 110
+"""How many letters of names fit below a heat map."""
 _LINE_STYLES: Final = ("-", "--", "-.", ":")
 
 
@@ -117,7 +119,7 @@ def _draw_heat(
     axes = figure.subplots()
     mesh = axes.pcolormesh([list(row) for row in values], cmap="YlOrBr", vmin=0, edgecolors="white", linewidth=0.6)
     axes.set_yticks([place + 0.5 for place in range(len(rows))], [_short(row) for row in rows])
-    step = max(1, -(-len(columns) // 24))
+    step = max(1, -(-sum(len(column) + 2 for column in columns) // _LETTERS_ACROSS))
     shown = range(0, len(columns), step)
     axes.set_xticks([place + 0.5 for place in shown], [columns[place] for place in shown])
     axes.invert_yaxis()

@@ -1,0 +1,85 @@
+"""What a report of recorded traffic tells, all in one: usage, limits, what-ifs and the recommendation."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafka_quotas.commands.pipeline_events import EventsWatcher, RecordedEvents
+from kafka_quotas.commands.pipeline_jobs import FolderJobs
+from kafka_quotas.commands.pipeline_recommend import RecommendRequest, recommend
+from kafka_quotas.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafka_quotas.pipeline.recommend.job import Recommendation
+    from kafka_quotas.pipeline.report.traffic import HeatMap, Traffic
+    from kafka_quotas.pipeline.report.what_if import WhatIf
+    from kafka_quotas.pipeline.resolve import Proposal
+
+_HEAT_ROWS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportRequest:
+    """What is recommended from, and the quotas in force that usage is held against."""
+
+    recommend: RecommendRequest
+    quotas: "Proposal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportResult:
+    """What the report tells: each client's traffic, each limit's use, when it was, what-ifs, what to set.
+
+    `clients` are told apart as the recommendation does, `limited` as the quotas in force do.
+    """
+
+    events: RecordedEvents
+    quotas: str
+    clients: "tuple[Traffic, ...]"
+    limited: "tuple[Traffic, ...]"
+    heat: "HeatMap"
+    what_ifs: "tuple[WhatIf, ...]"
+    recommendation: "Recommendation"
+
+
+def report(request: ReportRequest, watcher: EventsWatcher, *, step: Callable[[str], None]) -> ReportResult:
+    """All that the report tells. `step` is told what is being done.
+
+    Raises `UsageError` for a folder without events, and what `recommend` raises.
+    """
+    advised = recommend(request.recommend, watcher, step=step)
+    from kafka_quotas.pipeline.recommend.clients import told_apart  # noqa: PLC0415 - loads the kernels
+    from kafka_quotas.pipeline.report.slots import slots_of  # noqa: PLC0415
+    from kafka_quotas.pipeline.report.traffic import heat_map, limited_traffic, traffic_of  # noqa: PLC0415
+    from kafka_quotas.pipeline.report.what_if import what_if  # noqa: PLC0415
+    from kafka_quotas.pipeline.usage_task import UsagePlan  # noqa: PLC0415
+
+    events, asked = advised.events, request.recommend
+    if events.first_ms is None or events.last_ms is None:
+        raise UsageError("there are no events", hint="kafka-quotas pipeline ingest reads them")
+    jobs = FolderJobs(request=asked.events, watcher=watcher)
+    step("usage by client")
+    own = jobs.usage(UsagePlan(quotas=told_apart(asked.per), seconds=events.seconds, window=asked.window))
+    step("usage by quota")
+    in_force = jobs.usage(UsagePlan(quotas=request.quotas, seconds=events.seconds, window=asked.window))
+    clients = traffic_of(own, seconds=events.seconds)
+    largest = _largest(clients)
+    return ReportResult(
+        events=events,
+        quotas=request.quotas.name,
+        clients=clients,
+        limited=limited_traffic(traffic_of(in_force, seconds=events.seconds)),
+        heat=heat_map(own, slots_of(events.first_ms, events.last_ms), largest),
+        what_ifs=tuple(what_if(each) for each in advised.recommendation.advices),
+        recommendation=advised.recommendation,
+    )
+
+
+def _largest(clients: "tuple[Traffic, ...]") -> list[tuple[str | None, str | None]]:
+    """The clients that wrote and read the most bytes, the largest first."""
+    amounts: dict[tuple[str | None, str | None], float] = {}
+    for each in clients:
+        if each.quota_type.value in ("produce", "fetch"):
+            name = each.user, each.client_id
+            amounts[name] = amounts.get(name, 0.0) + each.amount
+    return sorted(amounts, key=lambda name: (-amounts[name], name[0] or "", name[1] or ""))[:_HEAT_ROWS]

@@ -1,0 +1,67 @@
+"""How recorded time is cut into the columns of a heat map: stretches of equal length, or the hours of the day."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MOST_SLOTS: Final = 48
+_LENGTHS_S: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900)
+_DAY_FROM_S: Final = 12 * 3600
+_HOUR_S: Final = 3600
+_HOURS: Final = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slots:
+    """The columns: their names, how many seconds each is recorded for, and the length of the cells to count.
+
+    `cell_s` is 1, 60 or 3600; `first` is the first slot's number of `length_s` since 1970, None for hours of the day.
+    """
+
+    names: tuple[str, ...]
+    seconds: tuple[float, ...]
+    length_s: int
+    cell_s: int
+    first: int | None
+
+    def of(self, starts_ms: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The column of each cell by its begin."""
+        numbers = starts_ms // (self.length_s * 1000)
+        return numbers % _HOURS if self.first is None else numbers - self.first
+
+
+def slots_of(first_ms: int, last_ms: int) -> Slots:
+    """The columns for a recording from the first to the last time: hours of the day (UTC) where it is long enough."""
+    first_s, end_s = first_ms // 1000, last_ms // 1000 + 1
+    if end_s - first_s > _DAY_FROM_S:
+        return Slots(
+            names=tuple(f"{hour:02}" for hour in range(_HOURS)),
+            seconds=_recorded_by_hour(first_s, end_s),
+            length_s=_HOUR_S,
+            cell_s=_HOUR_S,
+            first=None,
+        )
+    length_s = next((each for each in _LENGTHS_S if (end_s - first_s) / each <= _MOST_SLOTS), _LENGTHS_S[-1])
+    first, last = first_s // length_s, (end_s - 1) // length_s
+    pattern = "%H:%M" if length_s % 60 == 0 else "%M:%S"
+    numbers = range(first, last + 1)
+    return Slots(
+        names=tuple(datetime.fromtimestamp(number * length_s, UTC).strftime(pattern) for number in numbers),
+        seconds=tuple(
+            float(min((number + 1) * length_s, end_s) - max(number * length_s, first_s)) for number in numbers
+        ),
+        length_s=length_s,
+        cell_s=60 if length_s % 60 == 0 else 1,
+        first=first,
+    )
+
+
+def _recorded_by_hour(first_s: int, end_s: int) -> tuple[float, ...]:
+    """How many seconds of each hour of the day were recorded."""
+    seconds = [0.0] * _HOURS
+    for hour in range(first_s // _HOUR_S, (end_s - 1) // _HOUR_S + 1):
+        seconds[hour % _HOURS] += min((hour + 1) * _HOUR_S, end_s) - max(hour * _HOUR_S, first_s)
+    return tuple(seconds)

@@ -1,0 +1,139 @@
+"""Who used how much, over all brokers and by broker, and when: from the tables of the job `usage`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.pipeline.report.slots import Slots
+from kafka_quotas.pipeline.usage_tables import UsageTables
+
+_TOTALS: Final = ("bytes", "requests", "thread_ms", "mutations", "throttle_ms")
+_LONGEST_S: Final = 3600
+Name = tuple[str | None, str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """What one client (or group under one limit) used of one quota type, over all brokers.
+
+    `average` is over the recording, all brokers added up; `p99`, `limit` and `used` are those of the broker where it
+    is nearest to its limit, or busiest where it has none. Rates in the unit of the quota key.
+    """
+
+    quota_type: QuotaType
+    user: str | None
+    client_id: str | None
+    amount: float
+    average: float
+    p99: float
+    limit: float | None
+    throttle_ms: int
+    throttled_share: float
+    requests: int
+
+    @property
+    def used(self) -> float | None:
+        """The 99th percentile of the rate by the limit; None without a limit."""
+        return None if self.limit is None else self.p99 / self.limit if self.limit else float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatMap:
+    """Average bytes/s written and read, by client and stretch of time."""
+
+    clients: tuple[Name, ...]
+    slots: Slots
+    rates: tuple[tuple[float, ...], ...]
+
+
+def traffic_of(tables: UsageTables, *, seconds: int) -> tuple[Traffic, ...]:
+    """What each client used, of each quota type the largest first; `seconds` were recorded."""
+    profiles = {row["entity_id"]: row for row in tables.profiles.to_pylist()}
+    totals = _totals(tables.usage)
+    rows: dict[tuple[str, str | None, str | None], list[dict[str, Any]]] = {}
+    for row in tables.entities.to_pylist():
+        number = row["entity_id"]
+        if number in profiles:
+            name = row["quota_type"], row["user"], row["client_id"]
+            rows.setdefault(name, []).append({**row, **profiles[number], **totals[number]})
+    found = [
+        _traffic(QuotaType(kind), user, client_id, each, seconds) for (kind, user, client_id), each in rows.items()
+    ]
+    order = list(QuotaType)
+    return tuple(sorted(found, key=lambda each: (order.index(each.quota_type), -each.average)))
+
+
+def limited_traffic(traffic: Sequence[Traffic]) -> tuple[Traffic, ...]:
+    """What has a limit, and what was held back though nothing that its client does has one."""
+    limited = [each for each in traffic if each.limit is not None]
+    names = {(each.user, each.client_id) for each in limited}
+    users, client_ids = {user for user, _ in names}, {client_id for _, client_id in names}
+
+    def is_explained(each: Traffic) -> bool:
+        if each.user is None and each.client_id is None:
+            return bool(names)
+        if each.user is None:
+            return not client_ids.isdisjoint({each.client_id, None})
+        if each.client_id is None:
+            return not users.isdisjoint({each.user, None})
+        return any(name in names for name in product((each.user, None), (each.client_id, None)))
+
+    return tuple(each for each in traffic if each.limit is not None or (each.throttle_ms and not is_explained(each)))
+
+
+def heat_map(tables: UsageTables, slots: Slots, clients: Sequence[Name]) -> HeatMap:
+    """The heat map of these clients; all their brokers are added up."""
+    rows = {name: place for place, name in enumerate(clients)}
+    place_of = {
+        row["entity_id"]: rows[row["user"], row["client_id"]]
+        for row in tables.entities.to_pylist()
+        if row["quota_type"] in ("produce", "fetch") and (row["user"], row["client_id"]) in rows
+    }
+    usage = tables.usage.filter(pc.equal(tables.usage["window_s"], slots.cell_s))
+    usage = usage.filter(pc.is_in(usage["entity_id"], pa.array(list(place_of), pa.int32())))
+    sums = np.zeros((len(clients), len(slots.names)))
+    places = np.array([place_of[number] for number in usage["entity_id"].to_pylist()], dtype=np.int64)
+    np.add.at(sums, (places, slots.of(usage["window_start_ms"].to_numpy())), usage["bytes"].to_numpy())
+    rates = sums / np.maximum(np.array(slots.seconds), 1.0)
+    return HeatMap(clients=tuple(clients), slots=slots, rates=tuple(tuple(row) for row in rates.tolist()))
+
+
+def _totals(usage: pa.Table) -> dict[int, dict[str, Any]]:
+    """The sums over all time by entity: those of its longest cells."""
+    longest = usage.filter(pc.equal(usage["window_s"], _LONGEST_S))
+    sums = longest.group_by("entity_id").aggregate([(name, "sum") for name in _TOTALS])
+    return {row["entity_id"]: {name: row[f"{name}_sum"] for name in _TOTALS} for row in sums.to_pylist()}
+
+
+def _traffic(
+    quota_type: QuotaType, name: Sequence[str | None], rows: Sequence[dict[str, Any]], seconds: int
+) -> Traffic:
+    nearest = max(rows, key=lambda row: (row["p99"] / row["quota"] if row["quota"] else 0.0, row["p99"]))
+    amount = sum(_amount(quota_type, row) for row in rows)
+    return Traffic(
+        quota_type=quota_type,
+        user=name[0],
+        client_id=name[1],
+        amount=amount,
+        average=amount / seconds,
+        p99=nearest["p99"],
+        limit=nearest["quota"],
+        throttle_ms=sum(row["throttle_ms"] for row in rows),
+        throttled_share=max(row["throttled_share"] for row in rows),
+        requests=sum(row["requests"] for row in rows),
+    )
+
+
+def _amount(quota_type: QuotaType, row: dict[str, Any]) -> float:
+    """What was used in the unit of the quota key times seconds."""
+    if quota_type is QuotaType.REQUEST:
+        return float(row["thread_ms"]) * 0.1
+    if quota_type is QuotaType.REQUEST_RATE:
+        return float(row["requests"])
+    return float(row["mutations"] if quota_type is QuotaType.CONTROLLER_MUTATION else row["bytes"])
