@@ -23,6 +23,7 @@ from kafka_quotas.core.entity import Entity
 
 APP = Entity.of(client_id="app")
 HEARTBEAT = 12
+PATIENCE_S = 60.0
 EXAMPLE = Path(__file__).parents[2] / "examples" / "daemon" / "policy.toml"
 
 
@@ -77,7 +78,7 @@ def test_a_muted_client_that_asked_for_no_answers_is_heard_out(tmp_path: Path) -
         with connected(daemon.bootstrap) as leaving:
             for number in range(1, 4):
                 leaving.sendall(produce(number, size=60_000, acks=0))
-        daemon.wait_until(lambda _: heard == [1, 2, 3])
+        daemon.wait_until(lambda _: heard == [1, 2, 3], timeout_s=PATIENCE_S)
 
 
 def test_a_store_file_that_is_deleted_is_lost_and_its_last_content_stays_in_force(tmp_path: Path) -> None:
@@ -95,13 +96,13 @@ def test_a_store_file_that_is_deleted_is_lost_and_its_last_content_stays_in_forc
             client.sendall(produce(1, size=60_000))
             assert throttle_of(receive_frame(client), -4) > 0
         set_quota(tmp_path, APP, producer_byte_rate=2000.0)
-        daemon.wait_for_log("store is reached again")
-        daemon.wait_until(lambda status: [row.limit for row in status.buckets] == [2000.0])
+        daemon.wait_for_log("store is reached again", timeout_s=PATIENCE_S)
+        daemon.wait_until(lambda status: [row.limit for row in status.buckets] == [2000.0], timeout_s=PATIENCE_S)
 
 
 def test_a_policy_file_is_read_again_and_one_with_a_mistake_changes_nothing(tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
-    policy.write_text("[[entity]]\nclient_id = 'app'\nrequest_rate = 1\n")
+    policy.write_text("[[entity]]\nclient_id = 'app'\nrequest_rate = 0.1\nmax_throttle_ms = 300\n")
     options = ["--policy", str(policy), "--quota-window-num", "3"]
     with (
         fake_broker(producing_broker) as broker,
@@ -109,9 +110,7 @@ def test_a_policy_file_is_read_again_and_one_with_a_mistake_changes_nothing(tmp_
         connected(daemon.bootstrap) as client,
     ):
         assert daemon.status().store.limits == 1
-        told = [heartbeat_throttle_ms(client, number) for number in range(4)]
-        assert told[0] == 0
-        assert max(told) >= 400
+        assert heartbeat_throttle_ms(client, 1) == 300  # one in two seconds is over one in ten
         policy.write_text("[[entity]]\nclient_id = 'app'\nrequest_rate = 'many'\n")
         daemon.send(signal.SIGHUP)
         said = daemon.wait_for_log("quotas can't be read again; those before stay in force")
