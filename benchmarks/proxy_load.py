@@ -5,6 +5,7 @@ Both sides run in processes of their own, so that the proxy's CPU time is all th
 
 import multiprocessing
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Iterator
@@ -56,20 +57,30 @@ def broker() -> Iterator[int]:
         process.join()
 
 
-def run(port: int, workload: Workload) -> None:
-    """Nothing; the workload went through the proxy at `port`."""
-    process = multiprocessing.Process(target=_drive, args=(port, workload))
+def run(port: int, workload: Workload, *, tls: bool = False) -> None:
+    """Nothing; the workload went through the proxy at `port`, over TLS if that is spoken there."""
+    process = multiprocessing.Process(target=_drive, args=(port, workload), kwargs={"tls": tls})
     process.start()
     process.join()
     if process.exitcode != 0:
         raise SystemExit(f"the load {workload.name} failed")
 
 
-def _drive(port: int, workload: Workload) -> None:
-    frame = _request(workload)
+def _connected(port: int, *, tls: bool) -> socket.socket:
+    sock = socket.create_connection(("127.0.0.1", port))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if not tls:
+        return sock
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # it is the proxy's cost that is measured
+    return context.wrap_socket(sock)
+
+
+def _drive(port: int, workload: Workload, *, tls: bool) -> None:
+    frame = request(workload)
     buffer = bytearray(_BUFFER_BYTES)
-    with socket.create_connection(("127.0.0.1", port)) as sock:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with _connected(port, tls=tls) as sock:
         sent = min(workload.in_flight, workload.count)
         for _ in range(sent):
             sock.sendall(frame)
@@ -87,7 +98,7 @@ def _drive(port: int, workload: Workload) -> None:
                 sent += 1
 
 
-def _request(workload: Workload) -> bytes:
+def request(workload: Workload) -> bytes:
     """The one request that is sent again and again; a fetch carries the size of its answer as its longest wait."""
     start = struct.pack(">h", len(CLIENT_ID)) + CLIENT_ID
     if workload.api_key == _FETCH:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -46,9 +46,17 @@ class RunningDaemon:
 
 @contextlib.contextmanager
 def running_daemon(
-    *, upstream: str, store_url: str, window: QuotaWindow, folder: Path, brokers: int = 1
+    *,
+    upstream: str,
+    store_url: str,
+    window: QuotaWindow,
+    folder: Path,
+    brokers: int = 1,
+    options: Sequence[str] = (),
 ) -> Iterator[RunningDaemon]:
     """A daemon in front of `upstream` while the context lasts; its log and socket are in `folder`.
+
+    `options` are further arguments of `daemon run`.
 
     Raises `DaemonStartError` with the last line of its log where it does not start.
     """
@@ -56,7 +64,13 @@ def running_daemon(
     log = folder / "daemon.log"
     with log.open("wb") as sink:
         process = _start(
-            sink, upstream=upstream, listen=f"{_HOST}:{port}", store_url=store_url, window=window, folder=folder
+            sink,
+            upstream=upstream,
+            listen=f"{_HOST}:{port}",
+            store_url=store_url,
+            window=window,
+            folder=folder,
+            options=options,
         )
         try:
             _wait_until_listening(process, log)
@@ -82,7 +96,14 @@ def free_ports(count: int) -> int:
 
 
 def _start(
-    sink: IO[bytes], *, upstream: str, listen: str, store_url: str, window: QuotaWindow, folder: Path
+    sink: IO[bytes],
+    *,
+    upstream: str,
+    listen: str,
+    store_url: str,
+    window: QuotaWindow,
+    folder: Path,
+    options: Sequence[str],
 ) -> "subprocess.Popen[bytes]":
     arguments = {
         "--upstream": upstream,
@@ -92,7 +113,7 @@ def _start(
         "--quota-window-num": str(window.samples),
         "--quota-window-size-seconds": str(window.window_s),
     }
-    command = [sys.executable, "-m", "kafka_quotas", "daemon", "run"]
+    command = [sys.executable, "-m", "kafka_quotas", "daemon", "run", *options]
     for option, value in arguments.items():
         command += [option, value]
     return subprocess.Popen(tied(command), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)  # noqa: S603 - this program
