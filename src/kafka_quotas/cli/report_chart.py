@@ -16,6 +16,8 @@ _FAINT: Final = "#d9dee5"
 _BAR: Final = "#3d7fb8"
 _OVER: Final = "#c0392b"
 _COLOURS: Final = ("#1f77b4", "#8c4bb8", "#2a9d5c", "#d6701c", "#0fa3b1", "#b5446e")
+_WIDE_RANGE: Final = 10_000
+"""From this ratio on a logarithmic axis has powers of ten alone."""
 _LETTERS_ACROSS: Final = 110
 """How many letters of names fit below a heat map."""
 _LINE_STYLES: Final = ("-", "--", "-.", ":")
@@ -100,17 +102,25 @@ def _draw_curves(axes: Any, curves: Sequence[Curve], x_unit: str, y_name: str, *
             color=_COLOURS[index % len(_COLOURS)],
             linestyle=_LINE_STYLES[index // len(_COLOURS) % len(_LINE_STYLES)],
             linewidth=1.9,
-            marker="o",
-            markersize=3.5,
             label=_short(curve.name),
         )
     if log_x:
-        axes.set_xscale("log")
+        axes.set_xscale("log", subs=())  # a label at each minor tick is too many, and they'd be powers
+        axes.xaxis.set_major_locator(_log_ticks(curves))
     axes.xaxis.set_major_formatter(lambda value, _: value_label(value, x_unit))
     axes.set_ylabel(y_name, color=_INK)
     _plain(axes, grid_axis="both")
     if curves:
         axes.legend(frameon=False, fontsize=9)
+
+
+def _log_ticks(curves: Sequence[Curve]) -> Any:
+    """A handful of round values over the whole range."""
+    from matplotlib.ticker import LogLocator  # noqa: PLC0415 - loaded by now
+
+    values = [x for curve in curves for x, _ in curve.points if x > 0]
+    wide = bool(values) and max(values) > _WIDE_RANGE * min(values)
+    return LogLocator(base=10, subs=(1.0,) if wide else (1.0, 2.0, 5.0))
 
 
 def _draw_heat(

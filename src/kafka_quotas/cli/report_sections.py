@@ -165,8 +165,8 @@ def _what_if(result: ReportResult) -> ReportSection:
             (
                 "The recorded traffic was run through Kafka's own algorithm once for each limit. "
                 "\u201cClients slowed down\u201d is the share of the clients that a limit would hold back for more "
-                f"than {share:.0%} of their active time; the other lines are the neediest clients, one by one, with the "
-                "share of their active time that they would wait."
+                f"than {share:.0%} of their active time; the other lines are the neediest clients, one by one, with "
+                "the share of their active time that they would wait."
             ),
         ),
         charts=charts,

@@ -56,15 +56,13 @@ def traffic_of(tables: UsageTables, *, seconds: int) -> tuple[Traffic, ...]:
     """What each client used, of each quota type the largest first; `seconds` were recorded."""
     profiles = {row["entity_id"]: row for row in tables.profiles.to_pylist()}
     totals = _totals(tables.usage)
-    rows: dict[tuple[str, str | None, str | None], list[dict[str, Any]]] = {}
+    rows: dict[tuple[str, Name], list[dict[str, Any]]] = {}
     for row in tables.entities.to_pylist():
         number = row["entity_id"]
         if number in profiles:
-            name = row["quota_type"], row["user"], row["client_id"]
+            name = row["quota_type"], (row["user"], row["client_id"])
             rows.setdefault(name, []).append({**row, **profiles[number], **totals[number]})
-    found = [
-        _traffic(QuotaType(kind), user, client_id, each, seconds) for (kind, user, client_id), each in rows.items()
-    ]
+    found = [_traffic(QuotaType(kind), name, each, seconds) for (kind, name), each in rows.items()]
     order = list(QuotaType)
     return tuple(sorted(found, key=lambda each: (order.index(each.quota_type), -each.average)))
 
@@ -111,9 +109,7 @@ def _totals(usage: pa.Table) -> dict[int, dict[str, Any]]:
     return {row["entity_id"]: {name: row[f"{name}_sum"] for name in _TOTALS} for row in sums.to_pylist()}
 
 
-def _traffic(
-    quota_type: QuotaType, name: Sequence[str | None], rows: Sequence[dict[str, Any]], seconds: int
-) -> Traffic:
+def _traffic(quota_type: QuotaType, name: Name, rows: Sequence[dict[str, Any]], seconds: int) -> Traffic:
     nearest = max(rows, key=lambda row: (row["p99"] / row["quota"] if row["quota"] else 0.0, row["p99"]))
     amount = sum(_amount(quota_type, row) for row in rows)
     return Traffic(
