@@ -134,7 +134,7 @@ def metadata(client) -> None:
     assert struct.unpack_from(">i", receive_frame(client), 4) == (3,)
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 def test_users_of_passwords_are_who_they_logged_in_as(
     kafka4: Kafka, tmp_path: Path, unique_name: str, mechanism: str
 ) -> None:
