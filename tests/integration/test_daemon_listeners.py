@@ -19,7 +19,6 @@ from tests.support.run_cli import run_cli
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.wire.proxy_protocol import SIGNATURE
 
-
 CROWD = 150
 
 
