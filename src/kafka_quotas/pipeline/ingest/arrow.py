@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from kafka_quotas.pipeline.arrow_compute import compute as pc
 from kafka_quotas.pipeline.bucket import bucket_of
 from kafka_quotas.pipeline.ingest.harvest import Harvest
 from kafka_quotas.pipeline.ingest.rows import EventRow

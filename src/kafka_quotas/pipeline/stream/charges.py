@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.pipeline.arrow_compute import compute as pc
 
 Client = tuple[str, int, str, str]
 """Cluster, broker id, user and client-id."""

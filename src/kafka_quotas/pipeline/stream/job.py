@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.pipeline.arrow_compute import compute as pc
 from kafka_quotas.pipeline.spark_errors import spark_errors
 from kafka_quotas.pipeline.stream.lines import RAW, REASON, charges_of_events, charges_of_lines
 from kafka_quotas.pipeline.stream.live_state import LiveState
