@@ -1,5 +1,6 @@
 """Completion without Typer: the answers that Typer gives, and nothing large imported for them."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -118,3 +119,37 @@ def test_a_prompt_never_sees_an_error(monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setattr("kafka_quotas.cli.quick_completion.quick_answer", broken)
     assert start() == 1
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("describe --store STORE --user ali", ["alice"]),
+        ("describe --store=STORE --user=ali", ["alice"]),
+        ("describe --store=STORE --user=", ["al ice:\"'$`x", "alice"]),
+        ("describe --store STORE --user 'al ice:", ["al ice:\"'$`x"]),
+        ("describe --store loc", ["local:"]),
+        ("alter --add-config producer_byte_rate=1,cons", ["1,consumer_byte_rate="]),
+    ],
+)
+def test_words_that_bash_breaks_at_its_own_marks_are_made_whole(
+    environment: dict[str, str], line: str, offered: list[str]
+) -> None:
+    pieces = pieces_of_bash(f"kafka-quotas {line.replace('STORE', environment['STORE'])}")
+    answer = quick_answer("complete_bash", {"COMP_WORDS": "\n".join(pieces), "COMP_CWORD": str(len(pieces) - 1)})
+    assert answer is not None
+    assert sorted(answer.text.splitlines()) == sorted(offered)
+
+
+def pieces_of_bash(line: str) -> list[str]:
+    """The words of a line as bash 5 breaks it, the default marks given; what is in quotes stays whole."""
+    quoted = re.findall(r"'[^']*'?|[^\s=:']+|[=:]+|\s+", line)
+    pieces: list[str] = [""]
+    for piece in quoted:
+        if piece.isspace():
+            pieces.append("")
+        elif not pieces[-1]:
+            pieces[-1] = piece
+        else:
+            pieces.append(piece)
+    return pieces

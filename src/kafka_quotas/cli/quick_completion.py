@@ -33,10 +33,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedLine:
-    """A command line up to the cursor: the whole words, the word that is being typed, and the options among `words`."""
+    """A command line up to the cursor: the whole words, and the word that is being typed.
+
+    Of that word the shell keeps the first letters (`kept`), and puts what is offered in the place of the rest.
+    """
 
     words: Sequence[str]
     incomplete: str
+    kept: int = 0
 
     @property
     def params(self) -> Mapping[str, str | Sequence[str]]:
@@ -80,8 +84,9 @@ def quick_answer(instruction: str, environment: Mapping[str, str]) -> Answer | N
         return None
     line = _bash_line(environment) if shell == "bash" else _other_line(environment)
     values = None if line is None else _values(line)
-    if values is None:
+    if line is None or values is None:
         return None
+    values = [value[line.kept :] for value in values]
     if shell == "fish" and environment.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
         return Answer(text="", exit_code=0 if values else 1)
     return Answer(text=(_zsh_text(values) if shell == "zsh" else "\n".join(values)) + "\n")
@@ -101,13 +106,39 @@ def _values(line: TypedLine) -> Sequence[str] | None:
 
 
 def _bash_line(environment: Mapping[str, str]) -> TypedLine | None:
-    """The line as bash tells it: its words, and which of them the cursor is in."""
-    words = _split(environment.get("COMP_WORDS", ""))
+    """The line as bash tells it: its words, and which of them the cursor is in.
+
+    Bash breaks words at `=` and `:` as well, and puts what is offered in the place of the last piece.
+    """
+    pieces = _split(environment.get("COMP_WORDS", ""))
     try:
         position = int(environment.get("COMP_CWORD", ""))
     except ValueError:
         return None
-    return TypedLine(words=words[1:position], incomplete=words[position] if position < len(words) else "")
+    last = pieces[position] if position < len(pieces) else ""
+    *words, incomplete = _rejoined([*pieces[1:position], last])
+    option, equals, value = incomplete.partition("=")
+    if option.startswith("--") and equals:
+        words, incomplete = [*words, option], value
+    typed = "" if _is_break(last) else last
+    return TypedLine(words=words, incomplete=incomplete, kept=max(0, len(incomplete) - len(typed)))
+
+
+def _rejoined(pieces: Sequence[str]) -> list[str]:
+    """The words that bash broke."""
+    words: list[str] = []
+    broken = False
+    for piece in pieces:
+        if words and (broken or _is_break(piece)):
+            words[-1] += piece
+        else:
+            words.append(piece)
+        broken = _is_break(piece)
+    return words
+
+
+def _is_break(piece: str) -> bool:
+    return bool(piece) and not piece.strip("=:")
 
 
 def _other_line(environment: Mapping[str, str]) -> TypedLine:
