@@ -9,6 +9,7 @@ import typer
 
 from kafka_quotas.cli.options import CommandConfig, ContextName, ListingView, StoreUrl
 from kafka_quotas.cli.output import TABLE_VIEW, View
+from kafka_quotas.cli.pipeline_notes import engine_notes
 from kafka_quotas.cli.pipeline_options import (
     DriverMemory,
     EngineName,
@@ -35,7 +36,7 @@ from kafka_quotas.commands.pipeline_replay import ReplayRequest, ReplayResult
 from kafka_quotas.commands.pipeline_replay import replay as run_replay
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.instant import format_instant
-from kafka_quotas.pipeline.engine import Engine, EngineChoice
+from kafka_quotas.pipeline.engine import Engine
 from kafka_quotas.pipeline.replay_plan import Model, ReplayPlan
 from kafka_quotas.pipeline.resolve import Proposal
 from kafka_quotas.pipeline.sweep import DEFAULT_STEPS, SweptDefault, parse_sweep
@@ -168,7 +169,7 @@ def replay(
         out=out,
     )
     with job_progress() as progress:
-        result = run_replay(request, EventsWatcher(progress=progress, chosen=_say_engine))
+        result = run_replay(request, EventsWatcher(progress=progress, chosen=engine_notes()))
     print_listing(_listing(result, request, output), output)
     _say_rest(result, request)
 
@@ -184,10 +185,6 @@ def _proposals(files: list[str], sweeps: list[str], steps: int, default: SweptDe
     if twice is not None:
         raise UsageError(f"{twice} is proposed twice", hint="give every file and every sweep once")
     return proposals
-
-
-def _say_engine(choice: EngineChoice) -> None:
-    write(f"note: engine {choice.engine}: {choice.reason}", sys.stderr)
 
 
 def _say_rest(result: ReplayResult, request: ReplayRequest) -> None:

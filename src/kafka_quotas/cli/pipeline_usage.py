@@ -8,6 +8,7 @@ import typer
 
 from kafka_quotas.cli.options import CommandConfig, ContextName, ListingView, StoreUrl
 from kafka_quotas.cli.output import TABLE_VIEW, View
+from kafka_quotas.cli.pipeline_notes import engine_notes
 from kafka_quotas.cli.pipeline_options import (
     DriverMemory,
     EngineName,
@@ -25,7 +26,7 @@ from kafka_quotas.cli.window_options import QuotaWindowNum, QuotaWindowSize, Win
 from kafka_quotas.commands.pipeline_events import EventsRequest, EventsWatcher
 from kafka_quotas.commands.pipeline_usage import UsageRequest, UsageResult
 from kafka_quotas.commands.pipeline_usage import usage as run_usage
-from kafka_quotas.pipeline.engine import Engine, EngineChoice
+from kafka_quotas.pipeline.engine import Engine
 
 _SHOWN_ROWS = 30
 
@@ -101,14 +102,10 @@ def usage(
         out=out,
     )
     with job_progress() as progress:
-        result = run_usage(request, EventsWatcher(progress=progress, chosen=_say_engine))
+        result = run_usage(request, EventsWatcher(progress=progress, chosen=engine_notes()))
     print_listing(_listing(result, in_force.name, output), output)
     if out is not None:
         write(f"note: the tables entities, usage and usage_profile are in {out}", sys.stderr)
-
-
-def _say_engine(choice: EngineChoice) -> None:
-    write(f"note: engine {choice.engine}: {choice.reason}", sys.stderr)
 
 
 def _listing(result: UsageResult, source: str, view: View) -> Listing:

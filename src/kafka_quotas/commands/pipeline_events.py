@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+_IN_NUMPY = "kernels ran in NumPy, for numba is not installed everywhere: equal results, slower"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsRequest:
@@ -85,19 +87,22 @@ def run_job(job: Job, events: RecordedEvents, request: EventsRequest, watcher: E
     choice = choose_engine(request.engine, events=events.count, master=request.master)
     watcher.chosen(choice)
     if choice.engine is Engine.SPARK:
-        return _run_on_spark(job, events, request, watcher.progress)
+        return _run_on_spark(job, events, request, watcher)
+    from kafka_quotas.pipeline.kernels.compiled import NUMBA  # noqa: PLC0415 - loads numba
     from kafka_quotas.pipeline.local_tasks import run_tasks, task_files  # noqa: PLC0415 - loads Arrow
 
+    if not NUMBA:
+        watcher.chosen(EngineChoice(engine=Engine.LOCAL, reason=_IN_NUMPY))
     files = task_files(events.folder, job.told_apart_by)
     return run_tasks(files, job.task, stage=job.name, watch=watcher.progress)
 
 
-def _run_on_spark(job: Job, events: RecordedEvents, request: EventsRequest, watch: Watch) -> list[Any]:
+def _run_on_spark(job: Job, events: RecordedEvents, request: EventsRequest, watcher: EventsWatcher) -> list[Any]:
     require_libraries("pyspark")
     from kafka_quotas.pipeline.local_tasks import BUCKETED_BY, task_files  # noqa: PLC0415 - loads Arrow
     from kafka_quotas.pipeline.progress import run_watched  # noqa: PLC0415
 
-    watch(JobProgress(stage="start Spark", done=0, total=0))
+    watcher.progress(JobProgress(stage="start Spark", done=0, total=0))
     files = task_files(events.folder, job.told_apart_by)
     if not files:
         return []
@@ -110,4 +115,7 @@ def _run_on_spark(job: Job, events: RecordedEvents, request: EventsRequest, watc
         else:
             names = [str(file.absolute()) for bucket in files for file in bucket]
             frame = job.on_rows(session.read.parquet(*names))
-        return job.found(run_watched(session, frame.toArrow, stage=job.name, watch=watch))
+        found = run_watched(session, frame.toArrow, stage=job.name, watch=watcher.progress)
+    if "numpy" in found["kernel"].unique().to_pylist():
+        watcher.chosen(EngineChoice(engine=Engine.SPARK, reason=_IN_NUMPY))
+    return job.found(found)

@@ -1,0 +1,318 @@
+"""The pipeline's speed, cost and memory, beside DuckDB and a replay in plain Python.
+
+    python benchmarks/pipeline.py [--events 20e6] [--clients 10000] [--giant 0] [--cases usage,replay,...] [--data DIR]
+
+Events are made up: Zipf over the clients, one hour, 16 buckets of Parquet files. Every case runs in a process of its
+own, twice: what is told is the second run, so without start and compilation. Wall time counts only what an idle machine
+would: beside it stand the processor seconds of the case (children included) and of everybody else meanwhile.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.simulation import Algorithm, Event, Operation, new_limiter
+from kafka_quotas.core.simulation import replay as replay_in_core
+from kafka_quotas.pipeline.bucket import bucket_of
+from kafka_quotas.pipeline.layout import LAYOUT_FILE, LAYOUT_VERSION, MANIFEST_FILE, DataFolder
+from kafka_quotas.pipeline.local_tasks import run_tasks, task_files
+from kafka_quotas.pipeline.progress import ignore_progress
+from kafka_quotas.pipeline.replay_plan import Model, ReplayPlan
+from kafka_quotas.pipeline.replay_spark import replay_files, replay_found, replay_rows
+from kafka_quotas.pipeline.replay_tables import replay_tables
+from kafka_quotas.pipeline.replay_task import replay_task
+from kafka_quotas.pipeline.resolve import Proposal
+from kafka_quotas.pipeline.schemas import EVENTS
+from kafka_quotas.pipeline.session import spark_session
+from kafka_quotas.pipeline.spark_settings import SparkSettings
+from kafka_quotas.pipeline.usage_spark import usage_files, usage_found
+from kafka_quotas.pipeline.usage_tables import usage_tables
+from kafka_quotas.pipeline.usage_task import UsagePlan, usage_task
+
+Timed = Callable[[Callable[[], int]], None]
+"""Runs something that tells how many events, or events by limits, it did, and remembers what that took."""
+BUCKETS = 16
+BASE_MS = 1_795_262_400_000
+PYTHON_EVENTS = 300_000
+AIMS = {
+    "usage": 3e6,
+    "usage-spark": 3e6,
+    "replay": 10e6,
+    "replay-spark": 10e6,
+    "replay-unbucketed": 2e6,
+    "replay-unbucketed-spark": 2e6,
+    "sweep": 40e6,
+}
+NOTHING = Proposal(name="nothing", entries=())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--events", type=float, default=20e6)
+    parser.add_argument("--clients", type=int, default=10_000)
+    parser.add_argument("--giant", type=float, default=0.0, help="the share of all events that the first client has")
+    parser.add_argument("--cases", default=",".join(CASES), help=f"of {', '.join(CASES)}")
+    parser.add_argument("--data", type=Path, help="a folder of events that is kept and, if there, used again")
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.case:
+        run_case(options.case, options.data)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        data = options.data or Path(folder) / "events"
+        if not data.exists():
+            make_events(data, int(options.events), options.clients, options.giant)
+        print(f"{sum(map(rows_of, data.rglob('*.parquet'))):,} events, {os.cpu_count()} processors\n")
+        print(f"{'case':26}{'M steps/s':>10}{'aim':>6}{'wall s':>9}{'CPU s':>8}{'others':>8}{'peak MiB':>10}")
+        for case in options.cases.split(","):
+            measure(case, data)
+
+
+def measure(case: str, data: Path) -> None:
+    """One line: the case in a process of its own."""
+    command = [sys.executable, __file__, "--case", case, "--data", str(data)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(f"{case:26} failed: {done.stderr.strip().splitlines()[-1]}")
+        return
+    found = json.loads(done.stdout.splitlines()[-1])
+    aim = f"{AIMS[case] / 1e6:g}" if case in AIMS else ""
+    speed = found["steps"] / found["wall_s"] / 1e6
+    print(
+        f"{case:26}{speed:10.2f}{aim:>6}{found['wall_s']:9.2f}{found['cpu_s']:8.2f}{found['others_s']:8.2f}"
+        f"{found['peak_mib']:10.0f}",
+        flush=True,
+    )
+
+
+def run_case(case: str, data: Path) -> None:
+    """Nothing; the figures of the second of two runs are printed as JSON."""
+    twice: list[dict[str, float]] = []
+
+    def timed(work: Callable[[], int]) -> None:
+        for _ in range(2):
+            wall, cpu, everybody = time.monotonic(), cpu_seconds(), machine_seconds()
+            steps = work()
+            own = cpu_seconds() - cpu
+            twice.append(
+                {
+                    "steps": steps,
+                    "wall_s": time.monotonic() - wall,
+                    "cpu_s": own,
+                    "others_s": max(machine_seconds() - everybody - own, 0.0),
+                }
+            )
+
+    CASES[case](DataFolder.open(data), timed)
+    print(json.dumps({**twice[-1], "peak_mib": peak_mib()}))
+
+
+def usage(data: DataFolder, timed: Timed) -> None:
+    """The usage job on this machine."""
+    plan = UsagePlan(quotas=NOTHING, seconds=3600)
+    files = task_files(data, plan.told_apart_by())
+
+    def work() -> int:
+        found = run_tasks(files, lambda slices: usage_task(slices, plan), stage="usage", watch=ignore_progress)
+        usage_tables(found)
+        return count(data)
+
+    timed(work)
+
+
+def usage_spark(data: DataFolder, timed: Timed) -> None:
+    """The usage job on Spark, whose workers read the files."""
+    plan = UsagePlan(quotas=NOTHING, seconds=3600)
+    files = task_files(data, plan.told_apart_by())
+    with session() as spark:
+        timed(lambda: usage_tables(usage_found(usage_files(spark, files, plan).toArrow())) and count(data))
+
+
+def usage_duckdb(data: DataFolder, timed: Timed) -> None:
+    """Cells of one second in DuckDB, without rates and profiles."""
+    query = (
+        "select cluster, broker_id, user, client_id, quota_type, ts_ms // 1000 second, sum(bytes) bytes, count(*) n "
+        f"from read_parquet('{data.path}/**/*.parquet', hive_partitioning=false) group by all"
+    )
+    timed(lambda: duckdb.sql(query).fetch_arrow_table() is not None and count(data))
+
+
+def replay(data: DataFolder, timed: Timed, *, limits: int = 1, shared: bool = False) -> None:
+    """A replay in a closed loop on this machine; `shared`: by user, so that no bucket of files stands alone."""
+    plan = plan_of(limits, shared=shared)
+
+    def work() -> int:
+        files = task_files(data, plan.told_apart_by())
+        found = run_tasks(files, lambda slices: replay_task(slices, plan), stage="replay", watch=ignore_progress)
+        return sum(replay_tables(found, plan).whatif["n"].to_pylist())
+
+    timed(work)
+
+
+def replay_spark(data: DataFolder, timed: Timed, *, bucketed: bool = True) -> None:
+    """The same on Spark: workers read the files, or rows are shuffled."""
+    plan = plan_of(1)
+    files = task_files(data, plan.told_apart_by())
+    with session() as spark:
+
+        def work() -> int:
+            if bucketed:
+                frame = replay_files(spark, files, plan)
+            else:
+                frame = replay_rows(spark.read.parquet(*(str(file) for own in files for file in own)), plan)
+            return sum(replay_tables(replay_found(frame.toArrow()), plan).whatif["n"].to_pylist())
+
+        timed(work)
+
+
+def replay_python(data: DataFolder, timed: Timed) -> None:
+    """The calculator's own code, event by event, over the beginning of one bucket."""
+    file = next(data.events_buckets()).files[0]
+    rows = next(pq.ParquetFile(file).iter_batches(PYTHON_EVENTS)).to_pylist()
+
+    def work() -> int:
+        by_client: dict[tuple[int, str, str], list[Event]] = {}
+        for row in rows:
+            key = row["broker_id"], row["user"], row["client_id"]
+            by_client.setdefault(key, []).append(Event(t_ms=row["ts_ms"], amount=float(row["bytes"])))
+        for events in by_client.values():
+            limiter = new_limiter(Algorithm.RATE, bound=20_000.0, samples=11, window_ms=1000)
+            for _ in replay_in_core(events, limiter, usual=Operation.RECORD, closed_loop=True):
+                pass
+        return len(rows)
+
+    timed(work)
+
+
+CASES: dict[str, Callable[[DataFolder, Timed], None]] = {
+    "usage": usage,
+    "usage-spark": usage_spark,
+    "usage-duckdb": usage_duckdb,
+    "replay": replay,
+    "replay-spark": replay_spark,
+    "replay-unbucketed": lambda data, timed: replay(data, timed, shared=True),
+    "replay-unbucketed-spark": lambda data, timed: replay_spark(data, timed, bucketed=False),
+    "replay-python": replay_python,
+    "sweep": lambda data, timed: replay(data, timed, limits=10),
+}
+
+
+def plan_of(limits: int, *, shared: bool = False) -> ReplayPlan:
+    """So many default quotas, from 5 kB/s on, each twice the one before; for a single one 20 kB/s."""
+    entity = Entity.of(user=None) if shared else Entity.of(user=None, client_id=None)
+    values = [20_000.0] if limits == 1 else [5_000.0 * 2**step for step in range(limits)]
+    proposals = [Proposal(name=str(value), entries=((entity, {"producer_byte_rate": value}),)) for value in values]
+    return ReplayPlan(proposals=tuple(proposals), models=(Model.CLOSED,))
+
+
+def session():  # type: ignore[no-untyped-def]
+    """A session on all cores."""
+    folder = Path(tempfile.mkdtemp())
+    return spark_session(SparkSettings(log_file=folder / "spark.log", driver_memory="4g"))
+
+
+def make_events(path: Path, count: int, clients: int, giant: float) -> None:
+    """A folder of produce events as an ingest leaves it, made bucket by bucket so as to need little memory."""
+    random = np.random.default_rng(1)
+    weights = 1 / np.arange(1, clients + 1) ** 1.1
+    weights[0] = weights[0] if not giant else giant / (1 - giant) * weights[1:].sum()
+    weights /= weights.sum()
+    buckets = np.array([bucket_number(client) for client in range(clients)])
+    path.mkdir(parents=True)
+    (path / LAYOUT_FILE).write_text(json.dumps({"version": LAYOUT_VERSION, "buckets": BUCKETS}))
+    ingest = path / "ingest=000001"
+    for bucket in range(BUCKETS):
+        own = np.flatnonzero(buckets == bucket)
+        if not own.size:
+            continue
+        rows = round(count * weights[own].sum())
+        folder = ingest / "events" / "dt=2026-11-21" / f"bucket={bucket}"
+        folder.mkdir(parents=True)
+        chosen = own[np.searchsorted(np.cumsum(weights[own]) / weights[own].sum(), random.random(rows))]
+        times = BASE_MS + np.sort(random.integers(0, 3_600_000, rows))
+        write_bucket(folder / "part-0.parquet", chosen, times, random.integers(200, 20_000, rows))
+    (ingest / MANIFEST_FILE).write_text("{}")
+
+
+def bucket_number(client: int) -> int:
+    return bucket_of(user=f"user-{client % 97}", client_id=f"client-{client}", broker_id=client % 3, buckets=BUCKETS)
+
+
+def write_bucket(file: Path, clients: np.ndarray, times: np.ndarray, sizes: np.ndarray) -> None:
+    names = pa.array([f"client-{client}" for client in range(int(clients.max()) + 1)])
+    users = pa.array([f"user-{user}" for user in range(97)])
+    schema = pa.schema([field for field in EVENTS.arrow_schema() if field.name != "dt"])
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for begin in range(0, len(clients), 1 << 20):
+            part = slice(begin, begin + (1 << 20))
+            own = clients[part]
+            same = {"cluster": "default", "ip": "", "quota_type": "produce", "connection": "", "src_file": "made-up"}
+            columns = {
+                "broker_id": (own % 3).astype(np.int32),
+                "ts_ms": times[part],
+                "user": users.take(pa.array(own % 97)),
+                "client_id": names.take(pa.array(own)),
+                "bytes": sizes[part],
+                "thread_ms": pa.nulls(own.size, pa.float64()),
+                "src_offset": np.arange(begin, begin + own.size),
+                **{name: pa.array([text]).take(pa.array(np.zeros(own.size, np.int32))) for name, text in same.items()},
+            }
+            whole = [columns.get(field.name, np.zeros(own.size)) for field in schema]
+            arrays = [pa.array(each).cast(field.type) for each, field in zip(whole, schema, strict=True)]
+            writer.write_table(pa.table(arrays, schema=schema), row_group_size=1 << 18)
+
+
+def count(data: DataFolder) -> int:
+    return sum(rows_of(file) for bucket in data.events_buckets() for file in bucket.files)
+
+
+def rows_of(file: Path) -> int:
+    return int(pq.read_metadata(file).num_rows)
+
+
+def cpu_seconds() -> float:
+    """Of this process, its threads, and all its descendants, running ones included: Spark's are."""
+    own, found = os.getpid(), 0.0
+    parents: dict[int, int] = {}
+    ticks: dict[int, float] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(folder.name)] = int(fields[1])
+        ticks[int(folder.name)] = sum(map(float, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    for pid, seconds in ticks.items():
+        at = pid
+        while at not in (own, 0, 1) and at in parents:
+            at = parents[at]
+        found += seconds if at == own else 0.0
+    return found
+
+
+def machine_seconds() -> float:
+    """What all processes of the machine have used."""
+    user, nice, system, *_ = map(float, Path("/proc/stat").read_text().splitlines()[0].split()[1:])
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
+
+
+def peak_mib() -> float:
+    """The largest resident size of this process; Spark's Java and workers have their own."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Usage and replay on a real Spark session, on files and on rows, against the local engine; run as a process.
+
+    python -m tests.support.spark_comparison FOLDER
+
+It prints how many rows were equal. PySpark leaves sockets to the garbage collector, which a test may not.
+"""
+
+import random
+import sys
+from pathlib import Path
+
+from tests.support.pipeline_events import events_folder, events_table, proposal, random_events
+
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.pipeline.layout import DataFolder
+from kafka_quotas.pipeline.local_tasks import run_tasks, task_files
+from kafka_quotas.pipeline.progress import ignore_progress
+from kafka_quotas.pipeline.replay_plan import ReplayPlan
+from kafka_quotas.pipeline.replay_spark import replay_files, replay_found, replay_rows
+from kafka_quotas.pipeline.replay_tables import replay_tables
+from kafka_quotas.pipeline.replay_task import replay_task
+from kafka_quotas.pipeline.session import spark_session
+from kafka_quotas.pipeline.spark_settings import SparkSettings
+from kafka_quotas.pipeline.usage_spark import usage_files, usage_found, usage_rows
+from kafka_quotas.pipeline.usage_tables import usage_tables
+from kafka_quotas.pipeline.usage_task import UsagePlan, usage_task
+
+PAIRS = proposal("pairs", (Entity.of(user=None, client_id=None), {"producer_byte_rate": 9_000.0}))
+TIGHTER = proposal("tighter", (Entity.of(user=None, client_id=None), {"producer_byte_rate": 2_000.0}))
+USERS = proposal(
+    "users",
+    (Entity.of(user=None), {"producer_byte_rate": 20_000.0, "request_percentage": 0.2}),
+    (Entity.of(user="user-1"), {"consumer_byte_rate": 4_000.0, "controller_mutation_rate": 1.0}),
+)
+
+
+def compare(folder: Path) -> None:
+    """Nothing, if the tables are equal; what differs is told by an assertion."""
+    throttled = 0
+    rows = random_events(3_000, seed=11)
+    data = DataFolder.open(events_folder(folder / "data", rows, ingests=2))
+    files = task_files(data, ("cluster", "broker_id", "user", "client_id"))
+    random.Random(5).shuffle(rows)  # a frame of events has no order
+    settings = SparkSettings(log_file=folder / "spark.log", master="local[2]", shuffle_partitions=3)
+    with spark_session(settings) as session:
+        frame = session.createDataFrame(events_table(rows))
+        for plan in (ReplayPlan(proposals=(PAIRS, TIGHTER)), ReplayPlan(proposals=(USERS, PAIRS))):
+            local = run_tasks(
+                task_files(data, plan.told_apart_by()),
+                lambda slices, plan=plan: replay_task(slices, plan),
+                stage="replay",
+                watch=ignore_progress,
+            )
+            expected = replay_tables(local, plan)
+            found = [replay_rows(frame, plan)]
+            if "client_id" in plan.told_apart_by():
+                found.append(replay_files(session, files, plan))
+            for each in found:
+                tables = replay_tables(replay_found(each.toArrow()), plan)
+                assert tables.entities.to_pylist() == expected.entities.to_pylist()
+                assert tables.whatif.to_pylist() == expected.whatif.to_pylist()
+            throttled += sum(expected.whatif["throttled_n"].to_pylist())
+        usage_plan = UsagePlan(quotas=PAIRS, seconds=120)
+        known = usage_tables(
+            run_tasks(files, lambda slices: usage_task(slices, usage_plan), stage="usage", watch=ignore_progress)
+        )
+        for each in (usage_rows(frame, usage_plan), usage_files(session, files, usage_plan)):
+            tables = usage_tables(usage_found(each.toArrow()))
+            assert tables.entities.to_pylist() == known.entities.to_pylist()
+            assert tables.usage.to_pylist() == known.usage.to_pylist()
+            assert tables.profiles.to_pylist() == known.profiles.to_pylist()
+        empty = replay_rows(frame.where("ts_ms < 0"), ReplayPlan(proposals=(PAIRS,)))
+        assert replay_found(empty.toArrow()) == []
+    sys.stdout.write(f"{known.usage.num_rows} cells and {throttled} throttles are equal\n")
+
+
+if __name__ == "__main__":
+    compare(Path(sys.argv[1]))
