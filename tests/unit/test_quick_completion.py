@@ -67,7 +67,8 @@ def test_the_answer_is_typers(environment: dict[str, str], line: str, shell: str
         answer = quick_answer(f"complete_{shell}", told)
         code, out, _ = run_cli(environment={**told, "_KAFKA_QUOTAS_COMPLETE": f"complete_{shell}"})
         assert answer is not None
-        assert (answer.text, answer.exit_code) == (out, code)
+        plain = answer.text.replace("\\", "") if shell == "bash" else answer.text  # bash wants marks escaped
+        assert (plain, answer.exit_code) == (out, code)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,7 @@ def test_a_prompt_never_sees_an_error(monkeypatch: pytest.MonkeyPatch, capsys: p
     [
         ("describe --store STORE --user ali", ["alice"]),
         ("describe --store=STORE --user=ali", ["alice"]),
-        ("describe --store=STORE --user=", ["al ice:\"'$`x", "alice"]),
+        ("describe --store=STORE --user=", [r"al\ ice:\"\'\$\`x", "alice"]),
         ("describe --store STORE --user 'al ice:", ["al ice:\"'$`x"]),
         ("describe --store loc", ["local:"]),
         ("alter --add-config producer_byte_rate=1,cons", ["1,consumer_byte_rate="]),

@@ -20,6 +20,7 @@ from kafka_quotas.cli.completion import (
     complete_users,
 )
 
+_BASH_SPECIAL = frozenset(" \t!\"#$&'()*;<>?[\\]^`{|}~")
 _ZSH_ESCAPES = {'"': '""', "'": "''", "$": "\\$", "`": "\\`", ":": "\\\\:"}
 
 
@@ -35,12 +36,14 @@ class Answer:
 class TypedLine:
     """A command line up to the cursor: the whole words, and the word that is being typed.
 
-    Of that word the shell keeps the first letters (`kept`), and puts what is offered in the place of the rest.
+    Of that word the shell keeps the first letters (`kept`), and puts what is offered in the place of the rest. A word
+    that is `quoted` began with a quote, which bash ends itself.
     """
 
     words: Sequence[str]
     incomplete: str
     kept: int = 0
+    quoted: bool = False
 
     @property
     def params(self) -> Mapping[str, str | Sequence[str]]:
@@ -89,6 +92,8 @@ def quick_answer(instruction: str, environment: Mapping[str, str]) -> Answer | N
     values = [value[line.kept :] for value in values]
     if shell == "fish" and environment.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
         return Answer(text="", exit_code=0 if values else 1)
+    if shell == "bash" and not line.quoted:
+        values = [_bash_text(value) for value in values]
     return Answer(text=(_zsh_text(values) if shell == "zsh" else "\n".join(values)) + "\n")
 
 
@@ -121,7 +126,8 @@ def _bash_line(environment: Mapping[str, str]) -> TypedLine | None:
     if option.startswith("--") and equals:
         words, incomplete = [*words, option], value
     typed = "" if _is_break(last) else last
-    return TypedLine(words=words, incomplete=incomplete, kept=max(0, len(incomplete) - len(typed)))
+    quoted = environment.get("COMP_WORDS", "").rpartition("\n")[2].startswith(("'", '"'))
+    return TypedLine(words=words, incomplete=incomplete, kept=max(0, len(incomplete) - len(typed)), quoted=quoted)
 
 
 def _rejoined(pieces: Sequence[str]) -> list[str]:
@@ -163,6 +169,11 @@ def _split(text: str) -> list[str]:
     except ValueError:
         words.append(lexer.token)
     return words
+
+
+def _bash_text(value: str) -> str:
+    """A value as it is typed; bash takes what it is offered as it is, blanks and all."""
+    return "".join(f"\\{letter}" if letter in _BASH_SPECIAL else letter for letter in value)
 
 
 def _zsh_text(values: Sequence[str]) -> str:
