@@ -28,7 +28,7 @@ class ThrottleStyle(StrEnum):
 class UnknownApi(StrEnum):
     """What becomes of a request of an API that the daemon has no definition of."""
 
-    PASS = "pass"
+    PASS = "pass"  # noqa: S105 - no password
     """It goes on untouched, and so does its response."""
     REFUSE = "refuse"
     """Its connection is closed."""

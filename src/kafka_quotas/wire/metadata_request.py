@@ -54,7 +54,7 @@ def parse_metadata_request(frame: Buffer, header: RequestHeader) -> MetadataRequ
     listed = element_list(form, (*id_bytes, form.string, *form.tags), frame, header.end, end)
     names: tuple[str, ...] | None = None
     if not _is_all(form, frame, listed, version):
-        found = (form.text(frame, start + sum_of(id_bytes), behind)[0] for start, behind in listed.spans)
+        found = (form.text(frame, start + _fixed_bytes(id_bytes), behind)[0] for start, behind in listed.spans)
         names = tuple(name for name in found if name is not None)
         if len(names) < len(listed.spans) and not id_bytes:
             raise ProtocolError("a topic of a Metadata request has no name")
@@ -96,6 +96,6 @@ def _is_all(form: Spelling, frame: Buffer, listed: ElementList, version: int) ->
     return read_int32(frame, listed.start, listed.end) < 0
 
 
-def sum_of(layout: Layout) -> int:
+def _fixed_bytes(layout: Layout) -> int:
     """Return how many bytes the fixed fields of a layout take."""
     return sum(step for step in layout if isinstance(step, int))
