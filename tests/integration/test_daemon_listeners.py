@@ -150,6 +150,24 @@ def test_connections_beyond_the_rate_of_a_listener_wait_and_are_served(cluster: 
         assert daemon.status().counters["connections_delayed"] > 0
 
 
+def test_in_shadow_mode_nobody_is_kept_out_and_all_is_counted(cluster: FakeCluster, tmp_path: Path) -> None:
+    set_quota(tmp_path, Entity.of(ip=None), connection_creation_rate=1.0)
+    lines = ("max.connection.creation.rate=1", "max.connections=1", "max.connections.per.ip=1")
+    options = ["--mode", "shadow", "--listener-config", str(config(tmp_path, *lines))]
+    options += ["--quota-window-num", "2", "--quota-window-size-seconds", "1"]
+    with running_daemon(tmp_path, upstream=cluster.brokers[1].address, options=options) as daemon:
+        crowd = [connected_from("127.0.0.1", daemon.bootstrap) for _ in range(30)]
+        try:
+            assert [node_at(each) for each in crowd] == [1] * 30
+            counters = daemon.status().counters
+        finally:
+            for each in crowd:
+                each.close()
+    assert counters["connections_delayed"] == 29
+    assert counters["connections_throttled"] > 0
+    assert counters["connections_throttled"] + counters["connections_refused"] == 29
+
+
 def test_two_listeners_share_the_quotas_of_each_broker(cluster: FakeCluster, tmp_path: Path) -> None:
     set_quota(tmp_path, Entity.of(client_id=CLIENT_ID), producer_byte_rate=1000.0)
     port = free_port()

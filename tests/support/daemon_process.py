@@ -18,7 +18,7 @@ from kafka_quotas.enforcement.status import DaemonStatus
 from kafka_quotas.stores.open_store import open_store
 from kafka_quotas.stores.store import Alteration
 
-START_S = 30.0
+START_S = 90.0
 STOP_S = 30.0
 
 
@@ -37,7 +37,12 @@ class DaemonProcess:
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        started = self.wait_for_log("daemon listening", timeout_s=START_S)
+        try:
+            started = self.wait_for_log("daemon listening", timeout_s=START_S)
+        except AssertionError:
+            self._process.kill()
+            self.stop()
+            raise
         self.bootstrap = _field(started, "listen")
         self.control = Path(_field(started, "control"))
         self.metrics_url = _field(started, "metrics") if "metrics=" in started else ""

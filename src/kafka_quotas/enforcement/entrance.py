@@ -3,6 +3,7 @@
 In the order in which a broker would do it: the rates of listener and broker make all connections behind this one wait,
 and so does the number of connections the listener may have; then it is seen whose connection it is (the PROXY
 protocol), and which broker it is for (the name asked for by TLS); then the rate and the number of its address decide.
+In shadow mode all that is counted and nobody is kept out.
 **Source:** KIP-612, `SocketServer.Acceptor` (4.x).
 """
 
@@ -59,6 +60,7 @@ class Entrance:
         connections: Callable[[Route], BrokerConnections],
         serve: Serve,
         timeout_s: float,
+        is_shadow: bool,
     ) -> None:
         self._room = room
         self._settings = settings
@@ -67,6 +69,7 @@ class Entrance:
         self._connections = connections
         self._serve = serve
         self._timeout_s = timeout_s
+        self._is_shadow = is_shadow
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: socket.socket | None = None
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
@@ -95,8 +98,9 @@ class Entrance:
         self._room.counters.connections_accepted += 1
         connections = self._connections(self._route)
         delay_ms = connections.delay_ms(self._settings, self._room.clock.now_ms())
-        if delay_ms > 0 or connections.is_full(self._settings):
-            self._room.counters.connections_delayed += 1
+        is_late = delay_ms > 0 or connections.is_full(self._settings)
+        self._room.counters.connections_delayed += is_late
+        if is_late and not self._is_shadow:
             self._listener.hold()
             self._waiting = client
             self._start(self._enter_late(client, peer, connections, delay_ms))
@@ -186,12 +190,13 @@ class Entrance:
         """Nothing; the connection is served unless its address has too many, or made them too fast."""
         connections = self._connections(route)
         delay_ms = connections.ip_delay_ms(self._settings, source.host, self._room.clock.now_ms())
-        if delay_ms > 0:
-            self._room.counters.connections_throttled += 1
+        is_one_too_many = not delay_ms and connections.is_refused(self._settings, source.host)
+        self._room.counters.connections_throttled += delay_ms > 0
+        self._room.counters.connections_refused += is_one_too_many
+        if delay_ms > 0 and not self._is_shadow:
             timer = self._room.loop.call_later(delay_ms / 1000, self._end_refused, client)
             self._refused[client] = timer
-        elif connections.is_refused(self._settings, source.host):
-            self._room.counters.connections_refused += 1
+        elif is_one_too_many and not self._is_shadow:
             self._say("connection refused: its address has as many as it may", source)
             client.close()
         else:

@@ -41,6 +41,7 @@ class Front:
         *,
         placeholder: NodeId,
         connect_timeout_s: float,
+        is_shadow: bool,
         connections: Callable[[Route], BrokerConnections],
         serve: Callable[["Front", Arrival], None],
         on_named: Callable[[Route, NodeId], None],
@@ -50,6 +51,7 @@ class Front:
         self.mapping = PrincipalMapping(settings.principal_mapping)
         self._room = room
         self._connect_timeout_s = connect_timeout_s
+        self._is_shadow = is_shadow
         self._connections = connections
         self._serve = partial(serve, self)
         self._entrances: list[Entrance] = []
@@ -135,6 +137,7 @@ class Front:
             connections=self._connections,
             serve=self._serve,
             timeout_s=self._connect_timeout_s,
+            is_shadow=self._is_shadow,
         )
         self._entrances.append(entrance)
         return entrance.port

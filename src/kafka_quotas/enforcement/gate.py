@@ -22,6 +22,7 @@ from kafka_quotas.enforcement.relay import Relay, RelayRoom
 from kafka_quotas.enforcement.rules import Rules
 from kafka_quotas.enforcement.session import Session
 from kafka_quotas.enforcement.settings import DaemonSettings
+from kafka_quotas.enforcement.terms import Mode
 from kafka_quotas.enforcement.topic_control import TopicControl
 from kafka_quotas.wire.distinguished_name import subject_name
 
@@ -64,6 +65,7 @@ class Gate:
                         listener,
                         placeholder=-number or None,
                         connect_timeout_s=settings.connect_timeout_s,
+                        is_shadow=settings.rules.mode is Mode.SHADOW,
                         connections=self._connections_of,
                         serve=self._serve,
                         on_named=self._named,
