@@ -86,6 +86,7 @@ BUILT = {
     "daemon reload": ("cli.daemon_view:reload_listing", "enforcement.reload:Reloaded"),
     "daemon decide": ("cli.daemon_decide:decision_listing", "enforcement.decision:Decision"),
     "daemon calibrate": ("cli.daemon_calibrate:_listing", "core.cost_model:CostModel"),
+    "pipeline validate": ("cli.validate_view:validation_listing", "commands.pipeline_validate:ValidateResult"),
     "pipeline ingest": ("cli.pipeline_ingest:_listing", "commands.pipeline_ingest:IngestResult"),
 }
 """Where it takes a server to have one: what makes the listing, and of what. The result is filled in."""
