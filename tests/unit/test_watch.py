@@ -211,7 +211,7 @@ def test_a_filtered_watch_in_every_form(tmp_path: Path, form: str, lines: list[s
         process.stderr.readline()
         for name in ("alice", "bob"):
             run_cli("alter", "--store", url, "--user", name, "--add-config", f"{RATE}=1M")
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert [re.sub(r"'?\d{4}-[\d-]+T[\d:.]+Z'?", "TIME", line) for line in out.splitlines()[: len(lines)]] == lines
 
