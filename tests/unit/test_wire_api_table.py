@@ -119,7 +119,7 @@ def test_throttle_times_start_where_kafkas_definitions_say(api_key: int):
 def test_headers_carry_tags_from_the_version_that_kafkas_definitions_say(api_key: int):
     api = API_TABLE[api_key]
     if api_key in NEVER_FLEXIBLE:
-        assert api.response_header_v1_since > api.newest_version
+        assert api.response_header_v1_since > api.max_version
     else:
         assert api.response_header_v1_since == FLEXIBLE.get(api_key, 0) == api.request_flexible_since
     assert API_TABLE[18].request_flexible_since == 3
@@ -134,11 +134,12 @@ def test_brokers_are_named_where_kafkas_definitions_say(api_key: int):
         assert (api.address_layout(version) is not None) == expected, version
 
 
-def test_fetch_stops_before_the_version_whose_addresses_follow_the_records():
-    fetch = API_TABLE[1]
-    assert (fetch.max_version, fetch.newest_version, fetch.handles(15), fetch.handles(16)) == (15, 18, True, False)
-    assert fetch.address_layout(16) is None
-    assert API_TABLE[0].handles(13)
+def test_produce_and_fetch_are_handled_from_the_oldest_version_to_the_newest():
+    produce, fetch = API_TABLE[0], API_TABLE[1]
+    assert (produce.min_version, produce.max_version) == (0, 13)
+    assert (fetch.min_version, fetch.max_version, fetch.handles(18), fetch.handles(19)) == (0, 18, True, False)
+    assert fetch.address_layout(15) is None
+    assert fetch.address_layout(16) is not None
 
 
 def test_versions_supplied_by_hand_are_marked():

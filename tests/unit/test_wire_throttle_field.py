@@ -82,7 +82,7 @@ def test_the_field_is_where_the_bars_are(api_key: int, version: int, text: str):
 
 @pytest.mark.parametrize(
     ("api_key", "version"),
-    [(0, 0), (1, 0), (2, 1), (17, 1), (36, 2), (55, 2), (4, 7), (7, 0), (1, 16), (1, -1), (10_001, 0), (0, 99)],
+    [(0, 0), (1, 0), (2, 1), (17, 1), (36, 2), (55, 2), (4, 7), (7, 0), (1, 19), (1, -1), (10_001, 0), (0, 99)],
 )
 def test_responses_without_the_field_or_unknown_ones_are_left_alone(api_key: int, version: int):
     frame = framed("00000007 00000000 00000000 00000000")
