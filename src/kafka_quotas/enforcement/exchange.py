@@ -89,8 +89,9 @@ class Exchange:
     `upstream_ms` is how long the broker said. `charged` says that the response was charged, `delayed` that it was held
     back already, `patched` that its throttle time is written. The time of `exempt` requests counts for no quota.
     `session_id` is set for a fetch that is answered empty if it goes over its quota: the fetch session that the answer
-    names. `whole` deals with the request as a whole; `answer` is
-    the response where the broker is not asked for it. `on_told` takes the response to a request of our own.
+    names. `is_plain` says that it is a Produce with nothing to be done to its response. `whole` deals with the request
+    as a whole; `answer` is the response where the broker is not asked for it. `on_told` takes the response to a request
+    of our own.
     """
 
     __slots__ = (
@@ -105,6 +106,7 @@ class Exchange:
         "exempt",
         "expects_response",
         "frame_length",
+        "is_plain",
         "limiter",
         "on_told",
         "patched",
@@ -130,7 +132,7 @@ class Exchange:
         self.quota_type = QuotaType.PRODUCE
         self.throttle_ms = self.upstream_ms = 0
         self.expects_response = True
-        self.decides = self.charged = self.delayed = self.patched = self.exempt = False
+        self.decides = self.charged = self.delayed = self.patched = self.exempt = self.is_plain = False
         self.whole: WholeTreatment | None = None
         self.session_id: int | None = None
         self.answer: Buffer | None = None

@@ -46,13 +46,19 @@ End: TypeAlias = Callable[[bytearray | None, int], Buffer | None]
 """(the gathered frame or None, now_ms) -> the bytes to pass on in place of a gathered frame, or behind another."""
 
 
+Skip: TypeAlias = Callable[[memoryview, int, int, int], int]
+"""(chunk, offset of a frame, end of the chunk, now_ms) -> the offset behind those whole frames that pass as they are,
+and about which everything was done at once: what `begin` and `end` would do, in fewer steps."""
+
+
 class FrameStream:
     """Shows frames to `begin` and `end` and appends what may pass to `output`; chunks are never written to."""
 
-    __slots__ = ("_begin", "_drops", "_end", "_find_tail", "_gathered", "_left", "_output", "_rest")
+    __slots__ = ("_begin", "_drops", "_end", "_find_tail", "_gathered", "_left", "_output", "_rest", "_skip")
 
-    def __init__(self, begin: Begin, end: End, output: list[Buffer]) -> None:
+    def __init__(self, begin: Begin, end: End, output: list[Buffer], *, skip: Skip | None = None) -> None:
         self._begin = begin
+        self._skip = skip
         self._end = end
         self._output = output
         self._left = 0
@@ -88,6 +94,10 @@ class FrameStream:
         end = len(chunk)
         while position < end:
             if not self._left:
+                if self._skip is not None:
+                    position = self._skip(chunk, position, end, now_ms)
+                    if position == end:
+                        break
                 frame = self._begin(chunk, position, now_ms)
                 if frame is None:
                     self._rest = bytearray(chunk[position:])

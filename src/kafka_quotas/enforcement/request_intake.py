@@ -35,9 +35,9 @@ _FETCH_LIMITS_END: Final = 16
 MAX_INT32: Final = 2**31 - 1
 
 
-_START: Final = Struct(">iIi")
+START: Final = Struct(">iIi")
 """Length, API key and version as one figure, correlation id."""
-_START_BYTES: Final = _START.size
+START_BYTES: Final = START.size
 BROKERS_ONLY: Final = frozenset({4, 5, 6, 7, 56, 67})
 """LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, AlterPartition, AllocateProducerIds: their time is
 exempt for internal principals, whom the upstream lets act for the cluster, and for nobody else."""
@@ -47,8 +47,8 @@ Refuse: TypeAlias = Callable[[Exchange, Limiter, int], None]
 """(exchange, limiter, ms): sees to it that a request is refused for what it would have been delayed by."""
 
 
-class _Produce(NamedTuple):
-    """A Produce request's first bytes, behind `_START` up to and with its acks, and what they came to."""
+class Repeated(NamedTuple):
+    """A Produce request's first bytes, behind `START` up to and with its acks, and what they came to."""
 
     place: tuple[int, int]
     place_on_wire: int
@@ -59,13 +59,13 @@ class _Produce(NamedTuple):
     client: Client
 
     @classmethod
-    def of(cls, chunk: memoryview, header: RequestHeader, exchange: Exchange, client: Client) -> "_Produce":
+    def of(cls, chunk: memoryview, header: RequestHeader, exchange: Exchange, client: Client) -> "Repeated":
         """The memory of a request that starts at the header's `start`."""
         end = _acks_end(chunk, header) - header.start
         return cls(
             place=exchange.place,
             place_on_wire=header.api_key << 16 | header.api_version,
-            start=bytes(chunk[header.start + _START_BYTES : header.start + end]),
+            start=bytes(chunk[header.start + START_BYTES : header.start + end]),
             end=end,
             treatment=exchange.treatment,
             expects_response=exchange.expects_response,
@@ -88,15 +88,28 @@ class RequestIntake:
         self._refuse = refuse
         self._quotas = quotas
         self._identity = identity
-        self._max_request_bytes = rules.max_request_bytes
+        self.max_request_bytes = rules.max_request_bytes
         self._refuses_unknown = rules.unknown_apis is UnknownApi.REFUSE
         self._claims = claims
         self._claims_produce = claims.get(PRODUCE)
         self._client: Client | None = None
         self._is_first = True
-        self._last: _Produce | None = None
+        self._last: Repeated | None = None
         self.wants_answers = True
         """Whether no request so far went without a response."""
+
+    @property
+    def repeated(self) -> "Repeated | None":
+        """The last Produce, if the next one that starts like it may be dealt with like it."""
+        last = self._last
+        if (
+            last is None
+            or last.client.user != self._identity.principal
+            or last.client.version != self._quotas.version
+            or (self._claims_produce is not None and self._claims_produce.is_active)
+        ):
+            return None
+        return last
 
     def begin_again(self, chunk: memoryview, offset: int) -> Exchange | None:
         """The exchange of a Produce that starts as the last one did, but for its length and correlation id; else None.
@@ -106,17 +119,15 @@ class RequestIntake:
         last = self._last
         if last is None or len(chunk) - offset < last.end:
             return None
-        length, place, correlation_id = _START.unpack_from(chunk, offset)
-        client = last.client
+        length, place, correlation_id = START.unpack_from(chunk, offset)
         if (
             place != last.place_on_wire
-            or chunk[offset + _START_BYTES : offset + last.end] != last.start
-            or not last.end <= length <= self._max_request_bytes
-            or client.user != self._identity.principal
-            or client.version != self._quotas.version
-            or (self._claims_produce is not None and self._claims_produce.is_active)
+            or chunk[offset + START_BYTES : offset + last.end] != last.start
+            or not last.end <= length <= self.max_request_bytes
+            or self.repeated is None
         ):
             return None
+        client = last.client
         exchange = Exchange(last.place, correlation_id, length, last.treatment)
         exchange.expects_response = last.expects_response
         exchange.client = client
@@ -135,7 +146,7 @@ class RequestIntake:
             exchange = self._begin_token(chunk, offset)
             if exchange is not None or self._identity.expects_tokens:
                 return exchange
-        header = parse_request_header(chunk, offset, max_frame_bytes=self._max_request_bytes)
+        header = parse_request_header(chunk, offset, max_frame_bytes=self.max_request_bytes)
         if header is None:
             return None
         if not self._identity.is_settled:
@@ -256,7 +267,7 @@ class RequestIntake:
             self.wants_answers = False
         client = exchange.client = self.client(header.client_id)
         exchange.limiter = client.produce
-        self._last = None if client.refuses else _Produce.of(chunk, header, exchange, client)
+        self._last = None if client.refuses else Repeated.of(chunk, header, exchange, client)
         return True
 
     def _take_fetch(self, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> bool:

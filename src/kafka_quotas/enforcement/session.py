@@ -74,8 +74,8 @@ class Session:
             quotas=quotas, identity=identity, rules=rules, refuse=charging.refuse, claims=claims
         )
         self._side = RequestSide(flow, intake, identity=identity, charging=charging, responses=responses)
-        flow.requests = FrameStream(self._side.begin, self._side.end, flow.to_upstream)
-        flow.responses = FrameStream(responses.begin, responses.end, flow.to_client)
+        flow.requests = FrameStream(self._side.begin, self._side.end, flow.to_upstream, skip=self._side.skip)
+        flow.responses = FrameStream(responses.begin, responses.end, flow.to_client, skip=responses.skip)
         self.from_client = flow.requests.feed
         """(chunk, now_ms): takes what the client sent; raises `ProtocolError` where it is what we can't handle."""
         self.from_upstream = flow.responses.feed

@@ -20,7 +20,7 @@ from kafka_quotas.wire.walk import Buffer, TruncatedError, tags
 RESPONSE_HEAD_BYTES: Final = 8
 """Length field and correlation id: what every response starts with."""
 
-_HEAD: Final = Struct(">ii")
+RESPONSE_HEAD: Final = Struct(">ii")
 _V1_SINCE: Final = {api.key: api.response_header_v1_since for api in API_TABLE.values()}
 
 
@@ -34,7 +34,7 @@ def parse_response_head(
     """
     if len(buffer) - offset < RESPONSE_HEAD_BYTES:
         return None
-    length, correlation_id = _HEAD.unpack_from(buffer, offset)
+    length, correlation_id = RESPONSE_HEAD.unpack_from(buffer, offset)
     if not RESPONSE_HEAD_BYTES - FRAME_LENGTH_BYTES <= length <= max_frame_bytes:
         raise ProtocolError(f"a response announces {length} bytes")
     return length, correlation_id
