@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check docs clean
+.PHONY: demo pipeline-demo test check docs clean
 
 $(VENV)/.user: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -13,10 +13,18 @@ $(VENV)/.user: pyproject.toml
 $(VENV)/.dev: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@ $(VENV)/.user $(VENV)/.pipeline
+
+$(VENV)/.pipeline: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[daemon,plot,spark]'
 	touch $@ $(VENV)/.user
 
 demo: $(VENV)/.user
 	$(BIN)/kafka-quotas demo
+
+pipeline-demo: $(VENV)/.pipeline
+	$(BIN)/kafka-quotas pipeline demo --jars .cache/kafka-4.3.1
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
@@ -33,4 +41,4 @@ docs: $(VENV)/.dev
 	$(BIN)/python -m kafka_quotas.cli.documentation --write
 
 clean:
-	rm -rf $(VENV) .cache dist build
+	rm -rf $(VENV) .cache dist build pipeline-demo-output

@@ -40,6 +40,11 @@ JOBS: tuple[LazyCommand, ...] = (
         target="kafka_quotas.cli.pipeline_stream:stream",
         help="Keep live usage and throttle state from a stream of events.",
     ),
+    LazyCommand(
+        name="demo",
+        target="kafka_quotas.cli.pipeline_demo:demo",
+        help="Go from real traffic to quotas that are set, in minutes.",
+    ),
 )
 """Every job: name, where it is, one line of help."""
 

@@ -1,0 +1,146 @@
+"""`kafka-quotas pipeline demo`: from real traffic to quotas that are set, one command after the other."""
+
+import shlex
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.load_live import live_watcher
+from kafka_quotas.cli.load_view import print_load
+from kafka_quotas.cli.output import Output
+from kafka_quotas.cli.pipeline_demo_steps import proposals, steps
+from kafka_quotas.cli.render import write
+from kafka_quotas.commands.kafka_jars import VERSION, KafkaServerError
+from kafka_quotas.commands.pipeline_demo import LIMITED, WINDOW, record_traffic
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.quota_config import QuotaWindow
+from kafka_quotas.pipeline.java import find_java
+from kafka_quotas.system_clock import SystemClock
+
+_INTERRUPTED = 130
+
+Out = Annotated[
+    Path, typer.Option("--out", metavar="DIR", help="Where everything goes; what an earlier demo left is replaced.")
+]
+Jars = Annotated[
+    Path | None,
+    typer.Option(
+        "--jars",
+        metavar="DIR",
+        help=f"Kafka's jars; fetched into it by Maven (release {VERSION}) where the folder is not there.",
+    ),
+]
+Sample = Annotated[
+    Path,
+    typer.Option("--sample", metavar="DIR", help="Request logs that are used where no Kafka broker can be started."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """The request logs that the demo is about, the quotas in force meanwhile, and the broker's quota window."""
+
+    logs: Path
+    in_force: Path
+    window: QuotaWindow
+    has_spark: bool
+    default_of: str
+
+
+def demo(
+    *,
+    out: Out = Path("pipeline-demo-output"),
+    jars: Jars = None,
+    sample: Sample = Path("examples/request-log"),
+) -> None:
+    """Show the pipeline on real traffic: record, ingest, profile, replay, recommend, report, apply.
+
+    A real Kafka broker is started with its request log on, and the load tester's clients run against it. Without Java
+    or Maven, request logs from a sample are used, and Spark is left out; it says which. The quotas go to a store in
+    the demo's own folder. The exit code is 0 only if every step succeeded.
+    """
+    started_s = time.monotonic()
+    _clear(out)
+    recording = _record(out, jars, sample)
+    proposals(out, recording.default_of)
+    for step in steps(out, recording.logs, recording.in_force, recording.window, recording.default_of):
+        _run(step.title, step.command(has_spark=recording.has_spark))
+    write("", sys.stdout)
+    write(f"Done in {time.monotonic() - started_s:.0f} s. Open {out / 'report.html'} in a browser.", sys.stdout)
+
+
+def _clear(out: Path) -> None:
+    """Nothing; the folder is there, and nothing of an earlier demo is in it."""
+    marker = out / ".kafka-quotas-demo"
+    if out.exists() and any(out.iterdir()) and not marker.is_file():
+        raise UsageError(f"{out} holds other things than an earlier demo", hint="name another folder with --out")
+    try:
+        shutil.rmtree(out, ignore_errors=False) if out.exists() else None
+        out.mkdir(parents=True)
+        marker.touch()
+    except OSError as error:
+        raise KafkaQuotasError(f"can't use {out}: {error.strerror or error}", hint="choose another --out") from error
+
+
+def _record(out: Path, jars: Path | None, sample: Path) -> Recording:
+    """What real brokers logged: one of our own or, where there is none, those of the sample."""
+    try:
+        java = find_java()
+    except KafkaQuotasError as error:
+        return _sample(sample, error, has_spark=False)
+    try:
+        _heading(f"Traffic: a Kafka {VERSION} broker, its request log on, and eight clients of the load tester")
+        with live_watcher("load") as watcher:
+            traffic = record_traffic(java=java, jars=jars or _own_jars(), out=out, clock=SystemClock(), watcher=watcher)
+    except KafkaServerError as error:
+        return _sample(sample, error, has_spark=True)
+    if traffic.result.interrupted:
+        raise typer.Exit(_INTERRUPTED)
+    print_load(traffic.result, Output.TABLE)
+    write(f"Only {LIMITED} has a quota so far.", sys.stdout)
+    return Recording(
+        logs=traffic.logs, in_force=traffic.in_force, window=WINDOW, has_spark=True, default_of="client-id"
+    )
+
+
+def _sample(sample: Path, reason: KafkaQuotasError, *, has_spark: bool) -> Recording:
+    """The request logs that come with the sources."""
+    in_force = sample / "quotas.yaml"
+    if not in_force.is_file():
+        raise KafkaQuotasError(
+            f"no broker can be started ({reason.message}), and {sample} holds no request logs",
+            hint="run it from the folder of the sources, or name request logs with --sample",
+        ) from reason
+    _heading(f"Traffic: the request logs of real brokers in {sample}")
+    write(f"note: no broker of our own: {reason.message}", sys.stderr)
+    return Recording(logs=sample, in_force=in_force, window=WINDOW, has_spark=has_spark, default_of="user")
+
+
+def _own_jars() -> Path:
+    from platformdirs import user_cache_path  # noqa: PLC0415 - only a demo without --jars pays for it
+
+    return user_cache_path("kafka-quotas") / f"kafka-{VERSION}"
+
+
+def _run(title: str, arguments: list[str]) -> None:
+    """Nothing; the command was shown and run. Raises `Exit` with its code where it failed."""
+    from kafka_quotas.cli.main import main  # noqa: PLC0415 - it is the table that this command is in
+
+    _heading(title)
+    write(f"$ {shlex.join(['kafka-quotas', *arguments])}", sys.stdout)
+    sys.stdout.flush()
+    code = main(arguments)
+    sys.stdout.flush()
+    if code:
+        raise typer.Exit(code)
+
+
+def _heading(text: str) -> None:
+    write("", sys.stdout)
+    write(f"== {text}", sys.stdout)
+    sys.stdout.flush()
