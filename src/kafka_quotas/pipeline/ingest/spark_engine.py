@@ -14,6 +14,7 @@ from pyspark import StorageLevel
 from pyspark.sql import types
 
 from kafka_quotas.pipeline.ingest.arrow import BUCKET, INGESTED_TABLES, harvest_batches, staged_schema
+from kafka_quotas.pipeline.ingest.no_collection import no_collection
 from kafka_quotas.pipeline.ingest.parse import parse_task
 from kafka_quotas.pipeline.ingest.task import IngestTask, TaskCounts
 from kafka_quotas.pipeline.progress import Watch, row_counter, run_watched
@@ -67,9 +68,10 @@ def parsed_rows(session: "SparkSession", tasks: Sequence[IngestTask], *, buckets
     known = tuple(tasks)
 
     def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from _wide_batches(known[number], buckets, rows)
+        with no_collection():
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield from _wide_batches(known[number], buckets, rows)
 
     return session.range(0, len(known), 1, len(known)).mapInArrow(parse, wide_schema())
 
