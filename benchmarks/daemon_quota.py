@@ -33,6 +33,8 @@ CLIENT_ID = "bench"
 RECORD = bytes(1000)
 BATCH_BYTES = 60_000
 PARTITIONS = 16
+KEPT_RECORDS = 4000
+"""What a client of kafka-python may have under way: it has no bound of its own."""
 QUOTA = 20e6
 Stop = threading.Event
 
@@ -63,7 +65,6 @@ def librdkafka(bootstrap: str, stop: Stop) -> None:
 def kafka_python(bootstrap: str, stop: Stop) -> None:
     """The same with kafka-python."""
     from kafka import KafkaProducer  # noqa: PLC0415 - only where it is asked for
-    from kafka.errors import KafkaTimeoutError  # noqa: PLC0415
 
     producer = KafkaProducer(
         bootstrap_servers=bootstrap,
@@ -71,15 +72,14 @@ def kafka_python(bootstrap: str, stop: Stop) -> None:
         acks=1,
         linger_ms=20,
         batch_size=BATCH_BYTES,
-        buffer_memory=4 << 20,
-        max_block_ms=1000,
         delivery_timeout_ms=300_000,
     )
+    room = threading.Semaphore(KEPT_RECORDS)
     while not stop.is_set():
-        try:
-            producer.send("bench", RECORD)
-        except KafkaTimeoutError:
-            continue
+        if room.acquire(timeout=0.5):
+            future = producer.send("bench", RECORD)
+            future.add_callback(lambda _: room.release())
+            future.add_errback(lambda _: room.release())
     producer.close(timeout=1)
 
 
