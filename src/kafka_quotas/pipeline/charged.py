@@ -50,7 +50,7 @@ class ClientNumbers:
 
     def __init__(self) -> None:
         self.clients: list[ChargedClient] = []
-        self._numbers: dict[ChargedClient, int] = {}
+        self._known: dict[tuple[Any, ...], int] = {}
 
     def of(self, events: pa.Table) -> Int64s:
         """The number of the client of each event."""
@@ -61,21 +61,24 @@ class ClientNumbers:
             names.append(encoded.dictionary)
             codes = codes * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy()
         distinct = pa.array(codes).dictionary_encode()
-        lists = [each.to_pylist() for each in names]
-        numbers = np.array([self._number(code, lists) for code in distinct.dictionary.to_pylist()], dtype=np.int64)
-        found: Int64s = numbers[distinct.indices.to_numpy()] if events.num_rows else codes
-        return found
+        found = np.array(self._numbers(distinct.dictionary.to_numpy(), names), dtype=np.int64)
+        chosen: Int64s = found[distinct.indices.to_numpy()] if events.num_rows else codes
+        return chosen
 
-    def _number(self, code: int, names: list[list[Any]]) -> int:
+    def _number(self, key: tuple[Any, ...]) -> int:
+        """The number of a client that was not seen before."""
+        number = self._known[key] = len(self.clients)
+        self.clients.append(ChargedClient(*key))
+        return number
+
+    def _numbers(self, codes: Int64s, names: list[pa.Array]) -> list[int]:
+        """The number of the client that each code stands for: a place in each list of names."""
         parts = []
         for values in reversed(names):
-            code, place = divmod(code, len(values))
-            parts.append(values[place])
-        client = ChargedClient(*reversed(parts))
-        number = self._numbers.setdefault(client, len(self.clients))
-        if number == len(self.clients):
-            self.clients.append(client)
-        return number
+            codes, places = np.divmod(codes, max(len(values), 1))
+            parts.append(values.take(pa.array(places)).to_pylist())
+        known = self._known
+        return [known[key] if key in known else self._number(key) for key in zip(*reversed(parts), strict=True)]
 
 
 def charges_of(events: pa.Table, clients: Int64s, wanted: Callable[[QuotaType], bool]) -> Iterator[Charges]:

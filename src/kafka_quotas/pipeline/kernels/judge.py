@@ -8,7 +8,7 @@ records what holds; `CHECK` only checks; `FETCH` records, checks, and takes back
 from typing import Final
 
 from kafka_quotas.pipeline.kernels.compiled import compiled
-from kafka_quotas.pipeline.kernels.ring import measure_sum, record_rate, spanned_ms
+from kafka_quotas.pipeline.kernels.ring import measure_sum, record_and_sum, record_rate, spanned_ms
 from kafka_quotas.pipeline.kernels.verdict import debt_throttle_ms, rate_throttle_ms, refill, take
 
 RECORD: Final = 0
@@ -21,11 +21,13 @@ FETCH: Final = 4
 @compiled
 def judge_rate(clocks, sums, c, s, op, value, bound, now_ms, samples, window_ms, longest_ms):
     """Whether the value is admitted and the bound holds, the throttle time and window in ms, and the rate."""
-    if op == RECORD or op == FETCH or op == NOCHECK:
-        record_rate(clocks, sums, c, s, value, now_ms, samples, window_ms)
     if op == NOCHECK:
+        record_rate(clocks, sums, c, s, value, now_ms, samples, window_ms)
         return True, True, 0, 0, 0.0
-    total = measure_sum(clocks, sums, c, s, now_ms, samples, window_ms)
+    if op == RECORD or op == FETCH:
+        total = record_and_sum(clocks, sums, c, s, value, now_ms, samples, window_ms)
+    else:
+        total = measure_sum(clocks, sums, c, s, now_ms, samples, window_ms)
     span_ms = spanned_ms(clocks, c, now_ms, samples, window_ms)
     rate = total / (span_ms / 1000.0)
     if rate <= bound:

@@ -21,7 +21,7 @@ from kafka_quotas.pipeline.kernels.compiled import NUMBA, Kernel
 from kafka_quotas.pipeline.kernels.histogram import STEPS, percentiles_ms
 from kafka_quotas.pipeline.kernels.judge import RECORD
 from kafka_quotas.pipeline.kernels.lockstep import replay_in_lockstep
-from kafka_quotas.pipeline.kernels.loop import replay_lanes, replay_records
+from kafka_quotas.pipeline.kernels.loop import replay_lanes, replay_records, replay_waiting_records
 from kafka_quotas.pipeline.kernels.order import order_by_row, order_ties
 from kafka_quotas.pipeline.kernels.ring import COMPLETE_MS, EXPIRED_MS, FAR_MS, HEAD, OLDEST_MS
 from kafka_quotas.pipeline.kernels.tally import AMOUNTS, COUNTS, FRESH
@@ -156,11 +156,15 @@ class Limiters:
         events = (order, rows, times_ms, values)
         general = (ops, rule.operation, rule.tokens, rule.closed)
         replay: Kernel = replay_lanes if self._compiled else replay_in_lockstep
+        plain = self._compiled and rule.closed and rule.operation == RECORD and not (rule.tokens or levels.size)
         while done < order.size:
             pool = (self._pool, self._pool_used)
             if self._shared and not levels.size:
                 state = (self._clocks, self._sums, *tallies, *pool)
                 done = replay_records(*events, self.bounds, *settings, *state, done)
+            elif plain:
+                state = (self._clocks, self._sums, self._free_ms, *tallies, *pool)
+                done = replay_waiting_records(*events, self.bounds, *settings, *state, done)
             else:
                 lanes = (self._clocks, self._sums, self._free_ms, *tallies, *pool, traced, levels)
                 done = replay(*events, *general, self.bounds, *settings, *lanes, done)

@@ -8,7 +8,7 @@ tells where, so as to be resumed.
 
 from kafka_quotas.core.quota_key import INT_MAX
 from kafka_quotas.pipeline.kernels.compiled import compiled
-from kafka_quotas.pipeline.kernels.ring import HEAD, measure_sum, record_rate, spanned_ms
+from kafka_quotas.pipeline.kernels.ring import HEAD, record_and_sum, spanned_ms
 from kafka_quotas.pipeline.kernels.settle import count_delay, settle
 from kafka_quotas.pipeline.kernels.tally import AMOUNT, AMOUNTS, COUNTS, PEAK, tally_event, tally_throttle
 from kafka_quotas.pipeline.kernels.verdict import rate_throttle_ms
@@ -27,8 +27,7 @@ def replay_records(
         position = order[step]
         row, now_ms, value = rows[position], times_ms[position], values[position]
         c, s = row * (HEAD + 2 * (samples + 1)), row * (2 + samples)
-        record_rate(clocks, sums, c, s, value, now_ms, samples, window_ms)
-        total = measure_sum(clocks, sums, c, s, now_ms, samples, window_ms)
+        total = record_and_sum(clocks, sums, c, s, value, now_ms, samples, window_ms)
         span_ms = spanned_ms(clocks, c, now_ms, samples, window_ms)
         rate = total / (span_ms / 1000.0)
         for limit in range(limits):
@@ -42,6 +41,38 @@ def replay_records(
             tally_event(counts, lane * COUNTS, now_ms, now_ms + min(max(throttle_ms, 0), INT_MAX), 0, throttle_ms > 0)
             amounts[lane * AMOUNTS + AMOUNT] += value
             amounts[lane * AMOUNTS + PEAK] = max(amounts[lane * AMOUNTS + PEAK], rate)
+    return order.shape[0]
+
+
+@compiled
+def replay_waiting_records(
+    order, rows, times_ms, values, bounds, samples, window_ms, longest_ms,
+    clocks, sums, free_ms, counts, amounts, slots, pool, pool_used, begin,
+):  # fmt: skip
+    """How far the pass came; plain records in a closed loop, which is `replay_lanes` for what most replays are."""
+    limits = bounds.shape[1]
+    clock_width, sum_width = HEAD + 2 * (samples + 1), 2 + samples
+    for step in range(begin, order.shape[0]):
+        if pool_used[0] + limits > pool.shape[0]:
+            return step
+        position = order[step]
+        row, due_ms, value = rows[position], times_ms[position], values[position]
+        for limit in range(limits):
+            lane = row * limits + limit
+            c, s, t, a = lane * clock_width, lane * sum_width, lane * COUNTS, lane * AMOUNTS
+            bound, throttle_ms, now_ms = bounds[row, limit], 0, max(due_ms, free_ms[lane])
+            total = record_and_sum(clocks, sums, c, s, value, now_ms, samples, window_ms)
+            span_ms = spanned_ms(clocks, c, now_ms, samples, window_ms)
+            rate = total / (span_ms / 1000.0)
+            if not rate <= bound:
+                throttle_ms = rate_throttle_ms(rate, bound, span_ms, longest_ms)
+            if throttle_ms > 0:
+                tally_throttle(counts, t, now_ms, throttle_ms)
+                count_delay(slots, pool, pool_used, lane, throttle_ms)
+            free_ms[lane] = now_ms + min(max(throttle_ms, 0), INT_MAX)
+            tally_event(counts, t, now_ms, free_ms[lane], now_ms - due_ms, throttle_ms > 0)
+            amounts[a + AMOUNT] += value
+            amounts[a + PEAK] = max(amounts[a + PEAK], rate)
     return order.shape[0]
 
 

@@ -50,6 +50,20 @@ def measure_sum(clocks, sums, c, s, now_ms, samples, window_ms):
 
 
 @compiled
+def record_and_sum(clocks, sums, c, s, value, now_ms, samples, window_ms):
+    """What `measure_sum` gives right after `record_rate`, with the slots looked through once at most."""
+    if now_ms >= clocks[c + COMPLETE_MS] or now_ms >= clocks[c + EXPIRED_MS]:
+        _settle(clocks, sums, c, s, now_ms, samples, window_ms)
+    index = clocks[c + INDEX]
+    sums[s + 1 + index] += value
+    clocks[c + HEAD + 2 * index + 1] = now_ms
+    total = sums[s]
+    for slot in range(index, clocks[c + COUNT]):
+        total += sums[s + 1 + slot]
+    return total
+
+
+@compiled
 def spanned_ms(clocks, c, now_ms, samples, window_ms):
     """The window in ms that a sum measured just now is divided by."""
     elapsed_ms = now_ms - clocks[c + OLDEST_MS]
@@ -74,6 +88,32 @@ def turn(clocks, sums, c, s, now_ms, samples, window_ms):
         clocks[c + COUNT] = count + 1
     clocks[c + INDEX] = index
     _reset(clocks, sums, c, s, index, now_ms)
+    _refresh(clocks, sums, c, s, samples, window_ms)
+
+
+@compiled
+def _settle(clocks, sums, c, s, now_ms, samples, window_ms):
+    """Nothing; a complete slot has made place for the next, and slots that have expired start anew.
+
+    The record that follows makes the current slot one that can't expire, so it counts as recorded to already.
+    """
+    count, index, expire_ms = clocks[c + COUNT], clocks[c + INDEX], samples * window_ms
+    expired = now_ms >= clocks[c + EXPIRED_MS]
+    if now_ms >= clocks[c + COMPLETE_MS]:
+        if count:
+            expired = expired or now_ms - clocks[c + HEAD + 2 * index + 1] >= expire_ms
+            index = index + 1 if index < samples else 0
+        if index == count:
+            count += 1
+            clocks[c + COUNT] = count
+        clocks[c + INDEX] = index
+        _reset(clocks, sums, c, s, index, now_ms)
+    else:
+        clocks[c + HEAD + 2 * index + 1] = now_ms
+    if expired:
+        for slot in range(count):
+            if now_ms - clocks[c + HEAD + 2 * slot + 1] >= expire_ms:
+                _reset(clocks, sums, c, s, slot, now_ms)
     _refresh(clocks, sums, c, s, samples, window_ms)
 
 

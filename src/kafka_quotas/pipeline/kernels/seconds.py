@@ -4,7 +4,7 @@ Invariants: events come row by row and by time, and a call holds whole seconds. 
 """
 
 from kafka_quotas.pipeline.kernels.compiled import compiled
-from kafka_quotas.pipeline.kernels.ring import HEAD, measure_sum, record_rate, spanned_ms
+from kafka_quotas.pipeline.kernels.ring import HEAD, record_and_sum, spanned_ms
 
 
 @compiled
@@ -20,8 +20,7 @@ def add_up_seconds(
         row, now_ms, amount = rows[place], times_ms[place], amounts[place]
         second = now_ms // 1000
         c, s = row * (HEAD + 2 * (samples + 1)), row * (2 + samples)
-        record_rate(clocks, sums, c, s, amount, now_ms, samples, window_ms)
-        total = measure_sum(clocks, sums, c, s, now_ms, samples, window_ms)
+        total = record_and_sum(clocks, sums, c, s, amount, now_ms, samples, window_ms)
         rate = total / (spanned_ms(clocks, c, now_ms, samples, window_ms) / 1000.0)
         if cells < 0 or out_rows[cells] != row or out_seconds[cells] != second:
             cells += 1
