@@ -1,5 +1,7 @@
 """Which default and overrides are advised, by hand-made demands."""
 
+from dataclasses import replace
+
 import pytest
 
 from kafka_quotas.core.errors import UsageError
@@ -7,6 +9,7 @@ from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.pipeline.recommend.advice import Tolerance, advise
 from kafka_quotas.pipeline.recommend.capacity import parse_capacities
 from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand, Trial
+from kafka_quotas.pipeline.recommend.quota_file import default_reason
 from kafka_quotas.pipeline.recommend.rounding import neat_limit
 
 NO_OUTLIERS = Tolerance(clients_share=0.0, time_share=0.0)
@@ -164,3 +167,14 @@ def test_limits_are_rounded_up_to_two_digits(quota_type: QuotaType, value: float
 def test_a_tolerance_out_of_range_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError):
         Tolerance(**wrong)
+
+
+def test_the_default_for_reading_lets_a_whole_fetch_through() -> None:
+    readers = [replace(each, quota_type=QuotaType.FETCH) for each in even(4)]
+    advice = advise(QuotaType.FETCH, readers, tolerance=NO_OUTLIERS)
+    assert advice is not None
+    assert advice.lowest_default < 1_048_576
+    assert advice.is_raised
+    assert advice.default == 1_100_000.0
+    assert advice.overrides == ()
+    assert "a consumer may get nothing at all" in default_reason(advice)

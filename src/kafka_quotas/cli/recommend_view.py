@@ -175,6 +175,11 @@ def warnings(result: RecommendResult) -> Iterator[str]:
                     f"warning: {kind}: clients may ask broker {load.broker_id} for {amount_text(kind, load.demanded)}, "
                     f"more than {load.capacity_share:.0%} of its {amount_text(kind, load.capacity)}"
                 )
+        if advice.is_raised:
+            yield (
+                f"note: {kind}: {amount_text(kind, advice.lowest_default)} would do as the default for what was used; "
+                "it is one whole fetch per second, for under less a consumer may get nothing at all"
+            )
         nameless = sum(not is_nameable(each, found.plan.per) for each in advice.overrides)
         if nameless:
             yield f"warning: {kind}: a client without a name needs more than the default, and can have no other quota"

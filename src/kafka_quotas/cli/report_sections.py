@@ -223,13 +223,17 @@ def _advice_rows(advice: Advice, per: Per) -> Iterator[tuple[str, ...]]:
     kind, doing = advice.quota_type.value, _DOINGS[advice.quota_type]
     satisfied = advice.demands[: len(advice.demands) - len(advice.overrides)]
     peak = max((each.peak for each in satisfied), default=0.0)
-    count = f"{len(satisfied)} of {len(advice.demands)}" if advice.overrides else f"all {len(advice.demands)}"
+    total = len(advice.demands)
+    count = f"{len(satisfied)} of {total} clients" if advice.overrides else f"all {total} clients"
+    reason = f"is enough for {count if total > 1 else 'the only client'}"
+    if advice.is_raised:
+        reason += "; less might stop a consumer that meets a large record"
     yield (
         _EACH[per],
         doing,
         amount_text(kind, advice.default),
         amount_text(kind, peak),
-        f"is enough for {count} clients",
+        reason,
     )
     for each in advice.overrides:
         name = bucket_text(each.demand.user, each.demand.client_id)

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 from kafka_quotas.commands.finding import Finding, Severity
 from kafka_quotas.commands.standing import Stand, Standing, standings
+from kafka_quotas.core.client_sizes import BATCH_BYTES, FETCH_BYTES
 from kafka_quotas.core.entity import ABSENT, CLIENT_ID, IP, USER, Entity
 from kafka_quotas.core.ip_resolution import canonical_address
 from kafka_quotas.core.quota_key import (
@@ -20,10 +21,6 @@ from kafka_quotas.core.threshold_key import is_threshold_entity
 from kafka_quotas.core.units import format_bytes, format_number
 from kafka_quotas.stores.store import QuotaEntry
 
-BATCH_BYTES = 16_384
-"""A producer's batch.size, by default."""
-FETCH_BYTES = 1_048_576
-"""A consumer's max.partition.fetch.bytes, by default; about a broker's max.message.bytes too."""
 THREADS = 11
 """A broker's num.io.threads and num.network.threads together, by default."""
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}

@@ -2,18 +2,24 @@
 
 The default is the lowest limit under which at most a tolerated share of the clients would be held back for more than a
 tolerated share of their active time. Whoever would be held back for longer gets an override: what it needs, with
-headroom. Both are rounded up to two digits. Every limit is per broker, from each client's busiest broker.
+headroom. Both are rounded up to two digits. Every limit is per broker, from each client's busiest broker. The default
+for reading lets one whole fetch through per second: under less, a consumer with a large record may get nothing at all.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
+from kafka_quotas.core.client_sizes import FETCH_BYTES
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.pipeline.recommend.capacity import Capacities
 from kafka_quotas.pipeline.recommend.demand import Demand, broker_ids, sorted_by_need
 from kafka_quotas.pipeline.recommend.rounding import neat_limit
+
+_LEAST: Final = {QuotaType.FETCH: float(FETCH_BYTES)}
+"""Defaults are not below these, however little was used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +85,11 @@ class Advice:
     loads: tuple[BrokerLoad, ...] = ()
 
     @property
+    def is_raised(self) -> bool:
+        """Whether clients would do with a lower default than clients of Kafka work with."""
+        return self.lowest_default < _LEAST.get(self.quota_type, 0.0)
+
+    @property
     def largest_tolerated_share(self) -> float:
         """The largest share of its active time for which the default holds a client back that has no other limit."""
         satisfied = self.demands[: len(self.demands) - len(self.overrides)]
@@ -98,7 +109,7 @@ def advise(
         return None
     ranked = sorted_by_need(active, tolerance.time_share)
     lowest = _lowest_default(ranked, tolerance)
-    default = neat_limit(quota_type.key, lowest)
+    default = neat_limit(quota_type.key, max(lowest, _LEAST.get(quota_type, 0.0)))
     overrides = tuple(
         _override(quota_type, demand, default, tolerance)
         for demand in reversed(ranked)

@@ -63,6 +63,12 @@ def _reasons(advices: Sequence[Advice], per: Per) -> dict[Entity, list[str]]:
 def default_reason(advice: Advice) -> str:
     """Why the default is what it is, in a line."""
     tolerance, clients = advice.tolerance, len(advice.demands)
+    if advice.is_raised:
+        key = advice.quota_type.key
+        return (
+            f"{key.name}: {figure(key, advice.lowest_default)} would do for what was used; "
+            "it is one whole fetch per second, for under less a consumer may get nothing at all"
+        )
     return (
         f"{advice.quota_type.key.name}: suffices for {clients - len(advice.overrides)} of {clients} clients, who would "
         f"be held back for at most {tolerance.time_share:.2%} of their active time"

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.pipeline.arrow_compute import compute as pc
 from kafka_quotas.pipeline.report.slots import Slots
 from kafka_quotas.pipeline.usage_tables import UsageTables
 

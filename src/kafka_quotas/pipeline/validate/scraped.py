@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.quota_config import QuotaWindow
+from kafka_quotas.pipeline.arrow_compute import compute as pc
 from kafka_quotas.pipeline.usage_tables import UsageTables
 from kafka_quotas.pipeline.validate.check import RateCheck
 
@@ -23,13 +24,16 @@ def scraped_rates(files: Sequence[Path]) -> pa.Table:
     """The scraped byte rates of all files of the table `metrics`. Raises `KafkaQuotasError` for an unreadable one."""
     columns = ["ts_ms", "cluster", "broker", "quota_type", "user", "client_id", "value"]
     try:
-        parts = [
-            pq.read_table(file, columns=columns, filters=[("metric", "=", _METRIC)], partitioning=None)
-            for file in files
-        ]
+        parts = [_read(file, columns) for file in files]
     except (OSError, pa.ArrowException) as error:
         raise KafkaQuotasError(f"cannot read the table metrics: {error}") from error
     return pa.concat_tables(parts) if parts else pa.table({name: [] for name in columns})
+
+
+def _read(file: Path, columns: list[str]) -> pa.Table:
+    with pq.ParquetFile(file) as opened:  # by itself, not as a part of a set: folders' names are no columns
+        found = opened.read(columns=[*columns, "metric"])
+    return found.filter(pc.equal(found["metric"], _METRIC)).select(columns)
 
 
 def rate_checks(scrapes: pa.Table, usage: UsageTables, window: QuotaWindow) -> dict[Bucket, RateCheck]:
