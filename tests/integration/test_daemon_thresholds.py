@@ -144,7 +144,7 @@ class ByKafkaPython(Sender):
 class ByJava(Sender):
     """Kafka's own verifiable producer; it sends a fixed number of records and tells about them at its end."""
 
-    RECORDS = 10 * PER_SECOND
+    RECORDS = 8 * PER_SECOND
 
     def __init__(self, kafka: Kafka, bootstrap: str, topic: str, folder: Path) -> None:
         super().__init__()

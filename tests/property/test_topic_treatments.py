@@ -40,7 +40,7 @@ REQUESTS = {
     place: kio_samples.request_frame(kio_samples.filled_request(*place), client_id=CLIENT_ID) for place in PLACES
 }
 RESPONSES = {place: kio_samples.response_frame(kio_samples.filled_response(*place)) for place in PLACES}
-MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 places = st.sampled_from(PLACES)
 flips = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), max_size=4)
