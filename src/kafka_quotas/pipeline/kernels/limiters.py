@@ -163,8 +163,8 @@ class Limiters:
                 state = (self._clocks, self._sums, *tallies, *pool)
                 done = replay_records(*events, self.bounds, *settings, *state, done)
             elif plain:
-                state = (self._clocks, self._sums, self._free_ms, *tallies, *pool)
-                done = replay_waiting_records(*events, self.bounds, *settings, *state, done)
+                waiting = (self._clocks, self._sums, self._free_ms, *tallies, *pool)
+                done = replay_waiting_records(*events, self.bounds, *settings, *waiting, done)
             else:
                 lanes = (self._clocks, self._sums, self._free_ms, *tallies, *pool, traced, levels)
                 done = replay(*events, *general, self.bounds, *settings, *lanes, done)
