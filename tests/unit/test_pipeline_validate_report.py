@@ -232,3 +232,27 @@ def test_time_is_cut_into_columns_that_can_be_read(seconds: int, columns: int, f
     assert len(slots.names) == columns
     assert slots.names[0] == first
     assert sum(slots.seconds) == recorded
+
+
+def test_the_demo_does_without_java_and_says_so(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    sample = str(ROOT / "examples/request-log")
+    nowhere = {"JAVA_HOME": str(tmp_path / "none")}
+    code, told, err = run_cli("pipeline", "demo", "--out", str(out), "--sample", sample, environment=nowhere)
+    assert code == 0, err
+    assert "note: no broker of our own: Spark needs Java" in err
+    assert "engine spark" not in err
+    assert (out / "report.html").stat().st_size > 50_000
+    steps = [line.split()[2:4] for line in told.splitlines() if line.startswith("$ kafka-quotas ")]
+    verbs = [second if first == "pipeline" else first for first, second in steps]
+    assert verbs == ["ingest", "usage", "replay", "recommend", "report", "apply", "describe"]
+    stored = document("describe", "--store", f"local:{out / 'quotas.db'}")
+    assert {"producer_byte_rate", "consumer_byte_rate"} <= {key for each in stored["entries"] for key in each["quotas"]}
+
+
+def test_the_demo_leaves_folders_of_others_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    code, _, err = run_cli("pipeline", "demo", "--out", str(tmp_path))
+    assert code == 2
+    assert "holds other things than an earlier demo" in err
+    assert (tmp_path / "mine.txt").read_text() == "mine"

@@ -136,9 +136,10 @@ def _tried(advice: Advice, broker: BrokerDemand, limit: float | None) -> list[tu
         (advice.default, "the default" if limit is not None else "the default, recommended"),
         *([(own, "recommended: what it needs with headroom")] if limit is not None else []),
     ]
-    rows = [(value, broker.throttled_share(value), note) for value, note in points]
-    rows += [(each.limit, each.throttled_share, "") for each in broker.trials[:: max(1, len(broker.trials) // 8)]]
-    return sorted(rows)
+    notes: dict[float, list[str]] = {each.limit: [] for each in broker.trials[:: max(1, len(broker.trials) // 8)]}
+    for value, note in points:
+        notes.setdefault(value, []).append(note)
+    return [(value, broker.throttled_share(value), "; ".join(notes[value])) for value in sorted(notes)]
 
 
 def _document(advice: Advice, demand: Demand) -> dict[str, Json]:

@@ -62,14 +62,15 @@ def report(request: ReportRequest, watcher: EventsWatcher, *, step: Callable[[st
     own = jobs.usage(UsagePlan(quotas=told_apart(asked.per), seconds=events.seconds, window=asked.window))
     step("usage by quota")
     in_force = jobs.usage(UsagePlan(quotas=request.quotas, seconds=events.seconds, window=asked.window))
-    clients = traffic_of(own, seconds=events.seconds)
+    cluster = advised.recommendation.cluster
+    clients = traffic_of(own, cluster=cluster, seconds=events.seconds)
     largest = _largest(clients)
     return ReportResult(
         events=events,
         quotas=request.quotas.name,
         clients=clients,
-        limited=limited_traffic(traffic_of(in_force, seconds=events.seconds)),
-        heat=heat_map(own, slots_of(events.first_ms, events.last_ms), largest),
+        limited=limited_traffic(traffic_of(in_force, cluster=cluster, seconds=events.seconds)),
+        heat=heat_map(own, slots_of(events.first_ms, events.last_ms), largest, cluster=cluster),
         what_ifs=tuple(what_if(each) for each in advised.recommendation.advices),
         recommendation=advised.recommendation,
     )

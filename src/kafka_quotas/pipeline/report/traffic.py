@@ -52,14 +52,14 @@ class HeatMap:
     rates: tuple[tuple[float, ...], ...]
 
 
-def traffic_of(tables: UsageTables, *, seconds: int) -> tuple[Traffic, ...]:
-    """What each client used, of each quota type the largest first; `seconds` were recorded."""
+def traffic_of(tables: UsageTables, *, cluster: str, seconds: int) -> tuple[Traffic, ...]:
+    """What each client of a cluster used, of each quota type the largest first; `seconds` were recorded."""
     profiles = {row["entity_id"]: row for row in tables.profiles.to_pylist()}
     totals = _totals(tables.usage)
     rows: dict[tuple[str, Name], list[dict[str, Any]]] = {}
     for row in tables.entities.to_pylist():
         number = row["entity_id"]
-        if number in profiles:
+        if number in profiles and row["cluster"] == cluster:
             name = row["quota_type"], (row["user"], row["client_id"])
             rows.setdefault(name, []).append({**row, **profiles[number], **totals[number]})
     found = [_traffic(QuotaType(kind), name, each, seconds) for (kind, name), each in rows.items()]
@@ -85,13 +85,15 @@ def limited_traffic(traffic: Sequence[Traffic]) -> tuple[Traffic, ...]:
     return tuple(each for each in traffic if each.limit is not None or (each.throttle_ms and not is_explained(each)))
 
 
-def heat_map(tables: UsageTables, slots: Slots, clients: Sequence[Name]) -> HeatMap:
-    """The heat map of these clients; all their brokers are added up."""
+def heat_map(tables: UsageTables, slots: Slots, clients: Sequence[Name], *, cluster: str) -> HeatMap:
+    """The heat map of these clients of a cluster; all their brokers are added up."""
     rows = {name: place for place, name in enumerate(clients)}
     place_of = {
         row["entity_id"]: rows[row["user"], row["client_id"]]
         for row in tables.entities.to_pylist()
-        if row["quota_type"] in ("produce", "fetch") and (row["user"], row["client_id"]) in rows
+        if row["cluster"] == cluster
+        and row["quota_type"] in ("produce", "fetch")
+        and (row["user"], row["client_id"]) in rows
     }
     usage = tables.usage.filter(pc.equal(tables.usage["window_s"], slots.cell_s))
     usage = usage.filter(pc.is_in(usage["entity_id"], pa.array(list(place_of), pa.int32())))
