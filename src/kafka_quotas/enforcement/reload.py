@@ -46,8 +46,9 @@ def reloaded_to_json(result: Reloaded) -> dict[str, Any]:
 def reloaded_from_json(data: object) -> Reloaded:
     """The result that `reloaded_to_json` wrote. Raises `ProtocolError` where fields are missing."""
     try:
-        values = {field.name: data[field.name] for field in fields(Reloaded)}  # type: ignore[index]
-        return Reloaded(**values | {"files": tuple(values["files"])})
+        values: dict[str, Any] = {field.name: data[field.name] for field in fields(Reloaded)}  # type: ignore[index]
+        values["files"] = tuple(values["files"])
+        return Reloaded(**values)
     except (KeyError, TypeError) as error:
         raise ProtocolError("the daemon's answer can't be read", hint="is it of another version?") from error
 
