@@ -110,11 +110,21 @@ def _settle(clocks, sums, c, s, now_ms, samples, window_ms):
         _reset(clocks, sums, c, s, index, now_ms)
     else:
         clocks[c + HEAD + 2 * index + 1] = now_ms
-    if expired:
-        for slot in range(count):
-            if now_ms - clocks[c + HEAD + 2 * slot + 1] >= expire_ms:
+    oldest_ms, first_ms, prefix = clocks[c + HEAD + 2 * index], FAR_MS, 0.0
+    for slot in range(count):
+        if slot != index:
+            last_ms = clocks[c + HEAD + 2 * slot + 1]
+            if expired and now_ms - last_ms >= expire_ms:
                 _reset(clocks, sums, c, s, slot, now_ms)
-    _refresh(clocks, sums, c, s, samples, window_ms)
+                last_ms = now_ms
+            first_ms = min(first_ms, last_ms)
+            oldest_ms = min(oldest_ms, clocks[c + HEAD + 2 * slot])
+            if slot < index:
+                prefix += sums[s + 1 + slot]
+    clocks[c + COMPLETE_MS] = clocks[c + HEAD + 2 * index] + window_ms
+    clocks[c + EXPIRED_MS] = FAR_MS if first_ms == FAR_MS else first_ms + expire_ms
+    clocks[c + OLDEST_MS] = oldest_ms
+    sums[s] = prefix
 
 
 @compiled
