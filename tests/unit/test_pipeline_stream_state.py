@@ -14,6 +14,7 @@ from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.core.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.pipeline.schemas import LIVE
+from kafka_quotas.pipeline.stream.lines import read_charges
 from kafka_quotas.pipeline.stream.live_state import LiveState
 from kafka_quotas.pipeline.stream.quotas import LiveQuotas
 from kafka_quotas.pipeline.stream.sink import replace_batch
@@ -183,6 +184,18 @@ def test_a_batch_replaces_what_it_left_before(tmp_path: Path) -> None:
         replace_batch(tmp_path, pa.table({"n": list(range(rows))}), batch_id=3)
     assert [path.name for path in tmp_path.iterdir()] == ["batch=3"]
     assert pq.read_table(tmp_path / "batch=3" / "part-0.parquet").num_rows == 2
+
+
+def test_files_of_events_are_read_by_the_names_that_spark_gives_them(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    events = batch([event(5), event(6, user="bob")])
+    columns = list(reversed(events.column_names))  # whatever order a file has
+    pq.write_table(events.select(columns).append_column("ip", [["", ""]]), folder / "part-0.parquet")
+    pq.write_table(pa.table({"raw": ["rubbish"], "reason": ["it is"]}), folder / "quarantine.parquet")
+    names = [(folder / name).as_uri() for name in ("part-0.parquet", "quarantine.parquet")]
+    assert read_charges(names).equals(events)
+    assert read_charges([]).num_rows == 0
 
 
 def test_rows_have_the_declared_schema() -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.arrow_compute import compute as pc
 from kafka_quotas.pipeline.spark_errors import spark_errors
-from kafka_quotas.pipeline.stream.lines import RAW, REASON, charges_of_events, charges_of_lines
+from kafka_quotas.pipeline.stream.lines import RAW, REASON, charges_of_lines, files_of_events, read_charges
 from kafka_quotas.pipeline.stream.live_state import LiveState
 from kafka_quotas.pipeline.stream.sink import Sink, replace_batch
 from kafka_quotas.pipeline.stream.source import FolderSource, Source, read_stream
@@ -67,9 +67,8 @@ def run_stream(
     """
     batches = _Batches(plan, state=state, sink=sink, report=report)
     stream = read_stream(session, plan.source, batch_size=plan.batch_size)
-    is_parquet = isinstance(plan.source, FolderSource) and plan.source.is_parquet
-    charges = charges_of_events(stream) if is_parquet else charges_of_lines(stream)
-    writer = charges.writeStream.foreachBatch(batches.take)
+    rows = files_of_events(stream) if batches.reads_files else charges_of_lines(stream)
+    writer = rows.writeStream.foreachBatch(batches.take)
     writer = writer.option("checkpointLocation", plan.checkpoint.absolute().as_uri())
     trigger = (
         writer.trigger(availableNow=True)
@@ -98,6 +97,7 @@ class _Batches:
     def __init__(
         self, plan: StreamPlan, *, state: LiveState, sink: Sink, report: Callable[[BatchReport], None]
     ) -> None:
+        self.reads_files = isinstance(plan.source, FolderSource) and plan.source.is_parquet
         self._folder = plan.checkpoint / _STATE
         self._unreadable = plan.checkpoint / _UNREADABLE
         self._state = state
@@ -109,7 +109,13 @@ class _Batches:
     def take(self, frame: "DataFrame", batch_id: int) -> None:
         """Nothing; the batch is done, as far as it is ours to do."""
         try:
-            self._take(frame.toArrow(), batch_id)
+            if self.reads_files:
+                charges = read_charges(row["file"] for row in frame.coalesce(1).distinct().collect())
+                self._take(charges, None, batch_id)
+            else:
+                rows = frame.toArrow()
+                unreadable = rows.filter(pc.is_valid(rows[REASON])).select([RAW, REASON])
+                self._take(rows.filter(pc.is_null(rows[REASON])).drop_columns([RAW, REASON]), unreadable, batch_id)
         except KafkaQuotasError as error:
             self.failure = error  # Spark would wrap it in Java's words
             raise
@@ -120,14 +126,12 @@ class _Batches:
             )
             raise self.failure from error
 
-    def _take(self, rows: pa.Table, batch_id: int) -> None:
+    def _take(self, readable: pa.Table, unreadable: pa.Table | None, batch_id: int) -> None:
         started_s = time.monotonic()
         if self._done is None:
             self._state.load(self._folder, before=batch_id)
-        readable = rows.filter(pc.is_null(rows[REASON])).drop_columns([RAW, REASON])
-        unreadable = rows.filter(pc.is_valid(rows[REASON])).select([RAW, REASON])
         live = self._state.take(readable, batch_id=batch_id)
-        if unreadable.num_rows:
+        if unreadable is not None and unreadable.num_rows:
             replace_batch(self._unreadable, unreadable, batch_id=batch_id)
         if live.num_rows:
             self._sink.write(live, batch_id=batch_id)
@@ -138,7 +142,7 @@ class _Batches:
                 batch_id=batch_id,
                 events=readable.num_rows,
                 late=pc.sum(live["late_events"]).as_py() or 0,
-                unreadable=unreadable.num_rows,
+                unreadable=0 if unreadable is None else unreadable.num_rows,
                 buckets=live.num_rows,
                 elapsed_s=time.monotonic() - started_s,
             )
