@@ -35,7 +35,8 @@ class DecisionClient:
         self._socket.settimeout(timeout_s)
         try:
             self._socket.connect(str(path))
-            self._socket.sendall(MAGIC)
+            with contextlib.suppress(BrokenPipeError):  # sent away already: what was said about it can still be read
+                self._socket.sendall(MAGIC)
             greeting = self._receive(len(MAGIC))
         except BaseException as error:
             self._socket.close()
