@@ -19,10 +19,10 @@ _COLUMNS = (
     Column(title="quota", whole=True),
     Column(title="value", figures=True, whole=True),
     Column(title="peak", figures=True, whole=True),
-    Column(title="busiest broker", figures=True, whole=True),
+    Column(title="broker", figures=True, whole=True),
     Column(title="skew", figures=True, whole=True),
-    Column(title="held back", figures=True, whole=True),
-    Column(title="by the default", figures=True, whole=True),
+    Column(title="held", figures=True, whole=True),
+    Column(title="default", figures=True, whole=True),
 )
 _TRIED_COLUMNS = (
     Column(title="broker", figures=True, whole=True),
@@ -55,7 +55,8 @@ def advice_listing(result: RecommendResult) -> Listing:
             columns=_COLUMNS,
             rows=[row for advice in found.advices for row in _advice_rows(advice, found.plan.per)],
             caption=f"from {result.events.count:,} events in {result.events.seconds:,} s, {len(clients):,} clients, "
-            f"cluster {found.cluster}; every value is per broker",
+            f"cluster {found.cluster}; every value is per broker\n"
+            "held: share of active time held back; default: under the default alone",
         ),
     )
 
