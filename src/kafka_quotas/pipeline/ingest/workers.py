@@ -31,7 +31,9 @@ def workers(wanted: int) -> Iterator[Run]:
     if processes <= 1:
         yield _run_here
         return
-    with ProcessPoolExecutor(processes, mp_context=get_context("forkserver")) as pool:
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["kafka_quotas.pipeline.ingest.local_engine"])  # loaded once, not by each
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
 
         def run(function: Callable[[_Argument], _Result], arguments: Iterable[_Argument], /) -> Iterator[_Result]:
             futures = [pool.submit(function, argument) for argument in arguments]
