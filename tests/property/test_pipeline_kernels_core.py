@@ -212,3 +212,18 @@ def test_a_percentile_of_delays_is_at_most_one_in_thirty_two_off() -> None:
     for share in (0.5, 0.95, 0.99, 1.0):
         exact = delays[int(np.ceil(share * delays.size)) - 1]
         assert limiters.percentiles_ms(share)[0, 0] == pytest.approx(exact, rel=1 / 32)
+
+
+def test_parts_of_any_size_come_to_the_same(monkeypatch) -> None:
+    random = np.random.default_rng(8)
+    rows = random.integers(0, 9, 3_000).astype(np.int32)
+    times = BASE_MS + np.sort(random.integers(0, 700, 3_000)) * 100  # many events at a time
+    amounts = random.integers(0, 5_000, 3_000).astype(np.float64)
+    found = []
+    for part_events in (1 << 16, 50, 1):
+        monkeypatch.setattr("kafka_quotas.pipeline.kernels.limiters._PART_EVENTS", part_events)
+        limiters = Limiters(LimiterRule(closed=True), np.full((9, 1), 20_000.0))
+        limiters.run(rows, times, amounts)
+        found.append(limiters.counts.tolist())
+    assert found[0] == found[1] == found[2]
+    assert sum(lane[0][tally.THROTTLED] for lane in found[0]) > 0

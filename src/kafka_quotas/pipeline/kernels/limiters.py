@@ -8,6 +8,7 @@ Invariants: the events of one row must come in the order they are to happen in, 
 is passed over. Results are `core`'s on the same events, to the last bit, compiled or not.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,6 +32,8 @@ Int64s = NDArray[np.int64]
 Rows = NDArray[np.int32]
 
 _FIRST_POOL: Final = 64
+_PART_EVENTS: Final = 1 << 16
+"""Events that are put in order and run at a time: as many as a processor's cache holds."""
 _NO_OPS: Final = np.empty(0, dtype=np.int8)
 _NO_TRACE: Final = np.empty((0, 4), dtype=np.int64)
 _NO_LEVELS: Final = np.empty(0, dtype=np.float64)
@@ -95,8 +98,10 @@ class Limiters:
         Of one row and one millisecond the smallest are taken first, whatever order they come in.
         """
         if len(self.bounds):
-            order = order_ties(order_by_row(rows, row_count=len(self.bounds)), rows, times_ms, values)
-            self._advance(order, rows, times_ms, values, _NO_OPS, _NO_TRACE, _NO_LEVELS)
+            for part in _parts(times_ms):
+                events = rows[part], times_ms[part], values[part]
+                order = order_ties(order_by_row(events[0], row_count=len(self.bounds)), *events)
+                self._advance(order, *events, _NO_OPS, _NO_TRACE, _NO_LEVELS)
 
     def trace(self, rows: Rows, times_ms: Int64s, values: Floats, operations: NDArray[np.int8] | None = None) -> Trace:
         """What became of each event; `operations` holds one of each, where they are not the rule's.
@@ -183,3 +188,14 @@ def _fresh_clocks(rule: LimiterRule, states: int) -> Int64s:
     head = np.zeros(HEAD + 2 * (rule.window.samples + 1), dtype=np.int64)
     head[COMPLETE_MS], head[EXPIRED_MS], head[OLDEST_MS] = -FAR_MS, FAR_MS, FAR_MS
     return np.tile(head, states)
+
+
+def _parts(times_ms: Int64s) -> Iterator[slice]:
+    """The events in parts that a cache holds; neighbours of one time are in one part."""
+    begin = 0
+    while begin < times_ms.size:
+        end = begin + _PART_EVENTS
+        while end < times_ms.size and times_ms[end] == times_ms[end - 1]:
+            end += 1
+        yield slice(begin, min(end, times_ms.size))
+        begin = end
