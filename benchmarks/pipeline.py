@@ -147,7 +147,7 @@ def usage_duckdb(data: DataFolder, timed: Timed) -> None:
         "select cluster, broker_id, user, client_id, quota_type, ts_ms // 1000 second, sum(bytes) bytes, count(*) n "
         f"from read_parquet('{data.path}/**/*.parquet', hive_partitioning=false) group by all"
     )
-    timed(lambda: duckdb.sql(query).fetch_arrow_table() is not None and count(data))
+    timed(lambda: duckdb.sql(query).to_arrow_table() is not None and count(data))
 
 
 def replay(data: DataFolder, timed: Timed, *, limits: int = 1, shared: bool = False) -> None:

@@ -222,7 +222,7 @@ def test_parts_of_any_size_come_to_the_same(monkeypatch) -> None:
     found = []
     for part_events in (1 << 16, 50, 1):
         monkeypatch.setattr("kafka_quotas.pipeline.kernels.limiters._PART_EVENTS", part_events)
-        limiters = Limiters(LimiterRule(closed=True), np.full((9, 1), 20_000.0))
+        limiters = Limiters(LimiterRule(closed=True), np.full((9, 1), 4_000.0))
         limiters.run(rows, times, amounts)
         found.append(limiters.counts.tolist())
     assert found[0] == found[1] == found[2]
