@@ -144,7 +144,8 @@ def usage_spark(data: DataFolder, timed: Timed) -> None:
 def usage_duckdb(data: DataFolder, timed: Timed) -> None:
     """Cells of one second in DuckDB, without rates and profiles."""
     query = (
-        "select cluster, broker_id, user, client_id, quota_type, ts_ms // 1000 as at_s, sum(bytes) as amount, count(*) as n "
+        "select cluster, broker_id, user, client_id, quota_type, ts_ms // 1000 as at_s, sum(bytes) as amount, "
+        "count(*) as n "
         f"from read_parquet('{data.path}/**/*.parquet', hive_partitioning=false) group by all"
     )
     timed(lambda: duckdb.sql(query).to_arrow_table() is not None and count(data))
