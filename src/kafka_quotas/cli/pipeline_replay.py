@@ -239,9 +239,9 @@ def _ranked(whatif: "pa.Table") -> "pa.Table":
 
 
 def _throttled_count(whatif: "pa.Table") -> int:
-    import pyarrow.compute as pc  # noqa: PLC0415 - loaded by the job already
+    from kafka_quotas.pipeline.arrow_compute import compute  # noqa: PLC0415 - loaded by the job already
 
-    return int(pc.sum(pc.greater(whatif["throttled_n"], 0)).as_py() or 0)
+    return int(compute.sum(compute.greater(whatif["throttled_n"], 0)).as_py() or 0)
 
 
 def _cells(row: dict[str, object]) -> list[Cell]:

@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.pipeline.arrow_compute import compute as pc
 
 PERCENT_PER_MS: Final = 0.1
 """A thread that is busy for a whole second uses 100 %: Kafka records request time so."""

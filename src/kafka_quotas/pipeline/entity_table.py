@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.core.resolution import Match
+from kafka_quotas.pipeline.arrow_compute import compute as pc
 from kafka_quotas.pipeline.resolve import BucketName
 from kafka_quotas.pipeline.schemas import ENTITIES
 

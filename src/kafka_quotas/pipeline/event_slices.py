@@ -88,7 +88,8 @@ class _FileSpan:
             self.first_ms = min((column.statistics.min for column in columns), default=0)
             self.last_ms = max((column.statistics.max for column in columns), default=0)
         else:
-            times_ms = pq.read_table(path, columns=["ts_ms"], partitioning=None)["ts_ms"].to_numpy()
+            with pq.ParquetFile(path) as file:
+                times_ms = file.read(columns=["ts_ms"])["ts_ms"].to_numpy()
             self.first_ms, self.last_ms = int(times_ms.min()), int(times_ms.max())
 
 
@@ -129,8 +130,8 @@ class _Stream:
         if table is None:
             self._ended = True
             return
-        self._held = table if self._held is None else pa.concat_tables([self._held, table])
-        self._times_ms = self._held["ts_ms"].to_numpy()
+        held = table if self._held is None else pa.concat_tables([self._held, table])
+        self._held, self._times_ms = held, held["ts_ms"].to_numpy()
 
     def _read(self, batch_rows: int) -> Iterator[pa.Table]:
         try:

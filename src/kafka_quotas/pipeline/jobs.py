@@ -13,6 +13,8 @@ class Jobs(Protocol):
 
     def usage(self, plan: UsagePlan) -> UsageTables:
         """What was used."""
+        ...
 
     def replay(self, plan: ReplayPlan) -> ReplayTables:
         """What would have happened."""
+        ...

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import types
 
+from kafka_quotas.pipeline.arrow_compute import compute as pc
 from kafka_quotas.pipeline.event_slices import COLUMNS, event_slices
 from kafka_quotas.pipeline.kernels.compiled import BACKEND
 

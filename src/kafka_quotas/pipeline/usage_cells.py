@@ -59,7 +59,8 @@ class Cells:
 
 def cells_by_second(parts: Sequence[SecondCells]) -> Cells:
     """The cells of all parts, of which no two have the same row and second."""
-    rows, seconds = (np.concatenate([part[place] for part in parts]) for place in (0, 1))
+    rows = np.concatenate([part.rows for part in parts])
+    seconds = np.concatenate([part.seconds for part in parts])
     order = np.lexsort((seconds, rows)) if len(parts) > 1 else np.arange(rows.size)
     amounts = np.concatenate([part.amounts for part in parts])[order]
     return Cells(
