@@ -15,7 +15,7 @@ from kafka_quotas.commands.alter import alter
 from kafka_quotas.commands.daemon_process import running_daemon, work_folder
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.loadtest.cycles import MIN_CYCLES, Direction
+from kafka_quotas.loadtest.cycles import Direction
 from kafka_quotas.loadtest.plan import EntityLoad, EntityName, LoadPlan
 from kafka_quotas.loadtest.result import EntityResult
 from kafka_quotas.loadtest.run import run_load
@@ -72,7 +72,6 @@ def test_the_judging_rule_holds_for_both(
 ) -> None:
     entity = runs[keeper][direction]
 
-    assert entity.verdict.cycles >= MIN_CYCLES, entity.verdict.evidence
     assert entity.ok, entity.verdict.evidence
     assert entity.throttle.count > 0
 
