@@ -26,6 +26,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 from kazoo.client import KazooClient
+from tests.support.broker_log import log_options
 from tests.support.certificates import make_certificates
 from tests.support.java_process import JavaServer, free_port, run_tool
 from tests.support.maven import KAFKA_3, KAFKA_4, MissingServerError, jars
@@ -248,7 +249,7 @@ def _start_zookeeper(work: Path, settings: Mapping[str, str], *, options: Sequen
         "org.apache.zookeeper.server.quorum.QuorumPeerMain",
         [str(configuration)],
         log=work / "zookeeper.log",
-        options=[*_log_options(work), "-Dzookeeper.forceSync=no", *options],
+        options=[*log_options(work), "-Dzookeeper.forceSync=no", *options],
     )
 
 
@@ -375,25 +376,10 @@ def _start_broker(
     work = configuration.parent
     log = work / f"{configuration.stem}.log"
     server = JavaServer(
-        name, folder, "kafka.Kafka", [str(configuration)], log=log, options=[*_log_options(work), *options]
+        name, folder, "kafka.Kafka", [str(configuration)], log=log, options=[*log_options(work), *options]
     )
     stack.callback(server.stop)
     return server
-
-
-def _log_options(work: Path) -> list[str]:
-    """The options that send the log of either generation of log4j to standard output, and so to the log file."""
-    old, new = work / "log4j.properties", work / "log4j2.properties"
-    old.write_text(
-        "log4j.rootLogger=INFO, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
-        "log4j.appender.out.layout=org.apache.log4j.PatternLayout\n"
-        "log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n\n"
-    )
-    new.write_text(
-        "rootLogger.level=INFO\nrootLogger.appenderRef.out.ref=out\nappender.out.type=Console\nappender.out.name=out\n"
-        "appender.out.layout.type=PatternLayout\nappender.out.layout.pattern=[%d] %p %m (%c)%n\n"
-    )
-    return [f"-Dlog4j.configuration=file:{old}", f"-Dlog4j2.configurationFile=file:{new}"]
 
 
 def _write_properties(path: Path, properties: Mapping[str, str]) -> Path:
