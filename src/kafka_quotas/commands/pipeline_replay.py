@@ -53,11 +53,6 @@ def replay(request: ReplayRequest, watcher: EventsWatcher) -> ReplayResult:
 def _job(plan: ReplayPlan) -> Job:
     from kafka_quotas.pipeline.replay_task import replay_task  # noqa: PLC0415 - loads the kernels
 
-    def spark():  # type: ignore[no-untyped-def]
-        from kafka_quotas.pipeline import replay_spark  # noqa: PLC0415 - loads PySpark
-
-        return replay_spark
-
     return Job(
         name="replay",
         told_apart_by=plan.told_apart_by(),

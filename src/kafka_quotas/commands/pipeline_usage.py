@@ -59,11 +59,6 @@ def usage(request: UsageRequest, watcher: EventsWatcher) -> UsageResult:
 def _job(plan: "UsagePlan") -> Job:
     from kafka_quotas.pipeline.usage_task import usage_task  # noqa: PLC0415 - loads the kernels
 
-    def spark():  # type: ignore[no-untyped-def]
-        from kafka_quotas.pipeline import usage_spark  # noqa: PLC0415 - loads PySpark
-
-        return usage_spark
-
     return Job(
         name="usage",
         told_apart_by=plan.told_apart_by(),
