@@ -12,8 +12,8 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_declarations import declarations
 from kafka_quotas.core.quota_file import document_of
 from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.pipeline.per import Per
 from kafka_quotas.pipeline.recommend.advice import Tolerance
-from kafka_quotas.pipeline.recommend.clients import Per
 from kafka_quotas.pipeline.recommend.evidence import recommendation_rows
 from kafka_quotas.pipeline.recommend.job import Recommendation, RecommendPlan, recommend
 from kafka_quotas.pipeline.recommend.quota_file import recommended_limits, recommended_text

@@ -16,11 +16,12 @@ from kafka_quotas.core.simulation import Algorithm, Event, Operation, new_limite
 from kafka_quotas.pipeline.event_slices import event_slices, time_range_ms
 from kafka_quotas.pipeline.layout import DataFolder
 from kafka_quotas.pipeline.local_tasks import run_tasks, task_files
+from kafka_quotas.pipeline.per import Per
 from kafka_quotas.pipeline.progress import ignore_progress
 from kafka_quotas.pipeline.replay_plan import Model, ReplayPlan
 from kafka_quotas.pipeline.replay_tables import ReplayTables, replay_tables
 from kafka_quotas.pipeline.replay_task import replay_task
-from kafka_quotas.pipeline.sweep import SweptDefault, parse_sweep
+from kafka_quotas.pipeline.sweep import parse_sweep
 from kafka_quotas.pipeline.tables_folder import write_tables
 
 PAIRS = proposal("pairs", (Entity.of(user=None, client_id=None), {"producer_byte_rate": 9_000.0}))
@@ -117,7 +118,7 @@ def test_a_slow_fetch_is_taken_back_and_a_mutation_refused(tmp_path: Path) -> No
 
 def test_a_sweep_in_one_pass_gives_what_its_steps_give_alone(tmp_path: Path) -> None:
     folder = events_folder(tmp_path / "data", random_events(1_500, seed=9))
-    steps = parse_sweep("producer_byte_rate=1kB..100kB", steps=5).proposals(SweptDefault.PAIR)
+    steps = parse_sweep("producer_byte_rate=1kB..100kB", steps=5).proposals(Per.PAIR)
     together = replayed(folder, *steps).whatif.drop_columns(["entity_id"])
     alone = pa.concat_tables([replayed(folder, step).whatif.drop_columns(["entity_id"]) for step in steps])
     assert together.equals(alone)
@@ -127,7 +128,7 @@ def test_a_sweep_in_one_pass_gives_what_its_steps_give_alone(tmp_path: Path) -> 
 
 
 def test_a_sweep_keeps_what_a_base_has_besides(tmp_path: Path) -> None:
-    (step, *_) = parse_sweep("producer_byte_rate=1kB,2kB").proposals(SweptDefault.USER, USERS)
+    (step, *_) = parse_sweep("producer_byte_rate=1kB,2kB").proposals(Per.USER, USERS)
     assert dict(step.entries)[Entity.of(user=None)] == {"producer_byte_rate": 1000.0, "request_percentage": 0.2}
     assert dict(step.entries)[Entity.of(user="user-1")]["producer_byte_rate"] == 3_000.0
 

@@ -44,9 +44,9 @@ from kafka_quotas.commands.pipeline_events import EventsRequest, EventsWatcher
 from kafka_quotas.commands.pipeline_recommend import RecommendRequest
 from kafka_quotas.commands.pipeline_recommend import recommend as run_recommend
 from kafka_quotas.pipeline.engine import Engine
+from kafka_quotas.pipeline.per import Per
 from kafka_quotas.pipeline.progress import JobProgress
 from kafka_quotas.pipeline.recommend.advice import Tolerance
-from kafka_quotas.pipeline.recommend.clients import Per
 
 QuotaFile = Annotated[
     Path | None, typer.Option("--file", metavar="FILE", help="Write the quotas there, as diff and apply take them.")

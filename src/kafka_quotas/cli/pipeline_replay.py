@@ -37,9 +37,10 @@ from kafka_quotas.commands.pipeline_replay import replay as run_replay
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.instant import format_instant
 from kafka_quotas.pipeline.engine import Engine
+from kafka_quotas.pipeline.per import Per
 from kafka_quotas.pipeline.replay_plan import Model, ReplayPlan
 from kafka_quotas.pipeline.resolve import Proposal
-from kafka_quotas.pipeline.sweep import DEFAULT_STEPS, SweptDefault, parse_sweep
+from kafka_quotas.pipeline.sweep import DEFAULT_STEPS, parse_sweep
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,7 +81,7 @@ SweepText = Annotated[
 ]
 Steps = Annotated[int, typer.Option("--steps", metavar="N", help="How many values a range of --sweep has.")]
 Default = Annotated[
-    SweptDefault,
+    Per,
     typer.Option(
         "--default-of", help="Whose default --sweep sets: of each user, each client-id, or each pair of both."
     ),
@@ -116,7 +117,7 @@ def replay(
     quotas: Quotas = None,
     sweep: SweepText = None,
     steps: Steps = DEFAULT_STEPS,
-    default_of: Default = SweptDefault.PAIR,
+    default_of: Default = Per.PAIR,
     model: ModelName = Models.BOTH,
     store: StoreUrl = None,
     context: ContextName = None,
@@ -174,7 +175,7 @@ def replay(
     _say_rest(result, request)
 
 
-def _proposals(files: list[str], sweeps: list[str], steps: int, default: SweptDefault) -> list[Proposal]:
+def _proposals(files: list[str], sweeps: list[str], steps: int, default: Per) -> list[Proposal]:
     """One proposal for each file, then those of the sweeps. Raises `UsageError` for two of one name."""
     proposals = [proposal_of_file(path) for path in files]
     base = proposals[0] if proposals else None

@@ -49,9 +49,9 @@ from kafka_quotas.commands.pipeline_report import ReportRequest
 from kafka_quotas.commands.pipeline_report import report as run_report
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.engine import Engine
+from kafka_quotas.pipeline.per import Per
 from kafka_quotas.pipeline.progress import JobProgress
 from kafka_quotas.pipeline.recommend.advice import Tolerance
-from kafka_quotas.pipeline.recommend.clients import Per
 
 Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="The page: one HTML file that needs nothing else.")]
 Title = Annotated[str, typer.Option("--title", metavar="TEXT", help="The page's heading.")]

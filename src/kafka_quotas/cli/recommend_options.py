@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.pipeline.recommend.clients import Per
+from kafka_quotas.pipeline.per import Per
 
 TOLERANCE_PANEL = "What is tolerated"
 

@@ -8,8 +8,8 @@ from kafka_quotas.cli.pipeline_proposals import amount_text, bucket_text
 from kafka_quotas.cli.render import Cell, Column, Listing, Table
 from kafka_quotas.commands.pipeline_recommend import RecommendResult
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.pipeline.per import Per
 from kafka_quotas.pipeline.recommend.advice import Advice
-from kafka_quotas.pipeline.recommend.clients import Per
 from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand
 from kafka_quotas.pipeline.recommend.evidence import recommendation_rows
 from kafka_quotas.pipeline.recommend.quota_file import is_nameable

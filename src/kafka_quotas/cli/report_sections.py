@@ -8,8 +8,8 @@ from kafka_quotas.cli.report_page import ReportChart, ReportPage, ReportSection,
 from kafka_quotas.cli.report_summary import NEARLY_FULL, duration, key_figures, subtitle
 from kafka_quotas.commands.pipeline_report import ReportResult
 from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.pipeline.per import Per
 from kafka_quotas.pipeline.recommend.advice import Advice, Override
-from kafka_quotas.pipeline.recommend.clients import Per
 from kafka_quotas.pipeline.report.traffic import Traffic
 from kafka_quotas.pipeline.report.what_if import Points, WhatIf
 

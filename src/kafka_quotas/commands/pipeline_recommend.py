@@ -13,7 +13,7 @@ from kafka_quotas.pipeline.recommend.advice import Tolerance
 from kafka_quotas.pipeline.recommend.capacity import Capacities, parse_capacities
 
 if TYPE_CHECKING:
-    from kafka_quotas.pipeline.recommend.clients import Per
+    from kafka_quotas.pipeline.per import Per
     from kafka_quotas.pipeline.recommend.job import Recommendation
 
 

@@ -2,34 +2,18 @@
 
 import re
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
-from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_key import QUOTA_KEYS, QuotaKey, suggest_key
 from kafka_quotas.core.units import format_quota_value, parse_quota_value
+from kafka_quotas.pipeline.per import Per
 from kafka_quotas.pipeline.resolve import Proposal
 
 DEFAULT_STEPS: Final = 10
 MOST_STEPS: Final = 1000
 _RANGE: Final = re.compile(r"(?P<low>[^.]+(?:\.\d[^.]*)?)\.\.(?P<high>.+)")
 _HINT: Final = "--sweep producer_byte_rate=1MiB..64MiB, or producer_byte_rate=1MiB,5MiB,20MiB"
-
-
-class SweptDefault(StrEnum):
-    """Whose default quota a sweep varies: of each user, each client-id, or each pair of both."""
-
-    USER = "user"
-    CLIENT_ID = "client-id"
-    PAIR = "pair"
-
-    @property
-    def entity(self) -> Entity:
-        """The entity that the default is set on."""
-        if self is SweptDefault.PAIR:
-            return Entity.of(user=None, client_id=None)
-        return Entity.of(user=None) if self is SweptDefault.USER else Entity.of(client_id=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +23,10 @@ class Sweep:
     key: QuotaKey
     values: tuple[float, ...]
 
-    def proposals(self, default: SweptDefault, base: Proposal | None = None) -> tuple[Proposal, ...]:
+    def proposals(self, default: Per, base: Proposal | None = None) -> tuple[Proposal, ...]:
         """One proposal for each value: the default set to it, over all else that `base` has."""
         kept = () if base is None else base.entries
-        entity = default.entity
+        entity = default.default_entity
         others = tuple((each, quotas) for each, quotas in kept if each != entity)
         own = next((dict(quotas) for each, quotas in kept if each == entity), {})
         static = () if base is None else base.static

@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from kafka_quotas.pipeline.per import Per
 from kafka_quotas.pipeline.recommend.advice import Advice, Override
-from kafka_quotas.pipeline.recommend.clients import Per
 from kafka_quotas.pipeline.recommend.quota_file import is_nameable
 
 

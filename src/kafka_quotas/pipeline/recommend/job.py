@@ -10,9 +10,10 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.pipeline.jobs import Jobs
+from kafka_quotas.pipeline.per import Per
 from kafka_quotas.pipeline.recommend.advice import Advice, Tolerance, advise
 from kafka_quotas.pipeline.recommend.capacity import Capacities
-from kafka_quotas.pipeline.recommend.clients import RECOMMENDED, Per, told_apart
+from kafka_quotas.pipeline.recommend.clients import RECOMMENDED, told_apart
 from kafka_quotas.pipeline.recommend.demand import Demand
 from kafka_quotas.pipeline.recommend.observed import clusters_of, demands_of, held_back_shares, with_trials
 from kafka_quotas.pipeline.recommend.quota_file import recommended_proposal

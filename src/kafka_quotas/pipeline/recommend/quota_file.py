@@ -7,8 +7,8 @@ from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.quota_file_text import FileFormat, file_text
 from kafka_quotas.core.quota_key import QuotaKey, Unit
 from kafka_quotas.core.units import format_bytes, format_number
+from kafka_quotas.pipeline.per import Per
 from kafka_quotas.pipeline.recommend.advice import Advice, Override
-from kafka_quotas.pipeline.recommend.clients import Per
 from kafka_quotas.pipeline.resolve import Proposal
 
 Limits = dict[Entity, dict[str, float]]

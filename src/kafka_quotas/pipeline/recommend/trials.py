@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kafka_quotas.core.quota_manager import QuotaType
-from kafka_quotas.pipeline.recommend.clients import Per, defaults
+from kafka_quotas.pipeline.per import Per
+from kafka_quotas.pipeline.recommend.clients import defaults
 from kafka_quotas.pipeline.recommend.demand import Demand
 from kafka_quotas.pipeline.resolve import Proposal
 
