@@ -48,8 +48,7 @@ def report(request: ReportRequest, watcher: EventsWatcher, *, step: Callable[[st
     Raises `UsageError` for a folder without events, and what `recommend` raises.
     """
     advised = recommend(request.recommend, watcher, step=step)
-    from kafka_quotas.pipeline.recommend.clients import told_apart  # noqa: PLC0415 - loads the kernels
-    from kafka_quotas.pipeline.report.slots import slots_of  # noqa: PLC0415
+    from kafka_quotas.pipeline.report.slots import slots_of  # noqa: PLC0415 - loads the kernels
     from kafka_quotas.pipeline.report.traffic import heat_map, limited_traffic, traffic_of  # noqa: PLC0415
     from kafka_quotas.pipeline.report.what_if import what_if  # noqa: PLC0415
     from kafka_quotas.pipeline.usage_task import UsagePlan  # noqa: PLC0415
@@ -58,8 +57,7 @@ def report(request: ReportRequest, watcher: EventsWatcher, *, step: Callable[[st
     if events.first_ms is None or events.last_ms is None:
         raise UsageError("there are no events", hint="kafka-quotas pipeline ingest reads them")
     jobs = FolderJobs(request=asked.events, watcher=watcher)
-    step("usage by client")
-    own = jobs.usage(UsagePlan(quotas=told_apart(asked.per), seconds=events.seconds, window=asked.window))
+    own = advised.recommendation.observed
     step("usage by quota")
     in_force = jobs.usage(UsagePlan(quotas=request.quotas, seconds=events.seconds, window=asked.window))
     cluster = advised.recommendation.cluster

@@ -20,6 +20,7 @@ from kafka_quotas.pipeline.recommend.quota_file import recommended_proposal
 from kafka_quotas.pipeline.recommend.trials import finer_limits, first_limits, sweep
 from kafka_quotas.pipeline.replay_plan import Model, ReplayPlan
 from kafka_quotas.pipeline.resolve import Proposal
+from kafka_quotas.pipeline.usage_tables import UsageTables
 from kafka_quotas.pipeline.usage_task import UsagePlan
 
 Demands = tuple[Demand, ...]
@@ -45,11 +46,13 @@ class RecommendPlan:
 class Recommendation:
     """What to set: advice for every quota type that was used, and what the replay of all of it says.
 
-    `exceeding` are the clients that the advised quotas together would hold back for longer than tolerated.
+    `observed` is the usage it rests on, every client with a bucket of its own; `exceeding` are the clients that the
+    advised quotas together would hold back for longer than tolerated.
     """
 
     plan: RecommendPlan
     cluster: str
+    observed: UsageTables
     advices: tuple[Advice, ...]
     exceeding: tuple[Demand, ...]
 
@@ -70,7 +73,10 @@ def recommend(jobs: Jobs, plan: RecommendPlan, *, step: Callable[[str], None]) -
     lowest = {each.quota_type: each.lowest_default for each in _advices(demands, plan)}
     demands = _tried(jobs, plan, cluster, demands, finer_limits(limits, lowest))
     step("a replay of the recommendation")
-    return _verified(jobs, plan, cluster, _advices(demands, plan))
+    unverified = Recommendation(
+        plan=plan, cluster=cluster, observed=observed, advices=_advices(demands, plan), exceeding=()
+    )
+    return _verified(jobs, unverified)
 
 
 def _cluster(named: str | None, known: Sequence[str]) -> str:
@@ -102,19 +108,20 @@ def _advices(demands: Demands, plan: RecommendPlan) -> tuple[Advice, ...]:
     return tuple(each for each in found if each is not None)
 
 
-def _verified(jobs: Jobs, plan: RecommendPlan, cluster: str, advices: tuple[Advice, ...]) -> Recommendation:
-    """The advice with the shares that an exact replay of all of it gives."""
-    if not advices:
-        return Recommendation(plan=plan, cluster=cluster, advices=(), exceeding=())
-    tables = jobs.replay(_replay(plan, (recommended_proposal(advices, plan.per),)))
-    demands = [demand for advice in advices for demand in advice.demands]
-    shares = held_back_shares(demands, tables, cluster=cluster)
+def _verified(jobs: Jobs, found: Recommendation) -> Recommendation:
+    """The recommendation with the shares that an exact replay of all of it gives."""
+    if not found.advices:
+        return found
+    plan = found.plan
+    tables = jobs.replay(_replay(plan, (recommended_proposal(found.advices, plan.per),)))
+    demands = [demand for advice in found.advices for demand in advice.demands]
+    shares = held_back_shares(demands, tables, cluster=found.cluster)
     replayed = tuple(
         replace(
             advice,
             overrides=tuple(replace(each, throttled_share=shares[id(each.demand)]) for each in advice.overrides),
         )
-        for advice in advices
+        for advice in found.advices
     )
     exceeding = tuple(each for each in demands if shares[id(each)] > plan.tolerance.time_share)
-    return Recommendation(plan=plan, cluster=cluster, advices=replayed, exceeding=exceeding)
+    return replace(found, advices=replayed, exceeding=exceeding)
