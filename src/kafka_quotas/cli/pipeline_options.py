@@ -1,15 +1,18 @@
-"""Option types of the pipeline's jobs, and the Spark session that they describe."""
+"""Option types of the pipeline's jobs, and the session or job that they describe."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from kafka_quotas.commands.pipeline_events import EventsRequest
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.engine import Engine
 from kafka_quotas.pipeline.spark_settings import DEFAULT_MASTER, SparkSettings
 
 SPARK_PANEL = "Spark"
+
+Data = Annotated[Path, typer.Argument(metavar="DATA", help="The folder that ingest wrote.")]
 
 EngineName = Annotated[
     Engine,
@@ -79,6 +82,21 @@ def spark_settings(
         packages=packages,
         properties=dict(_property(pair) for pair in conf or ()),
     )
+
+
+def events_request(
+    data: Path,
+    engine: Engine,
+    *,
+    master: str | None,
+    env_archive: Path | None,
+    driver_memory: str,
+    conf: list[str] | None,
+    log: Path | None,
+) -> EventsRequest:
+    """The events and who does the job, as the options say. Raises `UsageError` as `spark_settings` does."""
+    spark = spark_settings(master=master, env_archive=env_archive, driver_memory=driver_memory, conf=conf, log=log)
+    return EventsRequest(data=data, spark=spark, engine=engine, master=master)
 
 
 def _property(pair: str) -> tuple[str, str]:

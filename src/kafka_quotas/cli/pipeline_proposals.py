@@ -33,6 +33,15 @@ def proposal_of_store(*, store: str | None, context: str | None, command_config:
         return Proposal(name=opened.url, entries=entries)
 
 
+def proposal_in_force(
+    quotas: str | None, *, store: str | None, context: str | None, command_config: Path | None
+) -> Proposal:
+    """The quotas of the file `quotas`, or those in the store where none is named."""
+    if quotas is not None:
+        return proposal_of_file(quotas)
+    return proposal_of_store(store=store, context=context, command_config=command_config)
+
+
 def amount_text(quota_type: str, value: float | None) -> str:
     """A rate or a limit of a quota type as people read it: `1.5 MB/s`, `12%`, `3/s`; nothing for none."""
     if value is None:

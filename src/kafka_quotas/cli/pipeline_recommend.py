@@ -10,13 +10,14 @@ from kafka_quotas.cli.options import ListingView
 from kafka_quotas.cli.output import TABLE_VIEW, View
 from kafka_quotas.cli.pipeline_notes import engine_notes
 from kafka_quotas.cli.pipeline_options import (
+    Data,
     DriverMemory,
     EngineName,
     EnvArchive,
     Master,
     SparkConf,
     SparkLog,
-    spark_settings,
+    events_request,
 )
 from kafka_quotas.cli.pipeline_progress import job_progress
 from kafka_quotas.cli.recommend_options import (
@@ -24,7 +25,6 @@ from kafka_quotas.cli.recommend_options import (
     CapacityShare,
     ClientsShare,
     ClusterName,
-    Data,
     DefaultOf,
     Headroom,
     TimeShare,
@@ -40,7 +40,7 @@ from kafka_quotas.cli.window_options import (
     WindowFile,
     chosen_windows,
 )
-from kafka_quotas.commands.pipeline_events import EventsRequest, EventsWatcher
+from kafka_quotas.commands.pipeline_events import EventsWatcher
 from kafka_quotas.commands.pipeline_recommend import RecommendRequest
 from kafka_quotas.commands.pipeline_recommend import recommend as run_recommend
 from kafka_quotas.pipeline.engine import Engine
@@ -104,13 +104,14 @@ def recommend(
         window_file=window_file,
     )
     request = RecommendRequest(
-        events=EventsRequest(
-            data=data,
-            spark=spark_settings(
-                master=master, env_archive=env_archive, driver_memory=driver_memory, conf=spark_conf, log=spark_log
-            ),
-            engine=engine,
+        events=events_request(
+            data,
+            engine,
             master=master,
+            env_archive=env_archive,
+            driver_memory=driver_memory,
+            conf=spark_conf,
+            log=spark_log,
         ),
         per=default_of,
         tolerance=Tolerance(

@@ -11,13 +11,14 @@ from kafka_quotas.cli.options import CommandConfig, ContextName, ListingView, St
 from kafka_quotas.cli.output import TABLE_VIEW, View
 from kafka_quotas.cli.pipeline_notes import engine_notes
 from kafka_quotas.cli.pipeline_options import (
+    Data,
     DriverMemory,
     EngineName,
     EnvArchive,
     Master,
     SparkConf,
     SparkLog,
-    spark_settings,
+    events_request,
 )
 from kafka_quotas.cli.pipeline_progress import job_progress
 from kafka_quotas.cli.pipeline_proposals import amount_text, bucket_text, proposal_of_file, proposal_of_store
@@ -31,7 +32,7 @@ from kafka_quotas.cli.window_options import (
     WindowFile,
     chosen_windows,
 )
-from kafka_quotas.commands.pipeline_events import EventsRequest, EventsWatcher
+from kafka_quotas.commands.pipeline_events import EventsWatcher
 from kafka_quotas.commands.pipeline_replay import ReplayRequest, ReplayResult
 from kafka_quotas.commands.pipeline_replay import replay as run_replay
 from kafka_quotas.core.errors import UsageError
@@ -60,7 +61,6 @@ class Models(StrEnum):
     BOTH = "both"
 
 
-Data = Annotated[Path, typer.Argument(metavar="DATA", help="The folder that ingest wrote.")]
 MoreFiles = Annotated[
     list[str] | None, typer.Argument(metavar="[FILE]...", help="More files of quotas, as after --quotas.")
 ]
@@ -153,13 +153,14 @@ def replay(
     if not proposals:
         proposals = [proposal_of_store(store=store, context=context, command_config=command_config)]
     request = ReplayRequest(
-        events=EventsRequest(
-            data=data,
-            spark=spark_settings(
-                master=master, env_archive=env_archive, driver_memory=driver_memory, conf=spark_conf, log=spark_log
-            ),
-            engine=engine,
+        events=events_request(
+            data,
+            engine,
             master=master,
+            env_archive=env_archive,
+            driver_memory=driver_memory,
+            conf=spark_conf,
+            log=spark_log,
         ),
         plan=ReplayPlan(
             proposals=tuple(proposals),

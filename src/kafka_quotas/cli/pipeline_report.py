@@ -10,23 +10,23 @@ import typer
 from kafka_quotas.cli.options import CommandConfig, ContextName, StoreUrl
 from kafka_quotas.cli.pipeline_notes import engine_notes
 from kafka_quotas.cli.pipeline_options import (
+    Data,
     DriverMemory,
     EngineName,
     EnvArchive,
     Master,
     SparkConf,
     SparkLog,
-    spark_settings,
+    events_request,
 )
 from kafka_quotas.cli.pipeline_progress import job_progress
-from kafka_quotas.cli.pipeline_proposals import proposal_of_file, proposal_of_store
+from kafka_quotas.cli.pipeline_proposals import proposal_in_force
 from kafka_quotas.cli.plot import require_matplotlib
 from kafka_quotas.cli.recommend_options import (
     CapacityFile,
     CapacityShare,
     ClientsShare,
     ClusterName,
-    Data,
     DefaultOf,
     Headroom,
     TimeShare,
@@ -43,7 +43,7 @@ from kafka_quotas.cli.window_options import (
     WindowFile,
     chosen_windows,
 )
-from kafka_quotas.commands.pipeline_events import EventsRequest, EventsWatcher
+from kafka_quotas.commands.pipeline_events import EventsWatcher
 from kafka_quotas.commands.pipeline_recommend import RecommendRequest
 from kafka_quotas.commands.pipeline_report import ReportRequest
 from kafka_quotas.commands.pipeline_report import report as run_report
@@ -103,13 +103,14 @@ def report(
     )
     request = ReportRequest(
         recommend=RecommendRequest(
-            events=EventsRequest(
-                data=data,
-                spark=spark_settings(
-                    master=master, env_archive=env_archive, driver_memory=driver_memory, conf=spark_conf, log=spark_log
-                ),
-                engine=engine,
+            events=events_request(
+                data,
+                engine,
                 master=master,
+                env_archive=env_archive,
+                driver_memory=driver_memory,
+                conf=spark_conf,
+                log=spark_log,
             ),
             per=default_of,
             tolerance=Tolerance(
@@ -120,9 +121,7 @@ def report(
             window=client_window(windows)[0],
             controller_window=controller_window(windows)[0],
         ),
-        quotas=proposal_of_store(store=store, context=context, command_config=command_config)
-        if quotas is None
-        else proposal_of_file(quotas),
+        quotas=proposal_in_force(quotas, store=store, context=context, command_config=command_config),
     )
     with job_progress() as progress:
         result = run_report(

@@ -10,27 +10,27 @@ from kafka_quotas.cli.options import CommandConfig, ContextName, ListingView, St
 from kafka_quotas.cli.output import TABLE_VIEW, View
 from kafka_quotas.cli.pipeline_notes import engine_notes
 from kafka_quotas.cli.pipeline_options import (
+    Data,
     DriverMemory,
     EngineName,
     EnvArchive,
     Master,
     SparkConf,
     SparkLog,
-    spark_settings,
+    events_request,
 )
 from kafka_quotas.cli.pipeline_progress import job_progress
-from kafka_quotas.cli.pipeline_proposals import amount_text, bucket_text, proposal_of_file, proposal_of_store
+from kafka_quotas.cli.pipeline_proposals import amount_text, bucket_text, proposal_in_force
 from kafka_quotas.cli.render import Cell, Column, Listing, Table, print_listing, write
 from kafka_quotas.cli.throttle_options import client_window
 from kafka_quotas.cli.window_options import QuotaWindowNum, QuotaWindowSize, WindowFile, chosen_windows
-from kafka_quotas.commands.pipeline_events import EventsRequest, EventsWatcher
+from kafka_quotas.commands.pipeline_events import EventsWatcher
 from kafka_quotas.commands.pipeline_usage import UsageRequest, UsageResult
 from kafka_quotas.commands.pipeline_usage import usage as run_usage
 from kafka_quotas.pipeline.engine import Engine
 
 _SHOWN_ROWS = 30
 
-Data = Annotated[Path, typer.Argument(metavar="DATA", help="The folder that ingest wrote.")]
 Quotas = Annotated[
     str | None, typer.Option("--quotas", metavar="FILE", help="Quotas of this file instead of those in the store.")
 ]
@@ -83,19 +83,16 @@ def usage(
     windows = chosen_windows(
         quota_window_num=quota_window_num, quota_window_size_seconds=quota_window_size_seconds, window_file=window_file
     )
-    in_force = (
-        proposal_of_store(store=store, context=context, command_config=command_config)
-        if quotas is None
-        else proposal_of_file(quotas)
-    )
+    in_force = proposal_in_force(quotas, store=store, context=context, command_config=command_config)
     request = UsageRequest(
-        events=EventsRequest(
-            data=data,
-            spark=spark_settings(
-                master=master, env_archive=env_archive, driver_memory=driver_memory, conf=spark_conf, log=spark_log
-            ),
-            engine=engine,
+        events=events_request(
+            data,
+            engine,
             master=master,
+            env_archive=env_archive,
+            driver_memory=driver_memory,
+            conf=spark_conf,
+            log=spark_log,
         ),
         quotas=in_force,
         window=client_window(windows)[0],

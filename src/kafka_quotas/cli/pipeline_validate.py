@@ -1,7 +1,6 @@
 """`kafka-quotas pipeline validate`: whether the replay tells what brokers did."""
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,16 +9,17 @@ from kafka_quotas.cli.options import CommandConfig, ContextName, ListingView, St
 from kafka_quotas.cli.output import TABLE_VIEW
 from kafka_quotas.cli.pipeline_notes import engine_notes
 from kafka_quotas.cli.pipeline_options import (
+    Data,
     DriverMemory,
     EngineName,
     EnvArchive,
     Master,
     SparkConf,
     SparkLog,
-    spark_settings,
+    events_request,
 )
 from kafka_quotas.cli.pipeline_progress import job_progress
-from kafka_quotas.cli.pipeline_proposals import proposal_of_file, proposal_of_store
+from kafka_quotas.cli.pipeline_proposals import proposal_in_force
 from kafka_quotas.cli.render import print_listing, write
 from kafka_quotas.cli.throttle_options import client_window, controller_window
 from kafka_quotas.cli.validate_view import remarks, validation_listing
@@ -31,12 +31,11 @@ from kafka_quotas.cli.window_options import (
     WindowFile,
     chosen_windows,
 )
-from kafka_quotas.commands.pipeline_events import EventsRequest, EventsWatcher
+from kafka_quotas.commands.pipeline_events import EventsWatcher
 from kafka_quotas.commands.pipeline_validate import ValidateRequest
 from kafka_quotas.commands.pipeline_validate import validate as run_validate
 from kafka_quotas.pipeline.engine import Engine
 
-Data = Annotated[Path, typer.Argument(metavar="DATA", help="The folder that ingest wrote.")]
 Quotas = Annotated[
     str | None,
     typer.Option(
@@ -87,17 +86,16 @@ def validate(
         window_file=window_file,
     )
     request = ValidateRequest(
-        events=EventsRequest(
-            data=data,
-            spark=spark_settings(
-                master=master, env_archive=env_archive, driver_memory=driver_memory, conf=spark_conf, log=spark_log
-            ),
-            engine=engine,
+        events=events_request(
+            data,
+            engine,
             master=master,
+            env_archive=env_archive,
+            driver_memory=driver_memory,
+            conf=spark_conf,
+            log=spark_log,
         ),
-        quotas=proposal_of_store(store=store, context=context, command_config=command_config)
-        if quotas is None
-        else proposal_of_file(quotas),
+        quotas=proposal_in_force(quotas, store=store, context=context, command_config=command_config),
         tolerance=tolerance,
         window=client_window(windows)[0],
         controller_window=controller_window(windows)[0],

@@ -9,7 +9,6 @@ from kafka_quotas.pipeline.per import Per
 
 TOLERANCE_PANEL = "What is tolerated"
 
-Data = Annotated[Path, typer.Argument(metavar="DATA", help="The folder that ingest wrote.")]
 DefaultOf = Annotated[
     Per, typer.Option("--default-of", help="Whose default: of each user, each client-id, or each pair of both.")
 ]
