@@ -3,15 +3,25 @@
 Contract of all of them: whatever the bytes are, a parser returns, or raises an error of ours.
 """
 
+import atexit
 import json
+import tempfile
 from collections.abc import Callable
-from typing import TypeAlias
+from pathlib import Path
+from typing import Final, TypeAlias
 
-from tests.support.enforcement_frames import Pair
+from tests.support.enforcement_frames import START_MS, WINDOW, Pair
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.quota_manager import QuotaType
-from kafka_quotas.enforcement import decision_binary, decision_json
+from kafka_quotas.core.threshold_settings import ThresholdSettings
+from kafka_quotas.enforcement import cost_file, decision_binary, decision_json, listener_file, policy_file, state_file
+from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.counters import Counters
+from kafka_quotas.enforcement.rules import Rules
+from kafka_quotas.enforcement.terms import OnViolation
+from kafka_quotas.enforcement.topic_control import TopicControl
+from kafka_quotas.stores.static import read_static_quotas
 from kafka_quotas.wire import (
     client_hello,
     create_partitions,
@@ -162,6 +172,72 @@ def session(data: bytes) -> None:
         pair.advance(100)
 
 
+class _StillClock:
+    """A clock for what is asked once."""
+
+    def now_ms(self) -> int:
+        """The start."""
+        return START_MS
+
+
+def treated(data: bytes) -> None:
+    """A connection whose requests are dealt with as a whole: a total threshold of nothing, few mutations, errors."""
+    rules = Rules(window=WINDOW, on_violation=OnViolation.ERROR if data[:1] > b"\x7f" else OnViolation.DELAY)
+    broker = BrokerQuotas(WINDOW, book=rules.book)
+    topics = TopicControl(rules, counters=Counters(), notify=lambda _: None, clock=_StillClock())
+    topics.thresholds.apply_file(ThresholdSettings(topics={}, totals={None: 1.0}))
+    topics.thresholds.broker(1).took("t", 1000, START_MS - 10_000)
+    quotas = dict.fromkeys(QuotaType, 10.0)
+    pair = Pair(quotas=quotas, rules=rules, broker=broker, claims=topics.claims(1, broker))
+    middle = 2 + len(data[2:]) * (data[1] if len(data) > 1 else 0) // 255
+    pair.send(data[2:middle])
+    pair.answer(data[middle:])
+    pair.advance(100)
+
+
+def cut(content: bytes) -> None:
+    """A whole Produce without some of its partitions, which can be read again and names the others only."""
+    frame = framed(b"\0\0\0" + content)
+    header = parse_request_header(frame)
+    if header is None or header.api_version not in range(14):
+        return
+    asked = produce_partitions.parse_produce(frame, header)
+    refused = {
+        key: produce_results.refused_partition(header.api_version, key[1], error_code=44, message="no")
+        for number, key in enumerate(dict.fromkeys(asked.order))
+        if number % 2 == 0
+    }
+    left = produce_partitions.without_partitions(frame, header, asked, refused.__contains__)
+    if left is not None:
+        again = parse_request_header(left)
+        assert again is not None
+        assert produce_partitions.parse_produce(left, again).order == [key for key in asked.order if key not in refused]
+    answer = produce_results.all_refused_partitions(header.api_version, 7, asked.order, refused)
+    told = produce_results.partition_results(header.api_version, answer)
+    assert {(result.topic, result.partition) for result in told} == refused.keys()
+
+
+_FOLDER: Final = tempfile.TemporaryDirectory(prefix="fuzz-files-")
+atexit.register(_FOLDER.cleanup)
+
+
+def file(data: bytes) -> None:
+    """A file that an operator wrote, or a daemon that was killed: policy, listener, costs, static quotas, state."""
+    path = Path(_FOLDER.name) / "file"
+    path.write_bytes(data)
+    for read in _FILE_READERS:
+        _guarded(lambda _, read=read: read(path), data)  # type: ignore[misc]
+
+
+_FILE_READERS: tuple[Callable[[Path], object], ...] = (
+    policy_file.read_policy_file,
+    listener_file.read_listener,
+    cost_file.read_cost_model,
+    read_static_quotas,
+    state_file.read_state,
+)
+
+
 def _guarded(parse: Target, data: bytes) -> None:
     """Nothing; errors of ours are what is wanted, and the next parser gets the same bytes."""
     try:
@@ -170,5 +246,5 @@ def _guarded(parse: Target, data: bytes) -> None:
         return
 
 
-TARGETS: tuple[Target, ...] = (request, response, token, greeting, question, session)
+TARGETS: tuple[Target, ...] = (request, response, token, greeting, question, session, treated, cut, file)
 """Chosen by the first byte of an input, modulo their number; new ones go to the end."""
