@@ -19,6 +19,7 @@ from kafka_quotas.loadtest.cycles import Direction
 from kafka_quotas.loadtest.plan import EntityLoad, EntityName, LoadPlan
 from kafka_quotas.loadtest.result import EntityResult
 from kafka_quotas.loadtest.run import run_load
+from kafka_quotas.loadtest.workload import Workload
 from kafka_quotas.stores.open_store import open_store
 from kafka_quotas.system_clock import SystemClock
 
@@ -88,9 +89,9 @@ def _run(bootstrap: str, name: str) -> dict[Direction, EntityResult]:
         entities=tuple(
             EntityLoad(
                 name=EntityName(user=None, client_id=name),
-                direction=direction,
+                workload=Workload(direction.value),
                 topic=f"{name}-{direction.value}",
-                quota_bytes_per_second=quota,
+                quota=quota,
             )
             for direction, quota in quotas.items()
         ),

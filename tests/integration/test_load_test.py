@@ -17,10 +17,10 @@ from kafka_quotas.cli import load_test as load_test_command
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.loadtest.client_errors import LoadRefusedError
 from kafka_quotas.loadtest.cluster import look_at_topic
-from kafka_quotas.loadtest.cycles import Direction
 from kafka_quotas.loadtest.embedded_cluster import EmbeddedCluster
 from kafka_quotas.loadtest.plan import EntityLoad, EntityName, LoadPlan
 from kafka_quotas.loadtest.progress import RunProgress, Watcher
+from kafka_quotas.loadtest.workload import Workload
 
 QUICK = ("--embedded", "--warmup", "1s", "--duration", "4s", "--quota-window-num", "1")
 
@@ -113,7 +113,7 @@ def test_a_property_that_librdkafka_does_not_know_is_refused() -> None:
 def test_a_topic_without_records_is_refused() -> None:
     with EmbeddedCluster(brokers=2) as cluster:
         partitions = cluster.make_topic("empty")
-        entity = EntityLoad(name=EntityName(user=None, client_id="a"), direction=Direction.CONSUME, topic="empty")
+        entity = EntityLoad(name=EntityName(user=None, client_id="a"), workload=Workload.CONSUME, topic="empty")
         plan = LoadPlan(
             bootstrap=cluster.bootstrap, entities=(entity,), duration_s=1, warmup_s=0, window=QuotaWindow(samples=1)
         )

@@ -76,8 +76,8 @@ def test_other_rates_are_refused(text: str) -> None:
 def test_one_value_serves_all_entities_and_several_one_each() -> None:
     plan = plan_load(request(rates=(parse_offered_rate("1MB/s"), parse_offered_rate("2x-quota")), quotas=(1e6,)))
 
-    assert [entity.quota_bytes_per_second for entity in plan.entities] == [1e6, 1e6]
-    assert [entity.records_per_second for entity in plan.entities] == [
+    assert [entity.quota for entity in plan.entities] == [1e6, 1e6]
+    assert [entity.arrivals_per_second for entity in plan.entities] == [
         Fraction(1_000_000, 1024),
         Fraction(2_000_000, 1024),
     ]
@@ -109,8 +109,8 @@ def test_quotas_come_from_a_store_as_they_resolve(tmp_path: Path) -> None:
     consumed = plan_load(request(direction=Direction.CONSUME), store=store)
     store.close()
 
-    assert [entity.quota_bytes_per_second for entity in produced.entities] == [5e6, 1e6]
-    assert [entity.quota_bytes_per_second for entity in consumed.entities] == [None, None]
+    assert [entity.quota for entity in produced.entities] == [5e6, 1e6]
+    assert [entity.quota for entity in consumed.entities] == [None, None]
 
 
 def test_warm_up_is_one_window_unless_given() -> None:

@@ -24,6 +24,7 @@ from kafka_quotas.loadtest.cycles import Direction
 from kafka_quotas.loadtest.plan import EntityLoad, EntityName
 from kafka_quotas.loadtest.progress import EntityProgress, RunProgress
 from kafka_quotas.loadtest.result import LoadResult
+from kafka_quotas.loadtest.workload import Workload
 
 
 def test_the_document_is_pinned() -> None:
@@ -132,9 +133,9 @@ def test_the_live_view_shows_time_and_rates() -> None:
     entity = EntityProgress(
         entity=EntityLoad(
             name=EntityName(user=None, client_id="greedy"),
-            direction=Direction.PRODUCE,
+            workload=Workload.PRODUCE,
             topic="t",
-            quota_bytes_per_second=2e6,
+            quota=2e6,
         ),
         bytes_per_second=1.9e6,
         acked=10,

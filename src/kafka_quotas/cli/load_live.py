@@ -46,7 +46,7 @@ def bar(share: float, *, width: int = _BAR) -> str:
 
 
 def _line(entity: EntityProgress) -> str:
-    quota = entity.entity.quota_bytes_per_second
+    quota = entity.entity.quota
     against = "no quota" if quota is None else f"{entity.bytes_per_second / quota:5.2f} of {format_bytes(quota)}/s"
     throttled = f"throttled {entity.throttle_count} x" if entity.throttle_count else ""
     rate = f"{format_bytes(entity.bytes_per_second)}/s"

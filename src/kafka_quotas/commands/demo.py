@@ -22,6 +22,7 @@ from kafka_quotas.loadtest.plan import EntityLoad, EntityName, LoadPlan
 from kafka_quotas.loadtest.progress import RunProgress
 from kafka_quotas.loadtest.result import LoadResult
 from kafka_quotas.loadtest.run import run_load
+from kafka_quotas.loadtest.workload import Workload
 from kafka_quotas.stores.open_store import open_store
 from kafka_quotas.stores.store import Store
 
@@ -124,7 +125,6 @@ def _plan(bootstrap: str) -> LoadPlan:
         duration_s=DURATION_S,
         warmup_s=float(WINDOW.samples * WINDOW.window_s),
         window=WINDOW,
-        record_size=RECORD_SIZE,
         enforcers=1,  # one daemon keeps the quotas, however many brokers are behind it
     )
 
@@ -132,8 +132,9 @@ def _plan(bootstrap: str) -> LoadPlan:
 def _load(actor: Actor) -> EntityLoad:
     return EntityLoad(
         name=EntityName(user=None, client_id=actor.client_id),
-        direction=actor.direction,
+        workload=Workload(actor.direction.value),
         topic=_PRODUCED_TOPIC if actor.direction is Direction.PRODUCE else _CONSUMED_TOPIC,
-        records_per_second=None if actor.offers is None else Fraction(actor.offers, RECORD_SIZE),
-        quota_bytes_per_second=None if actor.quota is None else float(actor.quota),
+        arrivals_per_second=None if actor.offers is None else Fraction(actor.offers, RECORD_SIZE),
+        quota=None if actor.quota is None else float(actor.quota),
+        record_size=RECORD_SIZE,
     )

@@ -19,6 +19,7 @@ from kafka_quotas.loadtest.plan import EntityLoad, EntityName, LoadPlan
 from kafka_quotas.loadtest.progress import Watcher
 from kafka_quotas.loadtest.result import LoadResult
 from kafka_quotas.loadtest.run import run_load
+from kafka_quotas.loadtest.workload import Workload
 from kafka_quotas.stores.store import Store
 
 _T = TypeVar("_T")
@@ -66,8 +67,8 @@ def load_test(
             cluster = stack.enter_context(EmbeddedCluster())
             cluster.make_topic(request.topic)
             if request.direction is Direction.CONSUME:
-                records = max(1, EMBEDDED_FILL_BYTES // plan.record_size)
-                cluster.fill(request.topic, records=records, record_size=plan.record_size)
+                records = max(1, EMBEDDED_FILL_BYTES // request.record_size)
+                cluster.fill(request.topic, records=records, record_size=request.record_size)
             plan = replace(plan, bootstrap=cluster.bootstrap)
         return run_load(plan, clock=clock, watcher=watcher)
 
@@ -96,12 +97,14 @@ def plan_load(request: LoadRequest, *, store: Store | None = None) -> LoadPlan:
         entities=tuple(
             EntityLoad(
                 name=name,
-                direction=request.direction,
+                workload=Workload(request.direction.value),
                 topic=request.topic,
-                records_per_second=rate.records_per_second(
+                arrivals_per_second=rate.records_per_second(
                     record_size=request.record_size, quota_bytes_per_second=quota
                 ),
-                quota_bytes_per_second=quota,
+                quota=quota,
+                record_size=request.record_size,
+                acks=request.acks,
                 properties=_credentials(name, request),
             )
             for name, rate, quota in zip(request.entities, rates, quotas, strict=True)
@@ -109,8 +112,6 @@ def plan_load(request: LoadRequest, *, store: Store | None = None) -> LoadPlan:
         duration_s=request.duration_s,
         warmup_s=window_s if request.warmup_s is None else request.warmup_s,
         window=request.window,
-        record_size=request.record_size,
-        acks=request.acks,
         enforcers=request.enforcers,
         properties=tuple(request.properties.items()),
     )

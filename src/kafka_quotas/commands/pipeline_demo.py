@@ -20,6 +20,7 @@ from kafka_quotas.loadtest.plan import EntityLoad, EntityName, LoadPlan
 from kafka_quotas.loadtest.progress import Watcher
 from kafka_quotas.loadtest.result import LoadResult
 from kafka_quotas.loadtest.run import run_load
+from kafka_quotas.loadtest.workload import Workload
 from kafka_quotas.stores.open_store import open_store
 
 WINDOW: Final = QuotaWindow(samples=3, window_s=1)
@@ -121,15 +122,15 @@ def _plan(broker: RunningBroker) -> LoadPlan:
         duration_s=DURATION_S,
         warmup_s=float(WINDOW.samples * WINDOW.window_s),
         window=WINDOW,
-        record_size=RECORD_SIZE,
     )
 
 
 def _load(client: DemoClient) -> EntityLoad:
     return EntityLoad(
         name=EntityName(user=None, client_id=client.client_id),
-        direction=client.direction,
+        workload=Workload(client.direction.value),
         topic=_PRODUCED if client.direction is Direction.PRODUCE else _CONSUMED,
-        records_per_second=None if client.offers is None else Fraction(client.offers, RECORD_SIZE),
-        quota_bytes_per_second=float(LIMIT) if client.client_id == LIMITED else None,
+        arrivals_per_second=None if client.offers is None else Fraction(client.offers, RECORD_SIZE),
+        quota=float(LIMIT) if client.client_id == LIMITED else None,
+        record_size=RECORD_SIZE,
     )

@@ -19,7 +19,7 @@ _PACED_PREFETCH_S = 0.25  # a paced consumer fetches no further ahead, or it wou
 
 def client_properties(plan: LoadPlan, entity: EntityLoad) -> dict[str, object]:
     """The properties of this entity's producer or consumer, without callbacks."""
-    own = _producer(plan, entity) if entity.direction is Direction.PRODUCE else _consumer(plan, entity)
+    own = _producer(entity) if entity.direction is Direction.PRODUCE else _consumer(entity)
     return {
         "bootstrap.servers": plan.bootstrap,
         "client.id": entity.name.client_id,
@@ -48,10 +48,10 @@ def request_size(quota_bytes_per_second: float | None) -> int:
     return int(min(max(quota_bytes_per_second / _REQUEST_SHARE, _SMALLEST_REQUEST), _LARGEST_REQUEST))
 
 
-def _producer(plan: LoadPlan, entity: EntityLoad) -> dict[str, object]:
+def _producer(entity: EntityLoad) -> dict[str, object]:
     return {
-        "acks": plan.acks,
-        "batch.size": max(request_size(entity.quota_bytes_per_second), plan.record_size + 100),
+        "acks": entity.acks,
+        "batch.size": max(request_size(entity.quota), entity.record_size + 100),
         "max.in.flight.requests.per.connection": 5,
         "request.timeout.ms": _PATIENT_MS,
         "message.timeout.ms": _PATIENT_MS,
@@ -60,11 +60,11 @@ def _producer(plan: LoadPlan, entity: EntityLoad) -> dict[str, object]:
     }
 
 
-def _consumer(plan: LoadPlan, entity: EntityLoad) -> dict[str, object]:
-    fetched = request_size(entity.quota_bytes_per_second)
+def _consumer(entity: EntityLoad) -> dict[str, object]:
+    fetched = request_size(entity.quota)
     prefetched = 64 << 20
-    if entity.records_per_second is not None:
-        ahead = int(float(entity.records_per_second) * plan.record_size * _PACED_PREFETCH_S)
+    if entity.arrivals_per_second is not None:
+        ahead = int(float(entity.arrivals_per_second) * entity.record_size * _PACED_PREFETCH_S)
         prefetched = max(ahead, _LARGEST_REQUEST)
     return {
         "group.id": f"kafka-quotas-load-test-{entity.name.client_id}",  # assigned by hand: nothing is ever committed

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from kafka_quotas.loadtest.client_errors import property_error
 from kafka_quotas.loadtest.client_settings import client_properties
 from kafka_quotas.loadtest.cluster import PartitionRange
-from kafka_quotas.loadtest.load_client import LONGEST_WAIT_S, ClientState, RunClock
+from kafka_quotas.loadtest.engine import RunClock
+from kafka_quotas.loadtest.load_client import LONGEST_WAIT_S, ClientState
 from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ class ConsumerLoad(ClientState):
         self, plan: LoadPlan, entity: EntityLoad, clock: RunClock, partitions: tuple[PartitionRange, ...]
     ) -> None:
         super().__init__(plan, entity, clock)
-        self.unfinished = 0
         self._every = self.sample_every()
         self._last = {each.partition: each.high - 1 for each in partitions}
         self._consumer = self._open(partitions)

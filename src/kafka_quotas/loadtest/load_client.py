@@ -5,10 +5,11 @@ Invariant: one thread drives one client; callbacks run in that thread, inside th
 
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kafka_quotas.loadtest.client_errors import is_fatal, translated
+from kafka_quotas.loadtest.engine import LoadClient, RunClock
 from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
 from kafka_quotas.loadtest.recorder import Recorder
 from kafka_quotas.loadtest.schedule import ConstantSchedule, Schedule
@@ -23,15 +24,6 @@ _SAMPLES_PER_S = 2000
 """Latencies recorded per second and client: three histogram entries cost 6 us."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunClock:
-    """The instants of a run, nanoseconds of the monotonic clock."""
-
-    start_ns: int
-    measure_from_ns: int
-    end_ns: int
-
-
 class ClientState:
     """The state that producers and consumers share, and the callbacks that write it."""
 
@@ -42,10 +34,21 @@ class ClientState:
         self.recorder = Recorder(start_ns=clock.start_ns, measure_from_ns=clock.measure_from_ns)
         self.wire = WireCount(wire_bytes=0, payload_bytes=0)
         self.error: Exception | None = None
+        self.unfinished = 0
         self.last_trouble: KafkaError | None = None
         self.schedule: Schedule | None = (
-            ConstantSchedule(records_per_second=entity.records_per_second) if entity.records_per_second else None
+            ConstantSchedule(records_per_second=entity.arrivals_per_second) if entity.arrivals_per_second else None
         )
+
+    @property
+    def clients(self) -> Sequence[LoadClient]:
+        """Itself: a librdkafka client is driven alone."""
+        return (self,)
+
+    @property
+    def trouble(self) -> Exception | None:
+        """What went wrong last; None where nothing did."""
+        return None if self.last_trouble is None else translated(self.last_trouble, bootstrap=self.plan.bootstrap)
 
     def callbacks(self) -> dict[str, object]:
         """The properties that lead librdkafka's callbacks here."""
@@ -71,7 +74,7 @@ class ClientState:
 
     def sample_every(self) -> int:
         """Each how many-th record has its latency recorded; 1 below some thousand records per second."""
-        rate = self.entity.records_per_second
+        rate = self.entity.arrivals_per_second
         return 100 if rate is None else max(1, int(rate) // _SAMPLES_PER_S)
 
     def wait_until_due_s(self, index: int, now_ns: int) -> float:

@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kafka_quotas.loadtest.consumer_load import ConsumerLoad
+from kafka_quotas.loadtest.engine import LoadClient
 from kafka_quotas.loadtest.plan import LoadPlan
-from kafka_quotas.loadtest.producer_load import ProducerLoad
+from kafka_quotas.loadtest.recorder import Recorder
 from kafka_quotas.loadtest.result import EntityResult, LoadResult, SecondSample
 from kafka_quotas.loadtest.verdict import Observation, entity_verdict
-
-Client = ProducerLoad | ConsumerLoad
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +25,7 @@ class RunFacts:
     interrupted: bool
 
 
-def load_result(plan: LoadPlan, clients: Sequence[Client], facts: RunFacts) -> LoadResult:
+def load_result(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> LoadResult:
     """The result of a run that has ended."""
     return LoadResult(
         bootstrap=plan.bootstrap,
@@ -36,22 +34,22 @@ def load_result(plan: LoadPlan, clients: Sequence[Client], facts: RunFacts) -> L
         warmup_s=plan.warmup_s,
         window_samples=plan.window.samples,
         window_size_s=plan.window.window_s,
-        record_size=plan.record_size,
+        record_size=plan.entities[0].record_size,
         cpu_share=facts.cpu_share,
         interrupted=facts.interrupted,
         entities=tuple(_entity_result(plan, client, facts) for client in clients),
     )
 
 
-def _entity_result(plan: LoadPlan, client: Client, facts: RunFacts) -> EntityResult:
+def _entity_result(plan: LoadPlan, client: LoadClient, facts: RunFacts) -> EntityResult:
     recorder, entity, ratio = client.recorder, client.entity, client.wire.ratio
     acks = [(float(t_ms), round(size * ratio)) for t_ms, size in recorder.trace.entries()]
-    rate, quota = entity.records_per_second, entity.quota_bytes_per_second
+    rate, quota = entity.arrivals_per_second, entity.quota
     enforcers = facts.enforcers[entity.topic]
     verdict = entity_verdict(
         Observation(
             acks=acks,
-            offered_bytes_per_second=None if rate is None else float(rate) * plan.record_size * ratio,
+            offered_bytes_per_second=None if rate is None else float(rate) * entity.record_size * ratio,
             throttle_count=recorder.throttle_count,
             elapsed_ms=facts.elapsed_s * 1000,
         ),
@@ -74,14 +72,15 @@ def _entity_result(plan: LoadPlan, client: Client, facts: RunFacts) -> EntityRes
         wire_ratio=ratio,
         service=recorder.service,
         schedule_delay=recorder.schedule_delay,
-        response=recorder.response,
+        response=recorder.response_latency,
         throttle=recorder.throttle,
-        seconds=_seconds(acks, recorder.worst_throttle_ms, facts.elapsed_s),
+        seconds=_seconds(acks, recorder, facts.elapsed_s),
     )
 
 
-def _seconds(acks: list[tuple[float, int]], throttles: dict[int, int], elapsed_s: float) -> tuple[SecondSample, ...]:
+def _seconds(acks: list[tuple[float, int]], recorder: Recorder, elapsed_s: float) -> tuple[SecondSample, ...]:
     """The run second by second; the last one only if it is whole."""
+    throttles = {slot.start_ms // 1000: slot.throttle_max_ms for slot in recorder.timeline.slots()}
     sums: dict[int, int] = {}
     for t_ms, size in acks:
         sums[int(t_ms) // 1000] = sums.get(int(t_ms) // 1000, 0) + size

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from kafka_quotas.loadtest.client_errors import property_error
 from kafka_quotas.loadtest.client_settings import client_properties
-from kafka_quotas.loadtest.load_client import LONGEST_WAIT_S, ClientState, RunClock
+from kafka_quotas.loadtest.engine import RunClock
+from kafka_quotas.loadtest.load_client import LONGEST_WAIT_S, ClientState
 from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
 
 if TYPE_CHECKING:
@@ -30,11 +31,10 @@ class ProducerLoad(ClientState):
 
     def __init__(self, plan: LoadPlan, entity: EntityLoad, clock: RunClock) -> None:
         super().__init__(plan, entity, clock)
-        self.unfinished = 0
         self._every = self.sample_every()
         self._producer = self._open()
-        self._payload = random.Random(entity.name.label).randbytes(plan.record_size)  # noqa: S311 - only incompressible
-        self._backlog = max(2, _backlog_bytes(plan, entity) // plan.record_size)
+        self._payload = random.Random(entity.name.label).randbytes(entity.record_size)  # noqa: S311 - only incompressible
+        self._backlog = max(2, _backlog_bytes(entity) // entity.record_size)
 
     def run(self, stop: threading.Event) -> None:
         """Nothing; records were sent until the end of the run, and what was acknowledged by then is recorded."""
@@ -109,7 +109,7 @@ class ProducerLoad(ClientState):
         recorder = self.recorder
         fresh = recorder.sent - held - recorder.acked - recorder.failures.total()
         if fresh > 0:
-            recorder.acknowledged(time.monotonic_ns(), records=fresh, size=fresh * self.plan.record_size)
+            recorder.acknowledged(time.monotonic_ns(), records=fresh, size=fresh * self.entity.record_size)
 
     def _finish(self) -> None:
         """Nothing; what is still held is counted as unfinished and dropped, so that the end takes no time."""
@@ -121,10 +121,10 @@ class ProducerLoad(ClientState):
         self.recorder.failures = failures  # purged records did not fail, they were never given the time
 
 
-def _backlog_bytes(plan: LoadPlan, entity: EntityLoad) -> int:
+def _backlog_bytes(entity: EntityLoad) -> int:
     """What may be on its way at once: about a second's worth, so that a throttled client never runs dry."""
-    rates = [entity.quota_bytes_per_second]
-    if entity.records_per_second is not None:
-        rates.append(float(entity.records_per_second) * plan.record_size)
+    rates = [entity.quota]
+    if entity.arrivals_per_second is not None:
+        rates.append(float(entity.arrivals_per_second) * entity.record_size)
     known = [rate for rate in rates if rate is not None]
     return int(min(max(*known, _SMALLEST_BACKLOG), _LARGEST_BACKLOG)) if known else _LARGEST_BACKLOG

@@ -5,19 +5,17 @@ import time
 from dataclasses import dataclass, field
 
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.loadtest.client_errors import ClusterUnreachableError, translated
 from kafka_quotas.loadtest.cluster import TopicView, look_at_topic
-from kafka_quotas.loadtest.consumer_load import ConsumerLoad
-from kafka_quotas.loadtest.cycles import Direction
-from kafka_quotas.loadtest.load_client import RunClock
-from kafka_quotas.loadtest.outcome import Client, RunFacts, load_result
-from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
-from kafka_quotas.loadtest.producer_load import ProducerLoad
+from kafka_quotas.loadtest.engine import Engine, LoadClient, RunClock
+from kafka_quotas.loadtest.engines import engines
+from kafka_quotas.loadtest.outcome import RunFacts, load_result
+from kafka_quotas.loadtest.plan import LoadPlan
 from kafka_quotas.loadtest.progress import EntityProgress, RunProgress, Watcher
 from kafka_quotas.loadtest.result import LoadResult
+from kafka_quotas.loadtest.workload import Workload
 
-_Use = tuple[str, Direction]
+_Use = tuple[str, Workload]
 """A topic and what is done with it."""
 
 _LOOK_S = 0.25
@@ -39,9 +37,7 @@ def run_load(plan: LoadPlan, *, clock: Clock, watcher: Watcher | None = None) ->
         measure_from_ns=start_ns + int(plan.warmup_s * 1e9),
         end_ns=start_ns + int((plan.warmup_s + plan.duration_s) * 1e9),
     )
-    run = _Run(
-        plan=plan, instants=instants, clients=[_client(plan, entity, instants, views) for entity in plan.entities]
-    )
+    run = _Run(plan=plan, instants=instants, engines=engines(plan, instants, views))
     run.drive(watcher)
     elapsed_s = (min(time.monotonic_ns(), instants.end_ns) - start_ns) / 1e9
     facts = RunFacts(
@@ -58,16 +54,10 @@ def _look_at_topics(plan: LoadPlan) -> dict[_Use, TopicView]:
     """Every topic of the plan, each as the first entity that uses it sees it."""
     views: dict[_Use, TopicView] = {}
     for entity in plan.entities:
-        use = (entity.topic, entity.direction)
+        use = (entity.topic, entity.workload)
         if use not in views:
             views[use] = look_at_topic(plan, entity)
     return views
-
-
-def _client(plan: LoadPlan, entity: EntityLoad, instants: RunClock, views: dict[_Use, TopicView]) -> Client:
-    if entity.direction is Direction.PRODUCE:
-        return ProducerLoad(plan, entity, instants)
-    return ConsumerLoad(plan, entity, instants, views[entity.topic, entity.direction].filled)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,16 +66,21 @@ class _Run:
 
     plan: LoadPlan
     instants: RunClock
-    clients: list[Client]
+    engines: tuple[Engine, ...]
     interrupted: bool = False
     stop: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def clients(self) -> list[LoadClient]:
+        """The clients of all engines, in the order of the plan."""
+        return [client for engine in self.engines for client in engine.clients]
 
     def drive(self, watcher: Watcher | None) -> None:
         """Nothing; the run is over and all its threads are gone.
 
         Raises the error of the first client that failed, and `ClusterUnreachableError` where nothing got through.
         """
-        threads = [threading.Thread(target=self._live, args=(client,), daemon=True) for client in self.clients]
+        threads = [threading.Thread(target=self._live, args=(engine,), daemon=True) for engine in self.engines]
         for thread in threads:
             thread.start()
         failure: Exception | None = None
@@ -101,17 +96,22 @@ class _Run:
         if failure is not None:
             raise failure
 
-    def _live(self, client: Client) -> None:
-        """Nothing; one client's whole life, in its own thread. What it raises is raised again by `drive`."""
+    def _live(self, engine: Engine) -> None:
+        """Nothing; one engine's whole life, in its own thread. What it raises is raised again by `drive`."""
         from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
 
         self.stop.wait(max(0.0, (self.instants.start_ns - time.monotonic_ns()) / 1e9))
         try:
-            client.run(self.stop)
+            engine.run(self.stop)
         except KafkaException as error:
-            client.error = client.error or translated(error.args[0], bootstrap=self.plan.bootstrap)
+            self._failed(engine, translated(error.args[0], bootstrap=self.plan.bootstrap))
         except Exception as error:  # noqa: BLE001 - a thread has no caller: `drive` raises it
-            client.error = error
+            self._failed(engine, error)
+
+    def _failed(self, engine: Engine, error: Exception) -> None:
+        """Nothing; the error is its first client's, unless one of its clients has one of its own."""
+        if not any(client.error for client in engine.clients):
+            engine.clients[0].error = error
 
     def _watch(self, threads: list[threading.Thread], watcher: Watcher | None) -> Exception | None:
         """None when every client is done or one has failed; the error of a run in which nothing gets through."""
@@ -127,15 +127,13 @@ class _Run:
                 return failure
         return None
 
-    def _silence(self, elapsed_s: float) -> KafkaQuotasError | None:
+    def _silence(self, elapsed_s: float) -> Exception | None:
         """The error of a run in which nothing got through for too long; None while there is hope."""
         heard = any(client.recorder.acked or client.recorder.throttle_count for client in self.clients)
         if heard or elapsed_s < _SILENCE_S:
             return None
-        trouble = next((client.last_trouble for client in self.clients if client.last_trouble is not None), None)
-        if trouble is not None:
-            return translated(trouble, bootstrap=self.plan.bootstrap)
-        return ClusterUnreachableError(
+        trouble = next((client.trouble for client in self.clients if client.trouble is not None), None)
+        return trouble or ClusterUnreachableError(
             f"nothing was acknowledged in {_SILENCE_S:.0f} s by {self.plan.bootstrap}",
             hint="is the topic's leader alive, and the quota large enough for one request?",
         )
@@ -151,7 +149,7 @@ class _Run:
         )
 
 
-def _entity_progress(plan: LoadPlan, client: Client, elapsed_s: float) -> EntityProgress:
+def _entity_progress(plan: LoadPlan, client: LoadClient, elapsed_s: float) -> EntityProgress:
     recorder = client.recorder
     span_ms = min(elapsed_s * 1000, plan.window_ms)
     recent = recorder.trace.recent_bytes(int(elapsed_s * 1000 - span_ms))

@@ -1,0 +1,31 @@
+"""Which engine drives which clients of a run."""
+
+from collections.abc import Mapping
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.loadtest.cluster import TopicView
+from kafka_quotas.loadtest.consumer_load import ConsumerLoad
+from kafka_quotas.loadtest.engine import Engine, RunClock
+from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
+from kafka_quotas.loadtest.producer_load import ProducerLoad
+from kafka_quotas.loadtest.workload import ClientKind, Workload
+
+TopicViews = Mapping[tuple[str, Workload], TopicView]
+"""What each topic looked like before the load, by topic and what is done with it."""
+
+
+def engines(plan: LoadPlan, clock: RunClock, views: TopicViews) -> tuple[Engine, ...]:
+    """The engines that drive all clients of the plan, none of them started.
+
+    Raises `UsageError` for a property that a client does not take, or a workload that its library can't do.
+    """
+    return tuple(_single(plan, entity, clock, views) for entity in plan.entities)
+
+
+def _single(plan: LoadPlan, entity: EntityLoad, clock: RunClock, views: TopicViews) -> Engine:
+    """The engine of a client that is driven alone."""
+    if entity.client is ClientKind.LIBRDKAFKA and entity.workload is Workload.PRODUCE:
+        return ProducerLoad(plan, entity, clock)
+    if entity.client is ClientKind.LIBRDKAFKA and entity.workload is Workload.CONSUME:
+        return ConsumerLoad(plan, entity, clock, views[entity.topic, entity.workload].filled)
+    raise UsageError(f"{entity.client} can't do what {entity.name.label} is to do: {entity.workload}")
