@@ -9,7 +9,7 @@ from kafka_quotas.loadtest.verdict import EntityVerdict, Kind
 _LATENCY = LatencySummary(
     count=100, min_us=200, mean_us=950.5, p50_us=900, p90_us=1500, p99_us=12_300, p999_us=14_000, max_us=15_000
 )
-_NO_THROTTLE = ThrottleSummary(count=0, sum_ms=0.0, p50_ms=0.0, p99_ms=0.0, max_ms=0.0)
+_NO_THROTTLE = ThrottleSummary(count=0, sum_ms=0.0, p50_ms=0.0, p90_ms=0.0, p99_ms=0.0, max_ms=0.0)
 
 
 def greedy(*, ok: bool = True, failures: tuple[tuple[str, int], ...] = ()) -> EntityResult:
@@ -42,7 +42,7 @@ def greedy(*, ok: bool = True, failures: tuple[tuple[str, int], ...] = ()) -> En
         service=_LATENCY,
         schedule_delay=_LATENCY,
         response=_LATENCY,
-        throttle=ThrottleSummary(count=50, sum_ms=8000.0, p50_ms=100.0, p99_ms=1000.0, max_ms=1100.0),
+        throttle=ThrottleSummary(count=50, sum_ms=8000.0, p50_ms=100.0, p90_ms=600.0, p99_ms=1000.0, max_ms=1100.0),
         seconds=tuple(SecondSample(second=s, bytes_per_second=2e6, throttle_ms=100 if s else 0) for s in range(20)),
     )
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from kafka_quotas.loadtest.ack_trace import AckTrace
 from kafka_quotas.loadtest.cycles import Direction
 from kafka_quotas.loadtest.recorder import HIGHEST_US, Recorder
+from kafka_quotas.loadtest.timeline import Slot
 from kafka_quotas.loadtest.wire_ratio import wire_count
 
 MS = 1_000_000
@@ -45,7 +46,7 @@ def test_the_three_latencies_are_kept_apart() -> None:
     assert recorder.service.p50_us == recorder.service.max_us
     assert abs(recorder.service.max_us - 20_000) < 20
     assert abs(recorder.schedule_delay.max_us - 3_000_000) < 3000
-    assert abs(recorder.response.max_us - 3_020_000) < 3000
+    assert abs(recorder.response_latency.max_us - 3_020_000) < 3000
 
 
 def test_the_warm_up_has_no_latencies_but_counts() -> None:
@@ -53,18 +54,18 @@ def test_the_warm_up_has_no_latencies_but_counts() -> None:
     recorder.latency(intended_ns=S - 1, sent_ns=S, acked_ns=S)
     recorder.arrival(intended_ns=S - 1, arrived_ns=2 * S)
     recorder.acknowledged(S // 2, records=3, size=300)
-    assert recorder.response.count == 0
+    assert recorder.response_latency.count == 0
     assert (recorder.acked, recorder.acked_bytes) == (3, 300)
 
     recorder.arrival(intended_ns=S, arrived_ns=2 * S)
-    assert recorder.response.count == 1
+    assert recorder.response_latency.count == 1
 
 
 def test_a_latency_beyond_the_range_is_its_end() -> None:
     recorder = Recorder(start_ns=0, measure_from_ns=0)
     recorder.latency(intended_ns=0, sent_ns=0, acked_ns=7200 * S)
 
-    assert recorder.response.max_us >= HIGHEST_US
+    assert recorder.response_latency.max_us >= HIGHEST_US
     assert recorder.schedule_delay.min_us == 1
 
 
@@ -75,7 +76,12 @@ def test_throttle_times_are_counted_summed_and_kept_by_second() -> None:
 
     assert (recorder.throttle.count, recorder.throttle.sum_ms) == (3, 1500.0)
     assert abs(recorder.throttle.max_ms - 1000) < 1
-    assert recorder.worst_throttle_ms == {1: 400, 5: 1000}
+    assert [
+        (slot.start_ms, slot.throttled, slot.throttle_sum_ms, slot.throttle_max_ms) for slot in _slots(recorder)
+    ] == [
+        (1000, 2, 500, 400),
+        (5000, 1, 1000, 1000),
+    ]
 
 
 def test_wire_bytes_leave_out_what_waits_to_be_sent() -> None:
@@ -93,6 +99,10 @@ def test_wire_bytes_leave_out_what_waits_to_be_sent() -> None:
 
 def test_without_any_record_the_ratio_is_one() -> None:
     assert wire_count('{"brokers": {}, "topics": {}}', topic="t", direction=Direction.PRODUCE).ratio == 1.0
+
+
+def _slots(recorder: Recorder) -> tuple[Slot, ...]:
+    return recorder.timeline.slots()
 
 
 def _idle() -> dict[str, int]:

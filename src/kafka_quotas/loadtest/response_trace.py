@@ -1,0 +1,55 @@
+"""Every response that a client saw, as the simulator takes it: time, charge, throttle time.
+
+Invariants: responses are kept exactly or not at all. Where there is no more room those after `end_ms` are missing and
+`complete` is false, so that whatever is computed from the trace can say for how long it holds.
+"""
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+MAX_RESPONSES = 1_000_000
+"""24 MB for one client: 10 minutes of 1,600 responses per second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """One response: milliseconds since the start of the load, what was charged, the announced throttle time."""
+
+    t_ms: int
+    charged: int
+    throttle_ms: int
+
+
+class ResponseTrace:
+    """The responses of one client in the order in which they came."""
+
+    __slots__ = ("_charged", "_max_responses", "_t_ms", "_throttle_ms", "complete")
+
+    def __init__(self, *, max_responses: int = MAX_RESPONSES) -> None:
+        self._max_responses = max_responses
+        self._t_ms = array("q")
+        self._charged = array("q")
+        self._throttle_ms = array("q")
+        self.complete = True
+
+    def __len__(self) -> int:
+        return len(self._t_ms)
+
+    def __iter__(self) -> Iterator[Response]:
+        for t_ms, charged, throttle_ms in zip(self._t_ms, self._charged, self._throttle_ms, strict=True):
+            yield Response(t_ms=t_ms, charged=charged, throttle_ms=throttle_ms)
+
+    @property
+    def end_ms(self) -> int:
+        """When the last response that is kept came, -1 where there is none."""
+        return self._t_ms[-1] if self._t_ms else -1
+
+    def add(self, t_ms: int, charged: int, throttle_ms: int) -> None:
+        """Nothing; the response is kept where there is room."""
+        if len(self._t_ms) >= self._max_responses:
+            self.complete = False
+            return
+        self._t_ms.append(t_ms)
+        self._charged.append(charged)
+        self._throttle_ms.append(throttle_ms)
