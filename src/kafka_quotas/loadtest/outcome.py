@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from kafka_quotas.loadtest.engine import LoadClient
 from kafka_quotas.loadtest.plan import LoadPlan
 from kafka_quotas.loadtest.recorder import Recorder
-from kafka_quotas.loadtest.recorder import Recorder
 from kafka_quotas.loadtest.result import EntityResult, LoadResult, SecondSample
 from kafka_quotas.loadtest.verdict import Observation, entity_verdict
 
