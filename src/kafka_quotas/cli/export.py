@@ -1,9 +1,7 @@
 """`kafka-quotas export`: what a store holds, as a file that `apply` reads."""
 
-import os
 import sys
-import tempfile
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +11,10 @@ from kafka_quotas.cli.declarative_options import FILES_PANEL, Selectors
 from kafka_quotas.cli.options import BootstrapServer, CommandConfig, ContextName, StoreUrl, Zookeeper
 from kafka_quotas.cli.render import write
 from kafka_quotas.cli.store_choice import choose_store
-from kafka_quotas.commands.export import ExportResult
 from kafka_quotas.commands.export import export as run_export
-from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_file_text import FileFormat
+from kafka_quotas.stores.replaced_file import save_text
 
 app = typer.Typer(add_completion=False)
 
@@ -74,29 +72,10 @@ def export(
     if out is None:
         sys.stdout.writelines(result.text(chosen))
     else:
-        _write_file(out, result, chosen)
+        save_text(out, result.text(chosen))
         write(f"note: {len(result.entries)} entities written to {out}", sys.stderr)
     if result.invalid_entries:
         write(
             f"note: {result.invalid_entries} entities have values that apply takes with --allow-invalid only",
             sys.stderr,
         )
-
-
-def _write_file(path: Path, result: ExportResult, form: FileFormat) -> None:
-    """Nothing; the file is there, whole. A former one stays until then."""
-    try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise KafkaQuotasError(f"cannot write {path}: {error.strerror or error}") from error
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor has no path
-            file.writelines(result.text(form))
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)  # noqa: PTH101 - the name mkstemp gave
-        os.replace(name, path)  # noqa: PTH105 - as above
-    except OSError as error:
-        with suppress(OSError):
-            os.unlink(name)  # noqa: PTH108 - as above
-        raise KafkaQuotasError(f"cannot write {path}: {error.strerror or error}") from error

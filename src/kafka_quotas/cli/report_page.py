@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.stores.replaced_file import save_text
 
 _TEMPLATE = "report_page.html.j2"
 
@@ -95,11 +96,4 @@ def save_page(page: ReportPage, path: Path) -> None:
 
     Raises `KafkaQuotasError` where it can't be written, and as `page_html` does.
     """
-    html = page_html(page)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_text(html, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise KafkaQuotasError(f"can't write {path}: {error.strerror or error}", hint="choose another place") from error
+    save_text(path, [page_html(page)])

@@ -9,7 +9,6 @@ for this user alone.
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
@@ -19,6 +18,7 @@ from pathlib import Path
 from kafka_quotas.cli.store_choice import StoreChoice, choose_store
 from kafka_quotas.core.entity import ENTITY_TYPES
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.stores.replaced_file import replace_text
 
 WAIT_S = 0.1
 """Starting the interpreter takes most of the 0.3 s that a Tab may take."""
@@ -90,9 +90,7 @@ def refresh(options: StoreOptions) -> None:
     choice = options.choice()
     names = read_names(choice)
     path = names_path(choice)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-        json.dump(names, file)
-    Path(file.name).replace(path)
+    replace_text(path, [json.dumps(names)], private=True)
 
 
 def names_path(choice: StoreChoice) -> Path:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafka_quotas.commands.pipeline_events import EventsRequest, EventsWatcher, RecordedEvents, recorded_events
+from kafka_quotas.commands.pipeline_events import EventsRequest, EventsWatcher, OpenEvents, RecordedEvents, open_events
 from kafka_quotas.commands.pipeline_jobs import FolderJobs
-from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.recommend.advice import Tolerance
 from kafka_quotas.pipeline.recommend.capacity import Capacities, parse_capacities
+from kafka_quotas.stores.replaced_file import save_text
 
 if TYPE_CHECKING:
     from kafka_quotas.pipeline.per import Per
@@ -50,27 +51,32 @@ def recommend(request: RecommendRequest, watcher: EventsWatcher, *, step: Callab
     Raises `UsageError` for a folder of events that is none, for an unclear cluster and for a capacity file that is
     none, `KafkaQuotasError` where something can't be read or written.
     """
-    capacities = None if request.capacities is None else _capacities(request.capacities)
-    events = recorded_events(request.events.data)
+    with open_events(request.events, watcher) as events:
+        return recommend_from(events, request, step=step)
+
+
+def recommend_from(events: OpenEvents, request: RecommendRequest, *, step: Callable[[str], None]) -> RecommendResult:
+    """The same from events that are open."""
+    recorded = events.recorded
     from kafka_quotas.pipeline.recommend import job  # noqa: PLC0415 - loads the kernels
     from kafka_quotas.pipeline.recommend.quota_file import recommended_text  # noqa: PLC0415
 
     plan = job.RecommendPlan(
         cluster=request.cluster,
         per=request.per,
-        seconds=events.seconds,
+        seconds=recorded.seconds,
         tolerance=request.tolerance,
-        capacities=capacities,
+        capacities=None if request.capacities is None else _capacities(request.capacities),
         window=request.window,
         controller_window=request.controller_window,
     )
-    found = job.recommend(FolderJobs(request=request.events, watcher=watcher), plan, step=step)
-    text = "".join(recommended_text(found.advices, request.per, heading=_heading(events, found)))
+    found = job.recommend(FolderJobs(events=events), plan, step=step)
+    text = "".join(recommended_text(found.advices, request.per, heading=_heading(recorded, found)))
     if request.file is not None:
-        _write(request.file, text)
+        save_text(request.file, [text])
     if request.tables is not None:
         _write_table(request.tables, found)
-    return RecommendResult(events=events, recommendation=found, text=text)
+    return RecommendResult(events=recorded, recommendation=found, text=text)
 
 
 def _capacities(path: Path) -> Capacities:
@@ -88,17 +94,6 @@ def _heading(events: RecordedEvents, found: "Recommendation") -> list[str]:
         f"Nobody is held back for more than {tolerance.time_share:.2%} of its active time.",
         "Every limit holds at each broker for itself.",
     ]
-
-
-def _write(path: Path, text: str) -> None:
-    """Nothing; the file has the text, whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise KafkaQuotasError(f"can't write {path}: {error.strerror or error}", hint="choose another place") from error
 
 
 def _write_table(folder: Path, found: "Recommendation") -> None:

@@ -5,7 +5,6 @@ it was written under the same windows and algorithm, for its figures mean nothin
 """
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.enforcement.policy import NodeId
 from kafka_quotas.enforcement.terms import Mode
+from kafka_quotas.stores.replaced_file import replace_text
 
 VERSION: Final = 1
 CLUSTER: Final = "cluster"
@@ -55,15 +55,9 @@ def write_state(path: Path, state: SavedState) -> None:
             "buckets": [_bucket_to_json(bucket) for bucket in state.buckets],
         }
     )
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with beside.open("w", encoding="ascii") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        replace_text(path, [content])
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise StateError(f"can't write the state to {path}: {error.strerror or error}") from error
 
 

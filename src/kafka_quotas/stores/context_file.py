@@ -14,7 +14,6 @@
 Invariants: a file that is not understood whole is refused whole; a secret written into it is refused by name.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any, Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.stores.context import Context, checked_context_name, is_secret_property
+from kafka_quotas.stores.replaced_file import replace_text
 from kafka_quotas.stores.secret import Secret, SecretPlace, secret_at
 from kafka_quotas.stores.store_url import parse_store_url
 
@@ -110,15 +110,10 @@ def write_contexts(contexts: Contexts) -> None:
 
     Raises `UsageError` where it can't be written.
     """
-    path, new = contexts.path, contexts.path.with_name(f".{contexts.path.name}.{os.getpid()}")
+    path = contexts.path
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-                file.write(contexts.text)
-            new.replace(path)
-        finally:
-            new.unlink(missing_ok=True)
+        replace_text(path, [contexts.text], private=True)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
 

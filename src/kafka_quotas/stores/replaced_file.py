@@ -1,0 +1,46 @@
+"""Files of text that are replaced as a whole, so that whoever reads one sees the old content or the new.
+
+Invariants: the new content is on the disk before it takes the name; where that fails nothing is left behind and the old
+file is what it was. A link stays a link, and what is no file (a pipe, /dev/stdout) is simply written to.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from kafka_quotas.core.errors import KafkaQuotasError
+
+
+def replace_text(path: Path, parts: Iterable[str], *, private: bool = False) -> None:
+    """Nothing; the file holds the text. Its permissions stay; a new one has the usual ones, or none for others.
+
+    Raises `OSError` where it can't be written.
+    """
+    target = path.resolve()
+    if target.exists() and not target.is_file():
+        with target.open("w", encoding="utf-8") as file:
+            file.writelines(parts)
+        return
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o666)
+        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor has no path
+            if target.exists() and not private:
+                beside.chmod(target.stat().st_mode & 0o7777)
+            file.writelines(parts)
+            file.flush()
+            os.fsync(descriptor)
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def save_text(path: Path, parts: Iterable[str]) -> None:
+    """Nothing; the file that a user named holds the text.
+
+    Raises `KafkaQuotasError` where it can't be written.
+    """
+    try:
+        replace_text(path, parts)
+    except OSError as error:
+        raise KafkaQuotasError(f"can't write {path}: {error.strerror or error}", hint="choose another place") from error
