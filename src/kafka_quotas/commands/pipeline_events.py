@@ -1,6 +1,7 @@
 """What jobs over recorded events have in common: the folder, the engine, and how a job is run on it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,71 @@ class Job:
     found: Callable[["pa.Table"], list[Any]]
 
 
+class OpenEvents:
+    """A folder of events that was opened once, for however many jobs; Spark is started by the first that needs it."""
+
+    def __init__(self, request: EventsRequest, watcher: EventsWatcher, stack: ExitStack) -> None:
+        self.recorded = recorded_events(request.data)
+        self._request = request
+        self._watcher = watcher
+        self._stack = stack
+        self._session: SparkSession | None = None
+
+    def run(self, job: Job) -> list[Any]:
+        """What the job's tasks found, on the engine that was asked for or that fits.
+
+        Raises `KafkaQuotasError` where a file can't be read, or Spark does not start or fails.
+        """
+        choice = choose_engine(self._request.engine, events=self.recorded.count, master=self._request.master)
+        self._watcher.chosen(choice)
+        return self._run_on_spark(job) if choice.engine is Engine.SPARK else self._run_here(job)
+
+    def _run_here(self, job: Job) -> list[Any]:
+        from kafka_quotas.pipeline.kernels.compiled import NUMBA  # noqa: PLC0415 - loads numba
+        from kafka_quotas.pipeline.local_tasks import run_tasks, task_files  # noqa: PLC0415 - loads Arrow
+
+        if not NUMBA:
+            self._watcher.chosen(EngineChoice(engine=Engine.LOCAL, reason=_IN_NUMPY))
+        files = task_files(self.recorded.folder, job.told_apart_by)
+        return run_tasks(files, job.task, stage=job.name, watch=self._watcher.progress)
+
+    def _run_on_spark(self, job: Job) -> list[Any]:
+        require_libraries("pyspark")
+        from kafka_quotas.pipeline.local_tasks import BUCKETED_BY, task_files  # noqa: PLC0415 - loads Arrow
+        from kafka_quotas.pipeline.progress import run_watched  # noqa: PLC0415
+
+        files = task_files(self.recorded.folder, job.told_apart_by)
+        if not files:
+            return []
+        session = self._spark()
+        with spark_errors(f"running {job.name} over {self._request.data}", log_file=self._request.spark.log_file):
+            if set(job.told_apart_by) == BUCKETED_BY:
+                frame = job.on_files(session, files)
+            else:
+                names = [str(file.absolute()) for bucket in files for file in bucket]
+                frame = job.on_rows(session.read.parquet(*names))
+            found = run_watched(session, frame.toArrow, stage=job.name, watch=self._watcher.progress)
+        if "numpy" in found["kernel"].unique().to_pylist():
+            self._watcher.chosen(EngineChoice(engine=Engine.SPARK, reason=_IN_NUMPY))
+        return job.found(found)
+
+    def _spark(self) -> "SparkSession":
+        if self._session is None:
+            self._watcher.progress(JobProgress(stage="start Spark", done=0, total=0))
+            self._session = self._stack.enter_context(spark_session(self._request.spark))
+        return self._session
+
+
+@contextmanager
+def open_events(request: EventsRequest, watcher: EventsWatcher) -> Iterator[OpenEvents]:
+    """The folder for the block; a Spark session that its jobs began ends with it.
+
+    Raises `UsageError` for a folder that no ingest wrote.
+    """
+    with ExitStack() as stack:
+        yield OpenEvents(request, watcher, stack)
+
+
 def recorded_events(path: Path) -> RecordedEvents:
     """What the folder holds. Raises `UsageError` for one that no ingest wrote."""
     require_libraries("pyarrow", "numpy")
@@ -80,42 +146,3 @@ def recorded_events(path: Path) -> RecordedEvents:
     span = time_range_ms(files)
     first_ms, last_ms = span or (None, None)
     return RecordedEvents(folder=folder, count=event_count(files), first_ms=first_ms, last_ms=last_ms)
-
-
-def run_job(job: Job, events: RecordedEvents, request: EventsRequest, watcher: EventsWatcher) -> list[Any]:
-    """What the job's tasks found, on the engine that was asked for or that fits."""
-    choice = choose_engine(request.engine, events=events.count, master=request.master)
-    watcher.chosen(choice)
-    if choice.engine is Engine.SPARK:
-        return _run_on_spark(job, events, request, watcher)
-    from kafka_quotas.pipeline.kernels.compiled import NUMBA  # noqa: PLC0415 - loads numba
-    from kafka_quotas.pipeline.local_tasks import run_tasks, task_files  # noqa: PLC0415 - loads Arrow
-
-    if not NUMBA:
-        watcher.chosen(EngineChoice(engine=Engine.LOCAL, reason=_IN_NUMPY))
-    files = task_files(events.folder, job.told_apart_by)
-    return run_tasks(files, job.task, stage=job.name, watch=watcher.progress)
-
-
-def _run_on_spark(job: Job, events: RecordedEvents, request: EventsRequest, watcher: EventsWatcher) -> list[Any]:
-    require_libraries("pyspark")
-    from kafka_quotas.pipeline.local_tasks import BUCKETED_BY, task_files  # noqa: PLC0415 - loads Arrow
-    from kafka_quotas.pipeline.progress import run_watched  # noqa: PLC0415
-
-    watcher.progress(JobProgress(stage="start Spark", done=0, total=0))
-    files = task_files(events.folder, job.told_apart_by)
-    if not files:
-        return []
-    with (
-        spark_session(request.spark) as session,
-        spark_errors(f"running {job.name} over {request.data}", log_file=request.spark.log_file),
-    ):
-        if set(job.told_apart_by) == BUCKETED_BY:
-            frame = job.on_files(session, files)
-        else:
-            names = [str(file.absolute()) for bucket in files for file in bucket]
-            frame = job.on_rows(session.read.parquet(*names))
-        found = run_watched(session, frame.toArrow, stage=job.name, watch=watcher.progress)
-    if "numpy" in found["kernel"].unique().to_pylist():
-        watcher.chosen(EngineChoice(engine=Engine.SPARK, reason=_IN_NUMPY))
-    return job.found(found)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafka_quotas.commands.pipeline_events import EventsRequest, EventsWatcher
+from kafka_quotas.commands.pipeline_events import OpenEvents
 
 if TYPE_CHECKING:
     from kafka_quotas.pipeline.replay_plan import ReplayPlan
@@ -14,20 +14,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderJobs:
-    """The jobs over a folder of events: `kafka_quotas.pipeline.jobs.Jobs`."""
+    """The jobs over a folder that is open: `kafka_quotas.pipeline.jobs.Jobs`."""
 
-    request: EventsRequest
-    watcher: EventsWatcher
+    events: OpenEvents
 
     def usage(self, plan: "UsagePlan") -> "UsageTables":
         """What was used."""
-        from kafka_quotas.commands.pipeline_usage import UsageRequest, usage  # noqa: PLC0415 - loads Arrow
+        from kafka_quotas.commands.pipeline_usage import use  # noqa: PLC0415 - loads Arrow
 
-        request = UsageRequest(events=self.request, quotas=plan.quotas, window=plan.window)
-        return usage(request, self.watcher).tables
+        return use(self.events, plan)
 
     def replay(self, plan: "ReplayPlan") -> "ReplayTables":
         """What would have happened."""
-        from kafka_quotas.commands.pipeline_replay import ReplayRequest, replay  # noqa: PLC0415 - loads Arrow
+        from kafka_quotas.commands.pipeline_replay import replayed  # noqa: PLC0415 - loads Arrow
 
-        return replay(ReplayRequest(events=self.request, plan=plan), self.watcher).tables
+        return replayed(self.events, plan)

@@ -8,9 +8,9 @@ from kafka_quotas.commands.pipeline_events import (
     EventsRequest,
     EventsWatcher,
     Job,
+    OpenEvents,
     RecordedEvents,
-    recorded_events,
-    run_job,
+    open_events,
 )
 from kafka_quotas.pipeline.replay_plan import ReplayPlan
 
@@ -40,14 +40,20 @@ def replay(request: ReplayRequest, watcher: EventsWatcher) -> ReplayResult:
 
     Raises `UsageError` for a folder that holds no events, `KafkaQuotasError` where a file can't be read or written.
     """
-    events = recorded_events(request.events.data)
-    from kafka_quotas.pipeline.replay_tables import replay_tables  # noqa: PLC0415 - loads Arrow and the kernels
-    from kafka_quotas.pipeline.tables_folder import write_tables  # noqa: PLC0415
-
-    tables = replay_tables(run_job(_job(request.plan), events, request.events, watcher), request.plan)
+    with open_events(request.events, watcher) as events:
+        tables = replayed(events, request.plan)
     if request.out is not None:
+        from kafka_quotas.pipeline.tables_folder import write_tables  # noqa: PLC0415 - loads Arrow
+
         write_tables(request.out, {"entities": tables.entities, "whatif": tables.whatif})
-    return ReplayResult(events=events, tables=tables)
+    return ReplayResult(events=events.recorded, tables=tables)
+
+
+def replayed(events: OpenEvents, plan: ReplayPlan) -> "ReplayTables":
+    """The tables of a replay of events that are open."""
+    from kafka_quotas.pipeline.replay_tables import replay_tables  # noqa: PLC0415 - loads Arrow and the kernels
+
+    return replay_tables(events.run(_job(plan)), plan)
 
 
 def _job(plan: ReplayPlan) -> Job:

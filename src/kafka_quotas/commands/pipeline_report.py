@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafka_quotas.commands.pipeline_events import EventsWatcher, RecordedEvents
+from kafka_quotas.commands.pipeline_events import EventsWatcher, RecordedEvents, open_events
 from kafka_quotas.commands.pipeline_jobs import FolderJobs
-from kafka_quotas.commands.pipeline_recommend import RecommendRequest, recommend
+from kafka_quotas.commands.pipeline_recommend import RecommendRequest, RecommendResult, recommend_from
 from kafka_quotas.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kafka_quotas.pipeline.report.traffic import HeatMap, Traffic
     from kafka_quotas.pipeline.report.what_if import WhatIf
     from kafka_quotas.pipeline.resolve import Proposal
+    from kafka_quotas.pipeline.usage_tables import UsageTables
 
 _HEAT_ROWS = 12
 
@@ -47,20 +48,24 @@ def report(request: ReportRequest, watcher: EventsWatcher, *, step: Callable[[st
 
     Raises `UsageError` for a folder without events, and what `recommend` raises.
     """
-    advised = recommend(request.recommend, watcher, step=step)
+    with open_events(request.recommend.events, watcher) as events:
+        advised = recommend_from(events, request.recommend, step=step)
+        step("usage by quota")
+        from kafka_quotas.pipeline.usage_task import UsagePlan  # noqa: PLC0415 - loads the kernels
+
+        plan = UsagePlan(quotas=request.quotas, seconds=events.recorded.seconds, window=request.recommend.window)
+        in_force = FolderJobs(events=events).usage(plan)
+    return _result(request, advised, in_force)
+
+
+def _result(request: ReportRequest, advised: RecommendResult, in_force: "UsageTables") -> ReportResult:
     from kafka_quotas.pipeline.report.slots import slots_of  # noqa: PLC0415 - loads the kernels
     from kafka_quotas.pipeline.report.traffic import heat_map, limited_traffic, traffic_of  # noqa: PLC0415
     from kafka_quotas.pipeline.report.what_if import what_if  # noqa: PLC0415
-    from kafka_quotas.pipeline.usage_task import UsagePlan  # noqa: PLC0415
 
-    events, asked = advised.events, request.recommend
+    events, own, cluster = advised.events, advised.recommendation.observed, advised.recommendation.cluster
     if events.first_ms is None or events.last_ms is None:
         raise UsageError("there are no events", hint="kafka-quotas pipeline ingest reads them")
-    jobs = FolderJobs(request=asked.events, watcher=watcher)
-    own = advised.recommendation.observed
-    step("usage by quota")
-    in_force = jobs.usage(UsagePlan(quotas=request.quotas, seconds=events.seconds, window=asked.window))
-    cluster = advised.recommendation.cluster
     clients = traffic_of(own, cluster=cluster, seconds=events.seconds)
     largest = _largest(clients)
     return ReportResult(

@@ -8,9 +8,9 @@ from kafka_quotas.commands.pipeline_events import (
     EventsRequest,
     EventsWatcher,
     Job,
+    OpenEvents,
     RecordedEvents,
-    recorded_events,
-    run_job,
+    open_events,
 )
 from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.pipeline.resolve import Proposal
@@ -43,17 +43,22 @@ def usage(request: UsageRequest, watcher: EventsWatcher) -> UsageResult:
 
     Raises `UsageError` for a folder that holds no events, `KafkaQuotasError` where a file can't be read or written.
     """
-    events = recorded_events(request.events.data)
-    from kafka_quotas.pipeline.tables_folder import write_tables  # noqa: PLC0415 - loads Arrow
-    from kafka_quotas.pipeline.usage_tables import usage_tables  # noqa: PLC0415
-    from kafka_quotas.pipeline.usage_task import UsagePlan  # noqa: PLC0415 - loads the kernels
+    with open_events(request.events, watcher) as events:
+        from kafka_quotas.pipeline.tables_folder import write_tables  # noqa: PLC0415 - loads Arrow
+        from kafka_quotas.pipeline.usage_task import UsagePlan  # noqa: PLC0415 - loads the kernels
 
-    plan = UsagePlan(quotas=request.quotas, seconds=events.seconds, window=request.window)
-    tables = usage_tables(run_job(_job(plan), events, request.events, watcher))
+        tables = use(events, UsagePlan(quotas=request.quotas, seconds=events.recorded.seconds, window=request.window))
     if request.out is not None:
         named = {"entities": tables.entities, "usage": tables.usage, "usage_profile": tables.profiles}
         write_tables(request.out, named)
-    return UsageResult(events=events, tables=tables)
+    return UsageResult(events=events.recorded, tables=tables)
+
+
+def use(events: OpenEvents, plan: "UsagePlan") -> "UsageTables":
+    """The tables of the job over events that are open."""
+    from kafka_quotas.pipeline.usage_tables import usage_tables  # noqa: PLC0415 - loads Arrow
+
+    return usage_tables(events.run(_job(plan)))
 
 
 def _job(plan: "UsagePlan") -> Job:

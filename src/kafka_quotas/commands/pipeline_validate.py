@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafka_quotas.commands.pipeline_events import EventsRequest, EventsWatcher, RecordedEvents, recorded_events
+from kafka_quotas.commands.pipeline_events import EventsRequest, EventsWatcher, RecordedEvents, open_events
 from kafka_quotas.commands.pipeline_jobs import FolderJobs
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
@@ -40,19 +40,19 @@ def validate(request: ValidateRequest, watcher: EventsWatcher) -> ValidateResult
     """
     if not request.tolerance >= 0:
         raise UsageError(f"the tolerance must be 0 or more, not {request.tolerance}", hint="--tolerance 0.1 is 10 %")
-    events = recorded_events(request.events.data)
-    from kafka_quotas.pipeline.validate import job  # noqa: PLC0415 - loads the kernels
-    from kafka_quotas.pipeline.validate.scraped import scraped_rates  # noqa: PLC0415
+    with open_events(request.events, watcher) as events:
+        from kafka_quotas.pipeline.validate import job  # noqa: PLC0415 - loads the kernels
+        from kafka_quotas.pipeline.validate.scraped import scraped_rates  # noqa: PLC0415
 
-    found = job.validate(
-        FolderJobs(request=request.events, watcher=watcher),
-        scraped_rates(events.folder.files(METRICS)),
-        job.ValidatePlan(
-            quotas=request.quotas,
-            seconds=events.seconds,
-            tolerance=request.tolerance,
-            window=request.window,
-            controller_window=request.controller_window,
-        ),
-    )
-    return ValidateResult(events=events, validation=found)
+        found = job.validate(
+            FolderJobs(events=events),
+            scraped_rates(events.recorded.folder.files(METRICS)),
+            job.ValidatePlan(
+                quotas=request.quotas,
+                seconds=events.recorded.seconds,
+                tolerance=request.tolerance,
+                window=request.window,
+                controller_window=request.controller_window,
+            ),
+        )
+    return ValidateResult(events=events.recorded, validation=found)
