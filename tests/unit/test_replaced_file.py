@@ -22,7 +22,7 @@ def test_a_text_that_breaks_off_leaves_the_old_one_and_nothing_beside_it(tmp_pat
     with pytest.raises(KafkaQuotasError, match=r"can't write .*quotas\.yaml: No space left on device"):
         save_text(path, interrupted())
     assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["quotas.yaml"]
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_links_and_permissions_stay_and_a_private_file_is_nobody_elses(tmp_path: Path) -> None:
