@@ -67,7 +67,7 @@ class Timeline:
         self._current = Slot(start_ms=start_ms)
         self._end_ms = start_ms + self.slot_ms
         self._slots.append(self._current)
-        if len(self._slots) > self._max_slots:
+        while len(self._slots) > self._max_slots:
             self._coarsen()
         return self._current
 
