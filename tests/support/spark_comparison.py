@@ -44,7 +44,7 @@ def compare(folder: Path) -> None:
     settings = SparkSettings(log_file=folder / "spark.log", master="local[2]", shuffle_partitions=3)
     with spark_session(settings) as session:
         frame = session.createDataFrame(events_table(rows))
-        for plan in (ReplayPlan(proposals=(PAIRS, TIGHTER)), ReplayPlan(proposals=(USERS, PAIRS))):
+        for plan in (ReplayPlan(proposals=(PAIRS, TIGHTER)), ReplayPlan(proposals=(USERS, PAIRS), spans=True)):
             local = run_tasks(
                 task_files(data, plan.told_apart_by()),
                 lambda slices, plan=plan: replay_task(slices, plan),
@@ -59,6 +59,8 @@ def compare(folder: Path) -> None:
                 tables = replay_tables(replay_found(each.toArrow()), plan)
                 assert tables.entities.to_pylist() == expected.entities.to_pylist()
                 assert tables.whatif.to_pylist() == expected.whatif.to_pylist()
+                assert tables.spans.to_pylist() == expected.spans.to_pylist()
+                assert (tables.spans.num_rows > 0) == plan.spans
             throttled += sum(expected.whatif["throttled_n"].to_pylist())
         usage_plan = UsagePlan(quotas=PAIRS, seconds=120)
         known = usage_tables(

@@ -92,6 +92,12 @@ ModelName = Annotated[
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Write the tables entities and whatif there, as Parquet.")
 ]
+Spans = Annotated[
+    bool,
+    typer.Option(
+        "--spans", help="Write the table throttle_spans to --out too: when whom each proposal would have held back."
+    ),
+]
 
 _COLUMNS = (
     Column(title="proposal"),
@@ -128,6 +134,7 @@ def replay(
     controller_quota_window_size_seconds: ControllerWindowSize = None,
     window_file: WindowFile = None,
     out: Out = None,
+    spans: Spans = False,
     engine: EngineName = Engine.AUTO,
     master: Master = None,
     env_archive: EnvArchive = None,
@@ -141,6 +148,8 @@ def replay(
     Without --quotas and --sweep, the quotas in the store are replayed. A row is a quota bucket at a broker under a
     proposal; every row says by which model. Each quota type is replayed on its own.
     """
+    if spans and out is None:
+        raise UsageError("--spans writes a table", hint="say where: --out DIR")
     windows = chosen_windows(
         quota_window_num=quota_window_num,
         quota_window_size_seconds=quota_window_size_seconds,
@@ -167,6 +176,7 @@ def replay(
             models=tuple(Model) if model is Models.BOTH else (Model(model.value),),
             window=client_window(windows)[0],
             controller_window=controller_window(windows)[0],
+            spans=spans,
         ),
         out=out,
     )
@@ -194,7 +204,8 @@ def _say_rest(result: ReplayResult, request: ReplayRequest) -> None:
         reason = "there are no events" if not result.events.count else "no recorded event falls under a proposed quota"
         write(f"note: nothing was replayed: {reason}", sys.stderr)
     if request.out is not None:
-        write(f"note: the tables entities and whatif are in {request.out}", sys.stderr)
+        names = "entities, whatif and throttle_spans" if request.plan.spans else "entities and whatif"
+        write(f"note: the tables {names} are in {request.out}", sys.stderr)
 
 
 def _listing(result: ReplayResult, request: ReplayRequest, view: View) -> Listing:

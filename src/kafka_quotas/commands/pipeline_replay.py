@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
-    """The events, the proposals, and the folder for the tables `entities` and `whatif` (None: nowhere)."""
+    """The events, the proposals, and the folder for the tables (None: nowhere).
+
+    These are `entities` and `whatif`, and `throttle_spans` where the plan asks for it.
+    """
 
     events: EventsRequest
     plan: ReplayPlan
@@ -45,7 +48,8 @@ def replay(request: ReplayRequest, watcher: EventsWatcher) -> ReplayResult:
     if request.out is not None:
         from kafka_quotas.pipeline.tables_folder import write_tables  # noqa: PLC0415 - loads Arrow
 
-        write_tables(request.out, {"entities": tables.entities, "whatif": tables.whatif})
+        spans = {"throttle_spans": tables.spans} if request.plan.spans else {}
+        write_tables(request.out, {"entities": tables.entities, "whatif": tables.whatif, **spans})
     return ReplayResult(events=events.recorded, tables=tables)
 
 

@@ -23,12 +23,16 @@ class Model(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayPlan:
-    """Proposals (of different names), the models to replay them by, and the windows."""
+    """Proposals (of different names), the models to replay them by, and the windows.
+
+    `spans`: tell as well when whom each proposal held back, which costs a pass for each.
+    """
 
     proposals: tuple[Proposal, ...]
     models: tuple[Model, ...] = (Model.OPEN, Model.CLOSED)
     window: QuotaWindow = DEFAULT_WINDOW
     controller_window: QuotaWindow = DEFAULT_WINDOW
+    spans: bool = False
 
     def rule(self, quota_type: QuotaType, model: Model) -> LimiterRule:
         """How a quota type is judged: fetches are taken back where refused, mutations are refused strictly."""

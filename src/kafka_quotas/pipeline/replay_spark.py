@@ -8,13 +8,14 @@ import pyarrow as pa
 
 from kafka_quotas.pipeline.entity_table import bucket_schema
 from kafka_quotas.pipeline.replay_plan import ReplayPlan
+from kafka_quotas.pipeline.replay_spans import span_schema
 from kafka_quotas.pipeline.replay_task import TaskReplay, outcome_schema, replay_task
 from kafka_quotas.pipeline.spark_tasks import Tables, Work, found_in_rows, found_on_files, unpacked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_SCHEMAS: Final = {"buckets": bucket_schema(), "outcomes": outcome_schema()}
+_SCHEMAS: Final = {"buckets": bucket_schema(), "outcomes": outcome_schema(), "spans": span_schema()}
 
 
 def replay_files(session: "SparkSession", tasks: Sequence[Sequence[Path]], plan: ReplayPlan) -> "DataFrame":
@@ -29,12 +30,12 @@ def replay_rows(events: "DataFrame", plan: ReplayPlan) -> "DataFrame":
 
 def replay_found(found: pa.Table) -> list[TaskReplay]:
     """What each task found, of a frame that was collected."""
-    return [TaskReplay(buckets=each["buckets"], outcomes=each["outcomes"]) for each in unpacked(found, _SCHEMAS)]
+    return [TaskReplay(**each) for each in unpacked(found, _SCHEMAS)]
 
 
 def _work(plan: ReplayPlan) -> Work:
     def work(slices: Iterable[pa.Table]) -> Tables:
         result = replay_task(slices, plan)
-        return {"buckets": result.buckets, "outcomes": result.outcomes}
+        return {"buckets": result.buckets, "outcomes": result.outcomes, "spans": result.spans}
 
     return work

@@ -18,6 +18,7 @@ from kafka_quotas.pipeline.entity_table import bucket_table
 from kafka_quotas.pipeline.kernels import tally
 from kafka_quotas.pipeline.kernels.limiters import Limiters
 from kafka_quotas.pipeline.replay_plan import ReplayPlan
+from kafka_quotas.pipeline.replay_spans import HeldBack, span_schema, span_table
 from kafka_quotas.pipeline.resolve import BucketName, BucketRows, ProposedQuotas
 
 PERCENTILES: Final = (("p50_ms", 0.5), ("p95_ms", 0.95), ("p99_ms", 0.99))
@@ -26,10 +27,14 @@ _ALGORITHMS: Final = {True: "token-bucket", False: "rate"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReplay:
-    """What a task found: its buckets, and a row for each proposal, model and bucket that had events."""
+    """What a task found: its buckets, and a row for each proposal, model and bucket that had events.
+
+    `spans` are the times when buckets were held back, none where the plan does not ask for them.
+    """
 
     buckets: pa.Table
     outcomes: pa.Table
+    spans: pa.Table
 
 
 def outcome_schema() -> pa.Schema:
@@ -59,22 +64,24 @@ def replay_task(slices: Iterable[pa.Table], plan: ReplayPlan) -> TaskReplay:
                 each.run(charges, clients.clients)
     first = 0
     buckets = [bucket_table([], [], QuotaType.PRODUCE)]
-    outcomes = [outcome_schema().empty_table()]
+    outcomes, spans = [outcome_schema().empty_table()], [span_schema().empty_table()]
     for quota_type, of_type in passes.items():
         names: dict[BucketName, int] = {}
         for each in of_type:
             outcomes += each.outcomes(names, first)
+            spans += each.spans(names, first)
         buckets.append(bucket_table(list(names), [None] * len(names), quota_type))
         first += len(names)
-    return TaskReplay(buckets=pa.concat_tables(buckets), outcomes=pa.concat_tables(outcomes))
+    tables = (pa.concat_tables(each) for each in (buckets, outcomes, spans))
+    return TaskReplay(**dict(zip(("buckets", "outcomes", "spans"), tables, strict=True)))
 
 
 def _passes(plan: ReplayPlan, quota_type: QuotaType) -> Iterator["_Pass"]:
-    """One pass for all proposals that let the same clients share; a sweep is one pass."""
+    """One pass for all proposals that let the same clients share; a sweep is one pass, unless spans are asked for."""
     by_sharing: dict[Any, list[int]] = {}
     quotas = plan.quotas(quota_type)
     for number, each in enumerate(quotas):
-        by_sharing.setdefault(each.sharing, []).append(number)
+        by_sharing.setdefault((each.sharing, number if plan.spans else None), []).append(number)
     for numbers in by_sharing.values():
         if quotas[numbers[0]].limits:
             yield _Pass(plan, quota_type, numbers, [quotas[number] for number in numbers])
@@ -92,6 +99,7 @@ class _Pass:
         self._row_of_client = np.empty(0, dtype=np.int32)
         nothing = np.empty((0, len(quotas)))
         self._limiters = {model: Limiters(plan.rule(quota_type, model), nothing) for model in plan.models}
+        self._held_back = {model: HeldBack(each) for model, each in self._limiters.items()} if plan.spans else {}
 
     def run(self, charges: Charges, clients: Sequence[ChargedClient]) -> None:
         """Nothing; the charges have happened."""
@@ -101,14 +109,13 @@ class _Pass:
             for limiters in self._limiters.values():
                 limiters.rebound(bounds)
         rows = self._row_of_client[charges.clients]
-        for limiters in self._limiters.values():
-            limiters.run(rows, charges.times_ms, charges.amounts)
+        for each in (self._held_back or self._limiters).values():
+            each.run(rows, charges.times_ms, charges.amounts)
 
     def outcomes(self, names: dict[BucketName, int], first: int) -> Iterator[pa.Table]:
         """One table for each model and proposal; buckets are numbered by `names`, which gets those that are new."""
-        used = np.flatnonzero(next(iter(self._limiters.values())).counts[:, 0, tally.EVENTS])
-        numbers = [names.setdefault(self._buckets.names[row], len(names)) for row in used.tolist()]
-        buckets = np.array(numbers, dtype=np.int64) + first
+        used = self._used()
+        buckets = self._numbers(used, names, first)
         for model, limiters in self._limiters.items():
             percentiles = [limiters.percentiles_ms(share)[used] for _, share in PERCENTILES]
             longest_ms = limiters.counts[used, :, tally.LONGEST_MS]  # the middle of the last step may lie beyond
@@ -125,6 +132,23 @@ class _Pass:
                     _achieved(limiters, used, place),
                 ]
                 yield _outcome_table(columns)
+
+    def spans(self, names: dict[BucketName, int], first: int) -> Iterator[pa.Table]:
+        """One table for each model, if the plan asks for them; buckets are numbered as for `outcomes`."""
+        used = self._used()
+        buckets = np.zeros(len(self._buckets.names), dtype=np.int64)
+        buckets[used] = self._numbers(used, names, first)
+        for model, held_back in self._held_back.items():
+            proposal, reason = self._proposals[0], self._quota_type.value
+            yield span_table(held_back.spans(), buckets, proposal=proposal, model=model.value, reason=reason)
+
+    def _used(self) -> NDArray[np.int64]:
+        """The rows that had events."""
+        return np.flatnonzero(next(iter(self._limiters.values())).counts[:, 0, tally.EVENTS])
+
+    def _numbers(self, used: NDArray[np.int64], names: dict[BucketName, int], first: int) -> NDArray[np.int64]:
+        numbers = [names.setdefault(self._buckets.names[row], len(names)) for row in used.tolist()]
+        return np.array(numbers, dtype=np.int64) + first
 
 
 def _figures(limiters: Limiters, used: NDArray[np.int64], place: int) -> list[Any]:

@@ -211,12 +211,16 @@ WHATIF = Table(
 
 THROTTLE_SPANS = Table(
     name="throttle_spans",
-    doc="One row is one time during which an entity was held back.",
+    doc="One row is one time during which a proposed quota would have held an entity back: from the first event that "
+    "is throttled until no delay is left. Spans of one entity neither overlap nor touch.",
     columns=(
         _text("scenario", "the file or the step of a sweep"),
         _int("entity_id", "the row of entities"),
+        _text("model", "open or closed, as in whatif"),
         _long("start_ms", "begin", unit="ms since 1970 UTC"),
         _long("end_ms", "end", unit="ms since 1970 UTC"),
+        _long("events", "events that were held back; one that is repeated counts once"),
+        _long("delay_ms", "the longest that one of them was held back for, repetitions included", unit="ms"),
         _text("reason", "the quota type that held it back"),
     ),
 )
