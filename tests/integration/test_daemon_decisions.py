@@ -61,6 +61,31 @@ def test_programs_and_clients_of_the_proxy_share_their_quotas(daemon: DaemonProc
             program.record("produce", 1, broker=99)
 
 
+def test_programs_share_the_limits_of_addresses_and_topics(broker: FakeBroker, tmp_path: Path) -> None:
+    set_quota(tmp_path, Entity.of(ip="192.0.2.7"), connection_creation_rate=1.0)
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[thresholds]\ntotal = 1000\ntopics = { orders = 100 }\n")
+    with running_daemon(tmp_path, upstream=broker.address, options=["--policy", str(policy), *WINDOW]) as daemon:
+        with DecisionClient(daemon.control) as program:
+            made = [program.record("connection", 1, ip="192.0.2.7").delay_ms for _ in range(50)]
+            assert made[0] == 0
+            assert made[-1] > 0
+            decision = program.record("topic", 5000, topic="orders")
+            assert (decision.delay_ms, decision.entity, decision.limit) == (0, "topic orders", 100.0)
+            with pytest.raises(DecisionError, match="ip is the address"):
+                program.check("connection", 1)
+            with pytest.raises(DecisionError, match="type is one of"):
+                program.check("dance")
+        asked = ["daemon", "decide", "check", "--control", str(daemon.control), "--output", "json"]
+        code, out, _ = run_cli(*asked, "--type", "topic", "--topic", "orders", "--amount", "1kB")
+        assert (code, json.loads(out)["quota"]["key"]) == (0, "bytes.in.per.sec.threshold")
+        code, out, _ = run_cli(*asked, "--type", "connection", "--ip", "192.0.2.7", "--amount", "1")
+        assert (code, json.loads(out)["quota"]["entity"]) == (0, "ip 192.0.2.7")
+        code, _, err = run_cli(*asked, "--type", "dance")
+        assert code == 2
+        assert "connection, topic" in err
+
+
 def test_the_command_asks_too(daemon: DaemonProcess) -> None:
     asked = ["daemon", "decide", "record", "--client", "app", "--amount", "200kB", "--control", str(daemon.control)]
     code, out, _ = run_cli(*asked, "--output", "json")

@@ -2,33 +2,25 @@
 
 import json
 import math
-from collections.abc import Awaitable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.decision_desk import APP, START_MS, Desk
 
-from kafka_quotas.core.clock import VirtualClock
-from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.enforcement import decision_binary, decision_json
-from kafka_quotas.enforcement.control_desk import ControlDesk
-from kafka_quotas.enforcement.decision import MAX_BATCH, Ask, Decision, DecisionError, Op
-from kafka_quotas.enforcement.decision_quotas import NO_API, Decider
-from kafka_quotas.enforcement.policy import Policy
+from kafka_quotas.enforcement.decision import ASK_TYPES, MAX_BATCH, Ask, Decision, DecisionError, Op
+from kafka_quotas.enforcement.decision_quotas import NO_API
 from kafka_quotas.enforcement.terms import EntityTerms, Mode, TermsBook
-from kafka_quotas.stores.store import QuotaEntry
 
 FEW = settings(max_examples=40, deadline=None)
-START_MS = 1_700_000_000_000
-APP = Entity.of(client_id="app")
 texts = st.text(max_size=30)
 asks = st.builds(
     Ask,
     st.sampled_from(Op),
-    st.sampled_from(QuotaType),
+    st.sampled_from(list(ASK_TYPES.values())),
     st.floats(0, 2.0**63) | st.integers(0, 2**53),
     st.text(min_size=1, max_size=30),
     texts,
@@ -36,37 +28,6 @@ asks = st.builds(
     texts,
     st.none() | st.integers(0, 2**31 - 1),
 )
-
-
-class Desk:
-    """A decider over one limit of 1000 bytes/s (or another), with its clock and a control desk in front."""
-
-    def __init__(self, *, limits: dict[QuotaType, float] | None = None, book: TermsBook | None = None) -> None:
-        self.clock = VirtualClock(START_MS)
-        self.policy = Policy(QuotaWindow(samples=3, window_s=1), book=book)
-        limits = limits or {QuotaType.PRODUCE: 1000.0}
-        quotas = {quota_type.key.name: limit for quota_type, limit in limits.items()}
-        self.policy.apply([QuotaEntry(entity=APP, quotas=quotas)])
-        self.charged: list[tuple[object, ...]] = []
-        self.decider = Decider(
-            self.policy, self.clock, bootstrap=lambda: None, on_asked=lambda *told: self.charged.append(told)
-        )
-        self.desk = ControlDesk(status=_never, decide=self.decider.decide, reload=_never)
-
-    def decide(self, op: Op, amount: float, quota_type: QuotaType = QuotaType.PRODUCE, **who: object) -> Decision:
-        decided = self.decider.decide(Ask(op, quota_type, amount, client_id="app", **who))
-        assert isinstance(decided, Decision), decided
-        return decided
-
-    def line(self, message: object) -> dict[str, object]:
-        answer = self.desk.answer_line(json.dumps(message).encode(), may_reload=False)
-        assert isinstance(answer, bytes)
-        data: dict[str, object] = json.loads(answer)
-        return data
-
-
-def _never() -> Awaitable[object]:
-    raise AssertionError("nobody asked for that")
 
 
 def test_a_program_draws_on_the_bucket_that_the_proxys_clients_draw_on() -> None:
@@ -256,5 +217,5 @@ def test_amounts_that_are_none_are_errors_of_their_own() -> None:
 
 
 def test_every_quota_type_has_a_figure_of_its_own() -> None:
-    assert set(decision_binary.TYPE_CODES) == set(QuotaType)
-    assert len(set(decision_binary.TYPE_CODES.values())) == len(QuotaType)
+    assert set(decision_binary.TYPE_CODES) == set(ASK_TYPES.values())
+    assert len(set(decision_binary.TYPE_CODES.values())) == len(ASK_TYPES)

@@ -12,11 +12,11 @@ from kafka_quotas.commands import daemon
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.core.units import parse_bytes
-from kafka_quotas.enforcement.decision import Ask, Decision, Op
+from kafka_quotas.enforcement.decision import ASK_TYPES, Ask, AskType, Decision, Op, PlaceQuota
 from kafka_quotas.enforcement.decision_json import write_decision
 from kafka_quotas.enforcement.rules import ANONYMOUS
 
-_BYTES = (QuotaType.PRODUCE, QuotaType.FETCH)
+_BYTES = (QuotaType.PRODUCE, QuotaType.FETCH, PlaceQuota.TOPIC)
 _COLUMNS = (
     Column(title="delay", figures=True),
     Column(title="quota"),
@@ -28,15 +28,27 @@ _COLUMNS = (
 OpArgument = Annotated[
     str, typer.Argument(metavar="record|check|unrecord", help="Charge an amount, ask about it, or give it back.")
 ]
-TypeOption = Annotated[QuotaType, typer.Option("--type", help="The quota type that the amount is of.")]
+TypeOption = Annotated[
+    str,
+    typer.Option(
+        "--type",
+        metavar="TYPE",
+        help=f"What the amount is of: {', '.join(ASK_TYPES)}.",
+        autocompletion=lambda: list(ASK_TYPES),
+    ),
+]
 AmountOption = Annotated[
     str,
     typer.Option(
-        "--amount", metavar="AMOUNT", help="Bytes (with units), ms of thread time, partitions or requests, by --type."
+        "--amount",
+        metavar="AMOUNT",
+        help="Bytes (with units), ms of thread time, partitions, requests or connections, by --type.",
     ),
 ]
 UserOption = Annotated[str, typer.Option("--user", metavar="NAME", help="Who it is.")]
 ClientOption = Annotated[str, typer.Option("--client", metavar="ID", help="The client-id.")]
+IpOption = Annotated[str, typer.Option("--ip", metavar="IP", help="The address that connects, for --type connection.")]
+TopicOption = Annotated[str, typer.Option("--topic", metavar="NAME", help="The topic, for --type topic.")]
 BrokerOption = Annotated[
     int | None,
     typer.Option("--broker", metavar="ID", help="Whose buckets. Default: the broker behind the bootstrap listener."),
@@ -46,10 +58,12 @@ BrokerOption = Annotated[
 def decide(
     op: OpArgument,
     *,
-    quota_type: TypeOption = QuotaType.PRODUCE,
+    quota_type: TypeOption = QuotaType.PRODUCE.value,
     amount: AmountOption = "0",
     user: UserOption = ANONYMOUS,
     client: ClientOption = "",
+    ip: IpOption = "",
+    topic: TopicOption = "",
     broker: BrokerOption = None,
     control: Control = None,
     output: ListingView = TABLE_VIEW,
@@ -58,7 +72,8 @@ def decide(
 
     The answer comes from the buckets that the daemon charges its own clients to.
     """
-    ask = Ask(_op(op), quota_type, _amount(amount, quota_type), user, client, broker=broker)
+    asked = _type(quota_type)
+    ask = Ask(_op(op), asked, _amount(amount, asked), user, client, ip, topic, broker)
     print_listing(decision_listing(daemon.decide(control, ask)), output)
 
 
@@ -83,7 +98,14 @@ def _op(text: str) -> Op:
         raise UsageError(f"not an operation: {text!r}", hint="record, check or unrecord") from error
 
 
-def _amount(text: str, quota_type: QuotaType) -> float:
+def _type(text: str) -> AskType:
+    asked = ASK_TYPES.get(text)
+    if asked is None:
+        raise UsageError(f"not a type: {text!r}", hint=f"one of {', '.join(ASK_TYPES)}")
+    return asked
+
+
+def _amount(text: str, quota_type: AskType) -> float:
     if quota_type in _BYTES:
         return float(parse_bytes(text))
     try:

@@ -6,11 +6,14 @@ of them. Between ticks the rate does not change. A clock that goes back ticks no
 **Source:** "Broker-side quota V1"; the exponentially weighted `Meter` of Kafka's metrics library.
 """
 
+import copy
 import math
 from typing import Final
 
 TICK_MS: Final = 5_000
 ALPHA: Final = 1.0 - math.exp(-5.0 / 60.0)
+FALLING_MS: Final = 3_600_000
+"""How far ahead it is looked when a rate will have fallen: in an hour it falls by 26 decimal places."""
 
 
 class EwmaMeter:
@@ -33,6 +36,16 @@ class EwmaMeter:
         """The rate per second as of the last tick."""
         self._tick(now_ms)
         return self._rate
+
+    def falls_in_ms(self, bound: float, now_ms: int) -> int:
+        """After how many ms without a record the rate is at a bound or below; `FALLING_MS` for later, or never."""
+        ahead = copy.copy(self)
+        at_ms = now_ms
+        while ahead.rate(at_ms) > bound:
+            at_ms = ahead._ticked_ms + TICK_MS  # noqa: SLF001 - one of its own kind
+            if at_ms - now_ms >= FALLING_MS:
+                return FALLING_MS
+        return at_ms - now_ms
 
     def _tick(self, now_ms: int) -> None:
         due = (now_ms - self._ticked_ms) // TICK_MS

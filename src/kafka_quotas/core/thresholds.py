@@ -91,7 +91,13 @@ class TopicThresholds:
         """
         if topic not in self._meters:
             self.set_topics((*self._meters, topic), now_ms)
-        topic_rate, total_rate = self._meters[topic].rate(now_ms), self._total_meter.rate(now_ms)
+        return self.look(topic, now_ms)
+
+    def look(self, topic: str, now_ms: int) -> ThresholdDecision:
+        """The decision on data for a topic, which is nothing to one not seen before: it has no threshold yet."""
+        meter = self._meters.get(topic)
+        topic_rate = 0.0 if meter is None else meter.rate(now_ms)
+        total_rate = self._total_meter.rate(now_ms)
         threshold, total = self.threshold(topic), self._total
         over = total is not None and threshold is not None and total_rate > total and topic_rate > threshold
         return ThresholdDecision(
@@ -103,8 +109,17 @@ class TopicThresholds:
             total_threshold=total,
         )
 
-    def record(self, topic: str, size: int, now_ms: int) -> None:
-        """Nothing; `size` bytes for a topic were taken in."""
+    def admitted_in_ms(self, topic: str, now_ms: int) -> int:
+        """After how many ms a topic is admitted again if nothing is taken in meanwhile; 0 where it is now."""
+        if self.look(topic, now_ms).admitted:
+            return 0
+        total, threshold = self._total, self.threshold(topic)
+        assert total is not None, "without a total nothing is refused"
+        assert threshold is not None, "without a threshold no topic is"
+        return min(self._total_meter.falls_in_ms(total, now_ms), self._meters[topic].falls_in_ms(threshold, now_ms))
+
+    def record(self, topic: str, size: float, now_ms: int) -> None:
+        """Nothing; `size` bytes for a topic were taken in (below 0: they were not, after all)."""
         if topic not in self._meters:
             self.set_topics((*self._meters, topic), now_ms)
         self._meters[topic].record(size, now_ms)

@@ -66,8 +66,16 @@ class BrokerThresholds:
         self._follow_directory(now_ms)
         return self._thresholds.decide(topic, now_ms)
 
-    def took(self, topic: str, size: int, now_ms: int) -> None:
-        """Nothing; the broker took so many bytes for a topic."""
+    def look(self, topic: str, now_ms: int) -> ThresholdDecision:
+        """The decision on data for a topic; nothing changes by asking."""
+        return self._thresholds.look(topic, now_ms)
+
+    def admitted_in_ms(self, topic: str, now_ms: int) -> int:
+        """After how many ms a topic is admitted again if nothing is taken in meanwhile; 0 where it is now."""
+        return self._thresholds.admitted_in_ms(topic, now_ms)
+
+    def took(self, topic: str, size: float, now_ms: int) -> None:
+        """Nothing; the broker took so many bytes for a topic (below 0: it did not, after all)."""
         self._thresholds.record(topic, size, now_ms)
 
     def refused_for_size(self, size: int) -> None:

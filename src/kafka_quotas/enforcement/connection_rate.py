@@ -7,6 +7,7 @@ A delay is at most one sample of the window (1 s by default).
 **Source:** KIP-612; `ConnectionQuotas.waitForConnectionSlot` and `recordIpConnectionMaybeThrottle` (4.x).
 """
 
+import copy
 from collections.abc import Iterable
 from typing import Final
 
@@ -16,6 +17,7 @@ from kafka_quotas.core.quota import Quota
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.core.quota_key import CONNECTION_CREATION_RATE
 from kafka_quotas.core.rate import Rate
+from kafka_quotas.core.resolution import Match
 from kafka_quotas.core.sensor import Sensor
 from kafka_quotas.stores.store import QuotaEntry
 
@@ -51,28 +53,33 @@ class IpLimits:
         match = self._resolver.match(ip)
         return None if match is None else match.limit
 
+    def match(self, ip: str) -> Match | None:
+        """The limit of an address with the entity that it is set on, None where it may make any number."""
+        return self._resolver.match(ip)
+
 
 class _CountedRate:
     """A rate with a bound that may change, and when it was last asked."""
 
-    __slots__ = ("last_ms", "sensor", "version")
+    __slots__ = ("last_ms", "rate", "sensor")
 
     def __init__(self, window: QuotaWindow) -> None:
-        self.sensor = Sensor(Rate(window.samples, window.window_ms), max_throttle_ms=window.window_ms)
+        self.rate = Rate(window.samples, window.window_ms)
+        self.sensor = Sensor(self.rate, max_throttle_ms=window.window_ms)
         self.last_ms = 0
-        self.version = -1
 
-    def record(self, limit: float | None, now_ms: int) -> int:
-        """The delay in ms of one more connection, 0 where it fits; it is recorded either way."""
+    def record(self, limit: float | None, now_ms: int, count: float = 1.0) -> int:
+        """The delay in ms of more connections, 0 where they fit; they are recorded either way."""
         self.last_ms = now_ms
         if self.sensor.quota is None or self.sensor.quota.bound != limit:
             self.sensor.quota = None if limit is None else Quota(limit)
-        violation = self.sensor.record(1.0, now_ms)
+        violation = self.sensor.record(count, now_ms)
         return 0 if violation is None else max(violation.throttle_ms or 0, 0)
 
-    def take_back(self, now_ms: int) -> None:
-        """Nothing; the connection that was recorded last does not count."""
-        self.sensor.stat.record(-1.0, now_ms)
+    def take_back(self, now_ms: int, count: float = 1.0) -> None:
+        """Nothing; so many connections that were recorded do not count."""
+        self.last_ms = now_ms
+        self.rate.record(-count, now_ms)
 
 
 class ConnectionRates:
@@ -104,10 +111,7 @@ class ConnectionRates:
         limit = self._ip_limits.limit(ip)
         if limit is None:
             return 0
-        address = canonical_address(ip)
-        rate = self._ips.get(address)
-        if rate is None:
-            rate = self._ips[address] = _CountedRate(self._window)
+        rate = self._rate_of(ip)
         delay_ms = rate.record(limit, now_ms)
         if delay_ms:
             for counted in (rate, self._broker, self._listeners.get(listener)):
@@ -115,7 +119,48 @@ class ConnectionRates:
                     counted.take_back(now_ms)
         return delay_ms
 
+    def match_ip(self, ip: str) -> Match | None:
+        """The limit of an address with the entity that it is set on, None where it may make any number."""
+        return self._ip_limits.match(ip)
+
+    def record_ip(self, ip: str, count: float, now_ms: int) -> int:
+        """The delay in ms of connections that an address makes elsewhere; they count where it is 0."""
+        limit = self._ip_limits.limit(ip)
+        if limit is None:
+            return 0
+        rate = self._rate_of(ip)
+        delay_ms = rate.record(limit, now_ms, count)
+        if delay_ms:
+            rate.take_back(now_ms, count)
+        return delay_ms
+
+    def would_delay_ip_ms(self, ip: str, count: float, now_ms: int) -> int:
+        """The delay in ms that connections of an address would have; nothing is recorded."""
+        limit = self._ip_limits.limit(ip)
+        if limit is None:
+            return 0
+        rate = self._ips.get(canonical_address(ip))
+        return (_CountedRate(self._window) if rate is None else copy.deepcopy(rate)).record(limit, now_ms, count)
+
+    def unrecord_ip(self, ip: str, count: float, now_ms: int) -> None:
+        """Nothing; so many connections of an address do not count."""
+        if self._ip_limits.limit(ip) is not None:
+            self._rate_of(ip).take_back(now_ms, count)
+
+    def observed_ip(self, ip: str, now_ms: int) -> float:
+        """Connections per second that an address makes; asking changes nothing."""
+        rate = self._ips.get(canonical_address(ip))
+        return 0.0 if rate is None else rate.rate.peek(now_ms)
+
     def expire_idle(self, now_ms: int) -> None:
         """Nothing; addresses that made no connection for an hour are forgotten."""
         for address in [address for address, rate in self._ips.items() if now_ms - rate.last_ms >= IDLE_MS]:
             del self._ips[address]
+
+    def _rate_of(self, ip: str) -> _CountedRate:
+        """The rate of an address, made where there is none."""
+        address = canonical_address(ip)
+        rate = self._ips.get(address)
+        if rate is None:
+            rate = self._ips[address] = _CountedRate(self._window)
+        return rate

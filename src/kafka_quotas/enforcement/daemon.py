@@ -212,6 +212,8 @@ class _Daemon:
         decider = Decider(
             self._policy,
             self._clock,
+            connections=self._book,
+            thresholds=self._topics.thresholds,
             bootstrap=lambda: bootstrap.node_id,
             on_asked=None if events is None else events.charges.asked,
         )

@@ -3,11 +3,13 @@
 `Ask` and `Decision` are named tuples: they are made some hundred thousand times per second by whoever asks in batches.
 """
 
-from enum import IntEnum
-from typing import Final, NamedTuple
+from enum import Enum, IntEnum
+from typing import Final, NamedTuple, TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.quota_key import CONNECTION_CREATION_RATE, QuotaKey
 from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.core.threshold_key import TOPIC_THRESHOLD
 from kafka_quotas.enforcement.rules import ANONYMOUS
 
 PROTOCOL_VERSION: Final = 1
@@ -27,15 +29,34 @@ class Op(IntEnum):
     """It was charged for nothing: give it back."""
 
 
-class Ask(NamedTuple):
-    """One question: an amount in the quota type's unit (bytes, milliseconds of thread time, partitions, requests).
+class PlaceQuota(Enum):
+    """What is limited by where it comes from or goes to, and not by user and client-id."""
 
-    `broker` is a node id, None for the one behind the bootstrap address. `ip` and `topic` say whom and what it was for;
-    they are in the event log, the quotas that can be asked for do not go by them.
+    CONNECTION = "connection"
+    """Connections that an address makes (`Ask.ip`)."""
+    TOPIC = "topic"
+    """Bytes that a broker takes in for a topic (`Ask.topic`)."""
+
+    @property
+    def key(self) -> QuotaKey:
+        """The key under which limits of this type are stored."""
+        return CONNECTION_CREATION_RATE if self is PlaceQuota.CONNECTION else TOPIC_THRESHOLD
+
+
+AskType: TypeAlias = QuotaType | PlaceQuota
+ASK_TYPES: Final[dict[str, AskType]] = {kind.value: kind for kinds in (QuotaType, PlaceQuota) for kind in kinds}
+"""What can be asked for, by name."""
+
+
+class Ask(NamedTuple):
+    """One question: an amount in the type's unit (bytes, ms of thread time, partitions, requests, connections).
+
+    `broker` is a node id, None for the one behind the bootstrap address. Connections go by `ip` and topics by `topic`;
+    for the other types these only say in the event log whom and what it was for.
     """
 
     op: Op
-    quota_type: QuotaType
+    quota_type: AskType
     amount: float
     user: str = ANONYMOUS
     client_id: str = ""
@@ -45,7 +66,7 @@ class Ask(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """How long the client has to wait (ms, 0: not at all), and the quota that says so.
+    """How long the client has to wait (ms, 0: not at all), and the quota (its key) that says so.
 
     `entity` is the entity whose limit it is, "" where there is no limit; `limit` and `observed` are per second (tokens
     left, for mutations). `is_shadow`: the client's quotas are only watched, so that nobody should wait for them.

@@ -15,18 +15,29 @@ from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quota_manager import QuotaType
-from kafka_quotas.enforcement.decision import MAX_BATCH, PROTOCOL_VERSION, Ask, Decision, DecisionError, Op
+from kafka_quotas.enforcement.decision import (
+    MAX_BATCH,
+    PROTOCOL_VERSION,
+    Ask,
+    AskType,
+    Decision,
+    DecisionError,
+    Op,
+    PlaceQuota,
+)
 from kafka_quotas.enforcement.rules import ANONYMOUS
 
 MAGIC: Final = b"\x00KQ" + bytes([PROTOCOL_VERSION])
 MAX_FRAME_BYTES: Final = 1024 * 1024
 NO_BROKER: Final = -1
-TYPE_CODES: Final = {
+TYPE_CODES: Final[dict[AskType, int]] = {
     QuotaType.PRODUCE: 1,
     QuotaType.FETCH: 2,
     QuotaType.REQUEST: 3,
     QuotaType.CONTROLLER_MUTATION: 4,
     QuotaType.REQUEST_RATE: 5,
+    PlaceQuota.CONNECTION: 6,
+    PlaceQuota.TOPIC: 7,
 }
 """How quota types are written; a new one gets a new figure."""
 _TYPES: Final = {code: quota_type for quota_type, code in TYPE_CODES.items()}
@@ -140,7 +151,7 @@ def _decision(decision: Decision | DecisionError) -> bytes:
     return _DECISION.pack(status, decision.delay_ms, decision.limit, decision.observed, *lengths) + key + entity
 
 
-def _code_of(quota_type: QuotaType) -> int:
+def _code_of(quota_type: AskType) -> int:
     code = TYPE_CODES.get(quota_type)
     if code is None:
         raise DecisionError(f"the binary form has no {quota_type.value}")

@@ -11,9 +11,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.enforcement.control import ControlError
-from kafka_quotas.enforcement.decision import Ask, Decision, DecisionError, Op
+from kafka_quotas.enforcement.decision import ASK_TYPES, Ask, AskType, Decision, DecisionError, Op
 from kafka_quotas.enforcement.decision_binary import MAGIC, frame_end, read_decisions, write_asks
 from kafka_quotas.enforcement.rules import ANONYMOUS
 
@@ -49,43 +48,50 @@ class DecisionClient:
 
     def record(
         self,
-        quota_type: QuotaType | str,
+        quota_type: AskType | str,
         amount: float,
         *,
         user: str = ANONYMOUS,
         client_id: str = "",
+        ip: str = "",
+        topic: str = "",
         broker: int | None = None,
     ) -> Decision:
         """How long the client has to wait, now that it has used an amount; it is charged with that.
 
-        Amounts are in the quota type's unit: bytes, ms of thread time, partitions. Controller mutations are charged
-        only where there is nothing to wait for. Raises `DecisionError` where it can't be answered.
+        Amounts are in the type's unit: bytes, ms of thread time, partitions, requests, connections. Mutations,
+        connections (which go by `ip`) and bytes for a topic (by `topic`) are charged only where there is nothing to
+        wait for. Raises `DecisionError` where it can't be answered.
         """
-        return self.ask(Ask(Op.RECORD, QuotaType(quota_type), amount, user, client_id, broker=broker))
+        return self.ask(Ask(Op.RECORD, _type(quota_type), amount, user, client_id, ip, topic, broker))
 
     def check(
         self,
-        quota_type: QuotaType | str,
+        quota_type: AskType | str,
         amount: float = 0,
         *,
         user: str = ANONYMOUS,
         client_id: str = "",
+        ip: str = "",
+        topic: str = "",
         broker: int | None = None,
     ) -> Decision:
         """How long the client would have to wait if it used an amount; nothing is charged. Raises as `record` does."""
-        return self.ask(Ask(Op.CHECK, QuotaType(quota_type), amount, user, client_id, broker=broker))
+        return self.ask(Ask(Op.CHECK, _type(quota_type), amount, user, client_id, ip, topic, broker))
 
     def unrecord(
         self,
-        quota_type: QuotaType | str,
+        quota_type: AskType | str,
         amount: float,
         *,
         user: str = ANONYMOUS,
         client_id: str = "",
+        ip: str = "",
+        topic: str = "",
         broker: int | None = None,
     ) -> Decision:
         """No delay, and what is measured now that an amount was given back. Raises as `record` does."""
-        return self.ask(Ask(Op.UNRECORD, QuotaType(quota_type), amount, user, client_id, broker=broker))
+        return self.ask(Ask(Op.UNRECORD, _type(quota_type), amount, user, client_id, ip, topic, broker))
 
     def ask(self, ask: Ask) -> Decision:
         """The decision on one question. Raises `DecisionError` where there is none."""
@@ -149,3 +155,12 @@ class DecisionClient:
             f"no daemon answers on {self._path}: {error.strerror or error}",
             hint="start one with kafka-quotas daemon run",
         )
+
+
+def _type(name: AskType | str) -> AskType:
+    """What is asked for; raises `DecisionError` for a name that nothing has."""
+    if not isinstance(name, str):
+        return name
+    if name not in ASK_TYPES:
+        raise DecisionError(f"type is one of {', '.join(ASK_TYPES)}, not {name!r}")
+    return ASK_TYPES[name]

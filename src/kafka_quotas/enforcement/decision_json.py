@@ -7,14 +7,12 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
-from kafka_quotas.core.quota_manager import QuotaType
-from kafka_quotas.enforcement.decision import MAX_BATCH, PROTOCOL_VERSION, Ask, Decision, DecisionError, Op
+from kafka_quotas.enforcement.decision import ASK_TYPES, MAX_BATCH, PROTOCOL_VERSION, Ask, Decision, DecisionError, Op
 from kafka_quotas.enforcement.rules import ANONYMOUS
 
 Json: TypeAlias = Any
 BATCH: Final = "batch"
 _OPS: Final = {op.name.lower(): op for op in Op}
-_TYPES: Final = {quota_type.value: quota_type for quota_type in QuotaType}
 _MAX_AMOUNT: Final = float(2**63)
 
 T = TypeVar("T")
@@ -52,7 +50,7 @@ def read_ask(data: object) -> Ask:
         raise DecisionError(f"broker is a node id, not {broker!r}")
     return Ask(
         _one_of(_OPS, data, "op"),
-        _one_of(_TYPES, data, "type"),
+        _one_of(ASK_TYPES, data, "type"),
         _amount(data),
         _text(data, "user", ANONYMOUS),
         _text(data, "client_id"),

@@ -1,4 +1,4 @@
-"""Questions of other programs, answered from the very buckets that the proxy charges."""
+"""Questions of other programs about clients, answered from the very buckets that the proxy charges."""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -7,9 +7,12 @@ from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.quota_manager import Limiter, QuotaType
 from kafka_quotas.core.throttle_time import nanos_to_percentage
 from kafka_quotas.enforcement.client import Client
-from kafka_quotas.enforcement.decision import Ask, Decision, DecisionError, Op
+from kafka_quotas.enforcement.connections import ConnectionBook
+from kafka_quotas.enforcement.decision import Ask, Decision, DecisionError, Op, PlaceQuota
+from kafka_quotas.enforcement.decision_places import PlaceDecider
 from kafka_quotas.enforcement.event_log import Charge
 from kafka_quotas.enforcement.policy import NodeId, Policy
+from kafka_quotas.enforcement.threshold_board import ThresholdBoard
 
 NO_API: Final = -1
 """The API key of charges that came from other programs, in the event log."""
@@ -23,10 +26,18 @@ class Decider:
     """Answers from the buckets of a policy; `bootstrap` tells the node id that is meant where none is named."""
 
     def __init__(
-        self, policy: Policy, clock: Clock, *, bootstrap: Callable[[], NodeId], on_asked: OnAsked | None = None
+        self,
+        policy: Policy,
+        clock: Clock,
+        *,
+        connections: ConnectionBook,
+        thresholds: ThresholdBoard,
+        bootstrap: Callable[[], NodeId],
+        on_asked: OnAsked | None = None,
     ) -> None:
         self._policy = policy
         self._now_ms = clock.now_ms
+        self._places = PlaceDecider(policy, connections, thresholds)
         self._bootstrap = bootstrap
         self._on_asked = on_asked
 
@@ -35,14 +46,19 @@ class Decider:
         node_id = self._bootstrap() if ask.broker is None else ask.broker
         if ask.broker is not None and node_id not in self._policy.brokers:
             return DecisionError(f"no broker {node_id} is known here")
+        if isinstance(ask.quota_type, PlaceQuota):
+            return self._places.decide(ask, node_id, self._now_ms())
+        return self._of_client(ask, ask.quota_type, node_id)
+
+    def _of_client(self, ask: Ask, quota_type: QuotaType, node_id: NodeId) -> Decision:
         client = self._policy.broker(node_id).client(ask.user, ask.client_id)
-        limiter, now_ms = _limiter(client, ask.quota_type), self._now_ms()
+        limiter, now_ms = _limiter(client, quota_type), self._now_ms()
         delay_ms = self._apply(ask, node_id, limiter, now_ms)
         if client.max_throttle_ms is not None:
             delay_ms = min(delay_ms, client.max_throttle_ms)
         return Decision(
             delay_ms,
-            ask.quota_type.key.name,
+            quota_type.key.name,
             str(limiter.entity or ""),
             limiter.bound or 0.0,
             limiter.peek(now_ms) or 0.0,
@@ -61,7 +77,7 @@ class Decider:
             limiter.unrecord(value, now_ms)
             amount = -amount
         if self._on_asked is not None:
-            charge = (now_ms, ask.user, ask.client_id, ask.quota_type, NO_API, amount, delay_ms, False)
+            charge = (now_ms, ask.user, ask.client_id, limiter.quota_type, NO_API, amount, delay_ms, False)
             self._on_asked(ask, node_id, charge)
         return delay_ms
 

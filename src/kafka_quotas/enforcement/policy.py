@@ -17,7 +17,7 @@ from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.enforcement.broker_quotas import ENFORCED, BrokerQuotas
 from kafka_quotas.enforcement.default_costs import DEFAULT_COSTS
 from kafka_quotas.enforcement.policy_file import PolicyFile
-from kafka_quotas.enforcement.terms import TermsBook
+from kafka_quotas.enforcement.terms import Terms, TermsBook
 from kafka_quotas.stores.store import QuotaEntry
 
 NodeId: TypeAlias = int | None
@@ -61,6 +61,11 @@ class Policy:
     def brokers(self) -> dict[NodeId, BrokerQuotas]:
         """Each broker's quotas by node id."""
         return self._brokers
+
+    @property
+    def default_terms(self) -> Terms:
+        """The terms of whom no entity of a policy file has others for."""
+        return self._default_book.default
 
     @property
     def limit_count(self) -> int:

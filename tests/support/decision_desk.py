@@ -1,0 +1,65 @@
+"""A daemon's answers to other programs, on a virtual clock and without a socket."""
+
+import json
+from collections.abc import Awaitable
+
+from kafka_quotas.core.clock import VirtualClock
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.quota_config import QuotaWindow
+from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.enforcement.connections import ConnectionBook
+from kafka_quotas.enforcement.control_desk import ControlDesk
+from kafka_quotas.enforcement.counters import Counters
+from kafka_quotas.enforcement.decision import Ask, Decision, Op
+from kafka_quotas.enforcement.decision_quotas import Decider
+from kafka_quotas.enforcement.notice import Notice
+from kafka_quotas.enforcement.policy import Policy
+from kafka_quotas.enforcement.terms import TermsBook
+from kafka_quotas.enforcement.threshold_board import ThresholdBoard
+from kafka_quotas.enforcement.topic_directory import TopicDirectory
+from kafka_quotas.stores.store import QuotaEntry
+
+START_MS = 1_700_000_000_000
+APP = Entity.of(client_id="app")
+
+
+class Desk:
+    """A decider over one limit of 1000 bytes/s (or another), with its clock and a control desk in front."""
+
+    def __init__(self, *, limits: dict[QuotaType, float] | None = None, book: TermsBook | None = None) -> None:
+        self.clock = VirtualClock(START_MS)
+        self.policy = Policy(QuotaWindow(samples=3, window_s=1), book=book)
+        limits = limits or {QuotaType.PRODUCE: 1000.0}
+        quotas = {quota_type.key.name: limit for quota_type, limit in limits.items()}
+        self.policy.apply([QuotaEntry(entity=APP, quotas=quotas)])
+        self.charged: list[tuple[object, ...]] = []
+        self.counters = Counters()
+        self.notices: list[Notice] = []
+        self.connections = ConnectionBook(QuotaWindow(samples=3, window_s=1))
+        self.thresholds = ThresholdBoard(
+            directory=TopicDirectory(), counters=self.counters, notify=self.notices.append, clock=self.clock
+        )
+        self.decider = Decider(
+            self.policy,
+            self.clock,
+            connections=self.connections,
+            thresholds=self.thresholds,
+            bootstrap=lambda: None,
+            on_asked=lambda *told: self.charged.append(told),
+        )
+        self.desk = ControlDesk(status=_never, decide=self.decider.decide, reload=_never)
+
+    def decide(self, op: Op, amount: float, quota_type: QuotaType = QuotaType.PRODUCE, **who: object) -> Decision:
+        decided = self.decider.decide(Ask(op, quota_type, amount, client_id="app", **who))
+        assert isinstance(decided, Decision), decided
+        return decided
+
+    def line(self, message: object) -> dict[str, object]:
+        answer = self.desk.answer_line(json.dumps(message).encode(), may_reload=False)
+        assert isinstance(answer, bytes)
+        data: dict[str, object] = json.loads(answer)
+        return data
+
+
+def _never() -> Awaitable[object]:
+    raise AssertionError("nobody asked for that")
