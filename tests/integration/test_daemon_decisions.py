@@ -224,17 +224,21 @@ def test_a_reload_keeps_connections_and_what_was_measured(broker: FakeBroker, tm
 
 def test_a_killed_daemon_remembers_what_was_charged(broker: FakeBroker, tmp_path: Path) -> None:
     set_quota(tmp_path, APP, producer_byte_rate=1000.0)
+    set_quota(tmp_path, Entity.of(ip="192.0.2.7"), connection_creation_rate=1.0)
     state = tmp_path / "state.json"
     options = ["--state-file", str(state), "--quota-window-num", "100"]
     with running_daemon(tmp_path, upstream=broker.address, options=options) as first:
         with DecisionClient(first.control) as program:
             assert program.record("produce", 400_000, client_id="app").delay_ms > 200_000
+            assert program.record("connection", 99, ip="192.0.2.7").delay_ms == 0
         deadline = first.wait_until(lambda _: state.exists() and '"produce"' in state.read_text())
         assert deadline.pid == first.pid
         first.send(signal.SIGKILL)
         first.wait()
     with running_daemon(tmp_path, upstream=broker.address, options=options) as second:
-        assert "buckets=1" in second.wait_for_log("state restored")
+        assert "buckets=1 connections=" in second.wait_for_log("state restored")
+        with DecisionClient(second.control) as program:
+            assert program.record("connection", 99, ip="192.0.2.7").delay_ms > 0
         with connected(second.bootstrap) as client:
             client.sendall(produce(1, size=1004))
             assert throttle_of(receive_frame(client), -4) > 100_000

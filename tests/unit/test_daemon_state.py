@@ -13,12 +13,19 @@ from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.mutation_bucket import MutationAlgorithm
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.core.quota_manager import Algorithm, ClientQuotaManager, QuotaType
+from kafka_quotas.core.threshold_settings import ThresholdSettings
+from kafka_quotas.enforcement.broker_thresholds import BrokerThresholds
+from kafka_quotas.enforcement.connections import ConnectionBook
+from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.notice import Notice
 from kafka_quotas.enforcement.policy import Policy
 from kafka_quotas.enforcement.state_file import StateError, read_state, write_state
 from kafka_quotas.enforcement.state_keeper import StateKeeper
 from kafka_quotas.enforcement.terms import EntityTerms, Mode, Scope, TermsBook
+from kafka_quotas.enforcement.threshold_board import ThresholdBoard
+from kafka_quotas.enforcement.topic_directory import TopicDirectory
 from kafka_quotas.stores.store import QuotaEntry
+from kafka_quotas.wire.metadata_topics import KnownTopic
 
 START_MS = 1_700_000_000_000
 WINDOW = QuotaWindow(samples=3, window_s=1)
@@ -81,14 +88,34 @@ class Kept:
         self.policy.apply([QuotaEntry(entity=Entity.of(client_id=None), quotas=quotas)])
         self.clock = VirtualClock(now_ms)
         self.said: list[Notice] = []
+        self.bootstrap: int | None = None
+        self.connections = ConnectionBook(window, broker_rate=100.0)
+        limit = QuotaEntry(entity=Entity.of(ip=None), quotas={"connection_creation_rate": 2.0})
+        self.connections.ip_limits.apply([limit])
+        self.topics = TopicDirectory()
+        self.thresholds = ThresholdBoard(
+            directory=self.topics, counters=Counters(), notify=self.said.append, clock=self.clock
+        )
+        self.thresholds.apply_file(ThresholdSettings(topics={"busy": 600.0}, totals={None: 1000.0}))
         self.keeper = StateKeeper(
             path,
             self.policy,
+            connections=self.connections,
+            thresholds=self.thresholds,
             clock=self.clock,
             settings=(f"{window.samples} x {window.window_s} s",),
-            bootstrap=lambda: 1,
+            bootstrap=lambda: self.bootstrap,
             notify=self.said.append,
         )
+
+    def connect(self, node_id: int | None, times: int) -> int:
+        """The delay of the last of some connections of one address."""
+        rates, now_ms = self.connections.broker(node_id).rates, self.clock.now_ms()
+        delays = [
+            max(rates.listener_delay_ms("main", 3.0, now_ms), rates.ip_delay_ms("192.0.2.7", "main", now_ms))
+            for _ in range(times)
+        ]
+        return delays[-1]
 
     def record(self, node_id: int | None, client_id: str, amount: int) -> int:
         client = self.policy.broker(node_id).client("u", client_id)
@@ -102,6 +129,7 @@ def test_a_restart_forgives_nobody(tmp_path: Path) -> None:
     assert before.record(1, "wide", 4000) == 2000
     assert before.record(1, "smooth", 4000) == 3000
     before.policy.broker(1).client("u", "app").mutation.record(10, START_MS)
+    before.bootstrap = 1
     before.keeper.save()
     after = Kept(tmp_path / "state", now_ms=START_MS + 500)
     after.keeper.restore()
@@ -116,9 +144,105 @@ def test_a_restart_forgives_nobody(tmp_path: Path) -> None:
     assert (notice.event, notice.fields["buckets"], notice.fields["age_ms"]) == ("state restored", 5, 500)
 
 
+def over(thresholds: BrokerThresholds, now_ms: int) -> tuple[bool, float]:
+    """Whether data for `busy` is admitted, and what was taken in for it."""
+    decision = thresholds.decide("busy", now_ms)
+    return decision.admitted, decision.topic_rate
+
+
+def test_connections_made_before_a_restart_count_after_it(tmp_path: Path) -> None:
+    before = Kept(tmp_path / "state")
+    assert before.connect(1, 4) == 0
+    assert before.connect(1, 1) == 500
+    assert before.connect(2, 2) == 0
+    before.bootstrap = 1
+    before.keeper.save()
+    after = Kept(tmp_path / "state")
+    after.keeper.restore()
+    assert after.connect(None, 1) == 500
+    assert after.connect(2, 2) == 0
+    assert after.connect(2, 1) == 500
+    assert after.said[0].fields["connections"] == 6
+
+
+def test_what_topics_took_in_before_a_restart_counts_after_it(tmp_path: Path) -> None:
+    before = Kept(tmp_path / "state")
+    before.thresholds.broker(1).took("busy", 10_000, START_MS)
+    before.thresholds.broker(2).took("calm", 100, START_MS)
+    before.clock.advance(5_000)
+    assert over(before.thresholds.broker(1), START_MS + 5_000) == (False, 2000.0)
+    before.thresholds.broker(1).took("busy", 7, START_MS + 5_000)
+    before.bootstrap = 1
+    before.keeper.save()
+    after = Kept(tmp_path / "state", now_ms=START_MS + 6_000)
+    after.keeper.restore()
+    after.topics.learn([KnownTopic(0, "other", None, 1, frozenset({1}), 0, 0)])
+    after.thresholds.name_bootstrap(1)
+    for now_ms in (START_MS + 6_000, START_MS + 10_000, START_MS + 61_000):
+        assert over(after.thresholds.broker(1), now_ms) == over(before.thresholds.broker(1), now_ms)
+    assert set(after.thresholds.broker(1).rates(START_MS + 6_000)) == {"", "busy", "other"}
+    assert after.said[0].fields["topics"] == 4
+
+
+def test_a_meter_that_was_ahead_of_a_clock_set_back_goes_on_ticking(tmp_path: Path) -> None:
+    before = Kept(tmp_path / "state")
+    before.thresholds.broker(None).took("busy", 10_000, START_MS)
+    before.clock.advance(5_000)
+    before.keeper.save()
+    after = Kept(tmp_path / "state", now_ms=START_MS - 3_600_000)
+    after.keeper.restore()
+    start_ms = after.clock.now_ms()
+    assert over(after.thresholds.broker(None), start_ms) == (False, 2000.0)
+    assert over(after.thresholds.broker(None), start_ms + 120_000)[0]
+
+
+def test_a_listener_whose_broker_is_known_from_the_start_has_its_buckets_back(tmp_path: Path) -> None:
+    before = Kept(tmp_path / "state")
+    before.bootstrap = 1
+    assert before.record(1, "app", 9000) == 7000
+    before.keeper.save()
+    after = Kept(tmp_path / "state")
+    after.bootstrap = 1
+    after.keeper.restore()
+    assert after.record(1, "app", 0) == 7000
+
+
+def test_the_state_of_the_version_before_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    before = Kept(path)
+    assert before.record(None, "app", 9000) == 7000
+    before.keeper.save()
+    content = json.loads(path.read_text())
+    for added in ("connections", "topics"):
+        del content[added]
+    path.write_text(json.dumps({**content, "v": 1}))
+    after = Kept(path)
+    after.keeper.restore()
+    assert after.record(None, "app", 0) == 7000
+
+
+def test_figures_that_are_none_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    before = Kept(path)
+    before.record(None, "app", 9000)
+    before.record(None, "other", 9000)
+    before.connect(None, 3)
+    before.thresholds.broker(None).took("busy", 10_000, START_MS)
+    before.keeper.save()
+    content = json.loads(path.read_text())
+    content["buckets"][0]["figures"] = []
+    content["connections"][0]["figures"] = [1e400]
+    content["topics"][0]["figures"] = [1]
+    path.write_text(json.dumps(content))
+    after = Kept(path)
+    after.keeper.restore()
+    (notice,) = after.said
+    assert [notice.fields[name] for name in ("buckets", "connections", "topics", "skipped")] == [1, 2, 1, 3]
+
+
 def test_a_clock_that_was_set_back_makes_nobody_wait_longer(tmp_path: Path) -> None:
     before = Kept(tmp_path / "state")
-    assert before.record(1, "app", 9000) == 7000
+    assert before.record(None, "app", 9000) == 7000
     before.keeper.save()
     after = Kept(tmp_path / "state", now_ms=START_MS - 3_600_000)
     after.keeper.restore()
@@ -144,7 +268,16 @@ def test_no_file_is_a_first_start(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\xff", b"{}", b"[]", b'{"v": 9}', b'{"v":1,"saved_ms":1,"settings":["3 x 1 s"],"buckets":[{"broker":1}]}'],
+    [
+        b"",
+        b"\xff",
+        b"{}",
+        b"[]",
+        b'{"v": 9}',
+        b'{"v":1,"saved_ms":1,"settings":["3 x 1 s"],"buckets":[{"broker":1}]}',
+        b'{"v":2,"saved_ms":1e999,"settings":[],"buckets":[]}',
+        b'{"v":2,"saved_ms":1,"settings":["3 x 1 s"],"buckets":[],"topics":[7]}',
+    ],
 )
 def test_a_file_that_is_no_state_is_said_and_every_bucket_starts_empty(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "state").write_bytes(content)
@@ -180,4 +313,4 @@ def test_a_state_that_can_not_be_written_leaves_the_old_one_and_is_said_once(tmp
     with pytest.raises((StateError, IsADirectoryError)):
         write_state(path, state)
     assert path.read_bytes() == content
-    assert json.loads(content)["v"] == 1
+    assert json.loads(content)["v"] == 2

@@ -37,6 +37,29 @@ class EwmaMeter:
         self._tick(now_ms)
         return self._rate
 
+    @property
+    def is_counting(self) -> bool:
+        """Whether anything was recorded since the last tick."""
+        return self._uncounted != 0.0
+
+    @property
+    def memory(self) -> tuple[float, ...]:
+        """The figures that `remember` takes: the last tick (ms), whether there was one, the uncounted, the rate."""
+        return (float(self._ticked_ms), float(self._ticked), self._uncounted, self._rate)
+
+    def remember(self, memory: tuple[float, ...], shift_ms: int) -> None:
+        """Nothing; goes on in place of another meter, with all its times moved by `shift_ms`.
+
+        Raises `ValueError` for figures that are none of a meter.
+        """
+        ticked_ms, ticked, uncounted, rate = memory
+        if not all(map(math.isfinite, memory)):
+            raise ValueError(f"no figures of a meter: {memory}")
+        self._ticked_ms = int(ticked_ms) + shift_ms
+        self._ticked = bool(ticked)
+        self._uncounted = uncounted
+        self._rate = rate
+
     def falls_in_ms(self, bound: float, now_ms: int) -> int:
         """After how many ms without a record the rate is at a bound or below; `FALLING_MS` for later, or never."""
         ahead = copy.copy(self)

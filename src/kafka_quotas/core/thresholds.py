@@ -8,7 +8,7 @@ Figures are bytes per second, times ms.
 **Source:** "Broker-side quota V1"; Kafka itself never had this.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kafka_quotas.core.ewma_meter import EwmaMeter
@@ -137,6 +137,25 @@ class TopicThresholds:
         return {"": self._total_meter.rate(now_ms)} | {
             topic: meter.rate(now_ms) for topic, meter in self._meters.items()
         }
+
+    def memories(self, now_ms: int) -> Iterator[tuple[str, tuple[float, ...]]]:
+        """The figures of each meter that measures anything, by topic; of all together under the empty name."""
+        for topic, meter in (("", self._total_meter), *self._meters.items()):
+            if meter.rate(now_ms) >= 1.0 or meter.is_counting:
+                yield topic, meter.memory
+
+    def remember(self, topic: str, memory: tuple[float, ...], shift_ms: int) -> None:
+        """Nothing; a topic's meter (empty: that of all together) goes on in place of another, moved by `shift_ms`.
+
+        The topic counts as led here. Raises `ValueError` for figures that are none of a meter.
+        """
+        meter = EwmaMeter(0)
+        meter.remember(memory, shift_ms)
+        if not topic:
+            self._total_meter = meter
+            return
+        self._meters[topic] = meter
+        self._share_out()
 
     def _share_out(self) -> None:
         """Compute what each led topic without a stated threshold gets; nothing where there is none, or no total."""

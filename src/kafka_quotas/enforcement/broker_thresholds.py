@@ -1,5 +1,6 @@
 """The thresholds of one broker in force, and what was rejected because of them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -108,6 +109,20 @@ class BrokerThresholds:
             topic: (rate, thresholds.threshold(topic) if topic else thresholds.total)
             for topic, rate in thresholds.rates(now_ms).items()
         }
+
+    def memories(self, now_ms: int) -> Iterator[tuple[str, tuple[float, ...]]]:
+        """The figures of each meter that measures anything, by topic; of all together under the empty name."""
+        if self.is_active:
+            yield from self._thresholds.memories(now_ms)
+
+    def remember(self, topic: str, memory: tuple[float, ...], *, shift_ms: int, now_ms: int) -> None:
+        """Nothing; a topic's meter (empty: that of all together) goes on in place of another, moved by `shift_ms`.
+
+        Raises `ValueError` for figures that are none of a meter.
+        """
+        self._thresholds.remember(topic, memory, shift_ms)
+        if topic:
+            self._produced_ms[topic] = now_ms
 
     def _follow_directory(self, now_ms: int) -> None:
         """Nothing; the topics that this broker leads are those that the directory knows by now."""

@@ -8,7 +8,9 @@ A delay is at most one sample of the window (1 s by default).
 """
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from kafka_quotas.core.entity import ABSENT
@@ -23,6 +25,27 @@ from kafka_quotas.stores.store import QuotaEntry
 
 IDLE_MS: Final = 3_600_000
 """A rate nobody recorded to for so long is forgotten, as a broker does it."""
+
+
+class RateOf(StrEnum):
+    """Whose connections are counted."""
+
+    BROKER = "broker"
+    LISTENER = "listener"
+    IP = "ip"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateMemory:
+    """What one rate has to remember across a restart: whose it is, its last record (ms), and its figures.
+
+    `name` is that of a listener or an address, empty for the broker's own.
+    """
+
+    of: RateOf
+    name: str
+    recorded_ms: int
+    figures: tuple[float, ...]
 
 
 class IpLimits:
@@ -151,6 +174,35 @@ class ConnectionRates:
         """Connections per second that an address makes; asking changes nothing."""
         rate = self._ips.get(canonical_address(ip))
         return 0.0 if rate is None else rate.rate.peek(now_ms)
+
+    def memories(self) -> Iterator[RateMemory]:
+        """What each rate has to remember, if it ever counted."""
+        for of, name, rate in self._rates():
+            if rate.last_ms:
+                yield RateMemory(of=of, name=name, recorded_ms=rate.last_ms, figures=rate.rate.memory)
+
+    def remember(self, memory: RateMemory, shift_ms: int) -> None:
+        """Nothing; a rate goes on in place of another, with all its times moved by `shift_ms`.
+
+        Raises `ValueError` for figures of another window.
+        """
+        rate = _CountedRate(self._window)
+        rate.rate.remember(memory.figures, shift_ms)
+        rate.last_ms = memory.recorded_ms + shift_ms
+        match memory.of:
+            case RateOf.BROKER:
+                self._broker = rate
+            case RateOf.LISTENER:
+                self._listeners[memory.name] = rate
+            case RateOf.IP:
+                self._ips[canonical_address(memory.name)] = rate
+
+    def _rates(self) -> Iterator[tuple[RateOf, str, _CountedRate]]:
+        yield RateOf.BROKER, "", self._broker
+        for name, rate in self._listeners.items():
+            yield RateOf.LISTENER, name, rate
+        for address, rate in self._ips.items():
+            yield RateOf.IP, address, rate
 
     def expire_idle(self, now_ms: int) -> None:
         """Nothing; addresses that made no connection for an hour are forgotten."""

@@ -1,6 +1,8 @@
 """The connections to each broker: how many are open and how fast they are made, whichever listener they come by."""
 
 import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.enforcement.connection_limit import OpenConnections
@@ -64,6 +66,11 @@ class ConnectionBook:
             rates = ConnectionRates(self._window, self.ip_limits, broker_limit=self._broker_rate)
             connections = self._brokers[node_id] = BrokerConnections(rates)
         return connections
+
+    @property
+    def brokers(self) -> Mapping[NodeId, BrokerConnections]:
+        """Each broker's connections by node id."""
+        return MappingProxyType(self._brokers)
 
     def name(self, placeholder: NodeId, node_id: int) -> None:
         """Nothing; a broker that had no name yet turned out to be this node."""

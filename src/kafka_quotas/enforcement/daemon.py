@@ -167,6 +167,8 @@ class _Daemon:
         keeper = StateKeeper(
             self._settings.state_file,
             self._policy,
+            connections=self._book,
+            thresholds=self._topics.thresholds,
             clock=self._clock,
             settings=tuple(f"{each.samples} x {each.window_s} s" for each in (window, mutations)),
             bootstrap=lambda: gate.directory.routes[0].node_id,

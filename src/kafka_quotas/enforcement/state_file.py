@@ -1,5 +1,6 @@
-"""The daemon's memory on disk: what every bucket has to remember across a restart, so that it is no amnesty.
+"""The daemon's memory on disk: what buckets, rates and meters have to remember, so that a restart is no amnesty.
 
+Version 2 of the file knows the rates of connections and the meters of topics, which version 1 did not.
 Invariants: the file is replaced as a whole, so that it is the old one or the new one; its content is only taken where
 it was written under the same windows and algorithm, for its figures mean nothing else anywhere else.
 """
@@ -13,11 +14,14 @@ from typing import Any, Final
 from kafka_quotas.core.bucket_memory import BucketMemory
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.enforcement.connection_rate import RateMemory, RateOf
 from kafka_quotas.enforcement.policy import NodeId
 from kafka_quotas.enforcement.terms import Mode
 from kafka_quotas.stores.replaced_file import replace_text
 
-VERSION: Final = 1
+VERSION: Final = 2
+READABLE: Final = (1, 2)
+"""The versions that are understood."""
 CLUSTER: Final = "cluster"
 """In place of a broker: the buckets of quotas whose scope is the cluster."""
 
@@ -37,12 +41,31 @@ class SavedBucket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SavedRate:
+    """The memory of a rate of connections to a broker (None: the one behind the bootstrap address)."""
+
+    broker: NodeId
+    memory: RateMemory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedMeter:
+    """The figures of what a broker (None: as above) takes in for a topic; of all topics where it is empty."""
+
+    broker: NodeId
+    topic: str
+    figures: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SavedState:
-    """All buckets at one moment (ms), and the settings under which their figures mean something."""
+    """All of it at one moment (ms), and the settings under which the figures mean something."""
 
     saved_ms: int
     settings: tuple[str, ...]
     buckets: tuple[SavedBucket, ...]
+    connections: tuple[SavedRate, ...] = ()
+    topics: tuple[SavedMeter, ...] = ()
 
 
 def write_state(path: Path, state: SavedState) -> None:
@@ -53,6 +76,10 @@ def write_state(path: Path, state: SavedState) -> None:
             "saved_ms": state.saved_ms,
             "settings": state.settings,
             "buckets": [_bucket_to_json(bucket) for bucket in state.buckets],
+            "connections": [_rate_to_json(rate) for rate in state.connections],
+            "topics": [
+                {"broker": meter.broker, "topic": meter.topic, "figures": meter.figures} for meter in state.topics
+            ],
         }
     )
     try:
@@ -73,14 +100,16 @@ def read_state(path: Path) -> SavedState | None:
     except (OSError, ValueError) as error:
         raise StateError(f"can't read the state in {path}: {error}") from error
     try:
-        if data["v"] != VERSION:
-            raise StateError(f"the state in {path} is of version {data['v']}, not {VERSION}")
+        if data["v"] not in READABLE:
+            raise StateError(f"the state in {path} is of version {data['v']}, not {' or '.join(map(str, READABLE))}")
         return SavedState(
             saved_ms=int(data["saved_ms"]),
             settings=tuple(data["settings"]),
             buckets=tuple(_buckets_of(data["buckets"])),
+            connections=tuple(_rates_of(data.get("connections", []))),
+            topics=tuple(_meters_of(data.get("topics", []))),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise StateError(f"what is in {path} is no state of a daemon") from error
 
 
@@ -97,13 +126,48 @@ def _bucket_to_json(bucket: SavedBucket) -> dict[str, Any]:
     }
 
 
+def _rate_to_json(rate: SavedRate) -> dict[str, Any]:
+    return {
+        "broker": rate.broker,
+        "of": rate.memory.of.value,
+        "name": rate.memory.name,
+        "recorded_ms": rate.memory.recorded_ms,
+        "figures": rate.memory.figures,
+    }
+
+
 def _buckets_of(rows: list[dict[str, Any]]) -> Iterator[SavedBucket]:
     for row in rows:
-        figures = tuple(float(figure) for figure in row["figures"])
-        name = (str(row["user"]), str(row["client_id"]))
         yield SavedBucket(
             broker=row["broker"],
             mode=Mode(row["mode"]),
             quota_type=QuotaType(row["type"]),
-            memory=BucketMemory(name=name, kind=str(row["kind"]), recorded_ms=int(row["recorded_ms"]), figures=figures),
+            memory=BucketMemory(
+                name=(str(row["user"]), str(row["client_id"])),
+                kind=str(row["kind"]),
+                recorded_ms=int(row["recorded_ms"]),
+                figures=_figures(row),
+            ),
         )
+
+
+def _rates_of(rows: list[dict[str, Any]]) -> Iterator[SavedRate]:
+    for row in rows:
+        memory = RateMemory(
+            of=RateOf(row["of"]), name=str(row["name"]), recorded_ms=int(row["recorded_ms"]), figures=_figures(row)
+        )
+        yield SavedRate(broker=_node_id(row), memory=memory)
+
+
+def _meters_of(rows: list[dict[str, Any]]) -> Iterator[SavedMeter]:
+    for row in rows:
+        yield SavedMeter(broker=_node_id(row), topic=str(row["topic"]), figures=_figures(row))
+
+
+def _figures(row: dict[str, Any]) -> tuple[float, ...]:
+    return tuple(float(figure) for figure in row["figures"])
+
+
+def _node_id(row: dict[str, Any]) -> NodeId:
+    broker = row["broker"]
+    return None if broker is None else int(broker)
