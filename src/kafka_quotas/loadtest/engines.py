@@ -19,7 +19,13 @@ def engines(plan: LoadPlan, clock: RunClock, views: TopicViews) -> tuple[Engine,
 
     Raises `UsageError` for a property that a client does not take, or a workload that its library can't do.
     """
-    return tuple(_single(plan, entity, clock, views) for entity in plan.entities)
+    raw = [entity for entity in plan.entities if entity.client is ClientKind.RAW]
+    others = [_single(plan, entity, clock, views) for entity in plan.entities if entity.client is not ClientKind.RAW]
+    if not raw:
+        return tuple(others)
+    from kafka_quotas.loadtest.clients.raw_clients import raw_engine  # noqa: PLC0415 - librdkafka's runs need no loop
+
+    return (*others, raw_engine(plan, raw, clock, views))
 
 
 def _single(plan: LoadPlan, entity: EntityLoad, clock: RunClock, views: TopicViews) -> Engine:
