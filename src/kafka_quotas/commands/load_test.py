@@ -99,9 +99,7 @@ def plan_load(request: LoadRequest, *, store: Store | None = None) -> LoadPlan:
                 name=name,
                 workload=Workload(request.direction.value),
                 topic=request.topic,
-                arrivals_per_second=rate.records_per_second(
-                    record_size=request.record_size, quota_bytes_per_second=quota
-                ),
+                arrivals_per_second=rate.arrivals_per_second(cost=request.record_size, quota=quota),
                 quota=quota,
                 record_size=request.record_size,
                 acks=request.acks,

@@ -8,8 +8,8 @@ from fractions import Fraction
 from kafka_quotas.core.errors import InvalidQuotaError, UsageError
 from kafka_quotas.core.units import parse_bytes
 
-_HINT = "examples: max, 5MB/s, 200rec/s, 2x-quota"
-_RECORDS = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?:rec|records|req)(?:/s|ps)", re.ASCII)
+_HINT = "examples: max, 5MB/s, 200rec/s, 10req/s, 5conn/s, 2x-quota"
+_RECORDS = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?:rec|records|req|requests|conn|connections)(?:/s|ps)", re.ASCII)
 _MULTIPLE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*x-quota", re.ASCII)
 
 
@@ -18,7 +18,7 @@ class RateKind(Enum):
 
     MAX = "max"
     BYTES = "bytes/s"
-    RECORDS = "records/s"
+    RECORDS = "arrivals/s"
     QUOTA_MULTIPLE = "x quota"
 
 
@@ -29,10 +29,11 @@ class OfferedRate:
     kind: RateKind
     figure: Fraction
 
-    def records_per_second(self, *, record_size: int, quota_bytes_per_second: float | None) -> Fraction | None:
-        """The records per second that it means, None for as many as possible.
+    def arrivals_per_second(self, *, cost: int, quota: float | None) -> Fraction | None:
+        """The arrivals per second that it means, None for as many as possible.
 
-        Raises `UsageError` where it is a multiple of a quota and there is no quota.
+        `cost` is what one arrival costs in the unit of the quota: a record its bytes, a request that makes topics their
+        partitions, a connection 1. Raises `UsageError` where it is a multiple of a quota and there is no quota.
         """
         match self.kind:
             case RateKind.MAX:
@@ -40,11 +41,17 @@ class OfferedRate:
             case RateKind.RECORDS:
                 return self.figure
             case RateKind.BYTES:
-                return self.figure / record_size
+                return self.figure / cost
             case RateKind.QUOTA_MULTIPLE:
-                if quota_bytes_per_second is None:
+                if quota is None:
                     raise UsageError("a rate in multiples of the quota needs a quota", hint="give --quota or --store")
-                return self.figure * Fraction(quota_bytes_per_second) / record_size
+                return self.figure * Fraction(quota) / cost
+
+    def scaled(self, factor: float) -> "OfferedRate":
+        """The rate times a factor; a multiple of a quota follows its quota, and as much as possible stays that."""
+        if self.kind in (RateKind.MAX, RateKind.QUOTA_MULTIPLE):
+            return self
+        return OfferedRate(kind=self.kind, figure=self.figure * Fraction(factor).limit_denominator(1_000_000))
 
 
 AS_FAST_AS_POSSIBLE = OfferedRate(kind=RateKind.MAX, figure=Fraction(0))
