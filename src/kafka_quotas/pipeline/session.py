@@ -20,7 +20,8 @@ from kafka_quotas.pipeline.libraries import require_libraries
 from kafka_quotas.pipeline.package_archive import write_package_archive
 from kafka_quotas.pipeline.spark_settings import (
     SparkSettings,
-    runtime_properties,
+    connect_properties,
+    shipped_environment,
     spark_properties,
     worker_environment,
 )
@@ -80,9 +81,11 @@ def _connect(settings: SparkSettings, archive: Path) -> "SparkSession":
     _probe(settings.master, default_port=_CONNECT_PORT)
     try:
         session = SparkSession.builder.remote(settings.master).appName(_APP_NAME).getOrCreate()
-        for name, value in runtime_properties(settings).items():
+        for name, value in connect_properties(settings).items():
             session.conf.set(name, value)
         session.addArtifacts(str(archive), pyfile=True)
+        if settings.env_archive is not None:
+            session.addArtifacts(shipped_environment(settings.env_archive), archive=True)
     except Exception as error:  # gRPC's and Spark's own, of many classes
         raise KafkaQuotasError(f"no session at {settings.master}: {_first_line(error)}") from error
     return session

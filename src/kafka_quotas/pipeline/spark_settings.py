@@ -14,6 +14,7 @@ DEFAULT_MASTER: Final = "local[*]"
 _PARTITIONS_PER_CORE: Final = 4
 _ARROW_BATCH_ROWS: Final = 100_000
 _ENVIRONMENT_FOLDER: Final = "environment"
+_SHIPPED_PYTHON: Final = f"{_ENVIRONMENT_FOLDER}/bin/python"
 _LOOPBACK: Final = "127.0.0.1"
 
 
@@ -71,8 +72,21 @@ def spark_properties(settings: SparkSettings) -> dict[str, str]:
     if settings.packages:
         properties["spark.jars.packages"] = ",".join(settings.packages)
     if settings.env_archive is not None:
-        properties["spark.archives"] = f"{settings.env_archive}#{_ENVIRONMENT_FOLDER}"
+        properties["spark.archives"] = shipped_environment(settings.env_archive)
     return properties | dict(settings.properties)
+
+
+def connect_properties(settings: SparkSettings) -> dict[str, str]:
+    """What is set in a Connect server's session, which is there already."""
+    properties = runtime_properties(settings)
+    if settings.env_archive is not None:
+        properties["spark.sql.execution.pyspark.python"] = _SHIPPED_PYTHON
+    return properties | dict(settings.properties)
+
+
+def shipped_environment(archive: Path) -> str:
+    """The archive and the folder that executors unpack it into, as Spark writes that."""
+    return f"{archive.absolute()}#{_ENVIRONMENT_FOLDER}"
 
 
 def runtime_properties(settings: SparkSettings) -> dict[str, str]:
@@ -94,7 +108,7 @@ def worker_environment(settings: SparkSettings, environment: Mapping[str, str] =
     """
     python = sys.executable
     if settings.env_archive is not None:
-        python = f"./{_ENVIRONMENT_FOLDER}/bin/python"
+        python = f"./{_SHIPPED_PYTHON}"
     elif not settings.is_local:
         python = environment.get("PYSPARK_PYTHON", python)
     variables = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": sys.executable}
