@@ -23,7 +23,7 @@ def _set(url: str, entity: Entity, value: float | None) -> None:
 
 def _produce(bootstrap: str, name: str) -> QuotaVerdict:
     acks = acknowledgements(bootstrap, name, name, duration_s=DURATION_S)
-    return judge(acks, quota_bytes_per_second=QUOTA, window_ms=WINDOW_MS)
+    return judge(acks, quota=QUOTA, window_ms=WINDOW_MS)
 
 
 def test_a_quota_set_through_kafka_throttles_a_producer(kafka4: Kafka, unique_name: str) -> None:

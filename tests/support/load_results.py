@@ -1,10 +1,12 @@
 """Results of load tests that never ran, for whatever shows or keeps one."""
 
-from kafka_quotas.loadtest.cycles import Direction
+from kafka_quotas.loadtest.conclusion import Evidence, conclude
+from kafka_quotas.loadtest.durations import LatencySummary
 from kafka_quotas.loadtest.plan import EntityName
-from kafka_quotas.loadtest.recorder import LatencySummary, ThrottleSummary
-from kafka_quotas.loadtest.result import EntityResult, LoadResult, SecondSample
+from kafka_quotas.loadtest.recorder import ThrottleSummary
+from kafka_quotas.loadtest.result import CpuUse, EntityResult, LoadResult, SecondSample, WindowSample
 from kafka_quotas.loadtest.verdict import EntityVerdict, Kind
+from kafka_quotas.loadtest.workload import ClientKind, Workload
 
 _LATENCY = LatencySummary(
     count=100, min_us=200, mean_us=950.5, p50_us=900, p90_us=1500, p99_us=12_300, p999_us=14_000, max_us=15_000
@@ -17,15 +19,16 @@ def greedy(*, ok: bool = True, failures: tuple[tuple[str, int], ...] = ()) -> En
     achieved = 1_996_000.0 if ok else 3_000_000.0
     return EntityResult(
         name=EntityName(user=None, client_id="greedy"),
-        direction=Direction.PRODUCE,
+        workload=Workload.PRODUCE,
+        client=ClientKind.LIBRDKAFKA,
         topic="t",
         enforcers=1,
         verdict=EntityVerdict(
             kind=Kind.GREEDY,
             ok=ok,
-            achieved_bytes_per_second=achieved,
-            offered_bytes_per_second=None,
-            quota_bytes_per_second=2e6,
+            achieved=achieved,
+            offered=None,
+            quota=2e6,
             ratio=achieved / 2e6,
             lower=0.98,
             upper=1.02,
@@ -36,30 +39,38 @@ def greedy(*, ok: bool = True, failures: tuple[tuple[str, int], ...] = ()) -> En
         sent=5000,
         acked=4900,
         unfinished=100,
+        dropped=0,
         failures=failures,
         payload_bytes=5_017_600,
         wire_ratio=1.01,
         service=_LATENCY,
         schedule_delay=_LATENCY,
         response=_LATENCY,
-        throttle=ThrottleSummary(count=50, sum_ms=8000.0, p50_ms=100.0, p90_ms=600.0, p99_ms=1000.0, max_ms=1100.0),
-        seconds=tuple(SecondSample(second=s, bytes_per_second=2e6, throttle_ms=100 if s else 0) for s in range(20)),
+        throttle=ThrottleSummary(
+            count=50, sum_ms=8000.0, p50_ms=100.0, p90_ms=600.0, p99_ms=1000.0, max_ms=1100.0, responses=400
+        ),
+        sample_s=1.0,
+        seconds=tuple(
+            SecondSample(second=s, rate=2e6, throttled=s, throttle_max_ms=100 if s else 0) for s in range(20)
+        ),
+        windows=_windows(2e6, throttle_avg_ms=20.0),
     )
 
 
-def unlimited(direction: Direction = Direction.CONSUME) -> EntityResult:
+def unlimited(workload: Workload = Workload.CONSUME) -> EntityResult:
     """A client without a quota."""
     return EntityResult(
         name=EntityName(user="alice", client_id="free"),
-        direction=direction,
+        workload=workload,
+        client=ClientKind.LIBRDKAFKA,
         topic="t",
         enforcers=2,
         verdict=EntityVerdict(
             kind=Kind.UNLIMITED,
             ok=True,
-            achieved_bytes_per_second=8e6,
-            offered_bytes_per_second=8e6,
-            quota_bytes_per_second=None,
+            achieved=8e6,
+            offered=8e6,
+            quota=None,
             ratio=None,
             lower=None,
             upper=None,
@@ -70,6 +81,7 @@ def unlimited(direction: Direction = Direction.CONSUME) -> EntityResult:
         sent=10,
         acked=10,
         unfinished=0,
+        dropped=0,
         failures=(),
         payload_bytes=10_240,
         wire_ratio=1.01,
@@ -77,21 +89,40 @@ def unlimited(direction: Direction = Direction.CONSUME) -> EntityResult:
         schedule_delay=_LATENCY,
         response=_LATENCY,
         throttle=_NO_THROTTLE,
-        seconds=tuple(SecondSample(second=s, bytes_per_second=8e6, throttle_ms=0) for s in range(20)),
+        sample_s=1.0,
+        seconds=tuple(SecondSample(second=s, rate=8e6) for s in range(20)),
+        windows=_windows(8e6, throttle_avg_ms=0.0),
     )
 
 
-def result(*entities: EntityResult, interrupted: bool = False) -> LoadResult:
-    """A run of these clients."""
-    return LoadResult(
+def result(*entities: EntityResult, interrupted: bool = False, evidence: Evidence | None = None) -> LoadResult:
+    """A run of these clients, judged."""
+    ended = LoadResult(
         bootstrap="127.0.0.1:9092",
+        run_id=0xFEED,
+        title="a run",
         started_ms=1_700_000_000_000,
         elapsed_s=23.0,
         warmup_s=3.0,
         window_samples=3,
         window_size_s=1,
-        record_size=1024,
-        cpu_share=0.25,
+        cpu=CpuUse(process=0.25, python=0.125, cores=2),
         interrupted=interrupted,
         entities=entities,
+    )
+    return conclude(ended, evidence or Evidence())
+
+
+def _windows(rate: float, *, throttle_avg_ms: float) -> tuple[WindowSample, ...]:
+    return tuple(
+        WindowSample(
+            start_s=float(start),
+            length_s=3.0,
+            rate=rate,
+            responses=60,
+            throttled=7 if throttle_avg_ms else 0,
+            throttle_avg_ms=throttle_avg_ms,
+            throttle_max_ms=int(2 * throttle_avg_ms),
+        )
+        for start in (0, 3)
     )

@@ -16,7 +16,7 @@ PRODUCERS = [
 
 @pytest.mark.parametrize("loop", PRODUCERS, ids=str)
 def test_a_producer_that_is_throttled_to_its_quota_is_found_to_be(loop: Loop) -> None:
-    verdict = judge(loop.produce(windows=7.3), quota_bytes_per_second=loop.quota, window_ms=loop.window_ms)
+    verdict = judge(loop.produce(windows=7.3), quota=loop.quota, window_ms=loop.window_ms)
 
     assert verdict.ok
     assert verdict.ratio == pytest.approx(1.0, abs=0.01 if verdict.cycles >= MIN_CYCLES else verdict.tolerance)
@@ -24,7 +24,7 @@ def test_a_producer_that_is_throttled_to_its_quota_is_found_to_be(loop: Loop) ->
 
 def test_the_tight_bounds_apply_to_nearly_all_of_them() -> None:
     verdicts = [
-        judge(loop.produce(windows=7.3), quota_bytes_per_second=loop.quota, window_ms=loop.window_ms)
+        judge(loop.produce(windows=7.3), quota=loop.quota, window_ms=loop.window_ms)
         for loop in PRODUCERS
     ]
 
@@ -35,7 +35,7 @@ def test_the_tight_bounds_apply_to_nearly_all_of_them() -> None:
 def test_a_quota_that_is_enforced_wrongly_is_found_out(share: float) -> None:
     loop = Loop(quota=2e6 * share, request=50_000)
 
-    verdict = judge(loop.produce(windows=8), quota_bytes_per_second=2e6, window_ms=loop.window_ms)
+    verdict = judge(loop.produce(windows=8), quota=2e6, window_ms=loop.window_ms)
 
     assert verdict.cycles >= MIN_CYCLES
     assert not verdict.ok
@@ -49,7 +49,7 @@ def test_a_plain_average_would_have_been_wrong() -> None:
     average = sum(size for _, size in acks) / (acks[-1][0] - acks[0][0]) * 1000
 
     assert abs(average / loop.quota - 1) > 0.02
-    assert judge(acks, quota_bytes_per_second=loop.quota, window_ms=loop.window_ms).ok
+    assert judge(acks, quota=loop.quota, window_ms=loop.window_ms).ok
 
 
 @pytest.mark.parametrize("request_size", [50_000, 100_000, 250_000, 1_000_000])
@@ -60,7 +60,7 @@ def test_a_consumer_of_a_broker_stays_within_its_bounds(quota: float, request_si
     loop = Loop(quota=quota, request=request_size)
 
     verdict = judge(
-        loop.consume(windows=8), quota_bytes_per_second=quota, window_ms=loop.window_ms, direction=Direction.CONSUME
+        loop.consume(windows=8), quota=quota, window_ms=loop.window_ms, direction=Direction.CONSUME
     )
 
     assert verdict.ok

@@ -19,7 +19,7 @@ def sawtooth(
 def test_a_sawtooth_is_measured_over_its_whole_cycles() -> None:
     acks = sawtooth(rate=1e6, cycle_ms=3500, cycles=6.1)  # ends just after a burst: the plain average is too high
 
-    verdict = judge(acks, quota_bytes_per_second=1e6, window_ms=WINDOW_MS)
+    verdict = judge(acks, quota=1e6, window_ms=WINDOW_MS)
 
     plain = sum(size for _, size in acks) / (acks[-1][0] - acks[0][0]) * 1000
     assert plain / 1e6 > 1.1
@@ -33,14 +33,14 @@ def test_a_sawtooth_is_measured_over_its_whole_cycles() -> None:
 def test_producers_are_held_to_two_per_cent(factor: float, ok: bool) -> None:
     acks = sawtooth(rate=factor * 2e6, cycle_ms=3400, cycles=6)
 
-    assert judge(acks, quota_bytes_per_second=2e6, window_ms=WINDOW_MS).ok is ok
+    assert judge(acks, quota=2e6, window_ms=WINDOW_MS).ok is ok
 
 
 @pytest.mark.parametrize(("factor", "ok"), [(0.85, False), (0.88, True), (0.93, True), (1.01, True), (1.03, False)])
 def test_consumers_may_stay_below_their_quota_as_with_a_broker(factor: float, ok: bool) -> None:
     acks = sawtooth(rate=factor * 2e6, cycle_ms=3400, cycles=6)
 
-    verdict = judge(acks, quota_bytes_per_second=2e6, window_ms=WINDOW_MS, direction=Direction.CONSUME)
+    verdict = judge(acks, quota=2e6, window_ms=WINDOW_MS, direction=Direction.CONSUME)
 
     assert verdict.ok is ok
     assert verdict.lower == CONSUMER_LOWER
@@ -50,7 +50,7 @@ def test_consumers_may_stay_below_their_quota_as_with_a_broker(factor: float, ok
 def test_a_steady_trace_needs_no_sawtooth(factor: float, ok: bool) -> None:
     acks = [(t_ms, int(factor * 10_000)) for t_ms in range(0, 30_000, 10)]
 
-    verdict = judge(acks, quota_bytes_per_second=1e6, window_ms=WINDOW_MS)
+    verdict = judge(acks, quota=1e6, window_ms=WINDOW_MS)
 
     assert verdict.ratio == pytest.approx(factor, rel=1e-6)
     assert verdict.ok is ok
@@ -60,22 +60,22 @@ def test_the_first_window_does_not_count() -> None:
     first = [(t_ms, 50_000_000) for t_ms in range(0, 1000, 100)]
     later = [(WINDOW_MS + t_ms, size) for t_ms, size in sawtooth(rate=1e6, cycle_ms=3500, cycles=5.5)]
 
-    assert judge(first + later, quota_bytes_per_second=1e6, window_ms=WINDOW_MS).ok
-    assert judge(first + later, quota_bytes_per_second=1e6, window_ms=WINDOW_MS, skip_ms=10).ok
+    assert judge(first + later, quota=1e6, window_ms=WINDOW_MS).ok
+    assert judge(first + later, quota=1e6, window_ms=WINDOW_MS, skip_ms=10).ok
 
 
 def test_more_than_the_first_window_may_be_skipped() -> None:
     warmup = [(t_ms, 30_000) for t_ms in range(0, 9000, 10)]
     later = [(9000 + t_ms, 10_000) for t_ms in range(0, 12_000, 10)]
 
-    assert measure(warmup + later, window_ms=WINDOW_MS, skip_ms=9000).bytes_per_second == pytest.approx(1e6, rel=1e-3)
-    assert measure(warmup + later, window_ms=WINDOW_MS).bytes_per_second > 1.5e6
+    assert measure(warmup + later, window_ms=WINDOW_MS, skip_ms=9000).per_second == pytest.approx(1e6, rel=1e-3)
+    assert measure(warmup + later, window_ms=WINDOW_MS).per_second > 1.5e6
 
 
 def test_too_few_cycles_give_the_honest_tolerance() -> None:
     acks = sawtooth(rate=1e6, cycle_ms=3500, cycles=3.5)
 
-    verdict = judge(acks, quota_bytes_per_second=1e6, window_ms=WINDOW_MS)
+    verdict = judge(acks, quota=1e6, window_ms=WINDOW_MS)
 
     assert verdict.cycles < MIN_CYCLES
     assert verdict.tolerance == pytest.approx(WINDOW_MS / verdict.span_ms)
@@ -88,7 +88,7 @@ def test_too_few_cycles_give_the_honest_tolerance() -> None:
     [[], [(0.0, 10)], [(0.0, 10), (2000.0, 10)], [(0.0, 10), (4000.0, 10)], [(0.0, 10), (4000.0, 10), (4100.0, 10)]],
 )
 def test_a_trace_that_proves_nothing_is_no_success(acks: list[tuple[float, int]]) -> None:
-    verdict = judge(acks, quota_bytes_per_second=100, window_ms=WINDOW_MS)
+    verdict = judge(acks, quota=100, window_ms=WINDOW_MS)
 
     assert not verdict.ok
     assert verdict.evidence
@@ -97,4 +97,4 @@ def test_a_trace_that_proves_nothing_is_no_success(acks: list[tuple[float, int]]
 @pytest.mark.parametrize(("quota", "window_ms"), [(0, 3000), (-1, 3000), (float("nan"), 3000), (1, 0)])
 def test_nothing_is_judged_by_a_meaningless_quota_or_window(quota: float, window_ms: int) -> None:
     with pytest.raises(UsageError):
-        judge([(0, 1), (5000, 1)], quota_bytes_per_second=quota, window_ms=window_ms)
+        judge([(0, 1), (5000, 1)], quota=quota, window_ms=window_ms)

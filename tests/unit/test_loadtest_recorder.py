@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from kafka_quotas.loadtest.ack_trace import AckTrace
 from kafka_quotas.loadtest.cycles import Direction
-from kafka_quotas.loadtest.recorder import HIGHEST_US, Recorder
+from kafka_quotas.loadtest.durations import HIGHEST_US
+from kafka_quotas.loadtest.recorder import Recorder
 from kafka_quotas.loadtest.timeline import Slot
 from kafka_quotas.loadtest.wire_ratio import wire_count
 

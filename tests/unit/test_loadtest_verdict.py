@@ -12,8 +12,8 @@ def steady(rate: float, *, seconds: int = 15) -> list[tuple[float, int]]:
 
 def judged(rate: float, *, offered: float | None, quota: float | None, throttled: int = 0) -> EntityVerdict:
     return entity_verdict(
-        Observation(acks=steady(rate), offered_bytes_per_second=offered, throttle_count=throttled, elapsed_ms=15_000),
-        quota_bytes_per_second=quota,
+        Observation(acks=steady(rate), offered=offered, throttle_count=throttled, elapsed_ms=15_000),
+        quota=quota,
         window_ms=3000,
         warmup_ms=3000,
         direction=Direction.PRODUCE,
@@ -47,11 +47,11 @@ def test_verdicts(
 
 
 def test_a_client_that_got_nothing_is_no_success() -> None:
-    nothing = Observation(acks=[], offered_bytes_per_second=None, throttle_count=0, elapsed_ms=15_000)
+    nothing = Observation(acks=[], offered=None, throttle_count=0, elapsed_ms=15_000)
 
     for quota in (None, 1e6):
         verdict = entity_verdict(
-            nothing, quota_bytes_per_second=quota, window_ms=3000, warmup_ms=0, direction=Direction.PRODUCE
+            nothing, quota=quota, window_ms=3000, warmup_ms=0, direction=Direction.PRODUCE
         )
         assert not verdict.ok
 
@@ -61,11 +61,11 @@ def short(*, seconds: int, quota: float | None, window_ms: int = 11_000) -> Enti
     return entity_verdict(
         Observation(
             acks=steady(1e6, seconds=seconds),
-            offered_bytes_per_second=1e6 if quota is None else None,
+            offered=1e6 if quota is None else None,
             throttle_count=0,
             elapsed_ms=seconds * 1000,
         ),
-        quota_bytes_per_second=quota,
+        quota=quota,
         window_ms=window_ms,
         warmup_ms=1000,
         direction=Direction.PRODUCE,
@@ -76,7 +76,7 @@ def test_a_client_without_a_quota_is_judged_from_the_warm_up_on() -> None:
     """It makes no burst into an empty past, so that a run shorter than a window tells its rate too."""
     verdict = short(seconds=4, quota=None)
     assert verdict.ok
-    assert verdict.achieved_bytes_per_second == pytest.approx(1e6)
+    assert verdict.achieved == pytest.approx(1e6)
     assert verdict.span_ms == pytest.approx(3000, abs=20)
 
 

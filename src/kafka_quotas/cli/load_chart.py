@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 
 from kafka_quotas.cli.chart import Series, Style
-from kafka_quotas.core.units import format_bytes
 from kafka_quotas.loadtest.result import EntityResult, LoadResult
 from kafka_quotas.loadtest.verdict import Kind
 
 
 def load_series(result: LoadResult, *, limited_only: bool = False) -> list[Series]:
-    """The series of the clients: bytes/s averaged over a quota window, limits, and the longest throttle times.
+    """The series of the clients: rates averaged over a quota window, limits, and the longest throttle times.
 
     `limited_only` leaves out clients that no quota held back, so that the others fill the chart.
     """
@@ -24,17 +23,17 @@ def _rate(entity: EntityResult, window_s: int) -> Series:
 
     Before that a burst into an empty past would tower over all that follows.
     """
-    sizes = [each.bytes_per_second for each in entity.seconds]
+    sizes = [each.rate for each in entity.seconds]
     span_s = min(window_s, len(sizes))
     points = [(float(end), sum(sizes[end - span_s : end]) / span_s) for end in range(max(span_s, 1), len(sizes) + 1)]
-    return Series(name=entity.name.label, points=points, unit="bytes/s")
+    return Series(name=entity.name.label, points=points, unit=entity.unit.value)
 
 
 def _limit(entity: EntityResult) -> Series:
-    quota = entity.verdict.quota_bytes_per_second or 0.0
+    quota = entity.verdict.quota or 0.0
     points = [(0.0, quota), (float(len(entity.seconds)), quota)]
-    name = f"quota of {entity.name.label}, {format_bytes(quota)}/s"
-    return Series(name=name, points=points, unit="bytes/s", style=Style.LIMIT)
+    name = f"quota of {entity.name.label}, {entity.unit.text(quota)}"
+    return Series(name=name, points=points, unit=entity.unit.value, style=Style.LIMIT)
 
 
 def _throttles(limited: Sequence[EntityResult]) -> list[Series]:
@@ -42,6 +41,6 @@ def _throttles(limited: Sequence[EntityResult]) -> list[Series]:
     longest: dict[int, int] = {}
     for entity in limited:
         for each in entity.seconds:
-            longest[each.second] = max(each.throttle_ms, longest.get(each.second, 0))
+            longest[each.second] = max(each.throttle_max_ms, longest.get(each.second, 0))
     points = [(float(second), float(throttle_ms)) for second, throttle_ms in sorted(longest.items()) if throttle_ms]
     return [Series(name="longest throttle time", points=points, unit="ms", style=Style.BARS)] if points else []

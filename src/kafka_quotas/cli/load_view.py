@@ -1,31 +1,42 @@
 """A load test for people: the result as a table with its evidence, in every form of output."""
 
 import sys
-import textwrap
+from collections.abc import Sequence
 
 from kafka_quotas.cli.output import Output
-from kafka_quotas.cli.render import Cell, Column, Listing, Table, is_terminal, print_listing, write
-from kafka_quotas.core.units import format_bytes
-from kafka_quotas.loadtest.report import NOUN, run_document
+from kafka_quotas.cli.render import Cell, Column, Listing, Table, folded, print_listing, write
+from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
+from kafka_quotas.loadtest.report import NOUN, VERSION, run_document
 from kafka_quotas.loadtest.result import EntityResult, LoadResult
 from kafka_quotas.loadtest.verdict import Kind
 
-_WIDTH = 80
+MOST_ROWS = 40
+"""Clients in a table for people; where there are more, those come first that did not get what they should."""
+_MOST_EVIDENCE = 12  # clients whose every judgement is told; of more, those that are not met
+
+_TROUBLES = {
+    Aspect.DELIVERY: "RECORDS LOST",
+    Aspect.ISOLATION: "DISTURBED",
+    Aspect.THROTTLE: "THROTTLE OFF",
+}
 
 
 def print_load(result: LoadResult, output: Output) -> None:
-    """Nothing; the result is on standard output."""
+    """Nothing; the result is on standard output, with its evidence where a person reads it."""
     print_listing(load_listing(result), output)
-    if output is Output.TABLE:
-        for entity in result.entities:
-            write(folded(f"{entity.name.label}: {told_verdict(entity)}: {entity.verdict.evidence}"), sys.stdout)
-        if result.interrupted:
-            write("interrupted: this is what was measured until then", sys.stdout)
+    if output is not Output.TABLE:
+        return
+    for line in evidence_lines(result):
+        write(folded(line), sys.stdout)
+    for warning in result.warnings:
+        write(folded(f"warning: {warning}"), sys.stdout)
+    if result.interrupted:
+        write("interrupted: this is what was measured until then", sys.stdout)
 
 
 def load_listing(result: LoadResult) -> Listing:
     """The result with its versioned document."""
-    mixed = len({entity.direction for entity in result.entities}) > 1  # then the directions, else the latency fits
+    mixed = len({entity.workload for entity in result.entities}) > 1  # then the workloads, else the latency fits
     titles = (
         *("client", *(["does"] if mixed else []), "achieved", "quota", "ratio", "throttled"),
         *([] if mixed else ["p99"]),
@@ -34,32 +45,48 @@ def load_listing(result: LoadResult) -> Listing:
     figures = ("achieved", "quota", "ratio", "throttled", "p99")
     return Listing(
         noun=NOUN,
+        version=VERSION,
         data=run_document(result),
         table=Table(
             columns=[Column(title=title, figures=title in figures) for title in titles],
-            rows=[_row(entity, mixed=mixed) for entity in result.entities],
+            rows=[_row(entity, told_verdict(entity, result), mixed=mixed) for entity in first_entities(result)],
             caption=_caption(result),
         ),
         records=_records(result),
     )
 
 
-def told_verdict(entity: EntityResult) -> str:
-    """The verdict in a word or two."""
-    if entity.failures:
-        return "RECORDS LOST"
+def first_entities(result: LoadResult, most: int = MOST_ROWS) -> Sequence[EntityResult]:
+    """The clients to show: all, or of too many those that failed and then the fastest."""
+    if len(result.entities) <= most:
+        return result.entities
+    troubled = {judgement.entity for judgement in result.judgements if not judgement.ok}
+    return sorted(result.entities, key=lambda entity: (entity.name.label not in troubled, -entity.verdict.achieved))[
+        :most
+    ]
+
+
+def evidence_lines(result: LoadResult) -> list[str]:
+    """One line per judgement; of many clients only those that are not met, and how many are."""
+    few = len(result.entities) <= _MOST_EVIDENCE
+    told = [judgement for judgement in result.judgements if few or judgement.entity is None or not judgement.ok]
+    lines = [_evidence_line(judgement) for judgement in told[:MOST_ROWS]]
+    met = sum(judgement.state is State.MET for judgement in result.judgements if judgement not in told)
+    if not few:
+        lines.append(f"{met} judgements more are met, {max(len(told) - MOST_ROWS, 0)} that are not are not shown")
+    return lines
+
+
+def told_verdict(entity: EntityResult, result: LoadResult) -> str:
+    """What became of a client, in a word or two."""
     if entity.verdict.too_short:
         return "NOT JUDGED"
+    for judgement in result.judgements:
+        if judgement.entity == entity.name.label and not judgement.ok and judgement.aspect in _TROUBLES:
+            return _TROUBLES[judgement.aspect]
     if not entity.verdict.ok:
         return "HINDERED" if entity.verdict.kind is Kind.UNLIMITED else "NOT HELD"
     return "unhindered" if entity.verdict.kind is Kind.UNLIMITED else "held"
-
-
-def folded(text: str) -> str:
-    """The text folded to the width of a terminal; as it is where a program reads it."""
-    if not is_terminal(sys.stdout):
-        return text
-    return textwrap.fill(text, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def duration_text(microseconds: float) -> str:
@@ -70,34 +97,55 @@ def duration_text(microseconds: float) -> str:
     return f"{microseconds:.0f} us"
 
 
-def _caption(result: LoadResult) -> str:
-    window = f"{result.window_samples} x {result.window_size_s} s"
-    judged_s = max(0.0, result.elapsed_s - result.warmup_s)
-    return f"{judged_s:.0f} s of load after {result.warmup_s:.0f} s of warm-up, quota window {window}"
-
-
-def _row(entity: EntityResult, *, mixed: bool) -> list[Cell]:
-    verdict, response = entity.verdict, entity.response
-    throttle = entity.throttle
-    return [
-        entity.name.label,
-        *([f"{entity.direction.value}s"] if mixed else []),
-        f"{format_bytes(verdict.achieved_bytes_per_second)}/s",
-        _quota(entity),
-        "" if verdict.ratio is None else f"{verdict.ratio:.3f}",
-        f"{throttle.count}x {duration_text(throttle.sum_ms * 1000)}" if throttle.count else "never",
-        *([] if mixed else [duration_text(response.p99_us) if response.count else ""]),
-        told_verdict(entity),
-    ]
-
-
-def _quota(entity: EntityResult) -> str:
+def quota_text(entity: EntityResult) -> str:
     """The quota, and what it is made of where several brokers keep it."""
-    quota = entity.verdict.quota_bytes_per_second
+    quota = entity.verdict.quota
     if quota is None:
         return "unlimited"
     parts = "" if entity.enforcers == 1 else f" ({entity.enforcers} brokers)"
-    return f"{format_bytes(quota)}/s{parts}"
+    return f"{entity.unit.text(quota)}{parts}"
+
+
+def throttled_text(entity: EntityResult) -> str:
+    """How often a client was throttled, and for how long together."""
+    throttle = entity.throttle
+    return f"{throttle.count}x {duration_text(throttle.sum_ms * 1000)}" if throttle.count else "never"
+
+
+def _evidence_line(judgement: Judgement) -> str:
+    subject = judgement.entity if judgement.entity is not None else judgement.aspect.value
+    about = f"{judgement.aspect.value} " if judgement.entity is not None else ""
+    return f"{subject}: {about}{judgement.state.value}: {judgement.evidence}"
+
+
+def _caption(result: LoadResult) -> str:
+    window = f"{result.window_samples} x {result.window_size_s} s"
+    judged_s = max(0.0, result.elapsed_s - result.warmup_s)
+    shown = "" if len(result.entities) <= MOST_ROWS else f", {MOST_ROWS} of {len(result.entities)} clients"
+    return f"{judged_s:.0f} s of load after {result.warmup_s:.0f} s of warm-up, quota window {window}{shown}"
+
+
+def _row(entity: EntityResult, told: str, *, mixed: bool) -> list[Cell]:
+    verdict, response = entity.verdict, entity.response
+    return [
+        entity.name.label,
+        *([_DOES[entity.workload.value]] if mixed else []),
+        entity.unit.text(verdict.achieved),
+        quota_text(entity),
+        "" if verdict.ratio is None else f"{verdict.ratio:.3f}",
+        throttled_text(entity),
+        *([] if mixed else [duration_text(response.p99_us) if response.count else ""]),
+        told,
+    ]
+
+
+_DOES = {
+    "produce": "produces",
+    "consume": "consumes",
+    "requests": "requests",
+    "mutate": "mutates",
+    "connect": "connects",
+}
 
 
 def _records(result: LoadResult) -> Table:
@@ -105,11 +153,12 @@ def _records(result: LoadResult) -> Table:
     titles = (
         "user",
         "client_id",
-        "direction",
+        "does",
+        "unit",
         "kind",
         "ok",
-        "achieved_bytes_per_second",
-        "quota_bytes_per_second",
+        "achieved",
+        "quota",
         "ratio",
         "cycles",
         "acked",
@@ -118,23 +167,25 @@ def _records(result: LoadResult) -> Table:
         "response_p50_us",
         "response_p99_us",
     )
-    rows: list[list[Cell]] = [
-        [
-            entity.name.user,
-            entity.name.client_id,
-            entity.direction.value,
-            entity.verdict.kind.value,
-            "true" if entity.ok else "false",
-            round(entity.verdict.achieved_bytes_per_second, 3),
-            entity.verdict.quota_bytes_per_second,
-            None if entity.verdict.ratio is None else round(entity.verdict.ratio, 6),
-            entity.verdict.cycles,
-            entity.acked,
-            entity.throttle.count,
-            entity.throttle.sum_ms,
-            entity.response.p50_us,
-            entity.response.p99_us,
-        ]
-        for entity in result.entities
+    return Table(columns=[Column(title=title) for title in titles], rows=[_record(each) for each in result.entities])
+
+
+def _record(entity: EntityResult) -> list[Cell]:
+    verdict = entity.verdict
+    return [
+        entity.name.user,
+        entity.name.client_id,
+        entity.workload.value,
+        entity.unit.value,
+        verdict.kind.value,
+        "true" if entity.ok else "false",
+        round(verdict.achieved, 3),
+        verdict.quota,
+        None if verdict.ratio is None else round(verdict.ratio, 6),
+        verdict.cycles,
+        entity.acked,
+        entity.throttle.count,
+        entity.throttle.sum_ms,
+        entity.response.p50_us,
+        entity.response.p99_us,
     ]
-    return Table(columns=[Column(title=title) for title in titles], rows=rows)

@@ -1,13 +1,14 @@
-"""How an achieved rate is judged against a quota: bytes over whole throttle cycles.
+"""How an achieved rate is judged against a quota: what was charged over whole throttle cycles.
 
 Kafka's window lets a greedy client repeat a burst about once per window, so an average over an arbitrary span is off
 by up to window/span even when all is right. Here the rate is taken between *low points*: the instants just before
-each burst, where `bytes - mean rate x time` is lowest. The first window (a burst into an empty past) does not count.
+each burst, where `amount - mean rate x time` is lowest. The first window (a burst into an empty past) does not count.
 
 A trace without such a sawtooth needs no low points: its average is off by no more than swing/span.
 
-Contract: pure; acknowledgements are (t_ms, bytes) in order of time, bytes as the quota counts them (whole requests or
-responses). A trace too short for `MIN_CYCLES` cycles is judged with the honest tolerance window/span, and says so.
+Contract: pure; acknowledgements are (t_ms, amount) in order of time, the amount as the quota counts it (bytes of whole
+requests or responses, requests, partitions, connections). A trace too short for `MIN_CYCLES` cycles is judged with the
+honest tolerance window/span, and says so.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from enum import Enum
 from itertools import accumulate
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.units import format_bytes
+from kafka_quotas.loadtest.rate_unit import RateUnit
 
 MIN_CYCLES = 3
 """Cycles from which on the tight bounds hold."""
@@ -47,7 +48,7 @@ class CycleMeasurement:
     `steady`: there is no sawtooth that could falsify the average, and the span holds `MIN_CYCLES` windows.
     """
 
-    bytes_per_second: float
+    per_second: float
     cycles: int
     span_ms: float
     steady: bool = False
@@ -57,8 +58,8 @@ class CycleMeasurement:
 class QuotaVerdict:
     """Whether a rate is what a quota promises: `lower <= ratio <= upper`, with the evidence in one sentence."""
 
-    achieved_bytes_per_second: float
-    quota_bytes_per_second: float
+    achieved: float
+    quota: float
     ratio: float
     cycles: int
     span_ms: float
@@ -72,28 +73,29 @@ class QuotaVerdict:
 def judge(
     acks: Sequence[tuple[float, int]],
     *,
-    quota_bytes_per_second: float,
+    quota: float,
     window_ms: int,
     direction: Direction = Direction.PRODUCE,
     skip_ms: float | None = None,
+    unit: RateUnit = RateUnit.BYTES,
 ) -> QuotaVerdict:
     """The verdict on a client that wanted more than its quota; `window_ms` is samples x sample length.
 
-    `skip_ms` is what is left out at the start: one window if None, never less.
+    `skip_ms` is what is left out at the start: one window if None, never less. Amounts and quota are in `unit`.
 
     Raises `UsageError` for a quota or a window that is not above 0.
     """
-    if not quota_bytes_per_second > 0:
-        raise UsageError(f"a quota to judge by must be above 0, not {quota_bytes_per_second}")
+    if not quota > 0:
+        raise UsageError(f"a quota to judge by must be above 0, not {quota}")
     measured = measure(acks, window_ms=window_ms, skip_ms=skip_ms)
     tight = measured.steady or measured.cycles >= MIN_CYCLES
     tolerance = TOLERANCE if tight else window_ms / measured.span_ms if measured.span_ms > 0 else float("inf")
     floor = CONSUMER_LOWER if direction is Direction.CONSUME else 1 - TOLERANCE
     lower, upper = (floor, 1 + TOLERANCE) if tight else (max(0.0, min(floor, 1 - tolerance)), 1 + tolerance)
-    ratio = measured.bytes_per_second / quota_bytes_per_second
+    ratio = measured.per_second / quota
     return QuotaVerdict(
-        achieved_bytes_per_second=measured.bytes_per_second,
-        quota_bytes_per_second=quota_bytes_per_second,
+        achieved=measured.per_second,
+        quota=quota,
         ratio=ratio,
         cycles=measured.cycles,
         span_ms=measured.span_ms,
@@ -101,7 +103,7 @@ def judge(
         lower=lower,
         upper=upper,
         ok=tolerance < 1 and lower <= ratio <= upper,  # a tolerance of the whole quota would prove nothing
-        evidence=_evidence(measured, quota_bytes_per_second, lower, upper),
+        evidence=_evidence(measured, quota, lower, upper, unit),
     )
 
 
@@ -141,7 +143,7 @@ def _checked_window(window_ms: int) -> int:
 
 
 def _after(acks: Sequence[tuple[float, int]], skipped_ms: float) -> tuple[list[float], list[int]]:
-    """The instants after what is left out at the start, and the bytes just before each of them."""
+    """The instants after what is left out at the start, and the amount just before each of them."""
     steady = [ack for ack in acks if ack[0] >= acks[0][0] + skipped_ms]
     return [t_ms for t_ms, _ in steady], list(accumulate((size for _, size in steady), initial=0))[:-1]
 
@@ -150,12 +152,12 @@ def _average(times: Sequence[float], before: Sequence[int], *, window_ms: int) -
     """The plain average from the first acknowledgement to the last; nothing where there are not two instants."""
     span_ms = times[-1] - times[0] if times else 0.0
     if span_ms <= 0:
-        return CycleMeasurement(bytes_per_second=0.0, cycles=0, span_ms=0.0)
-    bytes_per_ms = before[-1] / span_ms
-    level = [size - bytes_per_ms * (t_ms - times[0]) for size, t_ms in zip(before, times, strict=True)]
+        return CycleMeasurement(per_second=0.0, cycles=0, span_ms=0.0)
+    per_ms = before[-1] / span_ms
+    level = [size - per_ms * (t_ms - times[0]) for size, t_ms in zip(before, times, strict=True)]
     swing = max(level) - min(level)
     return CycleMeasurement(
-        bytes_per_second=bytes_per_ms * 1000,
+        per_second=per_ms * 1000,
         cycles=0,
         span_ms=span_ms,
         steady=swing <= _STEADY_SWING_SHARE * before[-1] and span_ms >= MIN_CYCLES * window_ms,
@@ -176,7 +178,7 @@ def _over_cycles(
         lows = low_points(
             times,
             before,
-            bytes_per_ms=measured.bytes_per_second / 1000,
+            per_ms=measured.per_second / 1000,
             spacing_ms=_MIN_SPACING_SHARE * window_ms,
             reversal_share=reversal_share,
         )
@@ -184,7 +186,7 @@ def _over_cycles(
             return average
         span_ms = times[lows[-1]] - times[lows[0]]
         rate = (before[lows[-1]] - before[lows[0]]) / span_ms * 1000
-        measured = CycleMeasurement(bytes_per_second=rate, cycles=len(lows) - 1, span_ms=span_ms)
+        measured = CycleMeasurement(per_second=rate, cycles=len(lows) - 1, span_ms=span_ms)
     return measured
 
 
@@ -192,15 +194,15 @@ def low_points(
     times: Sequence[float],
     before: Sequence[int],
     *,
-    bytes_per_ms: float,
+    per_ms: float,
     spacing_ms: float,
     reversal_share: float = _REVERSAL_SHARES[0],
 ) -> list[int]:
-    """The indices of the low points of `before - bytes_per_ms x time`, at least `spacing_ms` apart.
+    """The indices of the low points of `before - per_ms x time`, at least `spacing_ms` apart.
 
     A low point counts only with a clear high on either side, so neither end of a trace is taken for one.
     """
-    level = [size - bytes_per_ms * t_ms for size, t_ms in zip(before, times, strict=True)]
+    level = [size - per_ms * t_ms for size, t_ms in zip(before, times, strict=True)]
     reversal = reversal_share * (max(level) - min(level))
     lows: list[int] = []
     low = high = 0
@@ -227,12 +229,12 @@ def _keep_spaced(lows: list[int], low: int, times: Sequence[float], level: Seque
         lows[-1] = low
 
 
-def _evidence(measured: CycleMeasurement, quota: float, lower: float, upper: float) -> str:
+def _evidence(measured: CycleMeasurement, quota: float, lower: float, upper: float, unit: RateUnit) -> str:
     """The sentence that says what was measured, over what, and which bounds it is held to."""
     if measured.span_ms <= 0:
         return "nothing was acknowledged after the first window, so there is no rate to judge"
-    ratio = measured.bytes_per_second / quota
-    figures = f"{format_bytes(measured.bytes_per_second)}/s of {format_bytes(quota)}/s = {ratio:.3f}"
+    ratio = measured.per_second / quota
+    figures = f"{unit.text(measured.per_second)} of {unit.text(quota)} = {ratio:.3f}"
     span = f"{measured.span_ms / 1000:.1f} s"
     if measured.steady:
         return f"{figures}, steady over {span} (bounds {lower:.2f} to {upper:.2f})"

@@ -1,90 +1,189 @@
 """From what a run's clients recorded to what it found."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from kafka_quotas.loadtest.conclusion import Evidence, conclude
 from kafka_quotas.loadtest.engine import LoadClient
-from kafka_quotas.loadtest.plan import LoadPlan
+from kafka_quotas.loadtest.machine import warnings
+from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
+from kafka_quotas.loadtest.rate_unit import UNITS, RateUnit
 from kafka_quotas.loadtest.recorder import Recorder
-from kafka_quotas.loadtest.result import EntityResult, LoadResult, SecondSample
-from kafka_quotas.loadtest.verdict import Observation, entity_verdict
+from kafka_quotas.loadtest.result import CpuUse, EntityResult, LoadResult, SecondSample, WindowSample
+from kafka_quotas.loadtest.timeline import Slot
+from kafka_quotas.loadtest.verdict import EntityVerdict, Observation, entity_verdict
+from kafka_quotas.loadtest.workload import Arrival, MutationFlood, Workload
+
+_SIGMAS = 3  # of arrivals at random that a verdict allows to be missing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
     """What is known of a run beside its clients.
 
-    `enforcers`: how many brokers keep the quotas, by topic. `cpu_share` is this process's CPU time per second of
-    the run.
+    `enforcers`: how many brokers keep the quotas, by topic.
     """
 
     started_ms: int
     elapsed_s: float
     enforcers: Mapping[str, int]
-    cpu_share: float
+    cpu: CpuUse
     interrupted: bool
+    title: str = "load-test"
 
 
 def load_result(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> LoadResult:
-    """The result of a run that has ended."""
-    return LoadResult(
+    """The result of a run that has ended, judged by what its clients recorded; `conclude` judges it by more."""
+    result = LoadResult(
         bootstrap=plan.bootstrap,
+        run_id=plan.run_id,
+        title=facts.title,
         started_ms=facts.started_ms,
         elapsed_s=facts.elapsed_s,
         warmup_s=plan.warmup_s,
         window_samples=plan.window.samples,
         window_size_s=plan.window.window_s,
-        record_size=plan.entities[0].record_size,
-        cpu_share=facts.cpu_share,
+        cpu=facts.cpu,
         interrupted=facts.interrupted,
         entities=tuple(_entity_result(plan, client, facts) for client in clients),
     )
+    return conclude(result, Evidence(warnings=warnings(result)))
 
 
 def _entity_result(plan: LoadPlan, client: LoadClient, facts: RunFacts) -> EntityResult:
-    recorder, entity, ratio = client.recorder, client.entity, client.wire.ratio
-    acks = [(float(t_ms), round(size * ratio)) for t_ms, size in recorder.trace.entries()]
-    rate, quota = entity.arrivals_per_second, entity.quota
-    enforcers = facts.enforcers[entity.topic]
-    verdict = entity_verdict(
-        Observation(
-            acks=acks,
-            offered_bytes_per_second=None if rate is None else float(rate) * entity.record_size * ratio,
-            throttle_count=recorder.throttle_count,
-            elapsed_ms=facts.elapsed_s * 1000,
-        ),
-        quota_bytes_per_second=None if quota is None else quota * enforcers,
-        window_ms=plan.window_ms,
-        warmup_ms=plan.warmup_s * 1000,
-        direction=entity.direction,
-    )
+    recorder, entity = client.recorder, client.entity
+    enforcers = facts.enforcers.get(entity.topic, plan.enforcers or 1)
+    start_s, end_s = entity.start_s, min(entity.stop_s or facts.elapsed_s, facts.elapsed_s)
+    throttle = recorder.throttle
     return EntityResult(
         name=entity.name,
-        direction=entity.direction,
+        workload=entity.workload,
+        client=entity.client,
         topic=entity.topic,
         enforcers=enforcers,
-        verdict=verdict,
+        verdict=_verdict(plan, client, enforcers=enforcers, elapsed_s=max(end_s - start_s, 0.0)),
         sent=recorder.sent,
         acked=recorder.acked,
         unfinished=client.unfinished,
+        dropped=recorder.dropped_count,
         failures=tuple(sorted(recorder.failures.items())),
         payload_bytes=recorder.acked_bytes,
-        wire_ratio=ratio,
+        wire_ratio=client.wire.ratio,
         service=recorder.service,
         schedule_delay=recorder.schedule_delay,
         response=recorder.response_latency,
-        throttle=recorder.throttle,
-        seconds=_seconds(acks, recorder, facts.elapsed_s),
+        throttle=throttle,
+        sample_s=recorder.timeline.slot_ms / 1000,
+        seconds=_seconds(client, facts.elapsed_s),
+        windows=_windows(client, facts.elapsed_s, window_ms=plan.window_ms),
+        control=entity.control,
+        recorder=recorder,
     )
 
 
-def _seconds(acks: list[tuple[float, int]], recorder: Recorder, elapsed_s: float) -> tuple[SecondSample, ...]:
-    """The run second by second; the last one only if it is whole."""
-    throttles = {slot.start_ms // 1000: slot.throttle_max_ms for slot in recorder.timeline.slots()}
-    sums: dict[int, int] = {}
-    for t_ms, size in acks:
-        sums[int(t_ms) // 1000] = sums.get(int(t_ms) // 1000, 0) + size
-    return tuple(
-        SecondSample(second=second, bytes_per_second=float(sums.get(second, 0)), throttle_ms=throttles.get(second, 0))
-        for second in range(int(elapsed_s))
+def _verdict(plan: LoadPlan, client: LoadClient, *, enforcers: int, elapsed_s: float) -> EntityVerdict:
+    recorder, entity = client.recorder, client.entity
+    return entity_verdict(
+        Observation(
+            acks=charged_trace(client),
+            offered=_offered(entity, client.wire.ratio),
+            throttle_count=recorder.throttle_count,
+            elapsed_ms=elapsed_s * 1000,
+            unit=UNITS[entity.workload],
+            limited_from_ms=_first_throttle_ms(recorder) if entity.workload is Workload.MUTATE else None,
+            offer_slack=_offer_slack(entity, elapsed_s),
+        ),
+        quota=None if entity.quota is None else entity.quota * enforcers,
+        window_ms=plan.window_ms,
+        warmup_ms=max(plan.warmup_s - entity.start_s, 0.0) * 1000,
+        direction=entity.direction,
     )
+
+
+def charged_trace(client: LoadClient) -> list[tuple[float, int]]:
+    """What the client's quota was charged with over time, exactly where the client sees its responses.
+
+    Where it doesn't it is the payload that was acknowledged (or received), times wire bytes per payload byte.
+    """
+    recorder = client.recorder
+    if recorder.charged:
+        return [(float(t_ms), amount) for t_ms, amount in recorder.charges.entries()]
+    return [(float(t_ms), round(size * client.wire.ratio)) for t_ms, size in recorder.trace.entries()]
+
+
+def _offered(entity: EntityLoad, wire_ratio: float) -> float | None:
+    """What the client offered in the unit of its rate; None for all it could."""
+    if entity.arrivals_per_second is None:
+        return None
+    rate = float(entity.arrivals_per_second)
+    if UNITS[entity.workload] is RateUnit.BYTES:
+        return rate * entity.record_size * wire_ratio
+    flood = entity.flood
+    return rate * flood.topics_per_request * flood.partitions_per_topic if isinstance(flood, MutationFlood) else rate
+
+
+def _offer_slack(entity: EntityLoad, elapsed_s: float) -> float:
+    """The share of arrivals that may be missing by their nature: random ones, or those of a burst cut off."""
+    expected = float(entity.arrivals_per_second or 0) * elapsed_s
+    if expected <= 0:
+        return 0.0
+    if entity.arrival is Arrival.POISSON:
+        return _SIGMAS / math.sqrt(expected)
+    return entity.burst_size / expected if entity.arrival is Arrival.BURST else 0.0
+
+
+def _first_throttle_ms(recorder: Recorder) -> float | None:
+    return next((float(slot.start_ms) for slot in recorder.timeline.slots() if slot.throttled), None)
+
+
+def _seconds(client: LoadClient, elapsed_s: float) -> tuple[SecondSample, ...]:
+    """The run second by second (or in longer samples, all alike), silence included; the last only if it is whole."""
+    recorder = client.recorder
+    slot_ms = recorder.timeline.slot_ms
+    slots = {slot.start_ms: slot for slot in recorder.timeline.slots()}
+    starts = range(0, int(elapsed_s * 1000) - slot_ms + 1, slot_ms)
+    return tuple(_second(slots.get(start, Slot(start_ms=start)), client, slot_ms) for start in starts)
+
+
+def _second(slot: Slot, client: LoadClient, slot_ms: int) -> SecondSample:
+    return SecondSample(
+        second=slot.start_ms // 1000,
+        rate=_charged(slot, client) / slot_ms * 1000,
+        records=slot.records,
+        responses=slot.responses,
+        throttled=slot.throttled,
+        throttle_sum_ms=slot.throttle_sum_ms,
+        throttle_max_ms=slot.throttle_max_ms,
+        failed=slot.failed,
+        dropped=slot.dropped,
+    )
+
+
+def _windows(client: LoadClient, elapsed_s: float, *, window_ms: int) -> tuple[WindowSample, ...]:
+    """The run by quota windows, the first of which fills from nothing; the last is as long as the run left it."""
+    elapsed_ms = elapsed_s * 1000
+    length_ms = max(window_ms, client.recorder.timeline.slot_ms)
+    samples = []
+    for slot in client.recorder.timeline.windows():
+        span_ms = min(length_ms, elapsed_ms - slot.start_ms)
+        if span_ms > 0:
+            samples.append(_window(slot, client, span_ms))
+    return tuple(samples)
+
+
+def _window(slot: Slot, client: LoadClient, span_ms: float) -> WindowSample:
+    known = slot.responses or not slot.throttled
+    return WindowSample(
+        start_s=slot.start_ms / 1000,
+        length_s=span_ms / 1000,
+        rate=_charged(slot, client) / span_ms * 1000,
+        responses=slot.responses,
+        throttled=slot.throttled,
+        throttle_avg_ms=slot.throttle_sum_ms / max(slot.responses, 1) if known else None,
+        throttle_max_ms=slot.throttle_max_ms,
+    )
+
+
+def _charged(slot: Slot, client: LoadClient) -> float:
+    return float(slot.charged) if client.recorder.charged else slot.size * client.wire.ratio

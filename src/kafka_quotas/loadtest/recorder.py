@@ -15,11 +15,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from kafka_quotas.loadtest.ack_trace import MAX_ENTRIES, AckTrace
-from kafka_quotas.loadtest.durations import HIGHEST_US, Durations, LatencySummary
+from kafka_quotas.loadtest.durations import Durations, LatencySummary
 from kafka_quotas.loadtest.response_trace import MAX_RESPONSES, ResponseTrace
 from kafka_quotas.loadtest.timeline import MAX_SLOTS, Slot, Timeline
-
-__all__ = ["HIGHEST_US", "LatencySummary", "Recorder", "RecorderRoom", "ThrottleSummary", "room_for"]
 
 _NS_PER_MS = 1_000_000
 _DEFAULT_WINDOW_MS = 11_000
@@ -108,16 +106,17 @@ class Recorder:
         slot.records += records
         slot.size += size
 
-    def response(self, now_ns: int, *, charged: int, throttle_ms: int) -> None:
+    def response(self, now_ns: int, *, charged: int, throttle_ms: int, broker: int = 0) -> None:
         """Nothing; a response came that said to hold back for `throttle_ms` (0: not at all).
 
         `charged` is what the quota is charged with for it: bytes of the whole request (produce) or the whole response
-        (fetch), partitions (mutations), 1 (requests, connections); 0 for what was refused.
+        (fetch), partitions (mutations), 1 (requests, connections); 0 for what was refused. `broker` tells nodes apart
+        where there are several: each keeps the quota for itself.
         """
         t_ms = (now_ns - self._start_ns) // _NS_PER_MS
         self.charged += charged
         self.charges.add(t_ms, charged)
-        self.responses.add(t_ms, charged, throttle_ms)
+        self.responses.add(t_ms, charged, throttle_ms, broker)
         self.response_count += 1
         slot = self.timeline.at(t_ms)
         slot.charged += charged

@@ -9,43 +9,49 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 MAX_RESPONSES = 1_000_000
-"""24 MB for one client: 10 minutes of 1,600 responses per second."""
+"""32 MB for one client: 10 minutes of 1,600 responses per second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """One response: milliseconds since the start of the load, what was charged, the announced throttle time."""
+    """One response: milliseconds since the start of the load, what was charged, the announced throttle time.
+
+    `broker` is the node that answered, as far as the client can tell them apart.
+    """
 
     t_ms: int
     charged: int
     throttle_ms: int
+    broker: int
 
 
 class ResponseTrace:
     """The responses of one client in the order in which they came."""
 
-    __slots__ = ("_charged", "_max_responses", "_t_ms", "_throttle_ms", "complete")
+    __slots__ = ("_brokers", "_charged", "_max_responses", "_t_ms", "_throttle_ms", "complete")
 
     def __init__(self, *, max_responses: int = MAX_RESPONSES) -> None:
         self._max_responses = max_responses
         self._t_ms = array("q")
         self._charged = array("q")
         self._throttle_ms = array("q")
+        self._brokers = array("q")
         self.complete = True
 
     def __len__(self) -> int:
         return len(self._t_ms)
 
     def __iter__(self) -> Iterator[Response]:
-        for t_ms, charged, throttle_ms in zip(self._t_ms, self._charged, self._throttle_ms, strict=True):
-            yield Response(t_ms=t_ms, charged=charged, throttle_ms=throttle_ms)
+        columns = zip(self._t_ms, self._charged, self._throttle_ms, self._brokers, strict=True)
+        for t_ms, charged, throttle_ms, broker in columns:
+            yield Response(t_ms=t_ms, charged=charged, throttle_ms=throttle_ms, broker=broker)
 
     @property
     def end_ms(self) -> int:
         """When the last response that is kept came, -1 where there is none."""
         return self._t_ms[-1] if self._t_ms else -1
 
-    def add(self, t_ms: int, charged: int, throttle_ms: int) -> None:
+    def add(self, t_ms: int, charged: int, throttle_ms: int, broker: int = 0) -> None:
         """Nothing; the response is kept where there is room."""
         if len(self._t_ms) >= self._max_responses:
             self.complete = False
@@ -53,3 +59,4 @@ class ResponseTrace:
         self._t_ms.append(t_ms)
         self._charged.append(charged)
         self._throttle_ms.append(throttle_ms)
+        self._brokers.append(broker)

@@ -1,38 +1,88 @@
 """What a run found, as values: everything a report, a table, a chart or a later comparison needs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from kafka_quotas.loadtest.cycles import Direction
+from kafka_quotas.loadtest.delivery import Delivery
+from kafka_quotas.loadtest.durations import LatencySummary
+from kafka_quotas.loadtest.judgement import Judgement, State, overall
 from kafka_quotas.loadtest.plan import EntityName
-from kafka_quotas.loadtest.recorder import LatencySummary, ThrottleSummary
+from kafka_quotas.loadtest.prediction import Prediction
+from kafka_quotas.loadtest.rate_unit import RateUnit
+from kafka_quotas.loadtest.recorder import Recorder, ThrottleSummary
 from kafka_quotas.loadtest.verdict import EntityVerdict
+from kafka_quotas.loadtest.workload import ClientKind, Workload
+
+EntityKey = tuple[EntityName, Workload]
+"""What tells the clients of one run apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondSample:
-    """One second of one client: bytes/s on the wire and the longest throttle time announced in it."""
+    """What happened from `second` on: the rate, and the throttle times announced.
+
+    `responses` counts all of them, 0 where the client can't tell. A sample lasts one second; in very long runs it
+    lasts longer, all samples of a client equally.
+    """
 
     second: int
-    bytes_per_second: float
-    throttle_ms: int
+    rate: float
+    records: int = 0
+    responses: int = 0
+    throttled: int = 0
+    throttle_sum_ms: int = 0
+    throttle_max_ms: int = 0
+    failed: int = 0
+    dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowSample:
+    """One quota window: its rate, and throttle times over all requests, as a client's throttle-time-avg and -max.
+
+    `throttle_avg_ms` is None where there were throttle times but the client can't tell how many responses.
+    """
+
+    start_s: float
+    length_s: float
+    rate: float
+    responses: int
+    throttled: int
+    throttle_avg_ms: float | None
+    throttle_max_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuUse:
+    """CPU seconds of this tool per second of the run: all of it, and its Python threads, of which one runs at a time.
+
+    `cores` are those of the machine.
+    """
+
+    process: float
+    python: float
+    cores: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityResult:
-    """One client's run. Counts and bytes are of the whole run, warm-up included; latencies are not.
+    """One client's run. Counts and amounts are of the whole run, warm-up included; latencies are not.
 
     `enforcers` brokers kept the quota, each for itself; the verdict is on their sum. `unfinished` records were sent and
-    still unanswered at the end. `wire_ratio` is bytes on the wire per payload byte.
+    still unanswered at the end, `dropped` ones were due and never sent. `wire_ratio` is bytes on the wire per payload
+    byte. `solo` is a control client's latency in a run of its own. `recorder` is what the figures were made of; None
+    where they were read from a file.
     """
 
     name: EntityName
-    direction: Direction
+    workload: Workload
+    client: ClientKind
     topic: str
     enforcers: int
     verdict: EntityVerdict
     sent: int
     acked: int
     unfinished: int
+    dropped: int
     failures: tuple[tuple[str, int], ...]
     payload_bytes: int
     wire_ratio: float
@@ -40,30 +90,72 @@ class EntityResult:
     schedule_delay: LatencySummary
     response: LatencySummary
     throttle: ThrottleSummary
+    sample_s: float
     seconds: tuple[SecondSample, ...]
+    windows: tuple[WindowSample, ...]
+    control: bool = False
+    solo: LatencySummary | None = None
+    delivery: Delivery | None = None
+    prediction: Prediction | None = None
+    recorder: Recorder | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def key(self) -> EntityKey:
+        """What tells it from the run's other clients."""
+        return self.name, self.workload
+
+    @property
+    def unit(self) -> RateUnit:
+        """What its rates count."""
+        return self.verdict.unit
 
     @property
     def ok(self) -> bool:
-        """Whether its verdict is met and no record was lost."""
+        """Whether it got what its quota promises and no record was given up."""
         return self.verdict.ok and not self.failures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSample:
+    """One bucket as a broker's own metrics told it at a time since the start of the load; see `core.usage.Usage`."""
+
+    t_s: float
+    broker: str
+    quota_key: str
+    user: str
+    client_id: str
+    observed: float
+    throttle_ms: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult:
-    """A whole run. `interrupted`: it was ended early, and what is here was measured until then."""
+    """A whole run. `interrupted`: it was ended early, and what is here was measured until then.
+
+    `warnings` are about the run itself, such as a machine that was too slow for it.
+    """
 
     bootstrap: str
+    run_id: int
+    title: str
     started_ms: int
     elapsed_s: float
     warmup_s: float
     window_samples: int
     window_size_s: int
-    record_size: int
-    cpu_share: float
+    cpu: CpuUse
     interrupted: bool
     entities: tuple[EntityResult, ...]
+    judgements: tuple[Judgement, ...] = ()
+    warnings: tuple[str, ...] = ()
+    broker_samples: tuple[BrokerSample, ...] = ()
+
+    @property
+    def state(self) -> State:
+        """How the run turned out as a whole."""
+        return overall(self.judgements)
 
     @property
     def ok(self) -> bool:
-        """Whether the run was whole and every client got what it should."""
-        return not self.interrupted and all(entity.ok for entity in self.entities)
+        """Whether the run was whole and every judgement is met."""
+        return self.state is State.MET

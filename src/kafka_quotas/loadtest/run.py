@@ -1,5 +1,6 @@
 """One run: every client of a plan in a thread of its own, started together, watched, ended together."""
 
+import os
 import threading
 import time
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from kafka_quotas.loadtest.engines import engines
 from kafka_quotas.loadtest.outcome import RunFacts, load_result
 from kafka_quotas.loadtest.plan import LoadPlan
 from kafka_quotas.loadtest.progress import EntityProgress, RunProgress, Watcher
-from kafka_quotas.loadtest.result import LoadResult
+from kafka_quotas.loadtest.result import CpuUse, LoadResult
 from kafka_quotas.loadtest.workload import Workload
 
 _Use = tuple[str, Workload]
@@ -44,7 +45,11 @@ def run_load(plan: LoadPlan, *, clock: Clock, watcher: Watcher | None = None) ->
         started_ms=started_ms,
         elapsed_s=elapsed_s,
         enforcers={topic: plan.enforcers or view.leaders for (topic, _), view in views.items()},
-        cpu_share=(time.process_time() - cpu_s) / max(elapsed_s, 1e-9),
+        cpu=CpuUse(
+            process=(time.process_time() - cpu_s) / max(elapsed_s, 1e-9),
+            python=sum(run.thread_cpu_s) / max(elapsed_s, 1e-9),
+            cores=os.cpu_count() or 1,
+        ),
         interrupted=run.interrupted,
     )
     return load_result(plan, run.clients, facts)
@@ -68,12 +73,15 @@ class _Run:
     instants: RunClock
     engines: tuple[Engine, ...]
     interrupted: bool = False
+    thread_cpu_s: list[float] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
 
     @property
     def clients(self) -> list[LoadClient]:
         """The clients of all engines, in the order of the plan."""
-        return [client for engine in self.engines for client in engine.clients]
+        places = {id(entity): place for place, entity in enumerate(self.plan.entities)}
+        clients = [client for engine in self.engines for client in engine.clients]
+        return sorted(clients, key=lambda client: places[id(client.entity)])
 
     def drive(self, watcher: Watcher | None) -> None:
         """Nothing; the run is over and all its threads are gone.
@@ -107,6 +115,8 @@ class _Run:
             self._failed(engine, translated(error.args[0], bootstrap=self.plan.bootstrap))
         except Exception as error:  # noqa: BLE001 - a thread has no caller: `drive` raises it
             self._failed(engine, error)
+        finally:
+            self.thread_cpu_s.append(time.thread_time())
 
     def _failed(self, engine: Engine, error: Exception) -> None:
         """Nothing; the error is its first client's, unless one of its clients has one of its own."""

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from kafka_quotas.core.units import format_bytes
 from kafka_quotas.loadtest.cycles import TOLERANCE, CycleMeasurement, Direction, average, judge
+from kafka_quotas.loadtest.judgement import State
+from kafka_quotas.loadtest.rate_unit import RateUnit
 
 
 class Kind(Enum):
@@ -22,7 +23,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityVerdict:
-    """Whether one client got what it should; rates in bytes/s as the quota counts them, None where there is none.
+    """Whether one client got what it should; rates in `unit` as the quota counts them, None where there is none.
 
     `ratio` is achieved / quota; `cycles` whole throttle cycles were measured over `span_ms`. `too_short`: the run left
     no more than a window to measure, and no rate could be told from any other.
@@ -30,9 +31,9 @@ class EntityVerdict:
 
     kind: Kind
     ok: bool
-    achieved_bytes_per_second: float
-    offered_bytes_per_second: float | None
-    quota_bytes_per_second: float | None
+    achieved: float
+    offered: float | None
+    quota: float | None
     ratio: float | None
     lower: float | None
     upper: float | None
@@ -40,51 +41,61 @@ class EntityVerdict:
     span_ms: float
     evidence: str
     too_short: bool = False
+    unit: RateUnit = RateUnit.BYTES
+
+    @property
+    def state(self) -> State:
+        """Whether it is met; void where the run was too short to tell."""
+        return State.MET if self.ok else State.VOID if self.too_short else State.NOT_MET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What is judged: acknowledgements (t_ms, bytes), what was offered (None: all it could), how often throttled.
+    """What is judged: charges (t_ms, amount), what was offered (None: all it could), how often throttled.
 
-    `elapsed_ms` is the length of the whole run, warm-up included.
+    `elapsed_ms` is the length of the whole run, warm-up included. `limited_from_ms` is when the quota began to hold
+    back, None where that is not told: a bucket of tokens may last for longer than a window. `offer_slack` is the share
+    by which arrivals at random, or in bursts, may have been fewer than `offered` says.
     """
 
     acks: Sequence[tuple[float, int]]
-    offered_bytes_per_second: float | None
+    offered: float | None
     throttle_count: int
     elapsed_ms: float
+    unit: RateUnit = RateUnit.BYTES
+    limited_from_ms: float | None = None
+    offer_slack: float = 0.0
 
 
 def entity_verdict(
     seen: Observation,
     *,
-    quota_bytes_per_second: float | None,
+    quota: float | None,
     window_ms: int,
     warmup_ms: float,
     direction: Direction,
 ) -> EntityVerdict:
     """The verdict on one client by what it offered and what its quota allows."""
-    offered = seen.offered_bytes_per_second
-    if quota_bytes_per_second is not None and (offered is None or offered > quota_bytes_per_second):
-        return _greedy(seen, quota_bytes_per_second, window_ms=window_ms, warmup_ms=warmup_ms, direction=direction)
+    offered = seen.offered
+    if quota is not None and (offered is None or offered > quota):
+        return _greedy(seen, quota, window_ms=window_ms, warmup_ms=warmup_ms, direction=direction)
     measured = average(seen.acks, window_ms=window_ms, skip_ms=warmup_ms)
-    return _unhindered(seen, measured, quota_bytes_per_second)
+    return _unhindered(seen, measured, quota)
 
 
 def _greedy(
     seen: Observation, quota: float, *, window_ms: int, warmup_ms: float, direction: Direction
 ) -> EntityVerdict:
-    verdict = judge(
-        seen.acks, quota_bytes_per_second=quota, window_ms=window_ms, direction=direction, skip_ms=warmup_ms
-    )
-    measured_ms = seen.elapsed_ms - max(window_ms, warmup_ms)
+    skip_ms = max(warmup_ms, seen.limited_from_ms or 0)
+    verdict = judge(seen.acks, quota=quota, window_ms=window_ms, direction=direction, skip_ms=skip_ms, unit=seen.unit)
+    measured_ms = seen.elapsed_ms - max(window_ms, skip_ms)
     too_short = not verdict.ok and measured_ms <= window_ms
     return EntityVerdict(
         kind=Kind.GREEDY,
         ok=verdict.ok,
-        achieved_bytes_per_second=verdict.achieved_bytes_per_second,
-        offered_bytes_per_second=seen.offered_bytes_per_second,
-        quota_bytes_per_second=quota,
+        achieved=verdict.achieved,
+        offered=seen.offered,
+        quota=quota,
         ratio=verdict.ratio,
         lower=verdict.lower,
         upper=verdict.upper,
@@ -92,26 +103,28 @@ def _greedy(
         span_ms=verdict.span_ms,
         evidence=_too_short(measured_ms, window_ms) if too_short else verdict.evidence,
         too_short=too_short,
+        unit=seen.unit,
     )
 
 
 def _unhindered(seen: Observation, measured: CycleMeasurement, quota: float | None) -> EntityVerdict:
     """The verdict on a client that should get all it offers."""
-    achieved, offered = measured.bytes_per_second, seen.offered_bytes_per_second
-    got_all = achieved > 0 if offered is None else achieved >= offered * (1 - TOLERANCE)
+    achieved, offered = measured.per_second, seen.offered
+    got_all = achieved > 0 if offered is None else achieved >= offered * (1 - TOLERANCE - seen.offer_slack)
     throttled = quota is None and seen.throttle_count > 0
     return EntityVerdict(
         kind=Kind.UNLIMITED if quota is None else Kind.MODEST,
         ok=got_all and not throttled,
-        achieved_bytes_per_second=achieved,
-        offered_bytes_per_second=offered,
-        quota_bytes_per_second=quota,
+        achieved=achieved,
+        offered=offered,
+        quota=quota,
         ratio=None if quota is None else achieved / quota,
         lower=None,
         upper=None,
         cycles=measured.cycles,
         span_ms=measured.span_ms,
         evidence=_told(seen, achieved),
+        unit=seen.unit,
     )
 
 
@@ -121,8 +134,8 @@ def _too_short(measured_ms: float, window_ms: int) -> str:
 
 
 def _told(seen: Observation, achieved: float) -> str:
-    rate = f"{format_bytes(achieved)}/s"
+    rate = seen.unit.text(achieved)
     throttled = f"throttled {seen.throttle_count} times" if seen.throttle_count else "never throttled"
-    if seen.offered_bytes_per_second is None:
+    if seen.offered is None:
         return f"{rate}, {throttled}"
-    return f"{rate} of the {format_bytes(seen.offered_bytes_per_second)}/s it offered, {throttled}"
+    return f"{rate} of the {seen.unit.text(seen.offered)} it offered, {throttled}"

@@ -1,0 +1,129 @@
+"""All that a run is judged by, put together: what its clients recorded, and what was found out around them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from kafka_quotas.core.quota_config import QuotaWindow
+from kafka_quotas.loadtest.delivery import Delivery
+from kafka_quotas.loadtest.durations import LatencySummary
+from kafka_quotas.loadtest.expectation import Expectation
+from kafka_quotas.loadtest.isolation import DEFAULT_FACTOR, isolation
+from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
+from kafka_quotas.loadtest.prediction import Charge, Prediction, Source, predict
+from kafka_quotas.loadtest.result import BrokerSample, EntityKey, EntityResult, LoadResult
+from kafka_quotas.loadtest.verdict import Kind
+from kafka_quotas.loadtest.workload import Workload
+
+_PREDICTED = (Workload.PRODUCE, Workload.CONSUME, Workload.REQUESTS, Workload.MUTATE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is known of a run beside what its clients recorded; everything may be missing.
+
+    `solo`: the control clients' response latency when they ran alone. `deliveries`: what reading the topics back told.
+    `charges`: what our daemon's event log says of a client. `quotas_changed`: which quota did, in one sentence.
+    """
+
+    solo: Mapping[EntityKey, LatencySummary] = field(default_factory=dict)
+    control_factor: float = DEFAULT_FACTOR
+    deliveries: Mapping[EntityKey, Delivery] = field(default_factory=dict)
+    charges: Mapping[EntityKey, Sequence[Charge]] = field(default_factory=dict)
+    quotas_changed: str | None = None
+    expectations: tuple[Expectation, ...] = ()
+    warnings: tuple[str, ...] = ()
+    broker_samples: tuple[BrokerSample, ...] = ()
+
+
+def conclude(result: LoadResult, evidence: Evidence) -> LoadResult:
+    """The result with all judgements; those made before are made again. Warnings add up."""
+    window = QuotaWindow(samples=result.window_samples, window_s=result.window_size_s)
+    concluded = replace(
+        result,
+        entities=tuple(_with_evidence(entity, evidence, window) for entity in result.entities),
+        warnings=(*result.warnings, *evidence.warnings),
+        broker_samples=evidence.broker_samples or result.broker_samples,
+    )
+    judgements = (*_of_run(concluded, evidence), *_of_entities(concluded, evidence))
+    concluded = replace(concluded, judgements=judgements)
+    expected = tuple(expectation.judge(concluded) for expectation in evidence.expectations)
+    return replace(concluded, judgements=(*judgements, *expected))
+
+
+def _with_evidence(entity: EntityResult, evidence: Evidence, window: QuotaWindow) -> EntityResult:
+    return replace(
+        entity,
+        solo=evidence.solo.get(entity.key, entity.solo),
+        delivery=evidence.deliveries.get(entity.key, entity.delivery),
+        prediction=_prediction(entity, evidence.charges.get(entity.key), window) or entity.prediction,
+    )
+
+
+def _of_run(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
+    if result.interrupted:
+        said = f"the run was ended after {result.elapsed_s:.0f} s"
+        yield Judgement(aspect=Aspect.RUN, state=State.VOID, evidence=said)
+    if evidence.quotas_changed:
+        said = f"the quotas changed during the run: {evidence.quotas_changed}"
+        yield Judgement(aspect=Aspect.RUN, state=State.VOID, evidence=said)
+
+
+def _of_entities(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
+    for entity in result.entities:
+        verdict, label = entity.verdict, entity.name.label
+        yield Judgement(aspect=Aspect.RATE, state=verdict.state, evidence=verdict.evidence, entity=label)
+        if entity.prediction is not None:
+            state, said = entity.prediction.state, entity.prediction.evidence
+            yield Judgement(aspect=Aspect.THROTTLE, state=state, evidence=said, entity=label)
+        if entity.control:
+            yield isolation(entity, factor=evidence.control_factor)
+        if entity.failures:
+            said = ", ".join(f"{count} failed with {name}" for name, count in entity.failures)
+            yield Judgement(aspect=Aspect.DELIVERY, state=State.NOT_MET, evidence=said, entity=label)
+        if entity.delivery is not None:
+            state, said = entity.delivery.state, entity.delivery.evidence
+            yield Judgement(aspect=Aspect.DELIVERY, state=state, evidence=said, entity=label)
+
+
+def _prediction(entity: EntityResult, charges: Sequence[Charge] | None, window: QuotaWindow) -> Prediction | None:
+    """What the simulator makes of the best events there are; None where there is nothing to predict."""
+    quota, recorder = entity.verdict.quota, entity.recorder
+    if quota is None or recorder is None or entity.workload not in _PREDICTED:
+        return None
+    per_broker = quota / entity.enforcers
+    announced_ms: float | None = recorder.throttle_sum_us / 1000
+    if charges:
+        source = Source.EVENT_LOG
+    elif len(recorder.responses):
+        source, announced_ms = Source.RESPONSES, None
+        charges = [
+            Charge(t_ms=each.t_ms, amount=each.charged, throttle_ms=each.throttle_ms, broker=each.broker)
+            for each in recorder.responses
+        ]
+    else:
+        source = Source.ACKNOWLEDGEMENTS
+        unknown = _untold(entity)
+        if unknown:
+            return Prediction(
+                source=source, events=0, predicted_ms=0.0, announced_ms=announced_ms or 0.0, unchecked=unknown
+            )
+        charges = [Charge(t_ms=t_ms, amount=size * entity.wire_ratio) for t_ms, size in recorder.trace.entries()]
+    return predict(
+        charges,
+        workload=entity.workload,
+        quota=per_broker,
+        window=window,
+        source=source,
+        announced_ms=announced_ms,
+    )
+
+
+def _untold(entity: EntityResult) -> str:
+    """Why acknowledgements tell too little to simulate by; empty where they tell enough."""
+    if entity.verdict.kind is Kind.MODEST:
+        return ""
+    if entity.enforcers > 1:
+        return f"{entity.enforcers} brokers keep the quota, and acknowledgements don't tell which one"
+    if entity.workload is Workload.CONSUME:
+        return "fetches that were answered empty are not told to this client, and brokers count them for the delay"
+    return ""

@@ -1,0 +1,92 @@
+"""Whether what was acknowledged is in the topic, once: the sequence numbers in its records, counted.
+
+Contract: pure. A record begins with its stamp: the run's id, the index of its client in the plan, and its number, which
+counts from 0. Stamps of other runs, and records that hold none, are passed over.
+"""
+
+import struct
+from dataclasses import dataclass
+
+from kafka_quotas.loadtest.judgement import State
+
+_STAMP = struct.Struct(">QIQ")
+STAMP_SIZE = _STAMP.size
+"""20 bytes at the start of a record's value; shorter records carry no stamp and can't be checked."""
+_RUN_ID_MASK = 2**64 - 1
+
+
+def stamp(run_id: int, entity: int, sequence: int) -> bytes:
+    """The first bytes of a record: run id (as 64 bits), index of the client in the plan, number of the record."""
+    return _STAMP.pack(run_id & _RUN_ID_MASK, entity, sequence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """What reading the topic back told of one client.
+
+    `found` different records, `duplicated` copies beyond the first, `lost` of those acknowledged; `missing` numbers
+    are not there at all, the unanswered ones included. `unchecked` is why it could not be told, empty where it could.
+    """
+
+    found: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    missing: int = 0
+    unchecked: str = ""
+
+    @property
+    def state(self) -> State:
+        """Whether nothing was lost or doubled."""
+        if self.unchecked and not self.duplicated:
+            return State.UNCHECKED
+        return State.NOT_MET if self.lost or self.duplicated else State.MET
+
+    @property
+    def evidence(self) -> str:
+        """What was counted, in a sentence."""
+        told = f"{self.found} records read back, {self.lost} lost, {self.duplicated} duplicated"
+        if not self.unchecked:
+            return told
+        return f"{told}; not all could be checked: {self.unchecked}" if self.found else f"not checked: {self.unchecked}"
+
+
+class StampCounter:
+    """The stamps of one run as they are read, in one bit per record sent."""
+
+    def __init__(self, *, run_id: int, sent: dict[int, int]) -> None:
+        self._run_id = run_id & _RUN_ID_MASK
+        self._seen = {entity: bytearray(count // 8 + 1) for entity, count in sent.items()}
+        self._limits = dict(sent)
+        self._found = dict.fromkeys(sent, 0)
+        self._duplicated = dict.fromkeys(sent, 0)
+
+    def count(self, value: bytes | None) -> None:
+        """Nothing; the record is counted where it is one of this run."""
+        if value is None or len(value) < STAMP_SIZE:
+            return
+        run_id, entity, sequence = _STAMP.unpack_from(value)
+        if run_id != self._run_id or sequence >= self._limits.get(entity, 0):
+            return
+        seen, bit = self._seen[entity], 1 << (sequence & 7)
+        if seen[sequence >> 3] & bit:
+            self._duplicated[entity] += 1
+        else:
+            seen[sequence >> 3] |= bit
+            self._found[entity] += 1
+
+    def delivery(self, entity: int, *, acked: int, unchecked: str = "") -> Delivery:
+        """What was counted of a client of which `acked` records were acknowledged.
+
+        A record that was never answered may be there or not. So those lost are the acknowledged ones that are missing
+        even if every unanswered one is missing too; with `unchecked` (not all was read) none counts as lost.
+        """
+        found, sent = self._found[entity], self._limits[entity]
+        missing = sent - found
+        unanswered = max(sent - acked, 0)
+        return Delivery(
+            found=found,
+            lost=0 if unchecked else max(missing - unanswered, 0),
+            duplicated=self._duplicated[entity],
+            missing=missing,
+            unchecked=unchecked,
+        )

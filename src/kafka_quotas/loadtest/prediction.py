@@ -1,0 +1,154 @@
+"""Throttle times as the simulator has them from what a run recorded, held against those that were announced.
+
+What is known of the events differs, and with it what the sum can prove. A raw client sees each response with its
+charge; our daemon's event log has each charge as the daemon took it. librdkafka tells neither: there acknowledgements
+stand for requests, those of one look at the client taken together, and their times are late by up to such a look.
+
+Contract: pure. Each broker is simulated by itself, with an empty bucket (a full one of tokens) at the first event.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+
+from kafka_quotas.core.quota_config import QuotaWindow
+from kafka_quotas.core.simulation import Algorithm, Event, Operation, full_bucket_ms, new_limiter, replay
+from kafka_quotas.loadtest.judgement import State
+from kafka_quotas.loadtest.workload import Workload
+
+TOLERANCE = 0.1
+"""How far the announced sum may be from the predicted one."""
+_ROUNDING_MS = 1  # of each announced throttle time: the client's clock has other milliseconds than the broker's
+_LOOK_MS = 50  # between two looks at librdkafka's acknowledgements, at most
+
+
+class Source(StrEnum):
+    """Where the events come from."""
+
+    RESPONSES = "each response's charge"
+    EVENT_LOG = "the daemon's event log"
+    ACKNOWLEDGEMENTS = "acknowledgement batches"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """What one broker charged to a client's quota at a time (any origin), and the throttle time it announced for it.
+
+    The amount is negative where a charge was taken back.
+    """
+
+    t_ms: int
+    amount: float
+    throttle_ms: int = 0
+    broker: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """The predicted and the announced sum of throttle times, from `events` charges; `slack_ms` are the figures' grain.
+
+    `unchecked` is why there is nothing to compare, empty where there is.
+    """
+
+    source: Source
+    events: int
+    predicted_ms: float
+    announced_ms: float
+    slack_ms: float = 0.0
+    unchecked: str = ""
+
+    @property
+    def allowed_ms(self) -> float:
+        """How far the two sums may be apart."""
+        return TOLERANCE * max(self.predicted_ms, 0.0) + self.slack_ms
+
+    @property
+    def state(self) -> State:
+        """Whether they are near enough."""
+        if self.unchecked:
+            return State.UNCHECKED
+        return State.MET if abs(self.announced_ms - self.predicted_ms) <= self.allowed_ms else State.NOT_MET
+
+    @property
+    def evidence(self) -> str:
+        """The two sums, and what they were made of."""
+        if self.unchecked:
+            return f"not checked: {self.unchecked}"
+        return (
+            f"{self.announced_ms / 1000:.2f} s announced, {self.predicted_ms / 1000:.2f} s predicted from "
+            f"{self.events} events ({self.source.value}); allowed difference {self.allowed_ms / 1000:.2f} s"
+        )
+
+
+def predict(
+    charges: Sequence[Charge],
+    *,
+    workload: Workload,
+    quota: float,
+    window: QuotaWindow,
+    source: Source,
+    announced_ms: float | None = None,
+) -> Prediction:
+    """The prediction for one client with a quota (per broker) of its own; `announced_ms` None sums the charges' own."""
+    throttled = sum(charge.throttle_ms > 0 for charge in charges)
+    grain_ms = _LOOK_MS if source is Source.ACKNOWLEDGEMENTS else _ROUNDING_MS
+    predicted_ms, predictions = 0, 0
+    for _, at_broker in groupby(sorted(charges, key=lambda charge: charge.broker), key=lambda charge: charge.broker):
+        for throttle_ms in _throttle_times(list(at_broker), workload, quota, window, source):
+            predicted_ms += throttle_ms
+            predictions += 1
+    return Prediction(
+        source=source,
+        events=len(charges),
+        predicted_ms=float(predicted_ms),
+        announced_ms=sum(charge.throttle_ms for charge in charges) if announced_ms is None else announced_ms,
+        slack_ms=float(grain_ms * max(throttled, predictions)),
+    )
+
+
+def _throttle_times(
+    charges: Sequence[Charge], workload: Workload, quota: float, window: QuotaWindow, source: Source
+) -> Iterator[int]:
+    """The throttle times above 0 of one broker's events."""
+    is_mutation = workload is Workload.MUTATE
+    limiter = new_limiter(
+        Algorithm.TOKEN_BUCKET if is_mutation else Algorithm.RATE,
+        bound=quota,
+        samples=window.samples,
+        window_ms=window.window_ms,
+    )
+    refuses = source is Source.RESPONSES and workload is Workload.CONSUME
+    events = _refused_fetches(charges) if refuses else _events(charges, is_mutation=is_mutation)
+    origin_ms = full_bucket_ms(samples=window.samples, window_ms=window.window_ms) if is_mutation else 0
+    for decision in replay(events, limiter, usual=Operation.RECORD, origin_ms=origin_ms):
+        if decision.outcome.throttle_ms > 0:
+            yield decision.outcome.throttle_ms
+
+
+def _events(charges: Iterable[Charge], *, is_mutation: bool) -> Iterator[Event]:
+    """The charges as they were taken: a refused mutation is a check, and one that was accepted is not held back."""
+    charges = list(charges)
+    strict = is_mutation and any(charge.amount == 0 and charge.throttle_ms > 0 for charge in charges)
+    for charge in charges:
+        operation = None
+        if charge.amount < 0:
+            operation = Operation.UNRECORD
+        elif strict:
+            operation = Operation.RECORD_NOCHECK if charge.throttle_ms == 0 else None
+        yield Event(t_ms=charge.t_ms, amount=abs(charge.amount), operation=operation)
+
+
+def _refused_fetches(charges: Iterable[Charge]) -> Iterator[Event]:
+    """Fetches as a client sees them: one with a throttle time was answered empty, and what it asked for is not told.
+
+    Its size is taken to be that of the last answer that was not empty; the broker recorded that and took it back.
+    """
+    usual = 0.0
+    for charge in charges:
+        if charge.throttle_ms == 0:
+            usual = charge.amount or usual
+            yield Event(t_ms=charge.t_ms, amount=charge.amount)
+        else:
+            yield Event(t_ms=charge.t_ms, amount=usual)
+            yield Event(t_ms=charge.t_ms, amount=usual, operation=Operation.UNRECORD)
