@@ -1,6 +1,6 @@
 """Runs the conformance files: one test per line, and at the end one line per file."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,16 @@ _TALLY = pytest.StashKey["Tally"]()
 
 
 class Tally:
-    """Counts, per file, its lines and those that pass; a line passes when no phase of any test of it fails."""
+    """Counts, per file, its lines and those that pass; a line passes when no phase of any test of it fails.
+
+    A test may leave lines out, for reasons that are counted too.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.lines: dict[str, int] = {}
         self.absent: set[str] = set()
+        self.left_out: dict[tuple[str, str], Counter[str]] = {}
         self._line_of: dict[str, tuple[str, str]] = {}
         self._called: set[str] = set()
         self._failed: set[str] = set()
@@ -46,6 +50,14 @@ class Tally:
                 yield f"{file}: skipped, not in {self.folder}"
             else:
                 yield f"{file}: {passed[file]} of {self.lines[file]} lines pass"
+                yield from self._without(file)
+
+    def _without(self, file: str) -> Iterator[str]:
+        """One line per test that leaves lines of the file out, and per reason."""
+        for (of_file, test), reasons in sorted(self.left_out.items()):
+            if of_file == file:
+                for reason, count in sorted(reasons.items()):
+                    yield f"  {test}: {count} of them left out, {reason}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,7 +65,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "conformance(file): one test per line of that conformance file")
+    config.addinivalue_line(
+        "markers",
+        "conformance(file, left_out): one test per line of a conformance file for which left_out(line) tells no reason",
+    )
     folder = config.getoption(_OPTION, default=OWN_DATA)  # the option is unknown where only tests/ was named
     if not folder.is_dir():
         raise pytest.UsageError(f"{_OPTION}: no such folder: {folder}")
@@ -72,6 +87,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     lines = conformance_lines(tally.folder / file)
     tally.lines[file] = len(lines)
+    if (why_not := marker.kwargs.get("left_out")) is not None:
+        reasons = [why_not(line) for line in lines]
+        tally.left_out[file, metafunc.definition.name] = Counter(each for each in reasons if each is not None)
+        lines = [line for line, reason in zip(lines, reasons, strict=True) if reason is None]
     metafunc.parametrize("line", lines, ids=[str(line.get("id", number)) for number, line in enumerate(lines, 1)])
 
 
