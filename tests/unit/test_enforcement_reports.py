@@ -96,7 +96,7 @@ def test_the_ledger_counts_each_bucket_and_says_the_first_time(monkeypatch: pyte
     manager = ClientQuotaManager(QuotaType.PRODUCE, QuotaWindow())
     manager.update_quota(Entity.of(client_id=None), 1.0)
     for client in ("a", "a", "b", "c", "d"):
-        ledger.throttled(QuotaType.PRODUCE, manager.limiter("u", client), 10)
+        ledger.throttled(QuotaType.PRODUCE, manager.limiter("u", client), 10, 1000)
     counts = {bucket: (count.times, count.total_ms) for (_, bucket), count in ledger.throttles.items()}
     assert counts == {("", "a"): (2, 20), ("", "b"): (1, 10), OTHERS: (2, 20)}
     assert [notice.fields["client_id"] for notice in said] == ["a", "b", "c"]
@@ -220,14 +220,22 @@ def test_series_are_made_for_named_buckets_and_those_that_use_most_of_their_limi
     assert [row.client_id for row in MetricsChoice(top=2).chosen(debts)] == ["c98", "c99"]
 
 
-def test_a_throttle_time_is_that_of_the_bucket_its_clients_draw_on() -> None:
-    (bucket,), (waiting,) = status().buckets, status().throttled
-    pair = replace(bucket, user="u", client_id="a")
-    other, cluster = replace(bucket, user="", client_id="b"), replace(bucket, broker="cluster", user="", client_id="a")
-    full = replace(status(), buckets=(pair, other, cluster), throttled=(waiting, replace(waiting, throttle_ms=9)))
-    (family,) = (each for each in families(full) if each.name == "kafka_server_produce_throttle_time")
-    times = {(sample.labels["broker"], sample.labels["client_id"]): sample.value for sample in family.samples}
-    assert times == {("1", "a"): 500.0, ("1", "b"): 0.0, ("cluster", "a"): 500.0}
+def told(full: DaemonStatus, name: str) -> dict[str, float]:
+    """The figures of one metric by client-id."""
+    (family,) = (each for each in families(full) if each.name == name)
+    return {sample.labels["client_id"]: sample.value for sample in family.samples}
+
+
+def test_a_bucket_tells_its_throttle_times_average_and_its_mutations() -> None:
+    (bucket,) = status().buckets
+    mutations = replace(bucket, quota="controller_mutation_rate", observed=-7.0, mutation_rate=2.5, throttle_ms=125.5)
+    rate = replace(mutations, client_id="b", observed=4.0, mutation_rate=None, throttle_ms=0.0)
+    full = replace(status(), buckets=(replace(bucket, throttle_ms=500.0), mutations, rate))
+    name = bucket.client_id
+    assert told(full, "kafka_server_produce_throttle_time") == {name: 500.0}
+    assert told(full, "kafka_server_controllermutation_throttle_time") == {name: 125.5, "b": 0.0}
+    assert told(full, "kafka_server_controllermutation_tokens") == {name: -7.0, "b": 4.0}
+    assert told(full, "kafka_server_controllermutation_mutation_rate") == {name: 2.5, "b": 4.0}
 
 
 def test_the_log_can_be_json() -> None:

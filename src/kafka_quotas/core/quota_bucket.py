@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from kafka_quotas.core.quota_key import INT_MAX, LONG_MAX
 from kafka_quotas.core.rate import Rate
 from kafka_quotas.core.resolution import Bucket
+from kafka_quotas.core.throttle_average import METRIC_SAMPLES, METRIC_WINDOW_MS
 from kafka_quotas.core.throttle_time import bounded_throttle_time_ms, mutation_throttle_time_ms, narrow_to_int32
 from kafka_quotas.core.token_bucket import TokenBucket
 
@@ -107,13 +108,15 @@ class RateBucket(Rate):
 class MutationBucket(TokenBucket):
     """Tokens that a strict quota takes only while there is no debt."""
 
-    __slots__ = ("_no_refill", "generation", "name", "recorded_ms")
+    __slots__ = ("_no_refill", "generation", "mutations", "name", "recorded_ms")
 
     def __init__(self, name: Bucket, samples: int, window_ms: int) -> None:
         super().__init__(samples, window_ms)
         self.name = name
         self.generation = 0
         self.recorded_ms: int | None = None
+        self.mutations = Rate(METRIC_SAMPLES, METRIC_WINDOW_MS)
+        """What was taken out per second: Kafka's `mutation-rate`, which is told and limits nothing."""
         self.set_bound(UNLIMITED)
 
     def set_bound(self, bound: float) -> None:
@@ -124,6 +127,7 @@ class MutationBucket(TokenBucket):
     def record(self, value: float, now_ms: int) -> None:
         """Nothing; the value is taken out, nothing is checked."""
         super().record(value, now_ms)
+        self.mutations.record(value, now_ms)
         self.recorded_ms = now_ms
 
     def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
@@ -138,5 +142,6 @@ class MutationBucket(TokenBucket):
             return narrow_to_int32(mutation_throttle_time_ms(tokens, self._per_second))
         tokens += self._no_refill - value
         self._tokens = burst if tokens > burst else tokens  # noqa: FURB136 - as above
+        self.mutations.record(value, now_ms)
         self.recorded_ms = now_ms
         return 0

@@ -20,7 +20,7 @@ from kafka_quotas.core.mutation_quota import (
     StrictMutationQuota,
     UnboundedMutationQuota,
 )
-from kafka_quotas.core.quota_bucket import UNLIMITED, QuotaBucket, RateBucket
+from kafka_quotas.core.quota_bucket import UNLIMITED, MutationBucket, QuotaBucket, RateBucket
 from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quota_key import (
     CONSUMER_BYTE_RATE,
@@ -33,6 +33,7 @@ from kafka_quotas.core.quota_key import (
 )
 from kafka_quotas.core.resolution import Bucket, Match, QuotaResolver, bucket_tags
 from kafka_quotas.core.smooth_bucket import BURST_S, SmoothBucket
+from kafka_quotas.core.throttle_average import ThrottleAverage
 
 IDLE_MS: Final = 3_600_000
 """A bucket without a record for longer than this is forgotten."""
@@ -74,11 +75,17 @@ class Algorithm(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketState:
-    """One bucket as it is reported: Kafka's tags, the limit (None: unlimited), and what is measured against it."""
+    """One bucket as it is reported: Kafka's tags, the limit (None: unlimited), and what is measured against it.
+
+    `throttle_ms` is the average of the throttle times it gave lately, `mutation_rate` what was taken out of a token
+    bucket per second (None: it is none).
+    """
 
     tags: tuple[str, str]
     bound: float | None
     measured: float
+    throttle_ms: float = 0.0
+    mutation_rate: float | None = None
 
 
 class ClientQuotaManager:
@@ -100,6 +107,7 @@ class ClientQuotaManager:
         """Differs after every change that may give a client another limit or bucket."""
         self._resolver = QuotaResolver()
         self._buckets: dict[Bucket, QuotaBucket] = {}
+        self._throttles: dict[Bucket, ThrottleAverage] = {}
         self._limiters: dict[tuple[str, str], Limiter] = {}
 
     @property
@@ -187,11 +195,23 @@ class ClientQuotaManager:
         """All buckets, sorted by their tags; asking changes none of them."""
         states = [
             BucketState(
-                tags=bucket_tags(name), bound=self._resolver.limit(name), measured=self.renewed(bucket).peek(now_ms)
+                tags=bucket_tags(name),
+                bound=self._resolver.limit(name),
+                measured=self.renewed(bucket).peek(now_ms),
+                throttle_ms=self._throttles[name].peek(now_ms) if name in self._throttles else 0.0,
+                mutation_rate=bucket.mutations.peek(now_ms) if isinstance(bucket, MutationBucket) else None,
             )
             for name, bucket in self._buckets.items()
         ]
         return sorted(states, key=lambda state: state.tags)
+
+    def throttled(self, user: str, client_id: str, throttle_ms: int, now_ms: int) -> None:
+        """Nothing; a client was given a throttle time, which counts in what is told of its bucket."""
+        name = self._resolver.bucket(user, client_id)
+        average = self._throttles.get(name)
+        if average is None:
+            average = self._throttles[name] = ThrottleAverage()
+        average.record(throttle_ms, now_ms)
 
     def memories(self) -> list[BucketMemory]:
         """What is to be remembered of the buckets that were recorded to; asking changes none of them."""
@@ -225,6 +245,7 @@ class ClientQuotaManager:
                 idle.append(name)
         for name in idle:
             del self._buckets[name]
+            self._throttles.pop(name, None)
         if idle or len(self._limiters) > 2 * len(self._buckets):
             self._limiters.clear()  # handles in use elsewhere go on working, and find their bucket again
             self.generation += 1
@@ -299,6 +320,10 @@ class Limiter:
     def unrecord(self, value: float, now_ms: int) -> None:
         """Take a value back that was recorded for nothing."""
         self.record_without_throttle(-value, now_ms)
+
+    def throttled(self, throttle_ms: int, now_ms: int) -> None:
+        """Nothing; the client was given a throttle time, which counts in what is told of its bucket."""
+        self._manager.throttled(self.user, self.client_id, throttle_ms, now_ms)
 
     def mutation_quota(self, *, strict: bool) -> MutationQuota:
         """The quota for one request that creates, grows or deletes topics; only of a manager of such quotas."""

@@ -156,12 +156,12 @@ class Charging:
         flow = self._flow
         if exchange.throttle_ms and not exchange.delayed:
             flow.request_holds &= ~AWAITING
-            self.count(exchange)
+            self.count(exchange, now_ms)
             flow.mute_client(exchange, now_ms)
         elif flow.request_holds & AWAITING:
             flow.release_requests(AWAITING, now_ms)
 
-    def count(self, exchange: Exchange) -> None:
+    def count(self, exchange: Exchange, now_ms: int) -> None:
         """Nothing; it is counted whose quota makes a client wait."""
         if exchange.limiter is not None:
-            self._ledger.throttled(exchange.quota_type, exchange.limiter, exchange.throttle_ms)
+            self._ledger.throttled(exchange.quota_type, exchange.limiter, exchange.throttle_ms, now_ms)

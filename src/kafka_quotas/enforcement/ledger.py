@@ -41,8 +41,9 @@ class Ledger:
         self.refusals: dict[tuple[QuotaType, tuple[str, str]], ThrottleCount] = {}
         """Throttle times in place of which an error was given."""
 
-    def throttled(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int) -> None:
+    def throttled(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int, now_ms: int) -> None:
         """Nothing; a throttle time is counted, and the first of a bucket is said."""
+        limiter.throttled(throttle_ms, now_ms)
         if self._count(self.throttles, quota_type, limiter, throttle_ms):
             self._say("client throttled", Severity.INFO, quota_type, limiter, throttle_ms)
 

@@ -16,9 +16,8 @@ from kafka_quotas.core.quota_key import (
     REQUEST_PERCENTAGE,
     REQUEST_RATE,
 )
-from kafka_quotas.core.sanitizing import sanitize
 from kafka_quotas.enforcement.metrics_choice import MetricsChoice
-from kafka_quotas.enforcement.status import BucketRow, DaemonStatus, ThrottledClient, ThrottleRow
+from kafka_quotas.enforcement.status import BucketRow, DaemonStatus, ThrottleRow
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -33,15 +32,14 @@ class QuotaFamily:
     unit: str
 
 
+_MUTATIONS: Final = "controllermutation"
 QUOTA_FAMILIES: Final = {
     PRODUCER_BYTE_RATE.name: QuotaFamily(kind="produce", attribute="byte_rate", unit="bytes per second"),
     CONSUMER_BYTE_RATE.name: QuotaFamily(kind="fetch", attribute="byte_rate", unit="bytes per second"),
     REQUEST_PERCENTAGE.name: QuotaFamily(
         kind="request", attribute="request_time", unit="per cent of a thread's time, estimated"
     ),
-    CONTROLLER_MUTATION_RATE.name: QuotaFamily(
-        kind="controllermutation", attribute="tokens", unit="partitions; below 0 a debt"
-    ),
+    CONTROLLER_MUTATION_RATE.name: QuotaFamily(kind=_MUTATIONS, attribute="tokens", unit="partitions; below 0 a debt"),
     REQUEST_RATE.name: QuotaFamily(kind="requestrate", attribute="request_rate", unit="requests per second"),
 }
 """By quota key; brokers have no quota of the last, and no type for it."""
@@ -69,7 +67,7 @@ def families(status: DaemonStatus, choice: MetricsChoice | None = None) -> Itera
     """Every metric of a status; only chosen buckets have series of their own."""
     buckets = (choice or MetricsChoice()).chosen(status.buckets)
     for quota, family in QUOTA_FAMILIES.items():
-        yield from _bucket_families(family, [row for row in buckets if row.quota == quota], status.throttled)
+        yield from _bucket_families(family, [row for row in buckets if row.quota == quota])
         yield from _total_families(status, quota, f"kafka_server_{family.kind}")
     yield from _store_families(status)
     yield _gauge("kafka_quotas_connections", "Open client connections.", [({}, status.connections)])
@@ -108,12 +106,9 @@ def exposition(status: Callable[[], DaemonStatus], choice: MetricsChoice | None 
     return lambda: generate_latest(registry)
 
 
-def _bucket_families(
-    family: QuotaFamily, buckets: list[BucketRow], throttled: Iterable[ThrottledClient]
-) -> Iterator[Family]:
+def _bucket_families(family: QuotaFamily, buckets: list[BucketRow]) -> Iterator[Family]:
     """What is told of each bucket; Kafka: `kafka.server:type=Produce,user=..,client-id=..` and so on."""
     place = f"kafka_server_{family.kind}"
-    waits = list(throttled)
     tagged = [(_tags(row), row) for row in buckets]
     yield _gauge(
         f"{place}_{family.attribute}",
@@ -127,9 +122,15 @@ def _bucket_families(
     )
     yield _gauge(
         f"{place}_throttle_time",
-        "Throttle time of a bucket's clients that wait now, the longest, in milliseconds; 0 where nobody waits.",
-        [(tags, _throttle_ms(row, waits)) for tags, row in tagged],
+        "Average of the throttle times that a bucket gave in the last minute, in milliseconds; 0 where it gave none.",
+        [(tags, row.throttle_ms) for tags, row in tagged],
     )
+    if family.kind == _MUTATIONS:
+        yield _gauge(
+            f"{place}_mutation_rate",
+            "Mutations that a bucket admitted in the last minute, in partitions per second.",
+            [(tags, _mutation_rate(row)) for tags, row in tagged],
+        )
 
 
 def _total_families(status: DaemonStatus, quota: str, place: str) -> Iterator[Family]:
@@ -170,17 +171,9 @@ def _tags(row: BucketRow) -> dict[str, str]:
     return {"broker": row.broker, "user": row.user, "client_id": row.client_id, "mode": row.mode}
 
 
-def _throttle_ms(bucket: BucketRow, throttled: Iterable[ThrottledClient]) -> float:
-    """The longest throttle time that a client of the bucket waits for now, 0 where none does."""
-    waits = (
-        row.throttle_ms
-        for row in throttled
-        if row.quota == bucket.quota
-        and bucket.broker in (row.broker, "cluster")
-        and bucket.user in ("", sanitize(row.user))
-        and bucket.client_id in ("", row.client_id)
-    )
-    return float(max(waits, default=0))
+def _mutation_rate(row: BucketRow) -> float:
+    """Partitions per second; what is measured anyway where the bucket is one of a rate."""
+    return row.observed if row.mutation_rate is None else row.mutation_rate
 
 
 def _gauge(name: str, text: str, samples: Iterable[tuple[dict[str, str], float]]) -> Family:

@@ -131,6 +131,8 @@ class Reporter:
                 observed=state.measured,
                 mode=mode.value,
                 estimated=quota_type.key.name == ESTIMATED,
+                throttle_ms=state.throttle_ms,
+                mutation_rate=state.mutation_rate,
             )
             for name, quotas in self._bucket_owners()
             for quota_type in ENFORCED

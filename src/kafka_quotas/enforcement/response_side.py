@@ -198,7 +198,7 @@ class ResponseSide:
     def _delay(self, exchange: Exchange, now_ms: int) -> None:
         exchange.delayed = True
         self._flow.response_holds |= DELAYED
-        self._charging.count(exchange)
+        self._charging.count(exchange, now_ms)
         self._flow.hold_for(exchange, now_ms)
 
     def _emptied(self, exchange: Exchange, session_id: int, length: int, now_ms: int) -> Decision:

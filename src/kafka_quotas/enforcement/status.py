@@ -36,6 +36,9 @@ class ThrottledClient:
 class BucketRow:
     """A bucket with a limit: who draws on it (Kafka's tags), in which mode, and what is measured (an estimate?).
 
+    `throttle_ms` is the average of the throttle times it gave lately; `mutation_rate` partitions per second (None: no
+    bucket of mutations' tokens).
+
     `broker` is `cluster` for buckets of all brokers together.
     """
 
@@ -47,6 +50,8 @@ class BucketRow:
     observed: float
     mode: str = "kafka"
     estimated: bool = False
+    throttle_ms: float = 0.0
+    mutation_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
