@@ -119,20 +119,24 @@ class RawClient(ABC):
         connections = list(self.connections)
         for step in range(len(connections)):
             connection = connections[(self._turn + step) % len(connections)]
-            if (
-                len(connection.in_flight) < self.most_in_flight
-                and not connection.is_full
-                and connection.blocked_until_ns <= now_ns
-            ):
+            if self.is_free(connection, now_ns):
                 self._turn = (self._turn + step + 1) % len(connections)
                 return connection
         return None
+
+    def is_free(self, connection: RawConnection, now_ns: int) -> bool:
+        """Whether a connection takes another request; where only a throttle time is in the way, its end will wake."""
+        if len(connection.in_flight) >= self.most_in_flight or connection.is_full:
+            return False
+        if connection.blocked_until_ns > now_ns:
+            self.wake_at(connection.blocked_until_ns, now_ns)
+            return False
+        return True
 
     def hold_back(self, connection: RawConnection, now_ns: int, throttle_ms: int) -> None:
         """Nothing; a co-operative client sends nothing on this connection until the throttle time is over."""
         if throttle_ms > 0 and self.entity.honor_throttle:
             connection.blocked_until_ns = now_ns + throttle_ms * 1_000_000
-            self.wake_at(connection.blocked_until_ns, now_ns)
 
     def wake_when_due(self, now_ns: int) -> None:
         """Nothing; `pump` is called when the next arrival is due."""

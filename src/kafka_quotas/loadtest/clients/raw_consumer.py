@@ -51,6 +51,7 @@ class RawConsumer(RawClient):
         partitions: Sequence[PartitionRange],
     ) -> None:
         super().__init__(plan, entity, clock, index=index, leaders=leaders)
+        self.most_in_flight = 1  # two fetches of one offset would bring the same records
         self._ranges: Mapping[int, PartitionRange] = {each.partition: each for each in partitions}
         self._offsets = {each.partition: each.low for each in partitions}
         self._most_bytes = entity.batch_bytes or request_size(entity.quota)
@@ -71,7 +72,7 @@ class RawConsumer(RawClient):
         if late:
             self.recorder.dropped(late)
         for connection in list(self.connections):
-            if connection.in_flight or connection.blocked_until_ns > now_ns:
+            if not self.is_free(connection, now_ns):
                 continue
             due = self.pacer.due(now_ns, most=self._most_bytes)
             if due <= 0:
