@@ -10,6 +10,7 @@ from kafka_quotas.loadtest.expectation import Expectation
 from kafka_quotas.loadtest.isolation import DEFAULT_FACTOR, isolation
 from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
 from kafka_quotas.loadtest.prediction import Charge, Prediction, Source, predict
+from kafka_quotas.loadtest.recorded_charges import recorded_charges
 from kafka_quotas.loadtest.result import BrokerSample, EntityKey, EntityResult, LoadResult
 from kafka_quotas.loadtest.verdict import Kind
 from kafka_quotas.loadtest.workload import Workload
@@ -22,7 +23,8 @@ class Evidence:
     """What is known of a run beside what its clients recorded; everything may be missing.
 
     `solo`: the control clients' response latency when they ran alone. `deliveries`: what reading the topics back told.
-    `charges`: what our daemon's event log says of a client. `quotas_changed`: which quota did, in one sentence.
+    `charges`: what our daemon's event log says of a client, times since the start of the load. `quotas_changed`: which
+    quota did, in one sentence.
     """
 
     solo: Mapping[EntityKey, LatencySummary] = field(default_factory=dict)
@@ -51,12 +53,13 @@ def conclude(result: LoadResult, evidence: Evidence) -> LoadResult:
 
 
 def _with_evidence(entity: EntityResult, evidence: Evidence, window: QuotaWindow) -> EntityResult:
-    return replace(
+    known = replace(
         entity,
         solo=evidence.solo.get(entity.key, entity.solo),
         delivery=evidence.deliveries.get(entity.key, entity.delivery),
-        prediction=_prediction(entity, evidence.charges.get(entity.key), window) or entity.prediction,
+        charges=evidence.charges.get(entity.key, entity.charges),
     )
+    return replace(known, prediction=_prediction(known, window) or entity.prediction)
 
 
 def _of_run(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
@@ -85,36 +88,23 @@ def _of_entities(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
             yield Judgement(aspect=Aspect.DELIVERY, state=state, evidence=said, entity=label)
 
 
-def _prediction(entity: EntityResult, charges: Sequence[Charge] | None, window: QuotaWindow) -> Prediction | None:
+def _prediction(entity: EntityResult, window: QuotaWindow) -> Prediction | None:
     """What the simulator makes of the best events there are; None where there is nothing to predict."""
     quota, recorder = entity.verdict.quota, entity.recorder
     if quota is None or recorder is None or entity.workload not in _PREDICTED:
         return None
-    per_broker = quota / entity.enforcers
-    announced_ms: float | None = recorder.throttle_sum_us / 1000
-    if charges:
-        source = Source.EVENT_LOG
-    elif len(recorder.responses):
-        source, announced_ms = Source.RESPONSES, None
-        charges = [
-            Charge(t_ms=each.t_ms, amount=each.charged, throttle_ms=each.throttle_ms, broker=each.broker)
-            for each in recorder.responses
-        ]
-    else:
-        source = Source.ACKNOWLEDGEMENTS
-        unknown = _untold(entity)
-        if unknown:
-            return Prediction(
-                source=source, events=0, predicted_ms=0.0, announced_ms=announced_ms or 0.0, unchecked=unknown
-            )
-        charges = [Charge(t_ms=t_ms, amount=size * entity.wire_ratio) for t_ms, size in recorder.trace.entries()]
+    source, events = recorded_charges(entity)
+    announced_ms = recorder.throttle_sum_us / 1000
+    unknown = _untold(entity) if source is Source.ACKNOWLEDGEMENTS else ""
+    if unknown:
+        return Prediction(source=source, events=0, predicted_ms=0.0, announced_ms=announced_ms, unchecked=unknown)
     return predict(
-        charges,
+        events,
         workload=entity.workload,
-        quota=per_broker,
+        quota=quota / entity.enforcers,
         window=window,
         source=source,
-        announced_ms=announced_ms,
+        announced_ms=None if source is Source.RESPONSES else announced_ms,
     )
 
 

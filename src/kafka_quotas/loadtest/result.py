@@ -1,12 +1,13 @@
 """What a run found, as values: everything a report, a table, a chart or a later comparison needs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kafka_quotas.loadtest.delivery import Delivery
 from kafka_quotas.loadtest.durations import LatencySummary
 from kafka_quotas.loadtest.judgement import Judgement, State, overall
 from kafka_quotas.loadtest.plan import EntityName
-from kafka_quotas.loadtest.prediction import Prediction
+from kafka_quotas.loadtest.prediction import Charge, Prediction
 from kafka_quotas.loadtest.rate_unit import RateUnit
 from kafka_quotas.loadtest.recorder import Recorder, ThrottleSummary
 from kafka_quotas.loadtest.verdict import EntityVerdict
@@ -69,8 +70,8 @@ class EntityResult:
 
     `enforcers` brokers kept the quota, each for itself; the verdict is on their sum. `unfinished` records were sent and
     still unanswered at the end, `dropped` ones were due and never sent. `wire_ratio` is bytes on the wire per payload
-    byte. `solo` is a control client's latency in a run of its own. `recorder` is what the figures were made of; None
-    where they were read from a file.
+    byte. `solo` is a control client's latency in a run of its own. `recorder` is what the figures were made of, and
+    `charges` what our daemon's event log says of the client; neither is there where the figures were read from a file.
     """
 
     name: EntityName
@@ -98,6 +99,7 @@ class EntityResult:
     delivery: Delivery | None = None
     prediction: Prediction | None = None
     recorder: Recorder | None = field(default=None, compare=False, repr=False)
+    charges: Sequence[Charge] = field(default=(), compare=False, repr=False)
 
     @property
     def key(self) -> EntityKey:
