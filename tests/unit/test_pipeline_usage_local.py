@@ -84,6 +84,7 @@ def _cells_agree(cells: dict, entity_id: int, own: list[dict]) -> int:
             assert cell["bytes"] == sum(row["bytes"] for row in inside)
             assert cell["mutations"] == sum(row["mutations"] for row in inside)
             assert cell["throttle_ms"] == sum(row["throttle_ms"] for row in inside)
+            assert cell["throttled"] == sum(row["throttle_ms"] > 0 for row in inside)
             assert cell["thread_ms"] == pytest.approx(sum(row["thread_ms"] or 0.0 for row in inside))
             seconds = {row["ts_ms"] // 1000 for row in inside}
             assert cell["peak_rate"] == pytest.approx(max(by_second[second] for second in seconds))

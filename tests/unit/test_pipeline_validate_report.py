@@ -17,7 +17,7 @@ from kafka_quotas.pipeline.report.slots import slots_of
 from kafka_quotas.pipeline.usage_tables import UsageTables
 from kafka_quotas.pipeline.validate.check import BucketCheck, RateCheck, ThrottleCheck, Verdict
 from kafka_quotas.pipeline.validate.scraped import rate_checks
-from kafka_quotas.pipeline.validate.shared_requests import LimitedBucket, SharedRequests
+from kafka_quotas.pipeline.validate.shared_requests import LimitedBucket, SharedRequests, Throttled
 
 IN_FORCE = str(ROOT / "examples/request-log/quotas.yaml")
 WINDOW = ("--quota-window-num", "3")
@@ -50,6 +50,7 @@ def test_the_replay_throttles_as_real_brokers_did(data: str) -> None:
         produce = by_name[broker_id, "produce", "alice"]
         assert produce["observed_throttle_ms"] > 2000
         assert produce["throttle_error"] < 0.005, "bytes are estimated to a fraction of a percent"
+        assert produce["observed_throttled"] == produce["simulated_throttled"] > 0
         fetch = by_name[broker_id, "fetch", "bob"]
         assert fetch["throttle_error"] is None, "the size of a throttled fetch is in no log"
         assert fetch["peak"] <= fetch["limit"] * 1.01
@@ -90,6 +91,7 @@ def check(**changed: Any) -> BucketCheck:
         "limit": 100.0,
         "peak": 150.0,
         "observed_throttle_ms": 0,
+        "observed_throttled": 0,
         "throttle": None,
         "rate": None,
     }
@@ -161,9 +163,12 @@ def test_scraped_rates_are_compared_where_the_window_is_full() -> None:
 
 
 def bucket(kind: QuotaType, user: str | None, client_id: str | None, at_most_ms: int = 0) -> LimitedBucket:
-    return LimitedBucket(
-        cluster="c", broker_id=1, quota_type=kind, user=user, client_id=client_id, at_most_ms=at_most_ms
-    )
+    at_most = Throttled(requests=1, total_ms=at_most_ms)
+    return LimitedBucket(cluster="c", broker_id=1, quota_type=kind, user=user, client_id=client_id, at_most=at_most)
+
+
+def added_ms(shared: SharedRequests, of: LimitedBucket) -> list[int]:
+    return sorted(each.total_ms for each in shared.of(of))
 
 
 def test_requests_are_shared_with_quotas_of_request_time_alone() -> None:
@@ -175,11 +180,11 @@ def test_requests_are_shared_with_quotas_of_request_time_alone() -> None:
             bucket(QuotaType.FETCH, None, "app", 8),
         ]
     )
-    assert shared.of(bucket(QuotaType.PRODUCE, "alice", "app")) == [1]
-    assert sorted(shared.of(bucket(QuotaType.PRODUCE, None, "app"))) == [1, 2]
-    assert shared.of(bucket(QuotaType.PRODUCE, "carol", "app")) == []
-    assert shared.of(bucket(QuotaType.REQUEST, "alice", None)) == [4, 8]
-    assert shared.of(bucket(QuotaType.REQUEST, "bob", "other")) == []
+    assert added_ms(shared, bucket(QuotaType.PRODUCE, "alice", "app")) == [1]
+    assert added_ms(shared, bucket(QuotaType.PRODUCE, None, "app")) == [1, 2]
+    assert added_ms(shared, bucket(QuotaType.PRODUCE, "carol", "app")) == []
+    assert added_ms(shared, bucket(QuotaType.REQUEST, "alice", None)) == [4, 8]
+    assert added_ms(shared, bucket(QuotaType.REQUEST, "bob", "other")) == []
 
 
 def test_a_recommendation_has_its_document_and_explains_each_client(data: str, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from kafka_quotas.cli.pipeline_proposals import amount_text, bucket_text
 from kafka_quotas.cli.render import Cell, Column, Listing, Table
 from kafka_quotas.commands.pipeline_validate import ValidateResult
 from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.pipeline.validate.check import BucketCheck, Verdict
+from kafka_quotas.pipeline.validate.check import BucketCheck, ThrottleCheck, Verdict
 from kafka_quotas.pipeline.validate.job import Validation
 
 _COLUMNS = (
@@ -20,6 +20,7 @@ _COLUMNS = (
     Column(title="observed", figures=True, whole=True),
     Column(title="simulated", figures=True, whole=True),
     Column(title="error", figures=True, whole=True),
+    Column(title="requests", figures=True, whole=True),
     Column(title="scraped", figures=True, whole=True),
     Column(title="reckoned", figures=True, whole=True),
     Column(title="error", figures=True, whole=True),
@@ -33,7 +34,7 @@ def validation_listing(result: ValidateResult) -> Listing:
     tolerance = found.plan.tolerance
     buckets = sorted(found.buckets, key=lambda each: each.verdict(tolerance) is not Verdict.MISSED)
     has_rates = any(each.rate is not None for each in buckets)
-    columns = _COLUMNS if has_rates else (*_COLUMNS[:8], _COLUMNS[-1])
+    columns = _COLUMNS if has_rates else (*_COLUMNS[:9], _COLUMNS[-1])
     return Listing(
         noun="pipeline-validate",
         data={
@@ -49,7 +50,7 @@ def validation_listing(result: ValidateResult) -> Listing:
             columns=columns,
             rows=[_cells(each, tolerance, has_rates=has_rates) for each in buckets],
             caption=f"{result.events.count:,} events in {result.events.seconds:,} s under {found.plan.quotas.name}: "
-            "throttle times as observed and as simulated",
+            "throttle times as observed and as simulated\nrequests: how many were throttled, observed / simulated",
         ),
     )
 
@@ -60,6 +61,7 @@ def _cells(check: BucketCheck, tolerance: float, *, has_rates: bool) -> list[Cel
         _seconds(check.observed_throttle_ms),
         "" if throttle is None else _range(throttle.low_ms, throttle.high_ms),
         "" if throttle is None else _share(throttle.error),
+        f"{check.observed_throttled:,}" if throttle is None else _counts(throttle),
     ]
     rates = [
         "" if rate is None else amount_text(kind, rate.scraped),
@@ -92,6 +94,9 @@ def _document(check: BucketCheck, tolerance: float) -> dict[str, Json]:
         "simulated_throttle_ms": None if throttle is None else throttle.low_ms,
         "simulated_at_most_ms": None if throttle is None else throttle.high_ms,
         "throttle_error": None if throttle is None else _finite(throttle.error),
+        "observed_throttled": check.observed_throttled,
+        "simulated_throttled": None if throttle is None else throttle.low_n,
+        "simulated_throttled_at_most": None if throttle is None else throttle.high_n,
         "scrapes": 0 if rate is None else rate.scrapes,
         "scraped_rate": None if rate is None else rate.scraped,
         "reckoned_rate": None if rate is None else rate.reckoned,
@@ -145,6 +150,11 @@ def _verdict(validation: Validation) -> str:
 
 def _window_s(window: QuotaWindow) -> int:
     return window.samples * window.window_s
+
+
+def _counts(throttle: ThrottleCheck) -> str:
+    expected = f"{throttle.low_n:,}" if throttle.low_n == throttle.high_n else f"{throttle.low_n:,}-{throttle.high_n:,}"
+    return f"{throttle.observed_n:,} / {expected}"
 
 
 def _range(low_ms: int, high_ms: int) -> str:

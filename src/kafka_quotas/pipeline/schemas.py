@@ -168,6 +168,7 @@ USAGE = Table(
         _long("mutations", "partitions created, added or deleted", unit="partitions"),
         _float("peak_rate", "largest 1 s rate within the window, in the unit of the quota key"),
         _long("throttle_ms", "sum of throttle times", unit="ms"),
+        _long("throttled", "requests that were answered with a throttle time"),
     ),
 )
 

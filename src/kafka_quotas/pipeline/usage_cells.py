@@ -22,16 +22,19 @@ BYTES: Final = 0
 NANOS: Final = 1
 MUTATIONS: Final = 2
 THROTTLE_MS: Final = 3
-REQUESTS: Final = 4
+THROTTLED: Final = 4
+REQUESTS: Final = 5
 
 
 def event_figures(events: pa.Table) -> Int64s:
-    """What cells add up of a slice's events, a line for each kind, from `BYTES` to `THROTTLE_MS`."""
+    """What cells add up of a slice's events, a line for each kind, from `BYTES` to `THROTTLED`."""
+    throttle_ms = numbers(events["throttle_ms"])
     lines = [
         numbers(events["bytes"]),
         thread_nanos(events),
         numbers(events["mutations"]),
-        numbers(events["throttle_ms"]),
+        throttle_ms,
+        throttle_ms > 0,
     ]
     return np.stack([line.astype(np.int64, copy=False) for line in lines])
 

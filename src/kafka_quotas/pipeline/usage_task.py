@@ -24,6 +24,7 @@ from kafka_quotas.pipeline.usage_cells import (
     NANOS,
     REQUESTS,
     THROTTLE_MS,
+    THROTTLED,
     Cells,
     cells_by_second,
     event_figures,
@@ -84,7 +85,9 @@ def usage_schema() -> pa.Schema:
     """The columns of cells; `peak_rate` is in the unit of the quota key."""
     figures = [("bytes", pa.int64()), ("requests", pa.int64()), ("thread_ms", pa.float64()), ("mutations", pa.int64())]
     times = [("bucket", pa.int64()), ("window_start_ms", pa.int64()), ("window_s", pa.int32())]
-    return pa.schema([*times, *figures, ("peak_rate", pa.float64()), ("throttle_ms", pa.int64())])
+    return pa.schema(
+        [*times, *figures, ("peak_rate", pa.float64()), ("throttle_ms", pa.int64()), ("throttled", pa.int64())]
+    )
 
 
 def profile_schema() -> pa.Schema:
@@ -138,6 +141,7 @@ def _usage_table(cells: Cells, window_s: int, first: int) -> pa.Table:
         cells.figures[MUTATIONS],
         cells.peaks,
         cells.figures[THROTTLE_MS],
+        cells.figures[THROTTLED],
     ]
     return pa.table(columns, schema=usage_schema())
 
@@ -147,7 +151,7 @@ def _profile_table(cells: Cells, seconds: int, first: int) -> pa.Table:
     counts = np.diff(np.append(starts, cells.rows.size))
     rates = cells.rates[np.lexsort((cells.rates, cells.rows))]
     amounts, peaks = np.add.reduceat(cells.amounts, starts), np.maximum.reduceat(cells.peaks, starts)
-    throttled = np.add.reduceat((cells.figures[THROTTLE_MS] > 0).astype(np.int64), starts)
+    throttled = np.add.reduceat((cells.figures[THROTTLED] > 0).astype(np.int64), starts)
     with np.errstate(invalid="ignore", divide="ignore"):
         bursts = np.where(amounts > 0, peaks / (amounts / counts), 1.0)
     columns: list[Any] = [

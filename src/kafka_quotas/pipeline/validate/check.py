@@ -25,12 +25,19 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottleCheck:
-    """Sums of throttle times in ms; what is expected is from `low_ms` to `high_ms`."""
+    """Sums of throttle times in ms; what is expected is from `low_ms` to `high_ms`.
+
+    The counts of throttled requests, expected from `low_n` to `high_n`, are told and not judged: at a rate of all but
+    the quota a request is throttled for a millisecond or not at all, and counts as much as one that waits for seconds.
+    """
 
     observed_ms: int
     low_ms: int
     high_ms: int
     active_s: int
+    observed_n: int = 0
+    low_n: int = 0
+    high_n: int = 0
 
     @property
     def expected_ms(self) -> int:
@@ -82,6 +89,7 @@ class BucketCheck:
     limit: float | None
     peak: float
     observed_throttle_ms: int
+    observed_throttled: int
     throttle: ThrottleCheck | None
     rate: RateCheck | None
 

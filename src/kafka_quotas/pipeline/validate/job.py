@@ -21,7 +21,7 @@ from kafka_quotas.pipeline.usage_tables import UsageTables
 from kafka_quotas.pipeline.usage_task import UsagePlan
 from kafka_quotas.pipeline.validate.check import BucketCheck, RateCheck, ThrottleCheck, Verdict
 from kafka_quotas.pipeline.validate.scraped import Bucket, rate_checks
-from kafka_quotas.pipeline.validate.shared_requests import LimitedBucket, SharedRequests
+from kafka_quotas.pipeline.validate.shared_requests import LimitedBucket, SharedRequests, Throttled
 
 _NAMES: Final = ("cluster", "broker_id", "quota_type", "user", "client_id")
 Row = dict[str, Any]
@@ -69,16 +69,16 @@ def validate(jobs: Jobs, scrapes: pa.Table, plan: ValidatePlan) -> Validation:
             controller_window=plan.controller_window,
         )
     )
-    simulated_ms = _simulated_ms(replayed)
+    simulated = _simulated(replayed)
     rates = rate_checks(scrapes, usage, plan.window)
     rows = _rows(usage)
-    shared = SharedRequests(_bucket(row, simulated_ms) for row in rows if row["quota"] is not None)
+    shared = SharedRequests(_bucket(row, simulated) for row in rows if row["quota"] is not None)
     checks = []
     for row in rows:
-        others_ms = shared.of(_bucket(row, simulated_ms))
-        is_unexplained = row["observed_ms"] > 0 and not others_ms
+        others = shared.of(_bucket(row, simulated))
+        is_unexplained = row["observed"].total_ms > 0 and not others
         if row["quota"] is not None or _name(row) in rates or is_unexplained:
-            throttle = _throttle(row, simulated_ms.get(_name(row), 0), sum(others_ms), plan.seconds)
+            throttle = _throttle(row, simulated.get(_name(row), Throttled()), sum(others, Throttled()), plan.seconds)
             checks.append(_check(row, throttle, rates.get(_name(row))))
     return Validation(plan=plan, buckets=tuple(checks))
 
@@ -86,25 +86,29 @@ def validate(jobs: Jobs, scrapes: pa.Table, plan: ValidatePlan) -> Validation:
 def _rows(usage: UsageTables) -> list[Row]:
     """The entities with their profiles and the sums of their throttle times; those without any charge left out."""
     profiles = {row["entity_id"]: row for row in usage.profiles.to_pylist()}
-    observed_ms = _observed_ms(usage.usage)
+    observed = _observed(usage.usage)
     return [
-        {**row, **profiles[row["entity_id"]], "observed_ms": observed_ms.get(row["entity_id"], 0)}
+        {**row, **profiles[row["entity_id"]], "observed": observed.get(row["entity_id"], Throttled())}
         for row in usage.entities.to_pylist()
         if row["entity_id"] in profiles
     ]
 
 
-def _throttle(row: Row, own_ms: int, others_ms: int, seconds: int) -> ThrottleCheck | None:
+def _throttle(row: Row, own: Throttled, others: Throttled, seconds: int) -> ThrottleCheck | None:
     """None where throttle times can't be compared, or where there is neither a quota nor a throttle time."""
     is_fetch = row["quota_type"] == QuotaType.FETCH.value
-    is_silent = row["quota"] is None and not row["observed_ms"]
+    observed, most = row["observed"], own + others
+    is_silent = row["quota"] is None and not observed.total_ms
     if is_silent or (is_fetch and row["quota"] is not None):
         return None
     return ThrottleCheck(
-        observed_ms=row["observed_ms"],
-        low_ms=own_ms,
-        high_ms=own_ms + others_ms,
+        observed_ms=observed.total_ms,
+        low_ms=own.total_ms,
+        high_ms=most.total_ms,
         active_s=max(round(row["active_share"] * seconds), 1),
+        observed_n=observed.requests,
+        low_n=own.requests,
+        high_n=most.requests,
     )
 
 
@@ -117,13 +121,14 @@ def _check(row: Row, throttle: ThrottleCheck | None, rate: RateCheck | None) -> 
         client_id=row["client_id"],
         limit=row["quota"],
         peak=row["max"],
-        observed_throttle_ms=row["observed_ms"],
+        observed_throttle_ms=row["observed"].total_ms,
+        observed_throttled=row["observed"].requests,
         throttle=throttle,
         rate=rate,
     )
 
 
-def _bucket(row: Row, simulated_ms: Mapping[Bucket, int]) -> LimitedBucket:
+def _bucket(row: Row, simulated: Mapping[Bucket, Throttled]) -> LimitedBucket:
     """The bucket with what its quota may have added: what the replay says or, for fetches, what was observed."""
     is_fetch = row["quota_type"] == QuotaType.FETCH.value
     return LimitedBucket(
@@ -132,24 +137,27 @@ def _bucket(row: Row, simulated_ms: Mapping[Bucket, int]) -> LimitedBucket:
         quota_type=QuotaType(row["quota_type"]),
         user=row["user"],
         client_id=row["client_id"],
-        at_most_ms=row["observed_ms"] if is_fetch else simulated_ms.get(_name(row), 0),
+        at_most=row["observed"] if is_fetch else simulated.get(_name(row), Throttled()),
     )
 
 
-def _observed_ms(usage: pa.Table) -> dict[int, int]:
-    """The sum of throttle times by entity: that of its cells of one length."""
-    sums: dict[int, int] = {}
-    columns = usage.select(["entity_id", "window_s", "throttle_ms"]).to_pydict()
-    for entity_id, window_s, throttle_ms in zip(*columns.values(), strict=True):
+def _observed(usage: pa.Table) -> dict[int, Throttled]:
+    """What requests were answered with, by entity: the sums of its cells of one length."""
+    sums: dict[int, Throttled] = {}
+    columns = usage.select(["entity_id", "window_s", "throttled", "throttle_ms"]).to_pydict()
+    for entity_id, window_s, requests, total_ms in zip(*columns.values(), strict=True):
         if window_s == 1:
-            sums[entity_id] = sums.get(entity_id, 0) + throttle_ms
+            sums[entity_id] = sums.get(entity_id, Throttled()) + Throttled(requests=requests, total_ms=total_ms)
     return sums
 
 
-def _simulated_ms(tables: ReplayTables) -> dict[Bucket, int]:
+def _simulated(tables: ReplayTables) -> dict[Bucket, Throttled]:
     names = [_name(row) for row in tables.entities.to_pylist()]
-    columns = tables.whatif.select(["entity_id", "throttle_ms"]).to_pydict()
-    return {names[entity_id]: throttle_ms for entity_id, throttle_ms in zip(*columns.values(), strict=True)}
+    columns = tables.whatif.select(["entity_id", "throttled_n", "throttle_ms"]).to_pydict()
+    return {
+        names[entity_id]: Throttled(requests=requests, total_ms=total_ms)
+        for entity_id, requests, total_ms in zip(*columns.values(), strict=True)
+    }
 
 
 def _name(row: Row) -> Bucket:

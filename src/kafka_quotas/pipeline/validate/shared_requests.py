@@ -12,8 +12,23 @@ _ANY: Final = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Throttled:
+    """How many requests had a throttle time, and the sum of these in ms."""
+
+    requests: int = 0
+    total_ms: int = 0
+
+    def __add__(self, other: "Throttled") -> "Throttled":
+        """Both together."""
+        return Throttled(requests=self.requests + other.requests, total_ms=self.total_ms + other.total_ms)
+
+
+_NONE: Final = Throttled()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LimitedBucket:
-    """A bucket that has a limit, and the most that its quota may have added to throttle times, in ms.
+    """A bucket that has a limit, and the most that its quota may have added.
 
     A user or client-id of None is not looked at: requests of all of them are in the bucket.
     """
@@ -23,27 +38,27 @@ class LimitedBucket:
     quota_type: QuotaType
     user: str | None
     client_id: str | None
-    at_most_ms: int = 0
+    at_most: Throttled = _NONE
 
 
 class SharedRequests:
     """Limited buckets, found by who may share requests with them."""
 
     def __init__(self, buckets: Iterable[LimitedBucket]) -> None:
-        self._found: dict[object, list[int]] = defaultdict(list)
+        self._found: dict[object, list[Throttled]] = defaultdict(list)
         for each in buckets:
             for user, client_id in product((each.user, _ANY), (each.client_id, _ANY)):
-                self._found[(*_place(each), user, client_id)].append(each.at_most_ms)
+                self._found[(*_place(each), user, client_id)].append(each.at_most)
 
-    def of(self, bucket: LimitedBucket) -> list[int]:
+    def of(self, bucket: LimitedBucket) -> list[Throttled]:
         """What each quota may add that some requests of the bucket fall under too; nothing where there is none."""
         cluster, broker_id, is_request = _place(bucket)
         users = (_ANY,) if bucket.user is None else (bucket.user, None)
         client_ids = (_ANY,) if bucket.client_id is None else (bucket.client_id, None)
         return [
-            added_ms
+            added
             for user, client_id in product(users, client_ids)
-            for added_ms in self._found.get((cluster, broker_id, not is_request, user, client_id), ())
+            for added in self._found.get((cluster, broker_id, not is_request, user, client_id), ())
         ]
 
 
