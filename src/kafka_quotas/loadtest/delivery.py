@@ -59,13 +59,16 @@ class StampCounter:
         self._limits = dict(sent)
         self._found = dict.fromkeys(sent, 0)
         self._duplicated = dict.fromkeys(sent, 0)
+        self._others = 0
 
     def count(self, value: bytes | None) -> None:
         """Nothing; the record is counted where it is one of this run."""
         if value is None or len(value) < STAMP_SIZE:
+            self._others += 1
             return
         run_id, entity, sequence = _STAMP.unpack_from(value)
         if run_id != self._run_id or sequence >= self._limits.get(entity, 0):
+            self._others += 1
             return
         seen, bit = self._seen[entity], 1 << (sequence & 7)
         if seen[sequence >> 3] & bit:
@@ -73,6 +76,10 @@ class StampCounter:
         else:
             seen[sequence >> 3] |= bit
             self._found[entity] += 1
+
+    def is_unstamped(self, entity: int) -> bool:
+        """Whether there were records, and none of them was this client's or any other's of this run."""
+        return self._others > 0 and not any(self._found.values()) and entity in self._found
 
     def delivery(self, entity: int, *, acked: int, unchecked: str = "") -> Delivery:
         """What was counted of a client of which `acked` records were acknowledged.
