@@ -1,0 +1,104 @@
+"""Topics read back after a run: what was lost, what came twice, and what can't be told, on the embedded cluster."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import Producer
+from tests.support.load_results import greedy
+
+from kafka_quotas.core.quota_config import QuotaWindow
+from kafka_quotas.loadtest.delivery import stamp
+from kafka_quotas.loadtest.embedded_cluster import EmbeddedCluster
+from kafka_quotas.loadtest.judgement import State
+from kafka_quotas.loadtest.plan import EntityLoad, EntityName, LoadPlan
+from kafka_quotas.loadtest.read_back import mark_topics, read_back
+from kafka_quotas.loadtest.result import EntityResult
+from kafka_quotas.loadtest.workload import Workload
+
+_RECORD_SIZE = 100
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster() as embedded:
+        yield embedded
+
+
+def _plan(cluster: EmbeddedCluster, topic: str, *, record_size: int = _RECORD_SIZE) -> LoadPlan:
+    cluster.make_topic(topic)
+    load = EntityLoad(
+        name=EntityName(user=None, client_id="greedy"), workload=Workload.PRODUCE, topic=topic, record_size=record_size
+    )
+    return LoadPlan(
+        bootstrap=cluster.bootstrap,
+        entities=(load,),
+        duration_s=1,
+        warmup_s=0,
+        window=QuotaWindow(samples=3, window_s=1),
+        run_id=99,
+    )
+
+
+def _produce(plan: LoadPlan, sequences: Iterable[int], *, run_id: int = 99, size: int = _RECORD_SIZE) -> None:
+    producer = Producer({"bootstrap.servers": plan.bootstrap})
+    for sequence in sequences:
+        producer.produce(plan.entities[0].topic, stamp(run_id, 0, sequence).ljust(size, b"x"))
+    assert producer.flush(30) == 0
+
+
+def _found(plan: LoadPlan, *, sent: int) -> EntityResult:
+    return replace(greedy(), topic=plan.entities[0].topic, sent=sent, acked=sent)
+
+
+def test_what_was_lost_or_doubled_is_counted_and_what_was_there_before_is_not(cluster: EmbeddedCluster) -> None:
+    plan = _plan(cluster, "counted")
+    _produce(plan, range(5))  # the same run's id, but before the marks
+    marks = mark_topics(plan)
+    _produce(plan, [*range(990), 7])
+    _produce(plan, range(3), run_id=1)
+
+    entity = _found(plan, sent=1000)
+    delivery = read_back(plan, [entity], marks)[entity.key]
+
+    assert (delivery.found, delivery.lost, delivery.duplicated) == (990, 10, 1)
+    assert delivery.unchecked == ""
+    assert delivery.state is State.NOT_MET
+
+
+def test_a_topic_that_kept_less_than_was_sent_proves_nothing(cluster: EmbeddedCluster) -> None:
+    plan = _plan(cluster, "forgetful")
+    marks = mark_topics(plan)
+    _produce(plan, range(300), size=100_000)  # the cluster keeps about 5 MB in each of 4 partitions
+
+    entity = _found(plan, sent=300)
+    delivery = read_back(plan, [entity], marks)[entity.key]
+
+    assert delivery.state is State.UNCHECKED
+    assert delivery.lost == 0
+    assert "no longer keeps" in delivery.evidence
+
+
+def test_a_reading_without_time_says_so(cluster: EmbeddedCluster) -> None:
+    plan = _plan(cluster, "hasty")
+    marks = mark_topics(plan)
+    _produce(plan, range(50))
+
+    entity = _found(plan, sent=50)
+    delivery = read_back(plan, [entity], marks, within_s=0)[entity.key]
+
+    assert delivery.state is State.UNCHECKED
+    assert "could not be read back in time" in delivery.evidence
+
+
+def test_records_without_a_stamp_can_not_be_checked(cluster: EmbeddedCluster) -> None:
+    short = _plan(cluster, "short", record_size=10)
+    foreign = _plan(cluster, "foreign")
+    marks = mark_topics(foreign)
+    _produce(foreign, range(20), run_id=1)
+
+    for plan, told in ((short, "no room for a stamp"), (foreign, "carry no stamp of this run")):
+        entity = _found(plan, sent=20)
+        delivery = read_back(plan, [entity], marks if plan is foreign else ())[entity.key]
+        assert delivery.state is State.UNCHECKED
+        assert told in delivery.evidence
