@@ -22,10 +22,11 @@ from kafka_quotas.pipeline.kernels.compiled import NUMBA, Kernel
 from kafka_quotas.pipeline.kernels.histogram import STEPS, percentiles_ms
 from kafka_quotas.pipeline.kernels.judge import RECORD
 from kafka_quotas.pipeline.kernels.lockstep import replay_in_lockstep
-from kafka_quotas.pipeline.kernels.loop import replay_lanes, replay_records, replay_waiting_records
+from kafka_quotas.pipeline.kernels.loop import replay_lanes, replay_records
 from kafka_quotas.pipeline.kernels.order import order_by_row, order_ties
 from kafka_quotas.pipeline.kernels.ring import COMPLETE_MS, EXPIRED_MS, FAR_MS, HEAD, OLDEST_MS
 from kafka_quotas.pipeline.kernels.tally import AMOUNTS, COUNTS, FRESH
+from kafka_quotas.pipeline.kernels.waiting import replay_waiting_records
 
 Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]

@@ -45,38 +45,6 @@ def replay_records(
 
 
 @compiled
-def replay_waiting_records(
-    order, rows, times_ms, values, bounds, samples, window_ms, longest_ms,
-    clocks, sums, free_ms, counts, amounts, slots, pool, pool_used, begin,
-):  # fmt: skip
-    """How far the pass came; plain records in a closed loop, which is `replay_lanes` for what most replays are."""
-    limits = bounds.shape[1]
-    clock_width, sum_width = HEAD + 2 * (samples + 1), 2 + samples
-    for step in range(begin, order.shape[0]):
-        if pool_used[0] + limits > pool.shape[0]:
-            return step
-        position = order[step]
-        row, due_ms, value = rows[position], times_ms[position], values[position]
-        for limit in range(limits):
-            lane = row * limits + limit
-            c, s, t, a = lane * clock_width, lane * sum_width, lane * COUNTS, lane * AMOUNTS
-            bound, throttle_ms, now_ms = bounds[row, limit], 0, max(due_ms, free_ms[lane])
-            total = record_and_sum(clocks, sums, c, s, value, now_ms, samples, window_ms)
-            span_ms = spanned_ms(clocks, c, now_ms, samples, window_ms)
-            rate = total / (span_ms / 1000.0)
-            if not rate <= bound:
-                throttle_ms = rate_throttle_ms(rate, bound, span_ms, longest_ms)
-            if throttle_ms > 0:
-                tally_throttle(counts, t, now_ms, throttle_ms)
-                count_delay(slots, pool, pool_used, lane, throttle_ms)
-            free_ms[lane] = now_ms + min(max(throttle_ms, 0), INT_MAX)
-            tally_event(counts, t, now_ms, free_ms[lane], now_ms - due_ms, throttle_ms > 0)
-            amounts[a + AMOUNT] += value
-            amounts[a + PEAK] = max(amounts[a + PEAK], rate)
-    return order.shape[0]
-
-
-@compiled
 def replay_lanes(
     order, rows, times_ms, values, ops, op, tokens, closed, bounds, samples, window_ms, longest_ms,
     clocks, sums, free_ms, counts, amounts, slots, pool, pool_used, traced, levels, begin,

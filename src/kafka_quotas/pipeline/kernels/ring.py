@@ -23,6 +23,8 @@ COMPLETE_MS: Final = 2
 EXPIRED_MS: Final = 3
 OLDEST_MS: Final = 4
 HEAD: Final = 5
+_MOST_WINDOWS: Final = 1 << 31
+"""From so many on, 32 bits do not hold how many windows have passed."""
 
 
 @compiled
@@ -53,7 +55,7 @@ def measure_sum(clocks, sums, c, s, now_ms, samples, window_ms):
 def record_and_sum(clocks, sums, c, s, value, now_ms, samples, window_ms):
     """What `measure_sum` gives right after `record_rate`, with the slots looked through once at most."""
     if now_ms >= clocks[c + COMPLETE_MS] or now_ms >= clocks[c + EXPIRED_MS]:
-        _settle(clocks, sums, c, s, now_ms, samples, window_ms)
+        settle_slots(clocks, sums, c, s, now_ms, samples, window_ms)
     index = clocks[c + INDEX]
     sums[s + 1 + index] += value
     clocks[c + HEAD + 2 * index + 1] = now_ms
@@ -67,6 +69,8 @@ def record_and_sum(clocks, sums, c, s, value, now_ms, samples, window_ms):
 def spanned_ms(clocks, c, now_ms, samples, window_ms):
     """The window in ms that a sum measured just now is divided by."""
     elapsed_ms = now_ms - clocks[c + OLDEST_MS]
+    if (samples - 1) * window_ms <= elapsed_ms < _MOST_WINDOWS * window_ms:
+        return max(elapsed_ms, 1)
     whole = narrow32(elapsed_ms // window_ms if elapsed_ms >= 0 else -(-elapsed_ms // window_ms))
     if whole < samples - 1:
         elapsed_ms += narrow32(samples - 1 - whole) * window_ms
@@ -92,7 +96,7 @@ def turn(clocks, sums, c, s, now_ms, samples, window_ms):
 
 
 @compiled
-def _settle(clocks, sums, c, s, now_ms, samples, window_ms):
+def settle_slots(clocks, sums, c, s, now_ms, samples, window_ms):
     """Nothing; a complete slot has made place for the next, and slots that have expired start anew.
 
     The record that follows makes the current slot one that can't expire, so it counts as recorded to already.
