@@ -105,10 +105,20 @@ def test_a_request_that_was_forwarded_is_logged_by_the_broker_that_did_as_well()
     assert parse(request_line(forwarded=True)) is None
 
 
+def creation(topic: str, *, client_id: str) -> str:
+    """A line of a topic's creation."""
+    asked = {"topics": [{"name": topic, "numPartitions": 1, "assignments": []}], "validateOnly": False}
+    answered = {"throttleTimeMs": 0, "topics": [{"name": topic, "errorCode": 0, "numPartitions": 1}]}
+    return request_line(api_key=19, version=7, request=asked, response=answered, client_id=client_id)
+
+
 @pytest.mark.parametrize(
     ("line", "exempt"),
     [
         (request_line(api_key=63), True),
+        (creation("__consumer_offsets", client_id="1"), True),  # what a broker makes for itself, in its own name
+        (creation("__consumer_offsets", client_id="app"), False),
+        (creation("orders", client_id="1"), False),
         (
             request_line(
                 api_key=1, request={"replicaState": {"replicaId": 2}}, response={"throttleTimeMs": 0, "responses": []}

@@ -57,7 +57,7 @@ EVENTS = Table(
         _int("mutations", "partitions created, added or deleted", unit="partitions"),
         _long("throttle_ms", "the throttle time that the broker answered with", unit="ms"),
         Column(name="api_key", type=ColumnType.INT16, doc="Kafka's number of the request, -1 where unknown"),
-        _flag("is_exempt", "charged to no quota: traffic of brokers"),
+        _flag("is_exempt", "held against no quota: traffic of brokers, what they make for themselves included"),
         _flag("is_estimated", "`bytes` is estimated"),
         _flag("is_thread_estimated", "`thread_ms` is estimated"),
         _text("connection", "the connection's name at the broker; a mute holds back this one"),

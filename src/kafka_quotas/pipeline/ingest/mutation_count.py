@@ -11,6 +11,7 @@ from typing import Any, Final
 _CREATE_TOPICS: Final = 19
 _DELETE_TOPICS: Final = 20
 _CREATE_PARTITIONS: Final = 37
+_INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 MUTATION_APIS: Final = frozenset({_CREATE_TOPICS, _DELETE_TOPICS, _CREATE_PARTITIONS})
 
 
@@ -32,6 +33,18 @@ def mutation_count(api_key: int, *, request: Mapping[str, Any], response: Mappin
     if api_key == _DELETE_TOPICS:
         return MutationCount(partitions=len(accepted), is_estimated=bool(accepted))
     return _added(request, accepted)
+
+
+def is_of_broker(api_key: int, *, client_id: str, request: Mapping[str, Any]) -> bool:
+    """Whether a broker makes internal topics for itself, which it does in its own name: its id is the client-id.
+
+    Topics that clients make by asking for them are made in the client's name. **Source:**
+    `DefaultAutoTopicCreationManager`, `KafkaApis.handleFindCoordinatorRequest` (4.0).
+    """
+    if api_key != _CREATE_TOPICS or not client_id.isdecimal():
+        return False
+    names = {topic["name"] for topic in request["topics"]}
+    return bool(names) and names <= _INTERNAL_TOPICS
 
 
 def _created(request: Mapping[str, Any], response: Mapping[str, Any]) -> MutationCount:

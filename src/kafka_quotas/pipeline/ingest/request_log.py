@@ -16,7 +16,7 @@ import orjson
 from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.pipeline.ingest.bad_line import BadLineError
 from kafka_quotas.pipeline.ingest.form import REQUEST_MARK
-from kafka_quotas.pipeline.ingest.mutation_count import MUTATION_APIS, mutation_count
+from kafka_quotas.pipeline.ingest.mutation_count import MUTATION_APIS, is_of_broker, mutation_count
 from kafka_quotas.pipeline.ingest.request_size import fetch_response_bytes, produce_request_bytes
 from kafka_quotas.pipeline.ingest.rows import AMOUNT_LIMIT, EventRow
 from kafka_quotas.pipeline.ingest.stamp import StampReader
@@ -109,7 +109,7 @@ def _event(entry: Mapping[str, Any], completed_ms: int, offset: int, origin: Log
             mutations,
             throttle_ms,
             api_key,
-            api_key in _BROKER_APIS or (api_key == _FETCH and _is_replica(entry["request"])),
+            _is_of_broker(api_key, client_id, entry["request"]),
             is_estimated,
             True,
             connection,
@@ -130,6 +130,12 @@ def _charge(api_key: Any, entry: Mapping[str, Any], client_id: str) -> tuple[str
         count = mutation_count(api_key, request=entry["request"], response=entry["response"])
         return _MUTATION_TYPE, 0, count.partitions, count.is_estimated
     return _REQUEST_TYPE, 0, 0, False
+
+
+def _is_of_broker(api_key: int, client_id: str, request: Mapping[str, Any]) -> bool:
+    if api_key == _FETCH:
+        return _is_replica(request)
+    return api_key in _BROKER_APIS or is_of_broker(api_key, client_id=client_id, request=request)
 
 
 def _is_replica(request: Mapping[str, Any]) -> bool:
