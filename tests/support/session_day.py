@@ -1,6 +1,7 @@
-"""A day of traffic through sessions on the virtual clock, throttle by throttle against Kafka's rules put plainly."""
+"""A day of traffic through sessions on the virtual clock, each throttle time held against Kafka's rules put plainly."""
 
 import random
+from collections.abc import Iterator
 
 from tests.property.core_reference import ReferenceRate
 from tests.support.enforcement_frames import (
@@ -18,6 +19,7 @@ from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.core.quota_key import LONG_MAX
 from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.event_log import OnCharge
 from kafka_quotas.enforcement.rules import Rules
 
 DAY_MS = 24 * 3_600_000
@@ -30,18 +32,24 @@ CLIENTS = ("app", "app", "batch")
 class Day:
     """Connections to one broker, what they are due, and Kafka's rules beside each of their buckets."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, on_charge: OnCharge | None = None) -> None:
         self.random = random.Random(seed)
         broker = BrokerQuotas(WINDOW)
         for client_id in set(CLIENTS):
             for quota_type, limit in LIMITS.items():
                 broker.update(quota_type, Entity.of(client_id=client_id), limit, static=False)
         self.broker = broker
-        self.pairs = [Pair(broker=broker, rules=Rules(window=WINDOW)) for _ in CLIENTS]
+        self.pairs = [Pair(broker=broker, rules=Rules(window=WINDOW), on_charge=on_charge) for _ in CLIENTS]
         self.due_ms = [START_MS + self.random.randrange(5000) for _ in CLIENTS]
         self.rates = {(client_id, kind): ReferenceRate(11, 1000) for client_id in CLIENTS for kind in LIMITS}
         self.throttles: list[int] = []
         self.swept_ms = START_MS
+
+    def limits(self) -> Iterator[tuple[QuotaType, float, str]]:
+        """Each limit and the client-id that has it."""
+        for quota_type, limit in LIMITS.items():
+            for client_id in sorted(set(CLIENTS)):
+                yield quota_type, limit, client_id
 
     def step(self, number: int) -> int:
         """The time after one request of the connection that is due first, checked against Kafka's rules."""
@@ -87,14 +95,3 @@ class Day:
         if hour < 6 and self.random.random() < 0.2:
             return self.random.randrange(60_000, 900_000)
         return self.random.choice((0, 1, 20, 999, 1000, 1001, 5000, 11_000, 20_000))
-
-
-def test_a_day_of_traffic_gets_the_throttle_times_that_kafkas_rules_give() -> None:
-    day, number, now_ms = Day(1), 0, START_MS
-    while now_ms < START_MS + DAY_MS:
-        number += 1
-        now_ms = day.step(number)
-    throttled = [told_ms for told_ms in day.throttles if told_ms]
-    assert number > 5000
-    assert len(throttled) > number / 20
-    assert len(set(throttled)) > 200
