@@ -18,6 +18,7 @@ from kafka_quotas.core.token_bucket import TokenBucket
 
 UNLIMITED: Final = float(LONG_MAX)
 """The bound of a bucket without a limit."""
+_ROUNDING: Final = 1e-9
 
 
 class QuotaBucket(Protocol):
@@ -56,20 +57,21 @@ class QuotaBucket(Protocol):
 class RateBucket(Rate):
     """A rate under a bound: everything is recorded, and what exceeds the bound is paid for in time."""
 
-    __slots__ = ("_bound", "_max_throttle_ms", "_plain_ms", "generation", "name", "recorded_ms")
+    __slots__ = ("_bound", "_max_throttle_ms", "_plain_ms", "_room", "generation", "name", "recorded_ms")
 
     def __init__(self, name: Bucket, samples: int, window_ms: int, max_throttle_ms: int = LONG_MAX) -> None:
+        self._bound = UNLIMITED
         super().__init__(samples, window_ms)
         self.name = name
         self.generation = 0
         self.recorded_ms: int | None = None
-        self._bound = UNLIMITED
         self._max_throttle_ms = max_throttle_ms
         self._plain_ms = min(max_throttle_ms, INT_MAX)
 
     def set_bound(self, bound: float) -> None:
         """Nothing; the bound (per second) is another one from now on, what was recorded stays."""
         self._bound = bound
+        self._find_room()
 
     def record(self, value: float, now_ms: int) -> None:
         """Nothing; the value is recorded, nothing is checked."""
@@ -82,6 +84,8 @@ class RateBucket(Rate):
             self._settle(now_ms)
         self._last_ms = self.recorded_ms = now_ms
         self._value = total = self._value + value
+        if total <= self._room and now_ms >= self._oldest_ms:
+            return 0
         total += self._prefix
         if self._tail is not None:
             for other in self._tail:
@@ -99,6 +103,23 @@ class RateBucket(Rate):
                 floor_ms = int(delay_ms)
                 return floor_ms + 1 if delay_ms - floor_ms >= 0.5 else floor_ms
         return self._bounded_throttle_ms(rate, window_ms)
+
+    def _load_current(self) -> None:
+        super()._load_current()
+        self._find_room()
+
+    def _find_room(self) -> None:
+        """Nothing; `_room` is a sum of the current slot up to which the rate is surely within the bound.
+
+        No window is shorter than `_whole_ms` while the clock has not gone back behind the oldest slot. What rounding
+        could do to sums and quotients is far less than the share of a thousand millionth that is left off.
+        """
+        others, size = self._prefix, abs(self._prefix)
+        for value in self._tail or ():
+            others += value
+            size += abs(value)
+        allowed = self._bound * (self._whole_ms / 1000.0)
+        self._room = allowed - others - (allowed + size) * _ROUNDING
 
     def _bounded_throttle_ms(self, rate: float, window_ms: int) -> int:
         """The throttle time in ms, whatever the bound: none above 0, a time cut at the longest, one beyond 32 bits."""
