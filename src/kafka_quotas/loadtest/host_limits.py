@@ -54,3 +54,12 @@ def host_limits() -> HostLimits:
     except (OSError, ValueError):
         maps = _UNKNOWN  # systems without /proc have no such limit
     return HostLimits(open_files=_UNKNOWN if hard == resource.RLIM_INFINITY else hard, max_maps=maps)
+
+
+def raise_open_files() -> None:
+    """Nothing; this process may have as many files open as it could be allowed to: clients are sockets."""
+    import resource  # noqa: PLC0415 - as above
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

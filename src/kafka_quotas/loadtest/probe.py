@@ -6,25 +6,16 @@ What KIP-599 is about: a flood of topic changes keeps the controller busy, and e
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Self
 
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.loadtest.result import ProbeAnswer
 from kafka_quotas.loadtest.topics import TopicAdmin
 from kafka_quotas.wire.topic_changes import WantedTopic
 
 MAX_AT_ONCE: Final = 100
 """Probes without an answer; with more the target is asked no further, and the missing ones tell enough."""
 _LOOK_S: Final = 0.02
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeAnswer:
-    """One probe: when it was asked (seconds since the start) and what it took. `wait_ms` None: it got no answer."""
-
-    at_s: float
-    wait_ms: float | None
-    error: str = ""
 
 
 class TopicProbes:

@@ -24,6 +24,8 @@ from kafka_quotas.core.plan import PlannedChange
 from kafka_quotas.core.plan_file import change_document, change_from
 
 JOURNAL_SCHEMA: Final = "kafka-quotas.load-journal/1"
+QUOTAS: Final = "quotas"
+"""The name under which changes of quotas are settled."""
 _SUFFIX: Final = ".jsonl"
 
 
@@ -59,27 +61,33 @@ class Unfinished:
 
 
 class RunJournal:
-    """A journal that is being written."""
+    """A journal that is being written. `owed` is what was announced and is not settled yet."""
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file = file
         self.path = path
+        self.owed: set[str] = set()
 
     def topics(self, prefix: str) -> None:
-        """Nothing; topics with this prefix may be made from now on."""
+        """Nothing; topics with this prefix may be made from now on. Settled under the prefix."""
         self._write({"kind": "topics", "prefix": prefix})
+        self.owed.add(prefix)
 
     def quotas(self, changes: Sequence[PlannedChange]) -> None:
-        """Nothing; these changes may be made from now on."""
+        """Nothing; these changes may be made from now on. Settled as `QUOTAS`."""
+        if not changes:
+            return
         self._write({"kind": "quotas", "changes": [change_document(change) for change in changes]})
+        self.owed.add(QUOTAS)
 
     def folder(self, path: Path) -> None:
-        """Nothing; the folder holds what only this run needs."""
+        """Nothing; the folder holds what only this run needs. Settled under its path."""
         self._write({"kind": "folder", "path": str(path)})
+        self.owed.add(str(path))
 
-    def finish(self) -> None:
-        """Nothing; all is undone, and the journal is gone."""
-        self.path.unlink(missing_ok=True)
+    def settle(self, what: str) -> None:
+        """Nothing; what was announced under this name is undone."""
+        self.owed.discard(what)
 
     def begin(self, place: RunPlace) -> None:
         """Nothing; the first line is written."""
@@ -110,7 +118,7 @@ class RunJournal:
 
 @contextmanager
 def open_journal(folder: Path, place: RunPlace) -> Iterator[RunJournal]:
-    """A new journal in the folder, locked while the context lasts. It stays behind if the run does not finish it.
+    """A new journal in the folder, locked while the context lasts. It stays behind if anything is still owed then.
 
     Raises `RunJournalError` where it can't be written.
     """
@@ -128,7 +136,11 @@ def open_journal(folder: Path, place: RunPlace) -> Iterator[RunJournal]:
         journal = RunJournal(file, path)
         journal.begin(place)
         _sync_folder(folder)
-        yield journal
+        try:
+            yield journal
+        finally:
+            if not journal.owed:
+                path.unlink(missing_ok=True)
 
 
 def default_journal_folder() -> Path:

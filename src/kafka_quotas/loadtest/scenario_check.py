@@ -88,6 +88,11 @@ def _of_ground(scenario: Scenario, ground: Ground) -> Iterator[Obstacle]:
         yield Obstacle(message=f"the embedded cluster knows no {scenario.security}", hint=start)
     elif ground.embedded and scenario.mutates:
         yield Obstacle(message="the embedded cluster makes no topics on request", hint=start)
+    if ground.own_broker and ground.through_daemon and scenario.security is Security.TLS:
+        yield Obstacle(
+            message="the daemon that is started here speaks no TLS to clients",
+            hint="leave --through-daemon out, or run one with --listener-config and name it with --bootstrap-server",
+        )
     if ground.embedded and not ground.through_daemon and (scenario.quotas or scenario.daemon_policy):
         yield Obstacle(message="the embedded cluster keeps no quotas", hint="add --through-daemon, which does")
     if scenario.needs is TargetNeed.DAEMON and not ground.through_daemon:
@@ -164,7 +169,7 @@ def _of_identity(entity: ScenarioEntity, scenario: Scenario, who: str) -> Iterat
             message=f"{who} is to be user {entity.user}, and on plaintext everybody is {ANONYMOUS}",
             hint="security: sasl-plain, sasl-scram or tls",
         )
-    if scenario.security is not Security.PLAINTEXT and entity.user is None:
+    if scenario.security in (Security.SASL_PLAIN, Security.SASL_SCRAM) and entity.user is None:
         yield Obstacle(message=f"{who} has no user, and {scenario.security} has no connections without one")
     if entity.client_id is None and entity.client is not ClientKind.RAW:
         yield Obstacle(message=f"{entity.client} always sends a client-id", hint="client: raw")

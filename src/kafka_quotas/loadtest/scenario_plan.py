@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from kafka_quotas.core.quota_key import REQUEST_PERCENTAGE
 from kafka_quotas.loadtest.plan import EntityLoad, EntityName, LoadPlan
 from kafka_quotas.loadtest.quotas_in_force import KEY_OF, InForce
 from kafka_quotas.loadtest.scenario import NUMBER, Scenario, ScenarioEntity
@@ -13,7 +14,7 @@ Credentials = Callable[[EntityName], tuple[tuple[str, str], ...]]
 """The client properties that make a connection this client's user's."""
 
 
-def _anybody(_name: EntityName) -> tuple[tuple[str, str], ...]:
+def anybody(_name: EntityName) -> tuple[tuple[str, str], ...]:
     """No properties: nobody says who they are."""
     return ()
 
@@ -28,7 +29,7 @@ class Venue:
     bootstrap: str
     prefix: str
     enforcers: int | None = None
-    credentials: Credentials = field(default=_anybody, repr=False)
+    credentials: Credentials = field(default=anybody, repr=False)
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -45,7 +46,7 @@ def scenario_plan(scenario: Scenario, in_force: InForce, venue: Venue, *, run_id
     loads = [_load(entity, number, scenario, in_force, venue) for entity, number in _spelled_out(scenario)]
     return LoadPlan(
         bootstrap=venue.bootstrap,
-        entities=_sharing(loads, in_force),
+        entities=_marked(loads, in_force),
         duration_s=scenario.duration_s,
         warmup_s=scenario.unjudged_s,
         window=scenario.window,
@@ -61,13 +62,10 @@ def same_load(plan: LoadPlan, in_force: InForce) -> LoadPlan:
         replace(
             load,
             quota=None if load.workload is Workload.REQUESTS else in_force[load.name, KEY_OF[load.workload]].limit,
-            is_judged=load.workload is not Workload.REQUESTS
-            or in_force[load.name, KEY_OF[load.workload]].limit is None,
-            bucket="",
         )
         for load in plan.entities
     ]
-    return replace(plan, entities=_sharing(loads, in_force))
+    return replace(plan, entities=_marked(loads, in_force))
 
 
 def solo_plan(plan: LoadPlan, *, duration_s: float) -> LoadPlan | None:
@@ -115,7 +113,6 @@ def _load(entity: ScenarioEntity, number: int, scenario: Scenario, in_force: InF
         compression=entity.compression,
         group=entity.group,
         flood=_flood(entity, venue, name),
-        is_judged=_is_judged(entity, name, in_force),
         control=entity.control,
         start_s=entity.start_s + scenario.unjudged_s if entity.start_s else 0.0,
         stop_s=None if entity.stop_s is None else entity.stop_s + scenario.unjudged_s,
@@ -141,11 +138,9 @@ def _judged_by(entity: ScenarioEntity, name: EntityName, in_force: InForce) -> f
     return None if entity.does is Workload.REQUESTS else in_force[name, KEY_OF[entity.does]].limit
 
 
-def _is_judged(entity: ScenarioEntity, name: EntityName, in_force: InForce) -> bool:
-    """Whether the rate tells anything: not where only a share of thread time limits it."""
-    if entity.does is not Workload.REQUESTS or entity.judge_by is not None or entity.unlimited:
-        return True
-    return in_force[name, KEY_OF[Workload.REQUESTS]].limit is None
+def _is_judged(load: EntityLoad, in_force: InForce) -> bool:
+    """Whether the rate tells anything: not where a share of thread time is all that limits it."""
+    return load.quota is not None or in_force[load.name, REQUEST_PERCENTAGE].limit is None
 
 
 def _flood(entity: ScenarioEntity, venue: Venue, name: EntityName) -> RequestFlood | MutationFlood | None:
@@ -155,12 +150,13 @@ def _flood(entity: ScenarioEntity, venue: Venue, name: EntityName) -> RequestFlo
     return entity.flood
 
 
-def _sharing(loads: Sequence[EntityLoad], in_force: InForce) -> tuple[EntityLoad, ...]:
-    """The loads, those that draw on one bucket marked with it."""
+def _marked(loads: Sequence[EntityLoad], in_force: InForce) -> tuple[EntityLoad, ...]:
+    """The loads, those that draw on one bucket marked with it, those whose rate tells nothing marked too."""
     buckets = [_bucket(load, in_force) for load in loads]
-    shared = {bucket for bucket, count in Counter(buckets).items() if count > 1 and bucket}
+    counts = Counter(buckets)
     return tuple(
-        replace(load, bucket=bucket) if bucket in shared else load for load, bucket in zip(loads, buckets, strict=True)
+        replace(load, bucket=bucket if counts[bucket] > 1 else "", is_judged=_is_judged(load, in_force))
+        for load, bucket in zip(loads, buckets, strict=True)
     )
 
 

@@ -1,7 +1,7 @@
 """The topics that a run makes under its prefix and removes again, over the connection that also administers quotas."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from kafka_quotas.core.errors import StoreError
@@ -110,7 +110,7 @@ class TopicAdmin:
 
 
 def fill_topic(
-    bootstrap: str, topic: str, *, partitions: int, records: int, record_size: int, properties: dict[str, str]
+    bootstrap: str, topic: str, *, partitions: int, records: int, record_size: int, properties: Mapping[str, str]
 ) -> None:
     """Nothing; each partition of the topic holds its share of the records, in batches of a few dozen.
 

@@ -1,0 +1,285 @@
+"""`load-test run`: a scenario from its first topic to its last verdict."""
+
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from kafka_quotas.commands.interruption import Interruption, interruptible
+from kafka_quotas.commands.load_target import EVENT_LOG, LoadTarget, Stage, stage, venue
+from kafka_quotas.commands.load_undoing import Undoing, run_folder
+from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.loadtest.conclusion import Evidence, conclude
+from kafka_quotas.loadtest.durations import LatencySummary
+from kafka_quotas.loadtest.event_log_charges import logged_charges
+from kafka_quotas.loadtest.expectation import Expectation, parse_expectation
+from kafka_quotas.loadtest.host_limits import HostLimits, host_limits, raise_open_files
+from kafka_quotas.loadtest.plan import LoadPlan
+from kafka_quotas.loadtest.probe import TopicProbes
+from kafka_quotas.loadtest.progress import Watcher
+from kafka_quotas.loadtest.quota_watch import QuotaWatch
+from kafka_quotas.loadtest.quotas_in_force import stored_in_force
+from kafka_quotas.loadtest.read_back import TopicMark, mark_topics, read_back
+from kafka_quotas.loadtest.result import EntityKey, LoadResult
+from kafka_quotas.loadtest.run import run_load
+from kafka_quotas.loadtest.run_journal import RunJournal, RunPlace, open_journal
+from kafka_quotas.loadtest.scenario import Scenario, Variant
+from kafka_quotas.loadtest.scenario_check import obstacles
+from kafka_quotas.loadtest.scenario_partitions import largest_scale
+from kafka_quotas.loadtest.scenario_plan import Venue, client_names, same_load, scenario_plan, solo_plan
+from kafka_quotas.loadtest.scenario_scale import scaled
+
+_PROBE_GRACE_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOrder:
+    """What is to be run, and where. `scale` None is the one that fits, see `fitting_scale`.
+
+    `expectations` are more than the scenario's own; `control_factor` is how many times its solo p99 a control client's
+    may be, None for the usual.
+    """
+
+    scenario: Scenario
+    target: LoadTarget
+    journal_folder: Path
+    scale: float | None = None
+    expectations: tuple[Expectation, ...] = ()
+    control_factor: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantResult:
+    """A run of one variant."""
+
+    variant: Variant
+    result: LoadResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioResult:
+    """A scenario's runs in order. Only the run with quotas is judged; the one without is what to compare it with.
+
+    `interrupted`: it was ended before all was run. `leftovers` is what could not be put back, one line each.
+    """
+
+    scenario: Scenario
+    scale: float
+    runs: tuple[VariantResult, ...]
+    interrupted: bool
+    leftovers: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything ran and was put back, and the run with quotas met all that it is judged by."""
+        judged = [run.result for run in self.runs if run.variant is Variant.WITH_QUOTAS]
+        return not (self.interrupted or self.leftovers) and all(result.ok for result in judged)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audience:
+    """Who is told how a run goes: each step in a line, the load as it runs."""
+
+    step: Callable[[str], None]
+    watcher: Watcher | None = None
+
+
+def fitting_scale(scenario: Scenario, target: LoadTarget, limits: HostLimits) -> float:
+    """The scale where none was given: all of it on a cluster that is there, else what suits a laptop.
+
+    A broker that is started here gets no more partitions than the machine allows.
+    """
+    if target.is_theirs or not scenario.scaling.multiplies:
+        return 1.0
+    return min(scenario.scaling.laptop, largest_scale(scenario, limits))
+
+
+def ready_scenario(order: RunOrder) -> tuple[Scenario, float]:
+    """The scenario as it is to be run, with the scale that was taken.
+
+    Raises `UsageError` with the first of its obstacles, and how many more there are.
+    """
+    limits = host_limits()
+    window = order.target.window
+    scenario = order.scenario if window is None else replace(order.scenario, window=window)
+    scale = order.scale if order.scale is not None else fitting_scale(scenario, order.target, limits)
+    scenario = scaled(scenario, scale)
+    found = obstacles(scenario, order.target.ground(limits))
+    if found:
+        more = f" (and {len(found) - 1} more, see load-test validate)" if len(found) > 1 else ""
+        raise UsageError(f"{found[0].message}{more}", hint=found[0].hint)
+    return scenario, scale
+
+
+def run_scenario(order: RunOrder, *, clock: Clock, audience: Audience) -> ScenarioResult:
+    """What came of a scenario. Whatever happens, quotas are put back and topics removed; a journal tells which.
+
+    Raises `UsageError` where it can't be run there, and what its parts raise.
+    """
+    scenario, scale = ready_scenario(order)
+    raise_open_files()
+    with interruptible(lambda: audience.step("already ending; what was changed is put back first")) as interruption:
+        run = _ScenarioRun(order, scenario, clock=clock, audience=audience, interruption=interruption)
+        runs = run.whole()
+    return ScenarioResult(
+        scenario=scenario,
+        scale=scale,
+        runs=runs,
+        interrupted=any(run.result.interrupted for run in runs),
+        leftovers=run.undoing.leftovers,
+    )
+
+
+class _ScenarioRun:
+    """One scenario under way."""
+
+    def __init__(
+        self, order: RunOrder, scenario: Scenario, *, clock: Clock, audience: Audience, interruption: Interruption
+    ) -> None:
+        self._order = order
+        self._scenario = scenario
+        self._clock = clock
+        self._audience = audience
+        self._run_id = secrets.randbits(64)
+        self._prefix = f"kafka-quotas-{scenario.name}-{self._run_id:016x}-"
+        self.undoing = Undoing(interruption=interruption, tell=audience.step)
+
+    def whole(self) -> tuple[VariantResult, ...]:
+        """Every variant's result; none after one that was interrupted."""
+        runs: list[VariantResult] = []
+        with ExitStack() as stack:
+            journal = stack.enter_context(open_journal(self._order.journal_folder, self._place()))
+            folder = stack.enter_context(run_folder(journal))
+            staged = stack.enter_context(stage(self._order.target, self._scenario, folder))
+            if self._order.target.is_theirs:
+                stack.enter_context(self.undoing.topics(journal, staged.topics, self._prefix))
+            staged.make(self._scenario.topics, prefix=self._prefix)
+            plan: LoadPlan | None = None
+            for variant in self._scenario.variants:
+                measured = self._under_quotas(variant, staged, journal, plan)
+                plan = measured.plan
+                runs.append(VariantResult(variant=variant, result=self._concluded(variant, staged, measured)))
+                if measured.result.interrupted:
+                    break
+        return tuple(runs)
+
+    def _place(self) -> RunPlace:
+        """What the journal says of the run; of a target that ends with it nothing has to be put back."""
+        target = self._order.target
+        theirs = target.bootstrap if target.bootstrap is not None else ""
+        keeps = "" if not theirs or target.through_daemon else target.store_url or f"kafka://{theirs}"
+        return RunPlace(
+            run=f"{self._run_id:016x}",
+            scenario=self._scenario.name,
+            started_ms=self._clock.now_ms(),
+            bootstrap=theirs,
+            store_url=keeps,
+            command_config=None if target.command_config is None else str(target.command_config.absolute()),
+        )
+
+    def _under_quotas(
+        self, variant: Variant, staged: Stage, journal: RunJournal, before: LoadPlan | None
+    ) -> "_Measured":
+        """One variant's run, its quotas set and put back around it; the load is that of `before` where there is one."""
+        quotas = self._scenario.quotas if variant is Variant.WITH_QUOTAS else ()
+        with ExitStack() as stack:
+            if quotas:
+                self._audience.step(f"setting {len(quotas)} quotas")
+                wanted = [(each.entity, dict(each.values)) for each in quotas]
+                stack.enter_context(self.undoing.quotas(journal, staged.store, wanted))
+            place = stack.enter_context(
+                venue(
+                    self._order.target,
+                    staged,
+                    self._scenario,
+                    prefix=self._prefix,
+                    with_policy=variant is Variant.WITH_QUOTAS,
+                    name=variant.value,
+                )
+            )
+            return self._measured(variant, staged, place, before)
+
+    def _measured(self, variant: Variant, staged: Stage, place: Venue, before: LoadPlan | None) -> "_Measured":
+        """What was measured of one variant, the control clients alone first."""
+        names = client_names(self._scenario)
+        with closing(staged.store()) as store:
+            in_force = stored_in_force(store, names)
+        if before is None:
+            plan = scenario_plan(self._scenario, in_force, place, run_id=self._run_id)
+        else:
+            plan = same_load(replace(before, bootstrap=place.bootstrap, run_id=before.run_id + 1), in_force)
+        solo = self._solo(plan)
+        behind = replace(plan, bootstrap=staged.bootstrap)
+        marks = mark_topics(behind)
+        self._audience.step(f"{len(plan.entities)} clients for {plan.warmup_s + plan.duration_s:g} s, {variant.value}")
+        with ExitStack() as stack:
+            watch = stack.enter_context(QuotaWatch(staged.store, names=names, expected=in_force))
+            probes = [stack.enter_context(each) for each in self._probes(staged, variant)]
+            result = run_load(plan, clock=self._clock, watcher=self._audience.watcher)
+        answers = tuple(answer for each in probes for answer in each.answers)
+        return _Measured(
+            plan=plan,
+            behind=behind,
+            result=replace(result, probes=answers),
+            solo=solo,
+            marks=marks,
+            changed=watch.findings,
+        )
+
+    def _solo(self, plan: LoadPlan) -> Mapping[EntityKey, LatencySummary]:
+        """The control clients' response latency without the others."""
+        alone = solo_plan(plan, duration_s=self._scenario.solo_s)
+        if alone is None:
+            return {}
+        labels = ", ".join(entity.name.label for entity in alone.entities)
+        self._audience.step(f"{labels} alone for {alone.warmup_s + alone.duration_s:g} s")
+        result = run_load(alone, clock=self._clock, watcher=self._audience.watcher)
+        if result.interrupted:
+            raise KeyboardInterrupt
+        return {entity.key: entity.response for entity in result.entities}
+
+    def _probes(self, staged: Stage, variant: Variant) -> list[TopicProbes]:
+        return [
+            TopicProbes(
+                staged.topics,
+                prefix=f"{self._prefix}probe-{variant.value}-{number}-",
+                every_s=probe.every_s,
+                grace_s=min(probe.timeout_s, _PROBE_GRACE_S),
+            )
+            for number, probe in enumerate(self._scenario.probes)
+        ]
+
+    def _concluded(self, variant: Variant, staged: Stage, measured: "_Measured") -> LoadResult:
+        """The result with all its judgements, after quotas were put back, for reading back takes from them too."""
+        result, is_limited = measured.result, variant is Variant.WITH_QUOTAS
+        expectations = (*map(parse_expectation, self._scenario.expect), *self._order.expectations)
+        evidence = Evidence(
+            solo=measured.solo,
+            control_factor=self._order.control_factor,
+            deliveries={} if result.interrupted else read_back(measured.behind, result.entities, measured.marks),
+            charges=logged_charges(
+                staged.folder / variant.value / EVENT_LOG,
+                measured.plan.entities,
+                started_ms=result.started_ms,
+                ended_ms=result.started_ms + round(result.elapsed_s * 1000),
+            ),
+            quotas_changed="; ".join(measured.changed) or None,
+            expectations=expectations if is_limited else (),
+        )
+        title = self._scenario.name if is_limited else f"{self._scenario.name}, {variant.value}"
+        return conclude(replace(result, title=title), evidence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measured:
+    """What was measured of one variant. `behind` is the plan past the daemon, where topics are read back."""
+
+    plan: LoadPlan
+    behind: LoadPlan
+    result: LoadResult
+    solo: Mapping[EntityKey, LatencySummary]
+    marks: tuple[TopicMark, ...]
+    changed: tuple[str, ...]
