@@ -69,4 +69,4 @@ def test_what_was_not_read_in_full_proves_no_loss_but_a_duplicate() -> None:
     assert (partly.lost, partly.state) == (0, State.UNCHECKED)
     assert "not all could be checked: no longer kept" in partly.evidence
     assert doubled.state is State.NOT_MET
-    assert Delivery(unchecked="too short").evidence == "not checked: too short"
+    assert Delivery(unchecked="too short").evidence == "too short"

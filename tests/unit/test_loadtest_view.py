@@ -12,7 +12,8 @@ from kafka_quotas.cli.chart import Style
 from kafka_quotas.cli.load_chart import load_series
 from kafka_quotas.cli.load_keeping import keep_result
 from kafka_quotas.cli.load_live import bar, progress_lines
-from kafka_quotas.cli.load_view import duration_text, load_listing, print_load
+from kafka_quotas.cli.load_view import load_listing, print_load
+from kafka_quotas.cli.load_words import duration_text
 from kafka_quotas.cli.output import Output
 from kafka_quotas.commands.demo import CAST
 from kafka_quotas.commands.load_test import LoadRequest

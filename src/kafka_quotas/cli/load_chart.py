@@ -1,6 +1,7 @@
 """A load test as a chart: every client's rate, the quotas as limits, and the throttle times below."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from kafka_quotas.cli.chart import Series, Style
 from kafka_quotas.loadtest.result import EntityResult, LoadResult
@@ -18,20 +19,24 @@ def load_series(result: LoadResult, *, limited_only: bool = False) -> list[Serie
     return [*rates, *(_limit(entity) for entity in limited), *_throttles(limited)]
 
 
-def _rate(entity: EntityResult, window_s: int) -> Series:
+def rolling_rates(entity: EntityResult, window_s: int) -> list[tuple[float, float]]:
     """The average of the last window at the end of every second, from the first whole window on.
 
     Before that a burst into an empty past would tower over all that follows.
     """
-    sizes = [each.rate for each in entity.seconds]
-    span_s = min(window_s, len(sizes))
-    points = [(float(end), sum(sizes[end - span_s : end]) / span_s) for end in range(max(span_s, 1), len(sizes) + 1)]
-    return Series(name=entity.name.label, points=points, unit=entity.unit.value)
+    rates = [each.rate for each in entity.seconds]
+    width = max(1, min(round(window_s / entity.sample_s), len(rates)))
+    sums = list(accumulate(rates, initial=0.0))
+    return [(end * entity.sample_s, (sums[end] - sums[end - width]) / width) for end in range(width, len(rates) + 1)]
+
+
+def _rate(entity: EntityResult, window_s: int) -> Series:
+    return Series(name=entity.name.label, points=rolling_rates(entity, window_s), unit=entity.unit.value)
 
 
 def _limit(entity: EntityResult) -> Series:
     quota = entity.verdict.quota or 0.0
-    points = [(0.0, quota), (float(len(entity.seconds)), quota)]
+    points = [(0.0, quota), (len(entity.seconds) * entity.sample_s, quota)]
     name = f"quota of {entity.name.label}, {entity.unit.text(quota)}"
     return Series(name=name, points=points, unit=entity.unit.value, style=Style.LIMIT)
 

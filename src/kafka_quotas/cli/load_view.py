@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 
+from kafka_quotas.cli.load_words import duration_text
 from kafka_quotas.cli.output import Output
 from kafka_quotas.cli.render import Cell, Column, Listing, Table, folded, print_listing, write
 from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
@@ -87,14 +88,6 @@ def told_verdict(entity: EntityResult, result: LoadResult) -> str:
     if not entity.verdict.ok:
         return "HINDERED" if entity.verdict.kind is Kind.UNLIMITED else "NOT HELD"
     return "unhindered" if entity.verdict.kind is Kind.UNLIMITED else "held"
-
-
-def duration_text(microseconds: float) -> str:
-    """A duration with three digits at most: `820 us`, `12.3 ms`, `4.56 s`."""
-    for scale, unit in ((1e6, "s"), (1e3, "ms")):
-        if microseconds >= scale:
-            return f"{microseconds / scale:.3g} {unit}"
-    return f"{microseconds:.0f} us"
 
 
 def quota_text(entity: EntityResult) -> str:

@@ -7,7 +7,7 @@ from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.loadtest.delivery import Delivery
 from kafka_quotas.loadtest.durations import LatencySummary
 from kafka_quotas.loadtest.expectation import Expectation
-from kafka_quotas.loadtest.isolation import DEFAULT_FACTOR, isolation
+from kafka_quotas.loadtest.isolation import isolation
 from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
 from kafka_quotas.loadtest.prediction import Charge, Prediction, Source, predict
 from kafka_quotas.loadtest.recorded_charges import recorded_charges
@@ -22,13 +22,13 @@ _PREDICTED = (Workload.PRODUCE, Workload.CONSUME, Workload.REQUESTS, Workload.MU
 class Evidence:
     """What is known of a run beside what its clients recorded; everything may be missing.
 
-    `solo`: the control clients' response latency when they ran alone. `deliveries`: what reading the topics back told.
-    `charges`: what our daemon's event log says of a client, times since the start of the load. `quotas_changed`: which
-    quota did, in one sentence.
+    `solo`: the control clients' response latency when they ran alone; `control_factor` times its p99 is harm (None: the
+    usual). `deliveries`: what reading the topics back told. `charges`: what our daemon's event log says of a client,
+    times since the start of the load. `quotas_changed`: which quota did, in one sentence.
     """
 
     solo: Mapping[EntityKey, LatencySummary] = field(default_factory=dict)
-    control_factor: float = DEFAULT_FACTOR
+    control_factor: float | None = None
     deliveries: Mapping[EntityKey, Delivery] = field(default_factory=dict)
     charges: Mapping[EntityKey, Sequence[Charge]] = field(default_factory=dict)
     quotas_changed: str | None = None
@@ -44,9 +44,10 @@ def conclude(result: LoadResult, evidence: Evidence) -> LoadResult:
         result,
         entities=tuple(_with_evidence(entity, evidence, window) for entity in result.entities),
         warnings=(*result.warnings, *evidence.warnings),
+        control_factor=evidence.control_factor or result.control_factor,
         broker_samples=evidence.broker_samples or result.broker_samples,
     )
-    judgements = (*_of_run(concluded, evidence), *_of_entities(concluded, evidence))
+    judgements = (*_of_run(concluded, evidence), *_of_entities(concluded))
     concluded = replace(concluded, judgements=judgements)
     expected = tuple(expectation.judge(concluded) for expectation in evidence.expectations)
     return replace(concluded, judgements=(*judgements, *expected))
@@ -71,7 +72,7 @@ def _of_run(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
         yield Judgement(aspect=Aspect.RUN, state=State.VOID, evidence=said)
 
 
-def _of_entities(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
+def _of_entities(result: LoadResult) -> Iterator[Judgement]:
     for entity in result.entities:
         verdict, label = entity.verdict, entity.name.label
         yield Judgement(aspect=Aspect.RATE, state=verdict.state, evidence=verdict.evidence, entity=label)
@@ -79,7 +80,7 @@ def _of_entities(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
             state, said = entity.prediction.state, entity.prediction.evidence
             yield Judgement(aspect=Aspect.THROTTLE, state=state, evidence=said, entity=label)
         if entity.control:
-            yield isolation(entity, factor=evidence.control_factor)
+            yield isolation(entity, factor=result.control_factor)
         if entity.failures:
             said = ", ".join(f"{count} failed with {name}" for name, count in entity.failures)
             yield Judgement(aspect=Aspect.DELIVERY, state=State.NOT_MET, evidence=said, entity=label)

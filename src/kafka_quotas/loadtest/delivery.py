@@ -47,7 +47,7 @@ class Delivery:
         told = f"{self.found} records read back, {self.lost} lost, {self.duplicated} duplicated"
         if not self.unchecked:
             return told
-        return f"{told}; not all could be checked: {self.unchecked}" if self.found else f"not checked: {self.unchecked}"
+        return f"{told}; not all could be checked: {self.unchecked}" if self.found else self.unchecked
 
 
 class StampCounter:

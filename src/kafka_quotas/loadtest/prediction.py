@@ -46,8 +46,9 @@ class Charge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """The predicted and the announced sum of throttle times, from `events` charges; `slack_ms` are the figures' grain.
+    """The predicted and the announced sum of throttle times, from `events` charges.
 
+    `slack_ms` is what rounding may add up to, `grain_ms` how far coarse times may have led the prediction astray.
     `unchecked` is why there is nothing to compare, empty where there is.
     """
 
@@ -56,6 +57,7 @@ class Prediction:
     predicted_ms: float
     announced_ms: float
     slack_ms: float = 0.0
+    grain_ms: float = 0.0
     unchecked: str = ""
 
     @property
@@ -65,19 +67,21 @@ class Prediction:
 
     @property
     def state(self) -> State:
-        """Whether they are near enough."""
-        if self.unchecked:
+        """Whether they are near enough; unchecked where the events are too coarse to tell."""
+        difference_ms = abs(self.announced_ms - self.predicted_ms)
+        if self.unchecked or self.allowed_ms < difference_ms <= self.allowed_ms + self.grain_ms:
             return State.UNCHECKED
-        return State.MET if abs(self.announced_ms - self.predicted_ms) <= self.allowed_ms else State.NOT_MET
+        return State.MET if difference_ms <= self.allowed_ms else State.NOT_MET
 
     @property
     def evidence(self) -> str:
         """The two sums, and what they were made of."""
         if self.unchecked:
-            return f"not checked: {self.unchecked}"
+            return self.unchecked
         return (
             f"{self.announced_ms / 1000:.2f} s announced, {self.predicted_ms / 1000:.2f} s predicted from "
             f"{self.events} events ({self.source.value}); allowed difference {self.allowed_ms / 1000:.2f} s"
+            + (f", and {self.grain_ms / 1000:.2f} s are the grain of these events" if self.grain_ms else "")
         )
 
 
@@ -92,7 +96,6 @@ def predict(
 ) -> Prediction:
     """The prediction for one client with a quota (per broker) of its own; `announced_ms` None sums the charges' own."""
     throttled = sum(charge.throttle_ms > 0 for charge in charges)
-    grain_ms = _LOOK_MS if source is Source.ACKNOWLEDGEMENTS else _ROUNDING_MS
     predicted_ms, predictions = 0, 0
     for _, at_broker in groupby(sorted(charges, key=lambda charge: charge.broker), key=lambda charge: charge.broker):
         for throttle_ms in _throttle_times(list(at_broker), workload, quota, window, source):
@@ -103,7 +106,8 @@ def predict(
         events=len(charges),
         predicted_ms=float(predicted_ms),
         announced_ms=sum(charge.throttle_ms for charge in charges) if announced_ms is None else announced_ms,
-        slack_ms=float(grain_ms * max(throttled, predictions)),
+        slack_ms=float(_ROUNDING_MS * max(throttled, predictions)),
+        grain_ms=float(_LOOK_MS * predictions) if source is Source.ACKNOWLEDGEMENTS else 0.0,
     )
 
 

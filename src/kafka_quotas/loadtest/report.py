@@ -12,7 +12,7 @@ from kafka_quotas.loadtest.delivery import Delivery
 from kafka_quotas.loadtest.durations import LatencySummary
 from kafka_quotas.loadtest.prediction import Prediction
 from kafka_quotas.loadtest.recorder import ThrottleSummary
-from kafka_quotas.loadtest.result import BrokerSample, EntityResult, LoadResult, SecondSample, WindowSample
+from kafka_quotas.loadtest.result import BrokerSample, EntityResult, LoadResult, ProbeAnswer, SecondSample, WindowSample
 from kafka_quotas.loadtest.verdict import EntityVerdict
 
 JsonValue = None | bool | int | float | str | Sequence["JsonValue"] | Mapping[str, "JsonValue"]
@@ -25,6 +25,7 @@ VERSION = 2
 SECOND_COLUMNS = tuple(field.name for field in fields(SecondSample) if field.name != "second")
 WINDOW_COLUMNS = tuple(field.name for field in fields(WindowSample))
 BROKER_COLUMNS = tuple(field.name for field in fields(BrokerSample))
+PROBE_COLUMNS = tuple(field.name for field in fields(ProbeAnswer))
 
 
 def run_document(result: LoadResult) -> dict[str, JsonValue]:
@@ -42,6 +43,7 @@ def run_document(result: LoadResult) -> dict[str, JsonValue]:
             "python_share": round(result.cpu.python, 4),
             "cores": result.cpu.cores,
         },
+        "control_factor": result.control_factor,
         "interrupted": result.interrupted,
         "ok": result.ok,
         "state": result.state.value,
@@ -57,6 +59,7 @@ def run_document(result: LoadResult) -> dict[str, JsonValue]:
         "warnings": list(result.warnings),
         "entities": [_entity(entity) for entity in result.entities],
         "broker_metrics": _columns(result.broker_samples, BROKER_COLUMNS),
+        "probes": _columns(result.probes, PROBE_COLUMNS),
     }
 
 

@@ -13,6 +13,8 @@ from kafka_quotas.loadtest.recorder import Recorder, ThrottleSummary
 from kafka_quotas.loadtest.verdict import EntityVerdict
 from kafka_quotas.loadtest.workload import ClientKind, Workload
 
+CONTROL_FACTOR = 3.0
+"""How many times its solo p99 a control client's p99 may be, by default."""
 EntityKey = tuple[EntityName, Workload]
 """What tells the clients of one run apart."""
 
@@ -131,10 +133,20 @@ class BrokerSample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeAnswer:
+    """One probe: when it was asked (seconds since the start), and what it took; `wait_ms` None: it got no answer."""
+
+    at_s: float
+    wait_ms: float | None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult:
     """A whole run. `interrupted`: it was ended early, and what is here was measured until then.
 
-    `warnings` are about the run itself, such as a machine that was too slow for it.
+    A control client may take `control_factor` times its solo p99. `warnings` are about the run itself, such as a
+    machine that was too slow for it.
     """
 
     bootstrap: str
@@ -148,9 +160,11 @@ class LoadResult:
     cpu: CpuUse
     interrupted: bool
     entities: tuple[EntityResult, ...]
+    control_factor: float = CONTROL_FACTOR
     judgements: tuple[Judgement, ...] = ()
     warnings: tuple[str, ...] = ()
     broker_samples: tuple[BrokerSample, ...] = ()
+    probes: tuple[ProbeAnswer, ...] = ()
 
     @property
     def state(self) -> State:

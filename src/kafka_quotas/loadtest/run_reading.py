@@ -17,14 +17,22 @@ from kafka_quotas.loadtest.plan import EntityName
 from kafka_quotas.loadtest.prediction import Prediction, Source
 from kafka_quotas.loadtest.rate_unit import RateUnit
 from kafka_quotas.loadtest.recorder import ThrottleSummary
-from kafka_quotas.loadtest.report import BROKER_COLUMNS, NOUN, SECOND_COLUMNS, VERSION, WINDOW_COLUMNS
-from kafka_quotas.loadtest.result import BrokerSample, CpuUse, EntityResult, LoadResult, SecondSample, WindowSample
+from kafka_quotas.loadtest.report import BROKER_COLUMNS, NOUN, PROBE_COLUMNS, SECOND_COLUMNS, VERSION, WINDOW_COLUMNS
+from kafka_quotas.loadtest.result import (
+    BrokerSample,
+    CpuUse,
+    EntityResult,
+    LoadResult,
+    ProbeAnswer,
+    SecondSample,
+    WindowSample,
+)
 from kafka_quotas.loadtest.verdict import EntityVerdict, Kind
 from kafka_quotas.loadtest.workload import ClientKind, Workload
 
 RUN_FILE = "run.json"
 SCHEMA = f"kafka-quotas.{NOUN}/{VERSION}"
-_Sample = TypeVar("_Sample", SecondSample, WindowSample, BrokerSample)
+_Sample = TypeVar("_Sample", SecondSample, WindowSample, BrokerSample, ProbeAnswer)
 
 
 def read_run(place: Path) -> LoadResult:
@@ -74,6 +82,7 @@ def _result(data: Mapping[str, Any]) -> LoadResult:
         window_size_s=window["quota.window.size.seconds"],
         cpu=CpuUse(process=cpu["process_share"], python=cpu["python_share"], cores=cpu["cores"]),
         interrupted=data["interrupted"],
+        control_factor=data["control_factor"],
         entities=tuple(_entity(each) for each in data["entities"]),
         judgements=tuple(
             Judgement(
@@ -86,6 +95,7 @@ def _result(data: Mapping[str, Any]) -> LoadResult:
         ),
         warnings=tuple(data["warnings"]),
         broker_samples=tuple(_rows(BrokerSample, data["broker_metrics"], BROKER_COLUMNS)),
+        probes=tuple(_rows(ProbeAnswer, data["probes"], PROBE_COLUMNS)),
     )
 
 
