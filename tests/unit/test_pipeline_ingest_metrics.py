@@ -71,11 +71,6 @@ JAVA_EXPORTED = """# TYPE kafka_consumer_fetch_throttle_time_avg gauge
 kafka_consumer_consumer_fetch_manager_metrics_fetch_throttle_time_avg{client_id="reader"} 5.5
 kafka_consumer_consumer_fetch_manager_metrics_fetch_throttle_time_max{client_id="reader"} 9.0
 """
-RUN = {
-    "schema": "kafka-quotas.load-test/1",
-    "started_ms": AT_MS,
-    "entities": [{"client_id": "app", "seconds": [{"second": 0, "bytes_per_second": 5, "throttle_ms": 40}]}],
-}
 
 
 def ingest(folder: Path, name: str, text: str, *more: str) -> tuple[dict[str, Any], Path]:
@@ -167,11 +162,6 @@ def test_metrics_of_java_clients(tmp_path: Path, text: str, expected: tuple[Any,
     assert [row[1:] for row in throttles(data)] == [expected]
 
 
-def test_samples_of_a_load_test(tmp_path: Path) -> None:
-    _, data = ingest(tmp_path, "run.json", json.dumps(RUN, indent=2))
-    assert throttles(data) == [(AT_MS + 1000, "app", "", 40.0, 40.0, None, "load-test")]
-
-
 def test_a_scrape_is_known_again_and_another_of_the_same_content_is_not(tmp_path: Path) -> None:
     assert ingest(tmp_path, "7.prom", BY_TYPE)[0]["metrics"] == 1
     assert ingest(tmp_path, "7.prom", BY_TYPE)[0]["metrics"] == 0
@@ -186,7 +176,8 @@ def test_a_scrape_is_known_again_and_another_of_the_same_content_is_not(tmp_path
         (EXPORTER.encode(), Form.PROMETHEUS),
         (JAVA_PRINTED.encode(), Form.JAVA_CLIENT),
         (json.dumps(STATS).encode(), Form.LIBRDKAFKA_STATS),
-        (json.dumps(RUN).encode(), Form.LOAD_TEST),
+        (b'{\n "schema": "kafka-quotas.load-test/2"', Form.LOAD_TEST),
+        (b"PAR1\x15\x04", Form.LOAD_TEST),
         (JOLOKIA.encode(), Form.JSON_METRICS),
         (b"Dear diary,\ntoday I\n", None),
         (bytes(range(256)), None),

@@ -1,4 +1,4 @@
-"""What clients measured of the throttling they met: librdkafka's statistics, Java's metrics, the load tester's samples.
+"""What clients measured of the throttling they met: librdkafka's statistics, Java's metrics.
 
 **Source:** librdkafka's STATISTICS.md (`brokers.*.throttle`, ms), `FetchMetricsRegistry` and `SenderMetricsRegistry`
 (Kafka 4.0: produce-/fetch-throttle-time-avg and -max, ms), KIP-13 and KIP-219 for what the figures mean.
@@ -7,7 +7,7 @@
 import math
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -68,30 +68,3 @@ def java_rows(
             source="java",
             src_file=src_file,
         )
-
-
-def load_test_rows(content: bytes, *, cluster: str, src_file: str) -> Iterator[ClientThrottleRow]:
-    """What each client of a load test met in each second, from `run.json`; `BadLineError` for another document."""
-    try:
-        document = orjson.loads(content)
-        started_ms = document["started_ms"]
-        for entity in document["entities"]:
-            yield from (_second(each, entity, started_ms, cluster, src_file) for each in entity["seconds"])
-    except orjson.JSONDecodeError as error:
-        raise BadLineError(f"broken JSON: {error.msg}") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BadLineError("not a load test's result") from error
-
-
-def _second(each: Any, entity: Any, started_ms: int, cluster: str, src_file: str) -> ClientThrottleRow:
-    return ClientThrottleRow(
-        ts_ms=round(started_ms + (each["second"] + 1) * 1000),
-        cluster=cluster,
-        client_id=str(entity["client_id"]),
-        broker="",
-        throttle_ms=float(each["throttle_ms"]),
-        max_throttle_ms=float(each["throttle_ms"]),
-        samples=None,
-        source="load-test",
-        src_file=src_file,
-    )

@@ -1,10 +1,10 @@
-"""A file that is read as a whole: a scrape, a client's metrics, a load test's result."""
+"""A file that is read as a whole: a scrape, or a client's metrics."""
 
 from collections.abc import Iterator, Sequence
 
 from kafka_quotas.pipeline.ingest.bad_line import BadLineError
 from kafka_quotas.pipeline.ingest.broker_metric import metric_rows
-from kafka_quotas.pipeline.ingest.client_metric import java_rows, load_test_rows
+from kafka_quotas.pipeline.ingest.client_metric import java_rows
 from kafka_quotas.pipeline.ingest.form import Form
 from kafka_quotas.pipeline.ingest.harvest import Harvest
 from kafka_quotas.pipeline.ingest.lines import read_blocks
@@ -19,11 +19,7 @@ from kafka_quotas.pipeline.ingest.task import IngestTask
 
 def read_document(task: IngestTask, harvest: Harvest) -> None:
     """Nothing; the rows of the file are in the harvest. Raises `OSError` where it can't be read."""
-    reader = _DocumentReader(task, harvest)
-    if task.form is Form.LOAD_TEST:
-        reader.read_load_test()
-    else:
-        reader.read_samples()
+    _DocumentReader(task, harvest).read_samples()
     harvest.counts.read_to = task.path.stat().st_size
 
 
@@ -32,16 +28,6 @@ class _DocumentReader:
         self._task = task
         self._src_file = str(task.path)
         self._harvest = harvest
-
-    def read_load_test(self) -> None:
-        """Nothing; what each client of the test saw is in the harvest."""
-        content = b"\n".join(line for _, line in self._lines())
-        try:
-            rows = list(load_test_rows(content, cluster=self._task.cluster, src_file=self._src_file))
-        except BadLineError as error:
-            self._refuse(content, error, 1)
-        else:
-            self._harvest.client_throttle += rows
 
     def read_samples(self) -> None:
         """Nothing; the figures about quotas are in the harvest, the others are counted."""

@@ -30,9 +30,9 @@ class Form(StrEnum):
 
 
 _SIGNS: Final = (
+    (Form.LOAD_TEST, re.compile(rb'\APAR1|\A\s*\{\s*"schema":\s*"kafka-quotas\.load-test/')),
     (Form.REQUEST_LOG, re.compile(re.escape(REQUEST_MARK))),
     (Form.DAEMON_EVENTS, re.compile(rb'^\s*\{"v":', re.MULTILINE)),
-    (Form.LOAD_TEST, re.compile(rb'"kafka-quotas\.load-test/')),
     (Form.LIBRDKAFKA_STATS, re.compile(rb'^\s*\{.*"client_id".*"brokers"\s*:', re.MULTILINE)),
     (Form.JAVA_CLIENT, re.compile(rb"^[\w-]+-metrics:[\w.-]+:\{.*\}\s*:", re.MULTILINE)),
     (Form.JSON_METRICS, re.compile(rb"\A\s*(?:\{\s*\"|\[\s*\{)")),

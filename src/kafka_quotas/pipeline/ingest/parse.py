@@ -32,6 +32,11 @@ def parse_task(task: IngestTask) -> Iterator[Harvest]:
     Raises `OSError` where the file can't be read.
     """
     harvest = Harvest(counts=TaskCounts(number=task.number, read_to=task.start))
+    if task.form is Form.LOAD_TEST:
+        from kafka_quotas.pipeline.ingest.load_test_reader import read_load_test  # noqa: PLC0415 - loads Arrow
+
+        yield from read_load_test(task, harvest)
+        return
     if not task.form.grows:
         read_document(task, harvest)
         yield harvest.counted()
