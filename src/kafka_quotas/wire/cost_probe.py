@@ -202,6 +202,20 @@ def _describe_configs(target: Target) -> CostProbe:
     return _made("DescribeConfigs", 32, 3, body)
 
 
+def topic_check(target: Target) -> CostProbe:
+    """Return a CreateTopics that only asks whether a topic of one partition could be made, and makes none."""
+    body = _writer()
+    body.count(1)
+    body.string(target.topic)
+    body.int32(1)
+    body.raw(b"\xff\xff")  # replication factor: the broker's default
+    body.count(0)
+    body.count(0)
+    body.int32(30_000)
+    body.boolean(value=True)
+    return _made("CreateTopics", 19, 4, body)
+
+
 def _writer() -> FieldWriter:
     return FieldWriter(flexible=False)
 

@@ -11,7 +11,7 @@ from kafka_quotas.loadtest.clients.raw_engine import RawEngine
 from kafka_quotas.loadtest.cluster import TopicView
 from kafka_quotas.loadtest.engine import RunClock
 from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
-from kafka_quotas.loadtest.workload import Workload
+from kafka_quotas.loadtest.workload import MutationFlood, RequestFlood, Workload
 
 _LIBRARIES: Final = ("crc32c", "numpy")
 
@@ -38,17 +38,41 @@ def _client(
     leaders: Leaders,
 ) -> RawClient:
     index = plan.entities.index(entity)
-    if entity.workload is Workload.CONSUME:
-        from kafka_quotas.loadtest.clients.raw_consumer import RawConsumer  # noqa: PLC0415 - as most runs need no other
+    match entity.workload, entity.flood:
+        case Workload.CONSUME, _:
+            from kafka_quotas.loadtest.clients.raw_consumer import RawConsumer  # noqa: PLC0415 - each run needs a few
 
-        filled = views[entity.topic, entity.workload].filled
-        return RawConsumer(plan, entity, clock, index=index, leaders=leaders, partitions=filled)
-    if entity.workload is Workload.PRODUCE:
-        _check_libraries()
-        from kafka_quotas.loadtest.clients.raw_producer import RawProducer  # noqa: PLC0415 - loads numpy
+            filled = views[entity.topic, entity.workload].filled
+            return RawConsumer(plan, entity, clock, index=index, leaders=leaders, partitions=filled)
+        case Workload.PRODUCE, _:
+            _check_libraries()
+            from kafka_quotas.loadtest.clients.raw_producer import RawProducer  # noqa: PLC0415 - loads numpy
 
-        return RawProducer(plan, entity, clock, index=index, leaders=leaders)
-    raise UsageError(f"raw clients can't do what {entity.name.label} is to do: {entity.workload}")
+            return RawProducer(plan, entity, clock, index=index, leaders=leaders)
+        case Workload.CONNECT, _:
+            from kafka_quotas.loadtest.clients.raw_storm import RawStorm  # noqa: PLC0415
+
+            return RawStorm(plan, entity, clock, index=index, leaders=leaders)
+        case Workload.REQUESTS, RequestFlood() as flood:
+            from kafka_quotas.loadtest.clients.raw_flood import RawFlood  # noqa: PLC0415
+
+            records = _one_record(plan, entity, index) if flood.api == "Produce" else b""
+            return RawFlood(plan, entity, clock, index=index, leaders=leaders, flood=flood, records=records)
+        case Workload.MUTATE, MutationFlood() as flood:
+            from kafka_quotas.loadtest.clients.raw_mutator import RawMutator  # noqa: PLC0415
+
+            return RawMutator(plan, entity, clock, index=index, leaders=leaders, flood=flood)
+    raise UsageError(f"{entity.name.label} is to {entity.workload}, and nothing says what")
+
+
+def _one_record(plan: LoadPlan, entity: EntityLoad, index: int) -> bytes:
+    """The batch of one record that each request of a flood of Produce requests brings."""
+    _check_libraries()
+    from kafka_quotas.loadtest.clients.record_batch import RecordBatch, RecordOwner  # noqa: PLC0415 - loads numpy
+
+    owner = RecordOwner(run_id=plan.run_id, entity_index=index)
+    batch = RecordBatch(record_size=entity.record_size, capacity=1, owner=owner, filler=b"flood")
+    return bytes(batch.made(records=1, first_sequence=0, now_ms=0))
 
 
 def _check_libraries() -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from kafka_quotas.loadtest.client_errors import LoadRefusedError
 from kafka_quotas.loadtest.client_settings import request_size
+from kafka_quotas.loadtest.clients.connected_client import ConnectedClient
 from kafka_quotas.loadtest.clients.fetch_request import (
     FetchAnswer,
     FetchedPartition,
@@ -19,7 +20,6 @@ from kafka_quotas.loadtest.clients.fetch_request import (
     read_fetch_answer,
 )
 from kafka_quotas.loadtest.clients.leaders import Leaders
-from kafka_quotas.loadtest.clients.raw_client import RawClient
 from kafka_quotas.loadtest.clients.raw_connection import InFlight, RawConnection
 from kafka_quotas.loadtest.cluster import PartitionRange
 from kafka_quotas.loadtest.engine import RunClock
@@ -37,7 +37,7 @@ _MOVED: Final = (5, 6)
 _NOT_AUTHORIZED: Final = 29
 
 
-class RawConsumer(RawClient):
+class RawConsumer(ConnectedClient):
     """One raw consumer of a run, of the partitions that held records before it."""
 
     def __init__(
@@ -68,9 +68,7 @@ class RawConsumer(RawClient):
         now_ns = time.monotonic_ns()
         if not self.start_ns <= now_ns < self.end_ns or self.error is not None:
             return
-        late = self.pacer.dropped(now_ns)
-        if late:
-            self.recorder.dropped(late)
+        self.count_dropped(now_ns)
         for connection in list(self.connections):
             if not self.is_free(connection, now_ns):
                 continue

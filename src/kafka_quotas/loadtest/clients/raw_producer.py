@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.client_errors import LoadRefusedError
 from kafka_quotas.loadtest.client_settings import request_size
+from kafka_quotas.loadtest.clients.connected_client import CONNECTION_LOST, ConnectedClient
 from kafka_quotas.loadtest.clients.leaders import Leaders
 from kafka_quotas.loadtest.clients.produce_request import ProduceRequest, read_produce_answer
-from kafka_quotas.loadtest.clients.raw_client import CONNECTION_LOST, RawClient
 from kafka_quotas.loadtest.clients.raw_connection import InFlight, RawConnection
 from kafka_quotas.loadtest.clients.record_batch import RecordBatch, RecordOwner
 from kafka_quotas.loadtest.engine import RunClock
@@ -43,7 +43,7 @@ class _Sent(NamedTuple):
     due_ns: tuple[tuple[int, int], ...]
 
 
-class RawProducer(RawClient):
+class RawProducer(ConnectedClient):
     """One raw producer of a run. Raises `UsageError` for what it can't do."""
 
     def __init__(self, plan: LoadPlan, entity: EntityLoad, clock: RunClock, *, index: int, leaders: Leaders) -> None:
@@ -73,9 +73,7 @@ class RawProducer(RawClient):
         now_ns = time.monotonic_ns()
         if not self.start_ns <= now_ns < self.end_ns or self.error is not None:
             return
-        late = self.pacer.dropped(now_ns)
-        if late:
-            self.recorder.dropped(late)
+        self.count_dropped(now_ns)
         for _ in range(_SENDS_IN_A_ROW):
             due = self.pacer.due(now_ns, most=self._batch.capacity)
             if due <= 0:

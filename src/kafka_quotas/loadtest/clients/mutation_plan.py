@@ -1,0 +1,90 @@
+"""Which topics each request of a mutation flood is about, and how many partitions it costs.
+
+Topics are `prefix` and a running number of six digits. Deleting and growing concern topics that are there already, made
+before the run under the same names: `topics_before` says which.
+
+**Source:** KIP-599: a mutation costs the partitions that it makes or removes.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.loadtest.workload import MutationFlood, MutationKind
+from kafka_quotas.wire.topic_mutations import DropTopics, GrowTopics, MakeTopics, MutatedTopic, TopicMutation
+
+_BROKER_TIMEOUT_MS: Final = 30_000
+
+
+class MutationPlan:
+    """The requests of one flood, in order. Raises `UsageError` where topics that have to be there are not counted."""
+
+    def __init__(self, flood: MutationFlood) -> None:
+        if flood.kind is not MutationKind.CREATE and flood.total_topics is None:
+            raise UsageError(
+                f"a flood that is to {flood.kind.value} needs topics to be made first", hint="--topics 100"
+            )
+        self._flood = flood
+        self._next = 0
+
+    def topics_before(self) -> tuple[MutatedTopic, ...]:
+        """The topics that have to be there before the flood, with their partitions."""
+        match self._flood.kind:
+            case MutationKind.CREATE:
+                return ()
+            case MutationKind.DELETE:
+                partitions = self._flood.partitions_per_topic
+            case MutationKind.PARTITIONS:
+                partitions = 1
+        return tuple(MutatedTopic(self._name(number), partitions) for number in range(self._flood.total_topics or 0))
+
+    def following(self) -> tuple[MutatedTopic, ...]:
+        """The topics of the next request; none where all have had their turn."""
+        flood, first = self._flood, self._next
+        if flood.kind is MutationKind.PARTITIONS:
+            return self._growing(flood.total_topics or 0)
+        last = first + flood.topics_per_request
+        if flood.total_topics is not None:
+            last = min(last, flood.total_topics)
+        self._next = max(last, first)
+        partitions = 0 if flood.kind is MutationKind.DELETE else flood.partitions_per_topic
+        return tuple(MutatedTopic(self._name(number), partitions) for number in range(first, last))
+
+    def request(self, topics: Sequence[MutatedTopic]) -> TopicMutation:
+        """The request about some topics."""
+        flood = self._flood
+        kinds: dict[MutationKind, type[TopicMutation]] = {
+            MutationKind.CREATE: MakeTopics,
+            MutationKind.DELETE: DropTopics,
+            MutationKind.PARTITIONS: GrowTopics,
+        }
+        return kinds[flood.kind](
+            topics=topics,
+            timeout_ms=_BROKER_TIMEOUT_MS,
+            replication_factor=flood.replication_factor,
+            validate_only=flood.validate_only,
+        )
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether every topic has had its turn; topics grow without end."""
+        flood = self._flood
+        return flood.kind is not MutationKind.PARTITIONS and self._next == flood.total_topics
+
+    @property
+    def cost_per_topic(self) -> int:
+        """The partitions that a quota is charged with for each topic of a request."""
+        return self._flood.partitions_per_topic
+
+    def _growing(self, topics: int) -> tuple[MutatedTopic, ...]:
+        """The next topics that grow, each by as many partitions, round and round."""
+        flood = self._flood
+        numbers = range(self._next, self._next + min(flood.topics_per_request, topics))
+        self._next = numbers.stop
+        return tuple(
+            MutatedTopic(self._name(number % topics), 1 + flood.partitions_per_topic * (number // topics + 1))
+            for number in numbers
+        )
+
+    def _name(self, number: int) -> str:
+        return f"{self._flood.prefix}{number:06d}"
