@@ -70,7 +70,7 @@ def test_the_events_of_a_load_test_are_events_and_its_seconds_what_clients_saw(t
     assert (counts["events"], counts["quarantined"], counts["unused"]) == (4, 0, 1)
     assert counts["lines"] == counts["events"] + counts["client_throttle"] + counts["unused"]
     again, _ = ingest(path, "--broker-id", "9")
-    assert (again["files_unchanged"], again["events"]) == (1, 0)
+    assert (again["unchanged"], again["events"]) == (1, 0)
 
 
 def test_what_is_no_file_of_samples_is_refused_with_a_reason(tmp_path: Path) -> None:
