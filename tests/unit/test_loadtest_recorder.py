@@ -87,7 +87,15 @@ def test_throttle_times_are_counted_summed_and_kept_by_second() -> None:
 
 def test_wire_bytes_leave_out_what_waits_to_be_sent() -> None:
     statistics = {
-        "brokers": {"b": {"txbytes": 1010, "rxbytes": 77, "outbuf_msg_cnt": 4}, "bootstrap": _idle()},
+        "brokers": {
+            "b": {
+                "txbytes": 1010,
+                "rxbytes": 77,
+                "outbuf_msg_cnt": 4,
+                "req": {"Produce": 9, "Fetch": 8, "Metadata": 2},
+            },
+            "bootstrap": _idle(),
+        },
         "topics": {"t": {"partitions": {"0": {"txbytes": 1400, "txmsgs": 14, "rxbytes": 50}, "-1": _no_records()}}},
     }
 
@@ -95,6 +103,7 @@ def test_wire_bytes_leave_out_what_waits_to_be_sent() -> None:
     consumed = wire_count(json.dumps(statistics), topic="t", direction=Direction.CONSUME)
 
     assert (produced.wire_bytes, produced.payload_bytes, produced.ratio) == (1010, 1000, 1.01)
+    assert (produced.requests, consumed.requests) == (9, 8)
     assert (consumed.wire_bytes, consumed.payload_bytes) == (77, 50)
 
 

@@ -145,7 +145,7 @@ def _most_telling(result: LoadResult) -> Sequence[EntityResult]:
 def _rate_chart(entity: EntityResult, result: LoadResult) -> ReportChart:
     unit, quota = entity.unit.value, entity.verdict.quota
     window_s = result.window_samples * result.window_size_s
-    per_second = [(float(each.second), each.rate) for each in entity.seconds]
+    per_second = [(each.second + entity.sample_s, each.rate) for each in entity.seconds]  # at the end of each
     series = [
         Series(name="each second", points=per_second, unit=unit, style=Style.AREA),
         Series(name=f"average of {window_s} s", points=rolling_rates(entity, window_s), unit=unit),
@@ -159,7 +159,7 @@ def _rate_chart(entity: EntityResult, result: LoadResult) -> ReportChart:
 
 
 def _throttle_series(entity: EntityResult) -> Series:
-    points = [(float(each.second), float(each.throttle_max_ms)) for each in entity.seconds]
+    points = [(each.second + entity.sample_s, float(each.throttle_max_ms)) for each in entity.seconds]
     return Series(name="longest throttle time", points=points, unit="ms", style=Style.BARS)
 
 

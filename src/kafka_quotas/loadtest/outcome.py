@@ -76,7 +76,7 @@ def _entity_result(plan: LoadPlan, client: LoadClient, facts: RunFacts) -> Entit
         throttle=throttle,
         sample_s=recorder.timeline.slot_ms / 1000,
         seconds=_seconds(client, facts.elapsed_s),
-        windows=_windows(client, facts.elapsed_s, window_ms=plan.window_ms),
+        windows=_windows(client, facts.elapsed_s),
         control=entity.control,
         recorder=recorder,
     )
@@ -160,13 +160,12 @@ def _second(slot: Slot, client: LoadClient, slot_ms: int) -> SecondSample:
     )
 
 
-def _windows(client: LoadClient, elapsed_s: float, *, window_ms: int) -> tuple[WindowSample, ...]:
+def _windows(client: LoadClient, elapsed_s: float) -> tuple[WindowSample, ...]:
     """The run by quota windows, the first of which fills from nothing; the last is as long as the run left it."""
-    elapsed_ms = elapsed_s * 1000
-    length_ms = max(window_ms, client.recorder.timeline.slot_ms)
+    timeline = client.recorder.timeline
     samples = []
-    for slot in client.recorder.timeline.windows():
-        span_ms = min(length_ms, elapsed_ms - slot.start_ms)
+    for slot in timeline.windows():
+        span_ms = min(timeline.window_ms, elapsed_s * 1000 - slot.start_ms)
         if span_ms > 0:
             samples.append(_window(slot, client, span_ms))
     return tuple(samples)

@@ -80,9 +80,14 @@ class Timeline:
         """The slots so far; they are still being written to."""
         return tuple(self._slots)
 
+    @property
+    def window_ms(self) -> int:
+        """The length of the slots that `windows` tells."""
+        return max(self._window_ms, self.slot_ms)
+
     def windows(self) -> tuple[Slot, ...]:
         """The slots merged into whole quota windows, the first of which begins at 0; empty ones are left out."""
-        return tuple(merged(self._slots, max(self._window_ms, self.slot_ms)))
+        return tuple(merged(self._slots, self.window_ms))
 
     def _coarsen(self) -> None:
         self.slot_ms = self._window_ms if self.slot_ms < self._window_ms else 2 * self.slot_ms

@@ -12,10 +12,11 @@ from kafka_quotas.loadtest.cycles import Direction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireCount:
-    """Bytes since the client started: on the wire, and of the payload in them."""
+    """Bytes since the client started: on the wire, and of the payload in them; and how many requests moved them."""
 
     wire_bytes: int
     payload_bytes: int
+    requests: int = 0
 
     @property
     def ratio(self) -> float:
@@ -26,7 +27,7 @@ class WireCount:
 def wire_count(statistics: str, *, topic: str, direction: Direction) -> WireCount:
     """The counts in one statistics document (JSON) of librdkafka.
 
-    **Source:** librdkafka STATISTICS.md: `brokers.*.txbytes|rxbytes`, `topics.*.partitions.*.txbytes|rxbytes`.
+    **Source:** librdkafka STATISTICS.md: `brokers.*.txbytes|rxbytes|req`, `topics.*.partitions.*.txbytes|rxbytes`.
     """
     document = json.loads(statistics)
     brokers = document.get("brokers", {}).values()
@@ -35,10 +36,12 @@ def wire_count(statistics: str, *, topic: str, direction: Direction) -> WireCoun
         return WireCount(
             wire_bytes=sum(broker["rxbytes"] for broker in brokers),
             payload_bytes=sum(partition["rxbytes"] for partition in partitions),
+            requests=sum(broker.get("req", {}).get("Fetch", 0) for broker in brokers),
         )
     built, records = (sum(partition[field] for partition in partitions) for field in ("txbytes", "txmsgs"))
     waiting = sum(broker["outbuf_msg_cnt"] for broker in brokers)  # in requests that were built and not yet sent
     return WireCount(
         wire_bytes=sum(broker["txbytes"] for broker in brokers),
         payload_bytes=built - waiting * built // records if records else 0,
+        requests=sum(broker.get("req", {}).get("Produce", 0) for broker in brokers),
     )
