@@ -108,6 +108,7 @@ class Stage:
 
     def make(self, topics: tuple[ScenarioTopic, ...], *, prefix: str) -> None:
         """Nothing; the topics are there under the prefix, with their records. Raises what `TopicAdmin.make` raises."""
+        topics = tuple(topic for topic in topics if not topic.is_there)
         wanted = [WantedTopic(f"{prefix}{topic.name}", topic.partitions, topic.replication_factor) for topic in topics]
         if self.embedded is not None:
             for topic, want in zip(topics, wanted, strict=True):

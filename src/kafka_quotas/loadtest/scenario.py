@@ -62,13 +62,17 @@ class Scaled(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioTopic:
-    """A topic that the run makes, under its prefix, and removes. `fill` records are in it before the load starts."""
+    """A topic that the run makes, under its prefix, and removes. `fill` records are in it before the load starts.
+
+    `is_there`: it is in the cluster already, by its own name, and stays as it is.
+    """
 
     name: str
     partitions: int = 1
     replication_factor: int = 1
     fill: int = 0
     record_size: int = 1024
+    is_there: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,10 +94,11 @@ def _load(entity: ScenarioEntity, number: int, scenario: Scenario, in_force: InF
     name = _name(entity, number)
     quota = _judged_by(entity, name, in_force)
     topic = _numbered(entity.topic, number) or ""
+    is_there = any(each.is_there for each in scenario.topics if each.name == entity.topic)
     return EntityLoad(
         name=name,
         workload=entity.does,
-        topic=f"{venue.prefix}{topic}" if topic else "",
+        topic=f"{venue.prefix}{topic}" if topic and not is_there else topic,
         arrivals_per_second=entity.rate.arrivals_per_second(cost=arrival_cost(entity), quota=quota),
         quota=quota,
         client=entity.client,
