@@ -157,7 +157,13 @@ def replay(data: DataFolder, timed: Timed, *, limits: int = 1, shared: bool = Fa
 
     def work() -> int:
         files = task_files(data, plan.told_apart_by())
-        found = run_tasks(files, lambda slices: replay_task(slices, plan), stage="replay", watch=ignore_progress)
+        found = run_tasks(
+            files,
+            lambda slices: replay_task(slices, plan),
+            stage="replay",
+            watch=ignore_progress,
+            columns=plan.columns(),
+        )
         return sum(replay_tables(found, plan).whatif["n"].to_pylist())
 
     timed(work)
@@ -256,7 +262,8 @@ def write_bucket(file: Path, clients: np.ndarray, times: np.ndarray, sizes: np.n
     names = pa.array([f"client-{client}" for client in range(int(clients.max()) + 1)])
     users = pa.array([f"user-{user}" for user in range(97)])
     schema = pa.schema([field for field in EVENTS.arrow_schema() if field.name != "dt"])
-    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+    order = pq.SortingColumn.from_ordering(schema, [("ts_ms", "ascending")])
+    with pq.ParquetWriter(file, schema, compression="zstd", sorting_columns=order) as writer:
         for begin in range(0, len(clients), 1 << 20):
             part = slice(begin, begin + (1 << 20))
             own = clients[part]

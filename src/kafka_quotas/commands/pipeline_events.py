@@ -60,11 +60,13 @@ class RecordedEvents:
 class Job:
     """A job in both forms: on slices of events here, on files or on rows of events on Spark.
 
-    `told_apart_by` are the columns of events that keep together, where they are equal, whoever may share a bucket.
+    `told_apart_by` are the columns of events that keep together, where they are equal, whoever may share a bucket;
+    `columns` are those that the task looks at.
     """
 
     name: str
     told_apart_by: tuple[str, ...]
+    columns: tuple[str, ...]
     task: Callable[[Iterable["pa.Table"]], Any]
     on_files: Callable[["SparkSession", Sequence[Sequence[Path]]], "DataFrame"]
     on_rows: Callable[["DataFrame"], "DataFrame"]
@@ -97,7 +99,7 @@ class OpenEvents:
         if not NUMBA:
             self._watcher.chosen(EngineChoice(engine=Engine.LOCAL, reason=_IN_NUMPY))
         files = task_files(self.recorded.folder, job.told_apart_by)
-        return run_tasks(files, job.task, stage=job.name, watch=self._watcher.progress)
+        return run_tasks(files, job.task, stage=job.name, watch=self._watcher.progress, columns=job.columns)
 
     def _run_on_spark(self, job: Job) -> list[Any]:
         require_libraries("pyspark")

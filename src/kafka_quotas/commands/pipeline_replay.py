@@ -66,6 +66,7 @@ def _job(plan: ReplayPlan) -> Job:
     return Job(
         name="replay",
         told_apart_by=plan.told_apart_by(),
+        columns=plan.columns(),
         task=lambda slices: replay_task(slices, plan),
         on_files=lambda session, files: _on_spark().replay_files(session, files, plan),
         on_rows=lambda frame: _on_spark().replay_rows(frame, plan),

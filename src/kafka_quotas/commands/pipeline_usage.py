@@ -62,11 +62,13 @@ def use(events: OpenEvents, plan: "UsagePlan") -> "UsageTables":
 
 
 def _job(plan: "UsagePlan") -> Job:
+    from kafka_quotas.pipeline.event_slices import COLUMNS  # noqa: PLC0415 - loads Arrow
     from kafka_quotas.pipeline.usage_task import usage_task  # noqa: PLC0415 - loads the kernels
 
     return Job(
         name="usage",
         told_apart_by=plan.told_apart_by(),
+        columns=COLUMNS,
         task=lambda slices: usage_task(slices, plan),
         on_files=lambda session, files: _on_spark().usage_files(session, files, plan),
         on_rows=lambda frame: _on_spark().usage_rows(frame, plan),

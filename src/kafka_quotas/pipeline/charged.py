@@ -4,7 +4,7 @@ An event is charged to request time where it has thread time, and to the quota o
 exempt. Clients are numbered as they come, over all slices of a task.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +20,14 @@ PERCENT_PER_MS: Final = 0.1
 _NANOS_PER_MS: Final = 1_000_000
 
 Int64s = NDArray[np.int64]
+
+_ALWAYS_READ: Final = ("cluster", "broker_id", "ts_ms", "user", "client_id", "quota_type", "is_exempt")
+_AMOUNT_COLUMNS: Final = {
+    QuotaType.PRODUCE: "bytes",
+    QuotaType.FETCH: "bytes",
+    QuotaType.REQUEST: "thread_ms",
+    QuotaType.CONTROLLER_MUTATION: "mutations",
+}
 
 
 class ChargedClient(NamedTuple):
@@ -54,15 +62,20 @@ class ClientNumbers:
 
     def of(self, events: pa.Table) -> Int64s:
         """The number of the client of each event."""
+        parts = [self._of_batch(batch) for batch in events.to_batches()]
+        return np.concatenate([np.empty(0, dtype=np.int64), *parts])
+
+    def _of_batch(self, events: pa.RecordBatch) -> Int64s:
         codes = np.zeros(events.num_rows, dtype=np.int64)
         names: list[pa.Array] = []
         for column in ChargedClient._fields:
             encoded = _encoded(events[column])
             names.append(encoded.dictionary)
-            codes = codes * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy()
+            if len(encoded.dictionary) > 1:
+                codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
         distinct = pa.array(codes).dictionary_encode()
         found = np.array(self._numbers(distinct.dictionary.to_numpy(), names), dtype=np.int64)
-        chosen: Int64s = found[distinct.indices.to_numpy()] if events.num_rows else codes
+        chosen: Int64s = found[distinct.indices.to_numpy()]
         return chosen
 
     def _number(self, key: tuple[Any, ...]) -> int:
@@ -81,27 +94,29 @@ class ClientNumbers:
         return [known[key] if key in known else self._number(key) for key in zip(*reversed(parts), strict=True)]
 
 
+def columns_read(quota_types: Iterable[QuotaType]) -> tuple[str, ...]:
+    """The columns of events that the charges of these quota types are made of."""
+    return (*_ALWAYS_READ, *dict.fromkeys(_AMOUNT_COLUMNS[each] for each in quota_types))
+
+
 def charges_of(events: pa.Table, clients: Int64s, wanted: Callable[[QuotaType], bool]) -> Iterator[Charges]:
     """The charges of each wanted quota type that has any; `clients` are the numbers of the events' clients."""
     charged = ~numbers(events["is_exempt"])
     times_ms = numbers(events["ts_ms"])
-    types = _encoded(events["quota_type"])
-    names, indices = types.dictionary.to_pylist(), types.indices.to_numpy()
     for quota_type in filter(wanted, QuotaType):
         if quota_type is QuotaType.REQUEST:
             picked = charged & numbers(pc.is_valid(events["thread_ms"]))
-        elif quota_type.value in names:
-            picked = charged & (indices == names.index(quota_type.value))
         else:
-            continue
+            picked = charged & _is_of(quota_type, events["quota_type"])
         positions = np.flatnonzero(picked)
         if positions.size:
+            chosen = slice(None) if positions.size == times_ms.size else positions  # a slice copies nothing
             yield Charges(
                 quota_type=quota_type,
                 events=positions,
-                clients=clients[positions],
-                times_ms=times_ms[positions],
-                amounts=_amounts(events, quota_type)[positions],
+                clients=clients[chosen],
+                times_ms=times_ms[chosen],
+                amounts=_amounts(events, quota_type)[chosen],
             )
 
 
@@ -121,14 +136,18 @@ def _amounts(events: pa.Table, quota_type: QuotaType) -> NDArray[np.float64]:
     """The amount of each event in the unit of a quota type: bytes, per cent times seconds, or partitions."""
     if quota_type is QuotaType.REQUEST:
         return numbers(pc.fill_null(events["thread_ms"], 0.0)) * PERCENT_PER_MS
-    column = "mutations" if quota_type is QuotaType.CONTROLLER_MUTATION else "bytes"
-    return numbers(events[column]).astype(np.float64)
+    return numbers(events[_AMOUNT_COLUMNS[quota_type]]).astype(np.float64)
 
 
-def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """The column as one array of places in a dictionary."""
-    if pa.types.is_dictionary(column.type):
-        encoded = column.unify_dictionaries().combine_chunks()
-    else:
-        encoded = column.combine_chunks().dictionary_encode()
-    return encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+def _is_of(quota_type: QuotaType, column: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Which events are of a quota type."""
+    parts = []
+    for chunk in map(_encoded, column.chunks):
+        wanted = np.array([name == quota_type.value for name in chunk.dictionary.to_pylist()], dtype=np.bool_)
+        parts.append(wanted[chunk.indices.to_numpy()])
+    return np.concatenate([np.empty(0, dtype=np.bool_), *parts])
+
+
+def _encoded(column: pa.Array) -> pa.DictionaryArray:
+    """The column as places in a dictionary."""
+    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()

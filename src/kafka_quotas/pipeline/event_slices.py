@@ -1,10 +1,12 @@
 """Files of events as one stream in order of time, a slice at a time, in memory that does not grow with the files.
 
 Invariants: a slice is sorted by ts_ms and begins at or after the end of the one before; it holds whole seconds, so that
-what is counted by the second is counted once. A file that is not sorted, which no ingest writes, is sorted in memory.
+what is counted by the second is counted once. A file that is not sorted, which no ingest writes, is sorted in memory;
+one that says that it is (`sorting_columns`, as ours do) is not looked through to find out.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -38,8 +40,10 @@ COLUMNS: Final = (
 """What jobs over events look at."""
 
 
-def event_slices(files: Sequence[Path], *, slice_rows: int = SLICE_ROWS) -> Iterator[pa.Table]:
-    """The events of the files in order of time.
+def event_slices(
+    files: Sequence[Path], *, columns: Sequence[str] = COLUMNS, slice_rows: int = SLICE_ROWS
+) -> Iterator[pa.Table]:
+    """The events of the files in order of time, with these columns; `ts_ms` is among them.
 
     Raises `KafkaQuotasError` for a file that can't be read.
     """
@@ -49,7 +53,7 @@ def event_slices(files: Sequence[Path], *, slice_rows: int = SLICE_ROWS) -> Iter
         while waiting and waiting[0].first_ms <= min((each.known_until_ms for each in streams), default=_ENDLESS_MS):
             span = waiting.pop(0)
             overlapping = 1 + sum(each.first_ms <= span.last_ms for each in waiting) + len(streams)
-            streams.append(_Stream(span.path, max(slice_rows // overlapping, _FEWEST_ROWS)))
+            streams.append(_Stream(span.path, columns, max(slice_rows // overlapping, _FEWEST_ROWS)))
         until_ms = min(each.known_until_ms for each in streams)
         if parts := [part for each in streams if (part := each.take(until_ms)) is not None]:
             yield _in_order(parts)
@@ -96,8 +100,9 @@ class _FileSpan:
 class _Stream:
     """An open file: what was read of it and not taken yet."""
 
-    def __init__(self, path: Path, batch_rows: int) -> None:
+    def __init__(self, path: Path, columns: Sequence[str], batch_rows: int) -> None:
         self._path = path
+        self._columns = list(columns)
         self._batches = self._read(batch_rows)
         self._held: pa.Table | None = None
         self._times_ms: NDArray[np.int64] = np.empty(0, dtype=np.int64)
@@ -137,15 +142,17 @@ class _Stream:
         try:
             with pq.ParquetFile(self._path, read_dictionary=list(_TEXTS)) as file:
                 if not _is_sorted(file):
-                    yield file.read(columns=list(COLUMNS)).sort_by("ts_ms")
+                    yield file.read(columns=self._columns).sort_by("ts_ms")
                     return
-                for batch in file.iter_batches(batch_size=batch_rows, columns=list(COLUMNS), use_threads=False):
+                for batch in file.iter_batches(batch_size=batch_rows, columns=self._columns, use_threads=False):
                     yield pa.Table.from_batches([batch])
         except (OSError, pa.ArrowException) as error:
             raise KafkaQuotasError(f"cannot read {self._path}: {error}", hint="is it a whole Parquet file?") from error
 
 
 def _is_sorted(file: pq.ParquetFile) -> bool:
+    if _says_sorted(file.metadata):
+        return True
     last_ms = -_ENDLESS_MS
     for batch in file.iter_batches(batch_size=SLICE_ROWS, columns=["ts_ms"], use_threads=False):
         times_ms = batch.column(0).to_numpy()
@@ -153,6 +160,18 @@ def _is_sorted(file: pq.ParquetFile) -> bool:
             return False
         last_ms = times_ms[-1] if times_ms.size else last_ms
     return True
+
+
+def _says_sorted(metadata: pq.FileMetaData) -> bool:
+    """Whether each row group declares to be sorted by time, and none begins before the end of the one before."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    by_time = pq.SortingColumn(metadata.schema.to_arrow_schema().get_field_index("ts_ms"))
+    if not all(group.sorting_columns[:1] == (by_time,) for group in groups):
+        return False
+    times = [group.column(by_time.column_index).statistics for group in groups]
+    return all(each is not None and each.has_min_max for each in times) and all(
+        earlier.max <= later.min for earlier, later in pairwise(times)
+    )
 
 
 def _in_order(parts: Sequence[pa.Table]) -> pa.Table:

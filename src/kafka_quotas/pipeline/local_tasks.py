@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from kafka_quotas.pipeline.event_slices import event_slices
+from kafka_quotas.pipeline.event_slices import COLUMNS, event_slices
 from kafka_quotas.pipeline.layout import DataFolder
 from kafka_quotas.pipeline.progress import JobProgress, Watch
 
@@ -31,15 +31,20 @@ def task_files(data: DataFolder, told_apart_by: Sequence[str]) -> list[tuple[Pat
 
 
 def run_tasks(
-    tasks: Sequence[tuple[Path, ...]], work: Callable[[Iterator[pa.Table]], _Found], *, stage: str, watch: Watch
+    tasks: Sequence[tuple[Path, ...]],
+    work: Callable[[Iterator[pa.Table]], _Found],
+    *,
+    stage: str,
+    watch: Watch,
+    columns: Sequence[str] = COLUMNS,
 ) -> list[_Found]:
-    """What came of each task, in their order."""
+    """What came of each task, in their order; `columns` of the events are read."""
     workers = max(min(os.cpu_count() or 1, len(tasks)), 1)
     sizes = [sum(file.stat().st_size for file in files) for files in tasks]
     found: dict[int, _Found] = {}
     with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="pipeline") as pool:
         largest_first = sorted(range(len(tasks)), key=lambda number: -sizes[number])
-        running = {pool.submit(_run_task, tasks[number], work): number for number in largest_first}
+        running = {pool.submit(_run_task, tasks[number], work, columns): number for number in largest_first}
         try:
             for future in as_completed(running):
                 found[running[future]] = future.result()
@@ -51,5 +56,5 @@ def run_tasks(
     return [found[number] for number in range(len(tasks))]
 
 
-def _run_task(files: Sequence[Path], work: Callable[[Iterator[pa.Table]], _Found]) -> _Found:
-    return work(event_slices(files))
+def _run_task(files: Sequence[Path], work: Callable[[Iterator[pa.Table]], _Found], columns: Sequence[str]) -> _Found:
+    return work(event_slices(files, columns=columns))

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.pipeline.charged import columns_read
 from kafka_quotas.pipeline.kernels.judge import FETCH, RECORD, STRICT
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule
 from kafka_quotas.pipeline.resolve import Proposal, ProposedQuotas, told_apart_by
@@ -53,6 +54,10 @@ class ReplayPlan:
     def limits(self, quota_type: QuotaType) -> bool:
         """Whether any proposal has a quota of the type."""
         return any(each.limits for each in self.quotas(quota_type))
+
+    def columns(self) -> tuple[str, ...]:
+        """The columns of events that the replay reads."""
+        return columns_read(each for each in QuotaType if self.limits(each))
 
     def told_apart_by(self) -> tuple[str, ...]:
         """The columns of events that keep together, where they are equal, whoever may share a bucket."""

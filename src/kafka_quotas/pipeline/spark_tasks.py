@@ -37,7 +37,11 @@ _SPARK_TYPES: Final = {
 
 
 def found_on_files(
-    session: "SparkSession", tasks: Sequence[Sequence[Path]], work: Work, schemas: Mapping[str, pa.Schema]
+    session: "SparkSession",
+    tasks: Sequence[Sequence[Path]],
+    work: Work,
+    schemas: Mapping[str, pa.Schema],
+    columns: Sequence[str] = COLUMNS,
 ) -> "DataFrame":
     """What each task found in its files; the workers read them, no row passes through Java."""
     schema = found_schema(schemas)
@@ -45,7 +49,7 @@ def found_on_files(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for row in batch.to_pylist():
-                tables = work(event_slices([Path(file) for file in row["files"]]))
+                tables = work(event_slices([Path(file) for file in row["files"]], columns=columns))
                 yield from _packed(row[PART], tables, schema)
 
     rows = [(number, [str(file.absolute()) for file in files]) for number, files in enumerate(tasks)]
@@ -54,7 +58,11 @@ def found_on_files(
 
 
 def found_in_rows(
-    events: "DataFrame", told_apart_by: Sequence[str], work: Work, schemas: Mapping[str, pa.Schema]
+    events: "DataFrame",
+    told_apart_by: Sequence[str],
+    work: Work,
+    schemas: Mapping[str, pa.Schema],
+    columns: Sequence[str] = COLUMNS,
 ) -> "DataFrame":
     """What the tasks found, one for each partition of events that may share a bucket."""
     schema = found_schema(schemas)
@@ -68,7 +76,7 @@ def found_in_rows(
             tables = work([pa.Table.from_batches(held).sort_by("ts_ms")])
             yield from _packed(context.partitionId(), tables, schema)
 
-    return events.select(*COLUMNS).repartition(*told_apart_by).mapInArrow(run, _spark_schema(schema))
+    return events.select(*columns).repartition(*told_apart_by).mapInArrow(run, _spark_schema(schema))
 
 
 def found_schema(schemas: Mapping[str, pa.Schema]) -> pa.Schema:

@@ -122,4 +122,5 @@ def _write_other_tables(pieces: Path, folder: Path) -> None:
 def write_table_file(rows: pa.Table, folder: Path) -> None:
     """Nothing; the rows are a Parquet file in the folder. Raises `OSError`."""
     folder.mkdir(parents=True, exist_ok=True)
-    pq.write_table(rows, folder / "part-0.parquet", compression="zstd")
+    order = pq.SortingColumn.from_ordering(rows.schema, _ORDER) if "src_offset" in rows.column_names else None
+    pq.write_table(rows, folder / "part-0.parquet", compression="zstd", sorting_columns=order)

@@ -66,7 +66,8 @@ def _sort_ties(order, rows, times_ms, values):
     while begin < count:
         end = begin + 1
         first = order[begin]
-        while end < count and rows[order[end]] == rows[first] and times_ms[order[end]] == times_ms[first]:
+        time_ms = times_ms[first]
+        while end < count and times_ms[order[end]] == time_ms and rows[order[end]] == rows[first]:
             end += 1
         if end - begin > 1:
             tied = order[begin:end].copy()
