@@ -251,6 +251,7 @@ def test_the_demo_does_without_java_and_says_so(tmp_path: Path) -> None:
     steps = [line.split()[2:4] for line in told.splitlines() if line.startswith("$ kafka-quotas ")]
     verbs = [second if first == "pipeline" else first for first, second in steps]
     assert verbs == ["ingest", "usage", "replay", "recommend", "report", "apply", "describe"]
+    assert "producer_byte_rate" in (out / "journal.jsonl").read_text()  # not in the user's
     stored = document("describe", "--store", f"local:{out / 'quotas.db'}")
     assert {"producer_byte_rate", "consumer_byte_rate"} <= {key for each in stored["entries"] for key in each["quotas"]}
 

@@ -1,19 +1,23 @@
 """`kafka-quotas pipeline demo`: from real traffic to quotas that are set, one command after the other."""
 
+import os
 import shlex
 import shutil
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.journal_options import JOURNAL_VARIABLE
 from kafka_quotas.cli.load_live import live_watcher
 from kafka_quotas.cli.load_view import print_load
 from kafka_quotas.cli.output import Output
-from kafka_quotas.cli.pipeline_demo_steps import proposals, steps
+from kafka_quotas.cli.pipeline_demo_steps import Proposed, proposals, steps
 from kafka_quotas.cli.render import write
 from kafka_quotas.commands.kafka_jars import VERSION, KafkaServerError
 from kafka_quotas.commands.pipeline_demo import LIMITED, WINDOW, record_traffic
@@ -43,13 +47,17 @@ Sample = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """The request logs that the demo is about, the quotas in force meanwhile, and the broker's quota window."""
+    """The request logs that the demo is about, the quotas in force meanwhile, and the broker's quota window.
+
+    `proposed` are the defaults of two proposals for bytes/s written: one that some clients exceed, one that few do.
+    """
 
     logs: Path
     in_force: Path
     window: QuotaWindow
     has_spark: bool
     default_of: str
+    proposed: Proposed
 
 
 def demo(
@@ -62,14 +70,15 @@ def demo(
 
     A real Kafka broker is started with its request log on, and the load tester's clients run against it. Without Java
     or Maven, request logs from a sample are used, and Spark is left out; it says which. The quotas go to a store in
-    the demo's own folder. The exit code is 0 only if every step succeeded.
+    the demo's own folder, with a journal of its own. The exit code is 0 only if every step succeeded.
     """
     started_s = time.monotonic()
     _clear(out)
     recording = _record(out, jars, sample)
-    proposals(out, recording.default_of)
-    for step in steps(out, recording.logs, recording.in_force, recording.window, recording.default_of):
-        _run(step.title, step.command(has_spark=recording.has_spark))
+    proposals(out, recording.default_of, recording.proposed)
+    with _journal_in(out):
+        for step in steps(out, recording.logs, recording.in_force, recording.window, recording.default_of):
+            _run(step.title, step.command(has_spark=recording.has_spark))
     write("", sys.stdout)
     write(f"Done in {time.monotonic() - started_s:.0f} s. Open {out / 'report.html'} in a browser.", sys.stdout)
 
@@ -104,7 +113,12 @@ def _record(out: Path, jars: Path | None, sample: Path) -> Recording:
     print_load(traffic.result, Output.TABLE)
     write(f"Only {LIMITED} has a quota so far.", sys.stdout)
     return Recording(
-        logs=traffic.logs, in_force=traffic.in_force, window=WINDOW, has_spark=True, default_of="client-id"
+        logs=traffic.logs,
+        in_force=traffic.in_force,
+        window=WINDOW,
+        has_spark=True,
+        default_of="client-id",
+        proposed=Proposed(tight="500k", generous="1M"),
     )
 
 
@@ -118,7 +132,28 @@ def _sample(sample: Path, reason: KafkaQuotasError, *, has_spark: bool) -> Recor
         ) from reason
     _heading(f"Traffic: the request logs of real brokers in {sample}")
     write(f"note: no broker of our own: {reason.message}", sys.stderr)
-    return Recording(logs=sample, in_force=in_force, window=WINDOW, has_spark=has_spark, default_of="user")
+    return Recording(
+        logs=sample,
+        in_force=in_force,
+        window=WINDOW,
+        has_spark=has_spark,
+        default_of="user",
+        proposed=Proposed(tight="50k", generous="200k"),
+    )
+
+
+@contextmanager
+def _journal_in(out: Path) -> Iterator[None]:
+    """Nothing; commands of the block write their changes into a journal of the demo's own, not into the user's."""
+    before = os.environ.get(JOURNAL_VARIABLE)
+    os.environ[JOURNAL_VARIABLE] = str((out / "journal.jsonl").absolute())
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[JOURNAL_VARIABLE]
+        else:
+            os.environ[JOURNAL_VARIABLE] = before
 
 
 def _own_jars() -> Path:

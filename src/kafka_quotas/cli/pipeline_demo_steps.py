@@ -1,13 +1,18 @@
 """The commands that the pipeline's demo runs after its traffic was recorded, in their order."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kafka_quotas.core.quota_config import QuotaWindow
 
-_PROPOSED = {"tight": "500k", "generous": "1M"}
-"""Defaults of two proposals for bytes/s written, by name."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposed:
+    """Two defaults for bytes/s written, as quota files have them."""
+
+    tight: str
+    generous: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +30,9 @@ class Step:
         return [*self.arguments, "--engine", "spark" if has_spark else "local"]
 
 
-def proposals(out: Path, default_of: str) -> None:
+def proposals(out: Path, default_of: str, proposed: Proposed) -> None:
     """Nothing; the two proposals are files in the folder."""
-    for name, value in _PROPOSED.items():
+    for name, value in asdict(proposed).items():
         text = f"entries:\n  - {{entity: {{{default_of}: null}}, quotas: {{producer_byte_rate: {value}}}}}\n"
         (out / f"{name}.yaml").write_text(text, encoding="utf-8")
 
@@ -50,7 +55,7 @@ def steps(out: Path, logs: Path, in_force: Path, window: QuotaWindow, default_of
     yield Step(
         title="What would two other sets of quotas have done?",
         arguments=(
-            *("pipeline", "replay", data, "--quotas", *(str(out / f"{name}.yaml") for name in _PROPOSED)),
+            *("pipeline", "replay", data, "--quotas", str(out / "tight.yaml"), str(out / "generous.yaml")),
             *("--model", "closed", *windows, "--limit", "10"),
         ),
     )
