@@ -117,7 +117,9 @@ class Pair:
         on_charge: OnCharge | None = None,
         model: CostModel = COSTS,
         claims: Mapping[int, Claim] = NO_CLAIMS,
+        takes_shortcuts: bool = True,
     ) -> None:
+        self.takes_shortcuts = takes_shortcuts
         self.rules = rules or Rules(window=WINDOW)
         self.broker = broker or BrokerQuotas(self.rules.window, book=self.rules.book)
         for quota_type, limit in (quotas or {}).items():
@@ -145,14 +147,16 @@ class Pair:
     def send(self, data: bytes) -> bytes:
         """What reached the broker of these bytes of the client, and of what had waited."""
         before = len(self.upstream)
-        self.session.from_client(memoryview(data), self.now_ms)
+        taken = self.session.shortcut.requests(data, self.now_ms) if self.takes_shortcuts else 0
+        self.session.from_client(memoryview(data), self.now_ms, taken)
         self._collect()
         return self.upstream[before:]
 
     def answer(self, data: bytes) -> bytes:
         """What reached the client of these bytes of the broker, and of what had waited."""
         before = len(self.client)
-        self.session.from_upstream(memoryview(data), self.now_ms)
+        taken = self.session.shortcut.responses(data) if self.takes_shortcuts else 0
+        self.session.from_upstream(memoryview(data), self.now_ms, taken)
         self._collect()
         return self.client[before:]
 

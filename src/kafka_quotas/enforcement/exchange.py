@@ -19,6 +19,7 @@ from kafka_quotas.wire.request_header import RequestHeader
 from kafka_quotas.wire.walk import Buffer
 
 if TYPE_CHECKING:
+    from kafka_quotas.enforcement.repeated import Repeated
     from kafka_quotas.enforcement.whole_treatment import WholeTreatment
 
 PRODUCE: Final = 0
@@ -89,9 +90,9 @@ class Exchange:
     `upstream_ms` is how long the broker said. `charged` says that the response was charged, `delayed` that it was held
     back already, `patched` that its throttle time is written. The time of `exempt` requests counts for no quota.
     `session_id` is set for a fetch that is answered empty if it goes over its quota: the fetch session that the answer
-    names. `is_plain` says that it is a Produce with nothing to be done to its response. `whole` deals with the request
-    as a whole; `answer` is the response where the broker is not asked for it. `on_told` takes the response to a request
-    of our own.
+    names. `repeats` is set for a plain Produce that is like others: nothing has to be done to its response unless that
+    is out of the ordinary, or something follows it. `whole` deals with the request as a whole; `answer` is the
+    response where the broker is not asked for it. `on_told` takes the response to a request of our own.
     """
 
     __slots__ = (
@@ -106,12 +107,12 @@ class Exchange:
         "exempt",
         "expects_response",
         "frame_length",
-        "is_plain",
         "limiter",
         "on_told",
         "patched",
         "place",
         "quota_type",
+        "repeats",
         "request",
         "session_id",
         "throttle_ms",
@@ -132,7 +133,8 @@ class Exchange:
         self.quota_type = QuotaType.PRODUCE
         self.throttle_ms = self.upstream_ms = 0
         self.expects_response = True
-        self.decides = self.charged = self.delayed = self.patched = self.exempt = self.is_plain = False
+        self.decides = self.charged = self.delayed = self.patched = self.exempt = False
+        self.repeats: Repeated | None = None
         self.whole: WholeTreatment | None = None
         self.session_id: int | None = None
         self.answer: Buffer | None = None

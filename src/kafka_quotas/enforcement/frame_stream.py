@@ -46,19 +46,13 @@ End: TypeAlias = Callable[[bytearray | None, int], Buffer | None]
 """(the gathered frame or None, now_ms) -> the bytes to pass on in place of a gathered frame, or behind another."""
 
 
-Skip: TypeAlias = Callable[[memoryview, int, int, int], int]
-"""(chunk, offset of a frame, end of the chunk, now_ms) -> the offset behind those whole frames that pass as they are,
-and about which everything was done at once: what `begin` and `end` would do, in fewer steps."""
-
-
 class FrameStream:
     """Shows frames to `begin` and `end` and appends what may pass to `output`; chunks are never written to."""
 
-    __slots__ = ("_begin", "_drops", "_end", "_find_tail", "_gathered", "_left", "_output", "_rest", "_skip")
+    __slots__ = ("_begin", "_drops", "_end", "_find_tail", "_gathered", "_left", "_output", "_rest", "is_between")
 
-    def __init__(self, begin: Begin, end: End, output: list[Buffer], *, skip: Skip | None = None) -> None:
+    def __init__(self, begin: Begin, end: End, output: list[Buffer]) -> None:
         self._begin = begin
-        self._skip = skip
         self._end = end
         self._output = output
         self._left = 0
@@ -66,6 +60,8 @@ class FrameStream:
         self._find_tail: FindTail | None = None
         self._drops = False
         self._rest = bytearray()
+        self.is_between = True
+        """Whether the next byte is a frame's first and nothing is kept."""
 
     @property
     def mid_frame(self) -> bool:
@@ -82,22 +78,19 @@ class FrameStream:
         if self._rest:
             self.feed(memoryview(b""), now_ms)
 
-    def feed(self, chunk: memoryview, now_ms: int) -> None:
+    def feed(self, chunk: memoryview, now_ms: int, position: int = 0) -> None:
         """Nothing; what may pass is in the output.
 
+        All frames before `position` pass as they are and are done with; there are none unless the stream `is_between`.
         Raises `ProtocolError` where the bytes are none that the protocol knows.
         """
         if self._rest:
             chunk = memoryview(self._rest + chunk)
             self._rest = bytearray()
-        passed = position = 0
+        passed = 0
         end = len(chunk)
         while position < end:
             if not self._left:
-                if self._skip is not None:
-                    position = self._skip(chunk, position, end, now_ms)
-                    if position == end:
-                        break
                 frame = self._begin(chunk, position, now_ms)
                 if frame is None:
                     self._rest = bytearray(chunk[position:])
@@ -116,6 +109,7 @@ class FrameStream:
             passed = self._take(chunk, passed, start, position, now_ms)
         if position > passed:
             self._output.append(chunk[passed:position] if passed or position < end else chunk)
+        self.is_between = not (self._left or self._rest)
 
     def _take(self, chunk: memoryview, passed: int, start: int, end: int, now_ms: int) -> int:
         """The offset behind what was passed on, when so much more of a frame, or all of it, has been seen."""

@@ -56,6 +56,7 @@ class Relay:
     ) -> None:
         self.session = session
         self._flow = session.flow
+        self._shortcut = session.shortcut
         self.peer = peer
         self._room = room
         self._now_ms = room.clock.now_ms
@@ -140,8 +141,13 @@ class Relay:
     def _from_client(self, data: bytes) -> None:
         self._counters.request_bytes += len(data)
         try:
-            self.session.from_client(memoryview(data), self._now_ms())
-            self._move()
+            now_ms = self._now_ms()
+            taken = self._shortcut.requests(data, now_ms)
+            if taken == len(data) and not self._flow.request_holds:
+                self._upstream.write(data)  # the session is as steady as it was
+            else:
+                self.session.from_client(memoryview(data), now_ms, taken)
+                self._move()
         except KafkaQuotasError as error:
             self._fail("client closed: it sent what can't be handled", error, Severity.WARNING)
         except Exception as error:  # noqa: BLE001 - a defect costs this connection, not the others
@@ -152,8 +158,12 @@ class Relay:
             return
         self._counters.response_bytes += len(data)
         try:
-            self.session.from_upstream(memoryview(data), self._now_ms())
-            self._move()
+            taken = 0 if self._is_unsteady else self._shortcut.responses(data)
+            if taken == len(data):
+                self._client.write(data)
+            else:
+                self.session.from_upstream(memoryview(data), self._now_ms(), taken)
+                self._move()
         except KafkaQuotasError as error:
             self._fail("connection closed: the upstream sent what can't be handled", error, Severity.ERROR)
         except Exception as error:  # noqa: BLE001 - as above

@@ -34,6 +34,8 @@ class RelayEnd(asyncio.Protocol):
         self._gone = gone
         self._made = made
         self._transport: asyncio.Transport | None = None
+        self.write: Callable[[bytes], None] = _drop
+        """Writes bytes, or keeps them; drops them where there is no connection."""
         self.is_paused = False
 
     @property
@@ -100,6 +102,7 @@ class RelayEnd(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Nothing; the connection is there."""
         self._transport = cast("asyncio.Transport", transport)
+        self.write = self._transport.write
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
         _keep_alive(self._transport.get_extra_info("socket"))
         if self._made is not None:
@@ -117,7 +120,13 @@ class RelayEnd(asyncio.Protocol):
         """Nothing; the relay is told."""
         del exc  # reset or ended: either way nothing more comes
         self._transport = None
+        self.write = _drop
         self._gone()
+
+
+def _drop(data: bytes) -> None:
+    """Nothing; there is nobody to take it."""
+    del data
 
 
 def _keep_alive(sock: socket.socket) -> None:

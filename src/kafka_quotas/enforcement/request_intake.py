@@ -1,8 +1,7 @@
 """What is decided about a request when its head has been seen, before a byte of it is passed on."""
 
 from collections.abc import Callable, Mapping
-from struct import Struct
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quota_manager import Limiter, QuotaType
@@ -15,29 +14,25 @@ from kafka_quotas.enforcement.exchange import (
     RAW_TOKEN,
     SASL_HANDSHAKE,
     Exchange,
-    Treatment,
 )
 from kafka_quotas.enforcement.frame_stream import Frame, Patch
 from kafka_quotas.enforcement.identity import Identity
+from kafka_quotas.enforcement.repeated import START, START_BYTES, Repeated
 from kafka_quotas.enforcement.rules import Rules, UnknownApi
 from kafka_quotas.enforcement.whole_treatment import NO_CLAIMS, Claim, Unclaimed
 from kafka_quotas.wire.api_table import API_TABLE
 from kafka_quotas.wire.fetch_request import cap_fetch, fetch_session, replica_id
 from kafka_quotas.wire.fetch_response import answered_session
 from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES, MAX_UNAUTHENTICATED_BYTES, checked_frame_length
-from kafka_quotas.wire.produce_request import FLEXIBLE_SINCE, TRANSACTIONAL_ID_SINCE, acks
+from kafka_quotas.wire.produce_request import acks
 from kafka_quotas.wire.request_header import RequestHeader, parse_request_header
 from kafka_quotas.wire.sasl import starts_with_gssapi_token
-from kafka_quotas.wire.walk import compact_string, string
 
 _FETCH_LIMITS_END: Final = 16
 """How far behind the header the limits of a Fetch end: replica id, waiting time, smallest and largest size."""
 MAX_INT32: Final = 2**31 - 1
 
 
-START: Final = Struct(">iIi")
-"""Length, API key and version as one figure, correlation id."""
-START_BYTES: Final = START.size
 BROKERS_ONLY: Final = frozenset({4, 5, 6, 7, 56, 67})
 """LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, AlterPartition, AllocateProducerIds: their time is
 exempt for internal principals, whom the upstream lets act for the cluster, and for nobody else."""
@@ -45,32 +40,6 @@ exempt for internal principals, whom the upstream lets act for the cluster, and 
 
 Refuse: TypeAlias = Callable[[Exchange, Limiter, int], None]
 """(exchange, limiter, ms): sees to it that a request is refused for what it would have been delayed by."""
-
-
-class Repeated(NamedTuple):
-    """A Produce request's first bytes, behind `START` up to and with its acks, and what they came to."""
-
-    place: tuple[int, int]
-    place_on_wire: int
-    start: bytes
-    end: int
-    treatment: Treatment
-    expects_response: bool
-    client: Client
-
-    @classmethod
-    def of(cls, chunk: memoryview, header: RequestHeader, exchange: Exchange, client: Client) -> "Repeated":
-        """The memory of a request that starts at the header's `start`."""
-        end = _acks_end(chunk, header) - header.start
-        return cls(
-            place=exchange.place,
-            place_on_wire=header.api_key << 16 | header.api_version,
-            start=bytes(chunk[header.start + START_BYTES : header.start + end]),
-            end=end,
-            treatment=exchange.treatment,
-            expects_response=exchange.expects_response,
-            client=client,
-        )
 
 
 class RequestIntake:
@@ -99,7 +68,7 @@ class RequestIntake:
         """Whether no request so far went without a response."""
 
     @property
-    def repeated(self) -> "Repeated | None":
+    def repeated(self) -> Repeated | None:
         """The last Produce, if the next one that starts like it may be dealt with like it."""
         last = self._last
         if (
@@ -127,13 +96,7 @@ class RequestIntake:
             or self.repeated is None
         ):
             return None
-        client = last.client
-        exchange = Exchange(last.place, correlation_id, length, last.treatment)
-        exchange.expects_response = last.expects_response
-        exchange.client = client
-        exchange.limiter = client.produce
-        exchange.exempt = not last.expects_response
-        return exchange
+        return last.exchange(correlation_id, length)
 
     def begin(self, chunk: memoryview, offset: int, now_ms: int) -> Exchange | None:
         """The exchange that starts at `offset`, with how to pass its request on; None if more bytes are needed.
@@ -267,7 +230,7 @@ class RequestIntake:
             self.wants_answers = False
         client = exchange.client = self.client(header.client_id)
         exchange.limiter = client.produce
-        self._last = None if client.refuses else Repeated.of(chunk, header, exchange, client)
+        self._last = None if client.refuses else Repeated(chunk, header, exchange, client)
         return True
 
     def _take_fetch(self, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> bool:
@@ -299,12 +262,3 @@ class RequestIntake:
         exchange.limiter = limiter
         exchange.decides = window_bytes is not None or client.counts_requests
         return True
-
-
-def _acks_end(chunk: memoryview, header: RequestHeader) -> int:
-    """The offset behind the acks of a Produce request, which are known to be there."""
-    offset = header.end
-    if header.api_version >= TRANSACTIONAL_ID_SINCE:
-        skip = compact_string if header.api_version >= FLEXIBLE_SINCE else string
-        offset = skip(chunk, offset, len(chunk))
-    return offset + 2

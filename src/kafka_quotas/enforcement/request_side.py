@@ -10,10 +10,9 @@ from kafka_quotas.enforcement.flow import Flow
 from kafka_quotas.enforcement.frame_stream import Decision
 from kafka_quotas.enforcement.holds import AWAITING, DRAINING, NO_NEW_FRAME
 from kafka_quotas.enforcement.identity import Identity
-from kafka_quotas.enforcement.request_intake import START, START_BYTES, RequestIntake
+from kafka_quotas.enforcement.request_intake import RequestIntake
 from kafka_quotas.enforcement.response_side import ResponseSide
 from kafka_quotas.enforcement.whole_treatment import Answer, Ask
-from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.walk import Buffer
 
 
@@ -59,47 +58,6 @@ class RequestSide:
         self._receiving = exchange
         return exchange.request
 
-    def skip(self, chunk: memoryview, offset: int, end: int, now_ms: int) -> int:
-        """The offset behind those whole Produce requests that start like the last one, with which all is done.
-
-        What producers send all day long; it is what `begin` and `end` would do, in one loop. It stops behind a request
-        that took its client over the quota: from then on it matters what is held.
-        """
-        last = self._intake.repeated
-        if (
-            last is None
-            or self._flow.request_holds
-            or self.is_draining
-            or self._tells
-            or last.client.counts_requests
-            or not last.expects_response
-        ):
-            return offset
-        limiter, longest = last.client.produce, self._intake.max_request_bytes
-        while end - offset >= last.end:
-            length, place, correlation_id = START.unpack_from(chunk, offset)
-            behind = offset + FRAME_LENGTH_BYTES + length
-            if (
-                place != last.place_on_wire
-                or behind > end
-                or not last.end <= length <= longest
-                or chunk[offset + START_BYTES : offset + last.end] != last.start
-            ):
-                break
-            offset = behind
-            exchange = Exchange(last.place, correlation_id, length, last.treatment)
-            exchange.client = last.client
-            exchange.limiter = limiter
-            self.count += 1
-            throttle_ms = limiter.record(length, now_ms)
-            if throttle_ms > 0:
-                self._charging.charged(exchange, last.client, limiter, throttle_ms, now_ms)
-                self._sent(exchange, now_ms)
-                break
-            exchange.is_plain = exchange.api_version > 0
-            self._flow.in_flight.append(exchange)
-        return offset
-
     def end(self, gathered: bytearray | None, now_ms: int) -> Buffer | None:
         """What goes on in place of a gathered request."""
         exchange, self._receiving = self._receiving, None
@@ -123,10 +81,10 @@ class RequestSide:
         if exchange.expects_response and not (exchange.throttle_ms or exchange.decides):
             flow.in_flight.append(exchange)
         else:
-            self._sent(exchange, now_ms)
+            self.sent(exchange, now_ms)
         return gathered
 
-    def _sent(self, exchange: Exchange, now_ms: int) -> None:
+    def sent(self, exchange: Exchange, now_ms: int) -> None:
         """Nothing; the request is on its way to the broker, or answered here already."""
         flow = self._flow
         if exchange.expects_response:
@@ -145,11 +103,13 @@ class RequestSide:
             self._ask(exchange, frame)
             return verdict.frame
         if not isinstance(verdict, Answer):
-            self._sent(exchange, now_ms)
+            self.sent(exchange, now_ms)
             return verdict.frame
+        if self._flow.in_flight:
+            self._flow.in_flight[-1].repeats = None  # its response brings this answer along
         exchange.answer = verdict.frame
         exchange.expects_response = verdict.frame is not None
-        self._sent(exchange, now_ms)
+        self.sent(exchange, now_ms)
         self._flow.to_client += self._responses.answers(now_ms)
         return None
 

@@ -63,14 +63,20 @@ def clamped_versions(exchange: Exchange, frame: bytearray, *, only_known: bool) 
 
 
 def bare_produce_response(exchange: Exchange, chunk: memoryview, end: int) -> bool:
-    """Whether a Produce response is whole, up to `end`, and surely has a throttle time of 0 and no addresses behind it.
+    """Whether a Produce response is whole, up to `end`, and surely has a throttle time of 0 and no addresses."""
+    bare = bare_end(exchange.api_version)
+    return bool(bare) and chunk[end - len(bare) : end] == bare
+
+
+def bare_end(api_version: int) -> bytes:
+    """What a Produce response ends with only if its throttle time is 0 and no addresses are behind it; b"" for nothing.
 
     The throttle time is the last field there is; from the first flexible version on an empty tag section follows. Were
     that not empty, its last entry would end with a broker's port, its rack and its tags: five zeros could not be.
     """
-    if exchange.api_version >= PRODUCE_FLEXIBLE_SINCE:
-        return chunk[end - 5 : end] == _FIVE_ZEROS
-    return chunk[end - 4 : end] == _FOUR_ZEROS and exchange.api_version > 0
+    if api_version >= PRODUCE_FLEXIBLE_SINCE:
+        return _FIVE_ZEROS
+    return _FOUR_ZEROS if api_version > 0 else b""
 
 
 def look_at_tail(exchange: Exchange, chunk: memoryview, offset: int, length: int) -> None:

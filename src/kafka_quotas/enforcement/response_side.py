@@ -35,7 +35,7 @@ from kafka_quotas.wire.addresses import Translate, rewrite_addresses
 from kafka_quotas.wire.fetch_response import charged_bytes, empty_fetch_response, fetch_error_code
 from kafka_quotas.wire.fetch_tail import rewrite_tail
 from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES, MAX_UNAUTHENTICATED_BYTES, checked_frame_length
-from kafka_quotas.wire.response_header import RESPONSE_HEAD, RESPONSE_HEAD_BYTES, parse_response_head
+from kafka_quotas.wire.response_header import parse_response_head
 from kafka_quotas.wire.throttle_field import (
     MAX_THROTTLE_MS,
     NEED_MORE,
@@ -98,31 +98,6 @@ class ResponseSide:
             if exchange.whole is None and bare_produce_response(exchange, chunk, end):
                 return length + FRAME_LENGTH_BYTES
         return self._begin_charged(exchange, chunk, offset, length, now_ms)
-
-    def skip(self, chunk: memoryview, offset: int, end: int, now_ms: int) -> int:
-        """The offset behind those whole responses to plain Produce requests that stay as they are.
-
-        It is what `begin` and `end` would do, in one loop; whatever is odd is left to them.
-        """
-        del now_ms
-        flow, in_flight = self._flow, self._flow.in_flight
-        if flow.response_holds or flow.request_holds:
-            return offset
-        while in_flight and end - offset >= RESPONSE_HEAD_BYTES:
-            exchange = in_flight[0]
-            if not exchange.is_plain or (len(in_flight) > 1 and not in_flight[1].is_plain):
-                break
-            length, correlation_id = RESPONSE_HEAD.unpack_from(chunk, offset)
-            behind = offset + FRAME_LENGTH_BYTES + length
-            if (
-                correlation_id != exchange.correlation_id
-                or not offset + RESPONSE_HEAD_BYTES < behind <= end
-                or not bare_produce_response(exchange, chunk, behind)
-            ):
-                break
-            in_flight.popleft()
-            offset = behind
-        return offset
 
     def end(self, gathered: bytearray | None, now_ms: int) -> Buffer | None:
         """What goes to the client in place of a gathered response, and behind any: answers that waited for it."""

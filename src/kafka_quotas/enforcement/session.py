@@ -14,8 +14,9 @@ How a client is held to its quotas, as a broker of this connection would do it:
 - The response carries the larger of the broker's throttle time and ours, in the versions that have the field.
 
 The parts: `request_intake` decides about a request by its first bytes and makes its `exchange`; `request_side` and
-`response_side` take them through; `charging` charges them; `flow` is the state they share. Whoever has to see requests
-of an API as a whole registers a `whole_treatment.Claim` for it and needs to change none of these.
+`response_side` take them through, `shortcut` those that are like the last one; `charging` charges them; `flow` is the
+state they share. Whoever has to see requests of an API as a whole registers a `whole_treatment.Claim` for it and needs
+to change none of these.
 
 **Source:** KIP-219; `KafkaApis.handleProduceRequest`, `handleFetchRequest`, `SocketServer` (4.x).
 """
@@ -37,6 +38,7 @@ from kafka_quotas.enforcement.request_intake import RequestIntake
 from kafka_quotas.enforcement.request_side import RequestSide
 from kafka_quotas.enforcement.response_side import ResponseSide
 from kafka_quotas.enforcement.rules import Rules, ThrottleStyle, UnknownApi
+from kafka_quotas.enforcement.shortcut import Shortcut
 from kafka_quotas.enforcement.whole_treatment import NO_CLAIMS, Claim
 from kafka_quotas.wire.addresses import Translate
 from kafka_quotas.wire.walk import Buffer
@@ -74,12 +76,16 @@ class Session:
             quotas=quotas, identity=identity, rules=rules, refuse=charging.refuse, claims=claims
         )
         self._side = RequestSide(flow, intake, identity=identity, charging=charging, responses=responses)
-        flow.requests = FrameStream(self._side.begin, self._side.end, flow.to_upstream, skip=self._side.skip)
-        flow.responses = FrameStream(responses.begin, responses.end, flow.to_client, skip=responses.skip)
+        flow.requests = FrameStream(self._side.begin, self._side.end, flow.to_upstream)
+        flow.responses = FrameStream(responses.begin, responses.end, flow.to_client)
+        self.shortcut = Shortcut(flow, intake, self._side, charging)
+        """For the shell to offer each read to first; what it does not take is for the following two."""
         self.from_client = flow.requests.feed
-        """(chunk, now_ms): takes what the client sent; raises `ProtocolError` where it is what we can't handle."""
+        """(chunk, now_ms, offset behind what the shortcut took): takes what the client sent; raises `ProtocolError`
+        where it is what we can't handle."""
         self.from_upstream = flow.responses.feed
-        """(chunk, now_ms): takes what the broker sent; raises `ProtocolError` where it answers no request of ours."""
+        """(chunk, now_ms, offset as above): takes what the broker sent; raises `ProtocolError` where it answers no
+        request of ours."""
 
     @property
     def to_upstream(self) -> list[Buffer]:

@@ -1,0 +1,96 @@
+"""The short way through a session, for reads that hold nothing but plain Produce requests, or their bare responses.
+
+Most of what passes a daemon is that, and what small requests cost is the number of steps per read. So a read is offered
+here first: frames that are here as a whole, start like the last Produce and need nothing but to be charged are charged
+in one loop, and nothing of them is copied, gathered or put down in `Flow.to_upstream`. All that is out of the ordinary
+(a hold, a frame that was cut, another API, another client, a limit that changed) is left where it is, to `RequestSide`
+and `ResponseSide`; what is done here is exactly what they would do, and a property test holds the two ways together.
+"""
+
+from typing import Final
+
+from kafka_quotas.enforcement.charging import Charging
+from kafka_quotas.enforcement.flow import Flow
+from kafka_quotas.enforcement.repeated import START, START_BYTES
+from kafka_quotas.enforcement.request_intake import RequestIntake
+from kafka_quotas.enforcement.request_side import RequestSide
+from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES
+from kafka_quotas.wire.response_header import RESPONSE_HEAD, RESPONSE_HEAD_BYTES
+
+_request_start: Final = START.unpack_from
+_response_head: Final = RESPONSE_HEAD.unpack_from
+
+
+class Shortcut:
+    """Both directions of one connection."""
+
+    __slots__ = ("_charging", "_flow", "_in_flight", "_intake", "_requests", "_responses", "_side", "_tells")
+
+    def __init__(self, flow: Flow, intake: RequestIntake, side: RequestSide, charging: Charging) -> None:
+        self._flow = flow
+        self._in_flight = flow.in_flight
+        self._requests = flow.requests
+        self._responses = flow.responses
+        self._intake = intake
+        self._side = side
+        self._charging = charging
+        self._tells = charging.tells
+
+    def requests(self, data: bytes, now_ms: int) -> int:
+        """The offset behind those requests at the start of a read with which all is done: they pass as they are.
+
+        The last of them is the one that took its client over the quota, if one did: then something is held now.
+        """
+        last = self._intake.repeated
+        if last is None or not last.is_plain or self._flow.request_holds or not self._requests.is_between:
+            return 0
+        in_flight, spares, record = self._in_flight, last.spares, last.client.produce.record
+        place_on_wire, start, least, most = last.place_on_wire, last.start, last.end, self._intake.max_request_bytes
+        offset, end = 0, len(data)
+        while end - offset >= least:
+            length, place, correlation_id = _request_start(data, offset)
+            behind = offset + FRAME_LENGTH_BYTES + length
+            if (
+                place != place_on_wire
+                or behind > end
+                or not least <= length <= most
+                or data[offset + START_BYTES : offset + least] != start
+            ):
+                break
+            offset = behind
+            exchange = spares.pop() if spares else last.plain_exchange()
+            exchange.correlation_id = correlation_id
+            exchange.frame_length = length
+            self._side.count += 1
+            throttle_ms = record(length, now_ms)
+            if throttle_ms > 0 or self._tells:
+                self._charging.charged(exchange, last.client, last.client.produce, throttle_ms, now_ms)
+                if throttle_ms > 0:
+                    exchange.repeats = None
+                    self._side.sent(exchange, now_ms)
+                    break
+            in_flight.append(exchange)
+        return offset
+
+    def responses(self, data: bytes) -> int:
+        """The offset behind those responses at the start of a read with which all is done: they pass as they are."""
+        flow, in_flight = self._flow, self._in_flight
+        if flow.response_holds or flow.request_holds or not self._responses.is_between:
+            return 0
+        offset, end = 0, len(data)
+        while in_flight and end - offset > RESPONSE_HEAD_BYTES:
+            exchange = in_flight[0]
+            repeats = exchange.repeats
+            if repeats is None:
+                break
+            length, correlation_id = _response_head(data, offset)
+            behind, bare = offset + FRAME_LENGTH_BYTES + length, repeats.response_end
+            if (
+                correlation_id != exchange.correlation_id
+                or not offset + RESPONSE_HEAD_BYTES < behind <= end
+                or data[behind - len(bare) : behind] != bare
+            ):
+                break
+            repeats.spares.append(in_flight.popleft())
+            offset = behind
+        return offset
