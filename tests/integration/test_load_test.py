@@ -13,7 +13,7 @@ from tests.support.java_process import free_port
 from tests.support.run_cli import run_cli
 from tests.support.servers import USERS, Kafka
 
-from kafka_quotas.cli import load_test as load_test_command
+from kafka_quotas.cli import load_records as load_test_command
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.loadtest.client_errors import LoadRefusedError
 from kafka_quotas.loadtest.cluster import look_at_topic

@@ -39,7 +39,7 @@ class RestoredRun:
 
 
 def restore(folder: Path, *, settings_of: SettingsOf, dry_run: bool = False) -> tuple[RestoredRun, ...]:
-    """What became of every journal in the folder, in order. With `dry_run` nothing is changed, and the journals stay."""
+    """What became of every journal in the folder, in order; with `dry_run` nothing is changed, and journals stay."""
     return tuple(_restored(path, settings_of, dry_run=dry_run) for path in journals(folder))
 
 

@@ -103,7 +103,7 @@ def plan_load(request: LoadRequest, *, store: Store | None = None) -> LoadPlan:
                 quota=quota,
                 record_size=request.record_size,
                 acks=request.acks,
-                properties=_credentials(name, request),
+                properties=credentials_of(name, request.properties, request.passwords),
             )
             for name, rate, quota in zip(request.entities, rates, quotas, strict=True)
         ),
@@ -145,11 +145,16 @@ def _each(values: tuple[_T, ...], request: LoadRequest, *, option: str) -> tuple
     return values
 
 
-def _credentials(name: EntityName, request: LoadRequest) -> tuple[tuple[str, str], ...]:
-    """The properties that make a connection this user's."""
+def credentials_of(
+    name: EntityName, properties: Mapping[str, str], passwords: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
+    """The properties that make a connection this user's.
+
+    Raises `UsageError` where a user comes without SASL or TLS, or without a password.
+    """
     if name.user is None:
         return ()
-    protocol = request.properties.get("security.protocol", "plaintext").lower()
+    protocol = properties.get("security.protocol", "plaintext").lower()
     if protocol == "plaintext":
         raise UsageError(
             f"user {name.user} can't be told on a plaintext connection, where everybody is ANONYMOUS",
@@ -157,7 +162,7 @@ def _credentials(name: EntityName, request: LoadRequest) -> tuple[tuple[str, str
         )
     if not protocol.startswith("sasl"):
         return ()
-    password = request.passwords.get(name.user, request.properties.get("sasl.password"))
+    password = passwords.get(name.user, properties.get("sasl.password"))
     if password is None:
         raise UsageError(
             f"user {name.user} has no password",
