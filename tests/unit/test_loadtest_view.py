@@ -69,10 +69,11 @@ def test_the_chart_holds_rates_limits_and_throttle_times() -> None:
 
 
 def test_the_result_is_kept_whole(tmp_path: Path) -> None:
-    keep_result(result(greedy(), unlimited()), tmp_path, title="a run")
+    keep_result(result(greedy(), unlimited()), tmp_path, picture=True)
 
     assert json.loads((tmp_path / "run.json").read_text())["schema"] == "kafka-quotas.load-test/2"
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["report.html", "run.json", "run.png", "samples.parquet"]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +188,7 @@ def test_the_window_is_read_from_the_brokers_on_demand(
         return result(greedy())
 
     monkeypatch.setattr("kafka_quotas.commands.broker_windows.broker_source", brokers)
-    monkeypatch.setattr("kafka_quotas.cli.load_test.load_test", run)
+    monkeypatch.setattr("kafka_quotas.cli.load_records.load_test", run)
     code, _, err = run_cli("load-test", "consume", "--bootstrap-server", "127.0.0.1:9092", *options)
 
     assert (code, err) == (0, "")

@@ -4,6 +4,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, TextIO
@@ -13,20 +14,22 @@ import typer
 from kafka_quotas.cli.chart import print_chart
 from kafka_quotas.cli.demo_narrator import Narrator, heading, window_text
 from kafka_quotas.cli.load_chart import load_series
-from kafka_quotas.cli.load_keeping import keep_result, make_folder
+from kafka_quotas.cli.load_folder import make_folder
+from kafka_quotas.cli.load_keeping import keep_result
 from kafka_quotas.cli.load_live import live_watcher
 from kafka_quotas.cli.load_view import print_load
 from kafka_quotas.cli.options import OutputForm
 from kafka_quotas.cli.output import Output
 from kafka_quotas.cli.render import write
 from kafka_quotas.commands.demo import demo as run_demo
+from kafka_quotas.loadtest.hgrm import SUFFIX
 from kafka_quotas.loadtest.result import LoadResult
 from kafka_quotas.system_clock import SystemClock
 
 _INTERRUPTED = 130
 _TITLE = "kafka-quotas demo"
 
-Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where run.json and the chart go; made if need be.")]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where run.json and report.html go; made if need be.")]
 
 
 def demo(out: Out = Path("demo-output"), output: OutputForm = Output.TABLE) -> None:
@@ -45,7 +48,7 @@ def demo(out: Out = Path("demo-output"), output: OutputForm = Output.TABLE) -> N
     write("", stream)
     title = f"Rate over the last {window_text()} and throttle times: the clients held back"
     print_chart(load_series(result, limited_only=True), stream, title=title, height=6)
-    keep_result(result, out, title=_TITLE)
+    keep_result(replace(result, title=_TITLE), out, picture=True)
     _conclude(result, out, stream)
 
 
@@ -66,7 +69,7 @@ def _terminable() -> Iterator[None]:
 def _conclude(result: LoadResult, out: Path, stream: TextIO) -> None:
     """Nothing; says how it ended, and ends with the exit code that says the same."""
     write("", stream)
-    write(f"kept in {out}: {', '.join(sorted(each.name for each in out.iterdir()))}", stream)
+    write(f"kept in {out}: {', '.join(sorted(each.name for each in out.iterdir() if each.suffix != SUFFIX))}", stream)
     if result.interrupted:
         raise typer.Exit(_INTERRUPTED)
     if not result.ok:

@@ -1,7 +1,5 @@
 """What becomes of a load test's result: printed, drawn, kept in a folder."""
 
-import errno
-import os
 import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -9,17 +7,24 @@ from pathlib import Path
 
 from kafka_quotas.cli.json_text import json_text
 from kafka_quotas.cli.load_chart import load_series
+from kafka_quotas.cli.load_folder import make_folder, whole
 from kafka_quotas.cli.load_view import load_listing, print_load
 from kafka_quotas.cli.output import Output
 from kafka_quotas.cli.plot import check_plot_target, save_plot
 from kafka_quotas.cli.render import envelope, write
-from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.cli.report_page import page_html
+from kafka_quotas.loadtest.hgrm import hgrm_files
 from kafka_quotas.loadtest.result import LoadResult
+from kafka_quotas.loadtest.run_reading import RUN_FILE
+from kafka_quotas.loadtest.samples_file import SAMPLES_FILE, can_write_samples, write_samples
+
+REPORT_FILE = "report.html"
+PICTURE_FILE = "run.png"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """What to do with the result: its form on standard output, a plot, a folder to keep both in."""
+    """What to do with the result: its form on standard output, a plot, a folder to keep all in."""
 
     output: Output
     plot: Path | None
@@ -35,39 +40,39 @@ class Keeping:
     def keep(self, result: LoadResult) -> None:
         """Nothing; the result is printed and kept."""
         print_load(result, self.output)
-        title = "load-test"
         if self.plot is not None:
-            save_plot(load_series(result), self.plot, title=title)
+            save_plot(load_series(result), self.plot, title=result.title)
         if self.folder is not None:
-            keep_result(result, self.folder, title=title)
+            keep_result(result, self.folder)
 
 
-def keep_result(result: LoadResult, folder: Path, *, title: str) -> None:
-    """Nothing; `run.json` and, where matplotlib is installed, `run.png` are in the folder, which is there."""
-    document = folder / "run.json"
-    try:
-        document.write_text(json_text(envelope(load_listing(result))) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise KafkaQuotasError(
-            f"can't write {document}: {error.strerror or error}", hint="name another folder with --out"
-        ) from error
-    if find_spec("matplotlib") is None:
-        write("note: no plot was drawn, for matplotlib is not installed", sys.stderr)
-    else:
-        save_plot(load_series(result), folder / "run.png", title=title)
+def keep_result(result: LoadResult, folder: Path, *, picture: bool = False) -> None:
+    """Nothing; the folder, which is there, holds the run: run.json, hgrm files, and what installed libraries can make.
 
+    These are samples.parquet (pyarrow), report.html and, for `picture`, run.png (matplotlib).
 
-def make_folder(folder: Path) -> None:
-    """Nothing; the folder is there and can be written into. Asked before a run, not after it.
-
-    Raises `KafkaQuotasError` where it can't be made or written into.
+    Raises `KafkaQuotasError` where they can't be written; then none of them is.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    except OSError as error:
-        raise KafkaQuotasError(
-            f"can't make the folder {folder}, or write into it: {error.strerror or error}",
-            hint="name another one with --out",
-        ) from error
+    with whole(folder) as place:
+        (place / RUN_FILE).write_text(json_text(envelope(load_listing(result))) + "\n", encoding="utf-8")
+        for name, text in hgrm_files(result):
+            (place / name).write_text(text, encoding="ascii")
+        if can_write_samples():
+            write_samples(result, place / SAMPLES_FILE)
+        else:
+            write(f"note: no {SAMPLES_FILE} without pyarrow: pip install 'kafka-quotas[spark]'", sys.stderr)
+        draw_result(result, place, picture=picture)
+
+
+def draw_result(result: LoadResult, place: Path, *, picture: bool) -> None:
+    """Nothing; report.html and, if asked for, run.png are in a folder; a note says what is missing to draw them."""
+    missing = [name for name in ("matplotlib", "jinja2") if find_spec(name) is None]
+    if missing:
+        told = " and ".join(missing)
+        write(f"note: no {REPORT_FILE} without {told}: pip install 'kafka-quotas[plot]'", sys.stderr)
+        return
+    from kafka_quotas.cli.load_page import load_page  # noqa: PLC0415 - charts are drawn seldom
+
+    (place / REPORT_FILE).write_text(page_html(load_page(result)), encoding="utf-8")
+    if picture:
+        save_plot(load_series(result), place / PICTURE_FILE, title=result.title)

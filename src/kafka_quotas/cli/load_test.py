@@ -16,11 +16,36 @@ LOADS: tuple[LazyCommand, ...] = (
         target="kafka_quotas.cli.load_records:consume",
         help="Consume records and judge the rate that was achieved.",
     ),
+    LazyCommand(
+        name="requests",
+        target="kafka_quotas.cli.load_requests:requests",
+        help="Flood a cluster with requests of a kind.",
+    ),
+    LazyCommand(
+        name="mutate",
+        target="kafka_quotas.cli.load_mutate:mutate",
+        help="Flood a cluster with changes of topics.",
+    ),
+    LazyCommand(
+        name="connect",
+        target="kafka_quotas.cli.load_connect:connect",
+        help="Storm a cluster with connections.",
+    ),
     LazyCommand(name="list", target="kafka_quotas.cli.load_list:list_", help="List the scenarios that are shipped."),
     LazyCommand(
         name="validate",
         target="kafka_quotas.cli.load_validate:validate",
         help="Tell whether a scenario can be run here, without running it.",
+    ),
+    LazyCommand(
+        name="report",
+        target="kafka_quotas.cli.load_report:report",
+        help="Draw a kept run's report again, and tell its verdict.",
+    ),
+    LazyCommand(
+        name="compare",
+        target="kafka_quotas.cli.load_compare:compare",
+        help="Tell whether the second of two runs is worse than the first.",
     ),
     LazyCommand(
         name="restore",
