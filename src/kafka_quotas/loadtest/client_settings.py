@@ -7,6 +7,7 @@ from kafka_quotas.loadtest.cycles import Direction
 from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
 
 STATISTICS_INTERVAL_MS = 500
+_NAMELESS = "kafka-quotas-load-test"  # librdkafka always sends a client-id, also where a raw client will send none
 
 # A throttled broker answers at once but reads on late, so a request may wait for as long as the quota says.
 # librdkafka's 30 s would close the connection and send the same records again (what KIP-219 is about).
@@ -38,7 +39,8 @@ def probe_properties(plan: LoadPlan, entity: EntityLoad) -> dict[str, object]:
     security = {
         key: value for key, value in given.items() if key.startswith(("security.", "sasl.", "ssl.", "enable.ssl"))
     }
-    return {"bootstrap.servers": plan.bootstrap, "client.id": entity.name.client_id, "log_level": 0, **security}
+    client_id = _NAMELESS if entity.name.client_id is None else entity.name.client_id
+    return {"bootstrap.servers": plan.bootstrap, "client.id": client_id, "log_level": 0, **security}
 
 
 def request_size(quota_bytes_per_second: float | None) -> int:
@@ -51,8 +53,9 @@ def request_size(quota_bytes_per_second: float | None) -> int:
 def _producer(entity: EntityLoad) -> dict[str, object]:
     return {
         "acks": entity.acks,
-        "batch.size": max(request_size(entity.quota), entity.record_size + 100),
-        "max.in.flight.requests.per.connection": 5,
+        "batch.size": max(entity.batch_bytes or request_size(entity.quota), entity.record_size + 100),
+        "compression.type": entity.compression,
+        "max.in.flight.requests.per.connection": entity.in_flight,
         "request.timeout.ms": _PATIENT_MS,
         "message.timeout.ms": _PATIENT_MS,
         "queue.buffering.max.messages": 1_000_000,
@@ -61,13 +64,13 @@ def _producer(entity: EntityLoad) -> dict[str, object]:
 
 
 def _consumer(entity: EntityLoad) -> dict[str, object]:
-    fetched = request_size(entity.quota)
+    fetched = entity.batch_bytes or request_size(entity.quota)
     prefetched = 64 << 20
     if entity.arrivals_per_second is not None:
         ahead = int(float(entity.arrivals_per_second) * entity.record_size * _PACED_PREFETCH_S)
         prefetched = max(ahead, _LARGEST_REQUEST)
     return {
-        "group.id": f"kafka-quotas-load-test-{entity.name.client_id}",  # assigned by hand: nothing is ever committed
+        "group.id": f"kafka-quotas-load-test-{entity.group or entity.name.client_id}",  # nothing is ever committed
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
         "fetch.message.max.bytes": fetched,

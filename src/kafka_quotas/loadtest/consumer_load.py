@@ -1,7 +1,8 @@
 """A consumer under load: reads a topic's records over and over, as fast as it can or on a schedule.
 
 It starts again at the first record when it has read the last, so that any topic with a few records in it can be read
-for as long as the run lasts. Partitions are assigned by hand and nothing is committed.
+for as long as the run lasts. Partitions are assigned by hand, or by the group that it is a member of; nothing is
+committed.
 """
 
 import threading
@@ -35,6 +36,7 @@ class ConsumerLoad(ClientState):
 
     def run(self, stop: threading.Event) -> None:
         """Nothing; records were read until the end of the run."""
+        self.await_start(stop)
         now_ns = time.monotonic_ns()
         try:
             while self.going_on(stop, now_ns):
@@ -54,14 +56,17 @@ class ConsumerLoad(ClientState):
             consumer = Consumer({**client_properties(self.plan, self.entity), **self.callbacks()})
         except (KafkaException, ValueError, TypeError) as error:
             raise property_error(error) from error
-        consumer.assign([TopicPartition(self.entity.topic, each.partition, each.low) for each in partitions])
+        if self.entity.group is None:
+            consumer.assign([TopicPartition(self.entity.topic, each.partition, each.low) for each in partitions])
+        else:
+            consumer.subscribe([self.entity.topic])
         return consumer
 
     def _due(self, now_ns: int) -> int:
         """How many records are due and not read."""
         if self.schedule is None:
             return _BATCH
-        return self.schedule.due_count(now_ns - self.clock.start_ns) - self.recorder.acked
+        return self.schedule.due_count(now_ns - self.start_ns) - self.recorder.acked
 
     def _take(self, messages: "list[Message]") -> None:
         """Nothing; the records are counted, and a partition that is at its end starts again."""
@@ -87,7 +92,7 @@ class ConsumerLoad(ClientState):
             return
         for index in range(first, first + count):
             if index % self._every == 0:
-                intended_ns = self.clock.start_ns + self.schedule.intended_ns(index)
+                intended_ns = self.start_ns + self.schedule.intended_ns(index)
                 self.recorder.arrival(intended_ns=intended_ns, arrived_ns=now_ns)
 
     def _start_again(self, message: "Message") -> None:

@@ -8,11 +8,11 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kafka_quotas.loadtest.arrival_schedule import schedule_of
 from kafka_quotas.loadtest.client_errors import is_fatal, translated
 from kafka_quotas.loadtest.engine import LoadClient, RunClock
 from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
 from kafka_quotas.loadtest.recorder import Recorder, room_for
-from kafka_quotas.loadtest.schedule import ConstantSchedule, Schedule
 from kafka_quotas.loadtest.wire_ratio import WireCount, wire_count
 
 if TYPE_CHECKING:
@@ -41,9 +41,11 @@ class ClientState:
         self.error: Exception | None = None
         self.unfinished = 0
         self.last_trouble: KafkaError | None = None
-        self.schedule: Schedule | None = (
-            ConstantSchedule(records_per_second=entity.arrivals_per_second) if entity.arrivals_per_second else None
-        )
+        self.start_ns = clock.start_ns + int(entity.start_s * 1e9)
+        self.end_ns = clock.end_ns
+        if entity.stop_s is not None:
+            self.end_ns = min(clock.end_ns, clock.start_ns + int(entity.stop_s * 1e9))
+        self.schedule = schedule_of(entity, seed=plan.seed + plan.entities.index(entity))
 
     @property
     def clients(self) -> Sequence[LoadClient]:
@@ -74,9 +76,13 @@ class ClientState:
         self.wire = wire_count(statistics, topic=self.entity.topic, direction=self.entity.direction)
         self.recorder.responded(time.monotonic_ns(), self.wire.requests)
 
+    def await_start(self, stop: threading.Event) -> None:
+        """Nothing; it is time to join, or the run is over."""
+        stop.wait(max(0.0, (self.start_ns - time.monotonic_ns()) / 1e9))
+
     def going_on(self, stop: threading.Event, now_ns: int) -> bool:
-        """Whether the run still lasts."""
-        return self.error is None and now_ns < self.clock.end_ns and not stop.is_set()
+        """Whether its part of the run still lasts."""
+        return self.error is None and now_ns < self.end_ns and not stop.is_set()
 
     def sample_every(self) -> int:
         """Each how many-th record has its latency recorded; 1 below some thousand records per second."""
@@ -87,5 +93,5 @@ class ClientState:
         """Seconds until record `index` is due, at most `LONGEST_WAIT_S`; 0 without a schedule."""
         if self.schedule is None:
             return 0.0
-        intended_ns = self.clock.start_ns + self.schedule.intended_ns(index)
+        intended_ns = self.start_ns + self.schedule.intended_ns(index)
         return min(max((intended_ns - now_ns) / 1e9, 0.0), LONGEST_WAIT_S)

@@ -16,6 +16,7 @@ from kafka_quotas.loadtest.client_settings import client_properties
 from kafka_quotas.loadtest.engine import RunClock
 from kafka_quotas.loadtest.load_client import LONGEST_WAIT_S, ClientState
 from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
+from kafka_quotas.loadtest.workload import Loop
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -35,9 +36,12 @@ class ProducerLoad(ClientState):
         self._producer = self._open()
         self._payload = random.Random(entity.name.label).randbytes(entity.record_size)  # noqa: S311 - only incompressible
         self._backlog = max(2, _backlog_bytes(entity) // entity.record_size)
+        if entity.loop is Loop.CLOSED:
+            self._backlog = entity.in_flight
 
     def run(self, stop: threading.Event) -> None:
         """Nothing; records were sent until the end of the run, and what was acknowledged by then is recorded."""
+        self.await_start(stop)
         now_ns = time.monotonic_ns()
         while self.going_on(stop, now_ns):
             held = len(self._producer)
@@ -60,7 +64,7 @@ class ProducerLoad(ClientState):
         """How many records are due and not sent."""
         if self.schedule is None:
             return _BURST
-        return self.schedule.due_count(now_ns - self.clock.start_ns) - self.recorder.sent
+        return self.schedule.due_count(now_ns - self.start_ns) - self.recorder.sent
 
     def _wait_s(self, now_ns: int, *, blocked: bool) -> float:
         """How long to wait for acknowledgements: they come by themselves, a due record does not."""
@@ -90,7 +94,7 @@ class ProducerLoad(ClientState):
         sent_ns = time.monotonic_ns()
         if self.schedule is None:
             return sent_ns, sent_ns
-        return self.clock.start_ns + self.schedule.intended_ns(index), sent_ns
+        return self.start_ns + self.schedule.intended_ns(index), sent_ns
 
     def _delivered(self, intended_ns: int, sent_ns: int, error: "KafkaError | None", _message: "Message") -> None:
         if error is None:
