@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.commands.interruption import Interruption, interruptible
+from kafka_quotas.commands.load_flood_topics import floods_topics, ready_flood_topics
 from kafka_quotas.commands.load_target import EVENT_LOG, LoadTarget, Stage, stage, venue
 from kafka_quotas.commands.load_undoing import Undoing, run_folder
 from kafka_quotas.core.clock import Clock
@@ -154,7 +155,7 @@ class _ScenarioRun:
             journal = stack.enter_context(open_journal(self._order.journal_folder, self._place()))
             folder = stack.enter_context(run_folder(journal))
             staged = stack.enter_context(stage(self._order.target, self._scenario, folder))
-            if self._order.target.is_theirs:
+            if self._order.target.is_theirs and (self._scenario.makes_topics or self._scenario.mutates):
                 stack.enter_context(self.undoing.topics(journal, staged.topics, self._prefix))
             staged.make(self._scenario.topics, prefix=self._prefix)
             plan: LoadPlan | None = None
@@ -211,6 +212,9 @@ class _ScenarioRun:
             plan = scenario_plan(self._scenario, in_force, place, run_id=self._run_id)
         else:
             plan = same_load(replace(before, bootstrap=place.bootstrap, run_id=before.run_id + 1), in_force)
+        if floods_topics(plan):
+            with closing(staged.topics()) as admin:
+                ready_flood_topics(plan, admin)
         solo = self._solo(plan)
         behind = replace(plan, bootstrap=staged.bootstrap)
         marks = mark_topics(behind)

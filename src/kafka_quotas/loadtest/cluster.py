@@ -56,6 +56,40 @@ def look_at_topic(plan: LoadPlan, entity: EntityLoad) -> TopicView:
         consumer.close()
 
 
+def reach_cluster(plan: LoadPlan, entity: EntityLoad) -> None:
+    """Nothing; the cluster answers, and lets the entity in. Raises what `look_at_topic` raises where it does not."""
+    from confluent_kafka import Consumer, KafkaException  # noqa: PLC0415 - loads librdkafka
+
+    errors: list[KafkaError] = []
+    properties = probe_properties(plan, entity)
+    try:
+        client = Consumer({**properties, "group.id": "kafka-quotas-load-test", "error_cb": errors.append})
+    except (KafkaException, ValueError, TypeError) as error:
+        raise property_error(error) from error
+    deadline = time.monotonic() + plan.connect_timeout_s
+    try:
+        while not _answers(client, plan, errors, deadline):
+            pass
+    finally:
+        client.close()
+
+
+def _answers(client: "Consumer", plan: LoadPlan, errors: "list[KafkaError]", deadline: float) -> bool:
+    """Whether the cluster has answered in a short attempt."""
+    from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
+
+    try:
+        client.list_topics(timeout=_ATTEMPT_S)
+    except KafkaException as error:
+        client.poll(0)  # hands over what error_cb has to say, which is more than "timed out"
+        refusal = next((each for each in errors if is_fatal(each)), None)
+        if refusal is None and time.monotonic() < deadline:
+            return False
+        reason = refusal or (errors[0] if errors else error.args[0])
+        raise translated(reason, bootstrap=plan.bootstrap) from error
+    return True
+
+
 def _leaders(consumer: "Consumer", plan: LoadPlan, name: str, errors: "list[KafkaError]") -> dict[int, int]:
     """Partition to leader, asked for in short attempts so that a refusal ends the wait at once."""
     from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - loads librdkafka

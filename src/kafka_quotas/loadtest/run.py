@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.loadtest.client_errors import ClusterUnreachableError, translated
-from kafka_quotas.loadtest.cluster import TopicView, look_at_topic
+from kafka_quotas.loadtest.cluster import TopicView, look_at_topic, reach_cluster
 from kafka_quotas.loadtest.engine import Engine, LoadClient, RunClock
 from kafka_quotas.loadtest.engines import engines
 from kafka_quotas.loadtest.outcome import RunFacts, load_result
@@ -56,11 +56,19 @@ def run_load(plan: LoadPlan, *, clock: Clock, watcher: Watcher | None = None) ->
 
 
 def _look_at_topics(plan: LoadPlan) -> dict[_Use, TopicView]:
-    """Every topic of the plan, each as the first entity that uses it sees it."""
+    """Every topic of the plan that records move through, each as the first entity that uses it sees it.
+
+    Of the other workloads every login is tried once, for none of them may have a topic to look at.
+    """
     views: dict[_Use, TopicView] = {}
+    reached: set[tuple[tuple[str, str], ...]] = set()
     for entity in plan.entities:
         use = (entity.topic, entity.workload)
-        if use not in views:
+        if entity.workload not in (Workload.PRODUCE, Workload.CONSUME):
+            if entity.properties not in reached:
+                reach_cluster(plan, entity)
+                reached.add(entity.properties)
+        elif use not in views:
             views[use] = look_at_topic(plan, entity)
     return views
 
@@ -162,10 +170,11 @@ class _Run:
 def _entity_progress(plan: LoadPlan, client: LoadClient, elapsed_s: float) -> EntityProgress:
     recorder = client.recorder
     span_ms = min(elapsed_s * 1000, plan.window_ms)
-    recent = recorder.trace.recent_bytes(int(elapsed_s * 1000 - span_ms))
+    trace, ratio = (recorder.charges, 1.0) if recorder.charged else (recorder.trace, client.wire.ratio)
+    recent = trace.recent_bytes(int(elapsed_s * 1000 - span_ms)) * ratio
     return EntityProgress(
         entity=client.entity,
-        bytes_per_second=recent / span_ms * 1000 * client.wire.ratio if span_ms else 0.0,
+        rate=recent / span_ms * 1000 if span_ms else 0.0,
         acked=recorder.acked,
         waiting=recorder.sent - recorder.acked,
         throttle_count=recorder.throttle_count,

@@ -180,6 +180,11 @@ class Scenario:
         return sum(entity.count for entity in self.entities)
 
     @property
+    def makes_topics(self) -> bool:
+        """Whether topics are made for it before the load."""
+        return any(not topic.is_there for topic in self.topics)
+
+    @property
     def mutates(self) -> bool:
         """Whether it makes or removes topics while the load runs."""
         return bool(self.probes) or any(entity.does is Workload.MUTATE for entity in self.entities)

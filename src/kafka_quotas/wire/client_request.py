@@ -62,9 +62,7 @@ def version_of(request: ClientRequest[Answer], offered: Mapping[int, VersionRang
     return version if version >= max(request.versions.lowest, theirs.lowest) else None
 
 
-def request_frame(
-    request: ClientRequest[Answer], version: int, *, correlation_id: int, client_id: str | None
-) -> bytes:
+def request_frame(request: ClientRequest[Answer], version: int, *, correlation_id: int, client_id: str | None) -> bytes:
     """Return the whole frame of a request, length field included; the client-id None is null."""
     header = FieldWriter(flexible=False)
     header.int16(request.api_key)

@@ -14,7 +14,8 @@ from kafka_quotas.wire.fetch_request import FETCH
 _CORRELATION_ID: Final = Struct(">i")
 _CORRELATION_ID_AT: Final = 8
 _NOWHERE: Final = Target("", 0, "")
-_NEEDS_TOPIC: Final = frozenset({"Produce", "Fetch", "ListOffsets", "OffsetCommit", "OffsetFetch", "CreateTopics"})
+NEEDS_TOPIC: Final = frozenset({"Produce", "Fetch", "ListOffsets", "OffsetCommit", "OffsetFetch", "CreateTopics"})
+"""The APIs whose requests are about a topic."""
 FLOOD_APIS: Final = tuple(
     sorted(("Produce", "Fetch", "CreateTopics", *(probe.name for probe in small_probes(_NOWHERE))))
 )
@@ -38,7 +39,7 @@ def check_flood(flood: RequestFlood, *, topic: str) -> None:
     """Nothing. Raises `UsageError` for an API that floods can't be made of, or that needs a topic and has none."""
     if flood.api not in FLOOD_APIS:
         raise UsageError(f"no flood of {flood.api} requests is known", hint=f"one of {', '.join(FLOOD_APIS)}")
-    if flood.api in _NEEDS_TOPIC and not topic:
+    if flood.api in NEEDS_TOPIC and not topic:
         raise UsageError(f"a flood of {flood.api} requests needs a topic", hint="name one with --topic")
     if flood.unauthorised and not topic:
         raise UsageError(

@@ -1,0 +1,247 @@
+"""What `load-test requests`, `mutate` and `connect` have in common: their options, and how they become a scenario.
+
+A flood is a scenario that is typed instead of written down, so that all that holds for `load-test run` holds for it.
+"""
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli import load_options as options
+from kafka_quotas.cli.load_keeping import Keeping
+from kafka_quotas.cli.load_live import live_watcher
+from kafka_quotas.cli.load_run import tell
+from kafka_quotas.cli.load_scenario_view import keep_scenario
+from kafka_quotas.cli.load_target_options import GivenTarget
+from kafka_quotas.cli.render import is_terminal
+from kafka_quotas.cli.window_options import chosen_windows
+from kafka_quotas.commands.load_run import Audience, RunOrder, run_scenario
+from kafka_quotas.core.duration import parse_duration_ms
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.quota_config import QuotaWindow
+from kafka_quotas.loadtest.expectation import parse_expectation
+from kafka_quotas.loadtest.offered_rate import AS_FAST_AS_POSSIBLE, OfferedRate, parse_offered_rate
+from kafka_quotas.loadtest.plan import EntityName, parse_entity_name
+from kafka_quotas.loadtest.run_journal import default_journal_folder
+from kafka_quotas.loadtest.scenario import Scenario, ScenarioEntity, Security
+from kafka_quotas.loadtest.workload import Arrival, ClientKind, Loop
+from kafka_quotas.system_clock import SystemClock
+
+_INTERRUPTED = 130
+_DEFAULT_ENTITY = "/load-test"
+
+ArrivalOption = Annotated[
+    Arrival,
+    typer.Option(
+        "--arrival",
+        help="How arrivals are spread over time: evenly, at random, or --burst-size at once with pauses between.",
+        rich_help_panel=options.LOAD_PANEL,
+    ),
+]
+BurstSize = Annotated[
+    int,
+    typer.Option(
+        "--burst-size",
+        metavar="N",
+        min=1,
+        help="How many arrive at once with --arrival burst.",
+        rich_help_panel=options.LOAD_PANEL,
+    ),
+]
+LoopOption = Annotated[
+    Loop,
+    typer.Option(
+        "--loop",
+        help="open: arrivals come when they are due, whatever the target does. closed: the next waits for an answer.",
+        rich_help_panel=options.LOAD_PANEL,
+    ),
+]
+InFlight = Annotated[
+    int,
+    typer.Option(
+        "--in-flight",
+        metavar="N",
+        min=1,
+        help="How many requests may wait for an answer on a connection (connect: how many connections are begun at "
+        "once where the rate is max).",
+        rich_help_panel=options.LOAD_PANEL,
+    ),
+]
+Connections = Annotated[
+    int,
+    typer.Option(
+        "--connections",
+        metavar="N",
+        min=1,
+        help="How many connections each client keeps.",
+        rich_help_panel=options.LOAD_PANEL,
+    ),
+]
+HonorThrottle = Annotated[
+    str,
+    typer.Option(
+        "--honor-throttle",
+        metavar="yes|no",
+        help="yes: a client that was told a throttle time sends nothing until it is over, as Kafka's own clients do. "
+        "no: it goes on, and only the broker's silence stops it.",
+        rich_help_panel=options.LOAD_PANEL,
+    ),
+]
+FloodRate = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rate",
+        metavar="RATE",
+        help="What a client offers: max (the default), 200req/s, 50conn/s or 2x-quota; once for all clients, or once "
+        "for each in the order of --entity.",
+        rich_help_panel=options.LOAD_PANEL,
+    ),
+]
+Expect = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--expect",
+        metavar="THRESHOLD",
+        help="A threshold of your own that has to be met: 'throttle.count > 0', 'response.p99 < 50ms'; may be "
+        "repeated.",
+        rich_help_panel=options.RESULT_PANEL,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenWindow:
+    """The options about the quota window, as they were typed."""
+
+    num: int | None
+    size_s: int | None
+    file: Path | None
+    of_brokers: bool
+
+    def chosen(self, target: GivenTarget, *, mutations: bool) -> QuotaWindow:
+        """The window that counts: that of mutation quotas, or that of all others."""
+        windows = chosen_windows(
+            quota_window_num=None if mutations else self.num,
+            quota_window_size_seconds=None if mutations else self.size_s,
+            controller_window_num=self.num if mutations else None,
+            controller_window_size_seconds=self.size_s if mutations else None,
+            window_file=self.file,
+            bootstrap_server=target.bootstrap_server if self.of_brokers else None,
+            command_config=target.command_config if self.of_brokers else None,
+        )
+        return windows.controller if mutations else windows.client
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenClients:
+    """The options about the clients of a flood, as they were typed."""
+
+    entities: list[str] | None
+    rates: list[str] | None
+    arrival: Arrival
+    burst_size: int
+    loop: Loop
+    in_flight: int
+    connections: int = 1
+    honor_throttle: str = "yes"
+    client: ClientKind = ClientKind.RAW
+
+    def spelled_out(self, what: ScenarioEntity) -> tuple[ScenarioEntity, ...]:
+        """`what` as each of the clients does it, in the order of `--entity`."""
+        names, rates = self.names(), self._rates()
+        if self.honor_throttle not in ("yes", "no"):
+            raise UsageError(f"--honor-throttle is yes or no, not {self.honor_throttle!r}")
+        return tuple(
+            replace(
+                what,
+                user=name.user,
+                client_id=name.client_id,
+                rate=rate,
+                arrival=self.arrival,
+                burst_size=self.burst_size,
+                loop=self.loop,
+                in_flight=self.in_flight,
+                connections=self.connections,
+                honor_throttle=self.honor_throttle == "yes",
+                client=self.client,
+            )
+            for name, rate in zip(names, rates, strict=True)
+        )
+
+    def names(self) -> tuple[EntityName, ...]:
+        """The clients, in the order of `--entity`."""
+        return tuple(parse_entity_name(text) for text in self.entities or [_DEFAULT_ENTITY])
+
+    def _rates(self) -> tuple[OfferedRate, ...]:
+        count = len(self.names())
+        rates = tuple(parse_offered_rate(text) for text in self.rates or []) or (AS_FAST_AS_POSSIBLE,)
+        if len(rates) == 1:
+            return rates * count
+        if len(rates) != count:
+            raise UsageError(
+                f"--rate is given {len(rates)} times for {count} entities",
+                hint="give --rate once for all, or once per --entity in the same order",
+            )
+        return rates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flooding:
+    """A flood to be run: where, how long, judged by what, and what is kept of it."""
+
+    target: GivenTarget
+    duration: str
+    warmup: str | None
+    brokers: int | None
+    expect: list[str] | None
+    journal_dir: Path | None
+    yes: bool
+    keeping: Keeping
+
+    def run(self, scenario: Scenario, *, asks: str | None) -> int:
+        """The exit code of a flood that was run; `asks` is what it changes on a cluster that is there, None: nothing.
+
+        Raises `UsageError` where no target was named, and `typer.Abort` where its owner says no.
+        """
+        if not self.target.named():
+            raise UsageError("say what to put under load", hint="--bootstrap-server HOST:PORT, --broker-jars DIR")
+        warmup_s = None if self.warmup is None else seconds(self.warmup)
+        scenario = replace(scenario, duration_s=seconds(self.duration), warmup_s=warmup_s, security=self._security())
+        through_daemon = self.target.through_daemon
+        order = RunOrder(
+            scenario=scenario,
+            target=self.target.target(window=scenario.window, enforcers=self.brokers, through_daemon=through_daemon),
+            journal_folder=self.journal_dir or default_journal_folder(),
+            scale=1.0,
+            expectations=tuple(parse_expectation(text) for text in self.expect or []),
+        )
+        self.keeping.check()
+        if asks is not None and order.target.is_theirs and not self.yes:
+            _ask(f"this {asks} on {order.target.bootstrap}, and puts everything back at the end.")
+        with live_watcher(f"load-test {scenario.name}") as watcher:
+            result = run_scenario(order, clock=SystemClock(), audience=Audience(step=tell, watcher=watcher))
+        keep_scenario(result, self.keeping)
+        if result.interrupted:
+            return _INTERRUPTED
+        return 0 if result.ok else 1
+
+    def _security(self) -> Security:
+        """How clients say who they are, as far as checks have to know."""
+        given = [pair.replace(" ", "").upper() for pair in self.target.properties or []]
+        if any(pair.startswith("SECURITY.PROTOCOL=SASL") for pair in given) or self.target.passwords is not None:
+            return Security.SASL_PLAIN
+        return Security.TLS if "SECURITY.PROTOCOL=SSL" in given else Security.PLAINTEXT
+
+
+def seconds(text: str) -> float:
+    """The seconds that `60s` or `2min` mean. Raises `UsageError` for what is no duration."""
+    return float(parse_duration_ms(text) / 1000)
+
+
+def _ask(what: str) -> None:
+    if not is_terminal(sys.stdin):
+        raise UsageError(what.removesuffix("."), hint="--yes agrees to that")
+    typer.confirm(f"{what} Go on?", abort=True, err=True)
