@@ -37,14 +37,17 @@ def test_producers_keep_their_schedules(tmp_path: Path) -> None:
         "sent": pytest.approx(500, abs=3),
         "acked": slow["records"]["sent"],
         "unfinished": 0,
+        "dropped": 0,
         "failed": {},
     }
-    assert fast["verdict"]["achieved_bytes_per_second"] == pytest.approx(4e6 * fast["wire_ratio"], rel=0.02)
+    assert fast["verdict"]["achieved"] == pytest.approx(4e6 * fast["wire_ratio"], rel=0.02)
     assert 1.005 < fast["wire_ratio"] < 1.05  # a record of 1 KiB has some ten bytes of framing
     assert slow["latency"]["response"]["count"] == pytest.approx(400, abs=3)  # the warm-up has none
     assert slow["latency"]["response"]["max_us"] >= slow["latency"]["service"]["p50_us"]
     assert json.loads((tmp_path / "run.json").read_text()) == document
-    assert (tmp_path / "run.png").stat().st_size > 10_000
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+    assert (tmp_path / "slow.produce.response.hgrm").is_file()
+    assert (tmp_path / "samples.parquet").is_file()
 
 
 def test_a_quota_that_nobody_keeps_is_not_met() -> None:
@@ -62,7 +65,7 @@ def test_consumers_read_the_same_records_over_and_over() -> None:
 
     assert (code, err) == (0, "")
     paced, greedy = json.loads(out)["entities"]
-    assert paced["verdict"]["achieved_bytes_per_second"] == pytest.approx(2e6 * paced["wire_ratio"], rel=0.05)
+    assert paced["verdict"]["achieved"] == pytest.approx(2e6 * paced["wire_ratio"], rel=0.05)
     assert greedy["payload_bytes"] > 32_000_000  # more than twice what the topic holds
 
 
@@ -175,7 +178,7 @@ def test_a_user_is_held_to_a_quota_by_a_real_broker(kafka4: Kafka, unique_name: 
 
     assert (code, err) == (0, "")
     entity = json.loads(out)["entities"][0]
-    assert entity["verdict"]["quota_bytes_per_second"] == 2_000_000
+    assert entity["verdict"]["quota"] == 2_000_000
     assert entity["verdict"]["ratio"] == pytest.approx(1.0, abs=0.02)
     assert entity["throttle"]["count"] > 0
 

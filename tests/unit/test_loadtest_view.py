@@ -1,9 +1,11 @@
 """A load test's result in every form, live and afterwards."""
 
+import io
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from tests.support.load_results import greedy, result, unlimited
 from tests.support.run_cli import run_cli
 
@@ -11,7 +13,7 @@ from kafka_quotas.cli import demo as demo_command
 from kafka_quotas.cli.chart import Style
 from kafka_quotas.cli.load_chart import load_series
 from kafka_quotas.cli.load_keeping import keep_result
-from kafka_quotas.cli.load_live import bar, progress_lines
+from kafka_quotas.cli.load_live import bar, live_view, progress_rows
 from kafka_quotas.cli.load_view import load_listing, print_load
 from kafka_quotas.cli.load_words import duration_text
 from kafka_quotas.cli.output import Output
@@ -83,28 +85,38 @@ def test_durations_are_short(microseconds: float, text: str) -> None:
     assert duration_text(microseconds) == text
 
 
-def test_the_live_view_shows_time_and_rates() -> None:
-    entity = EntityProgress(
-        entity=EntityLoad(
-            name=EntityName(user=None, client_id="greedy"),
-            workload=Workload.PRODUCE,
-            topic="t",
-            quota=2e6,
-        ),
-        bytes_per_second=1.9e6,
-        acked=10,
-        waiting=2,
-        throttle_count=4,
-        throttle_sum_ms=400.0,
+def _progress(client_id: str, *, rate: float, throttled: int = 0, quota: float | None = 2e6) -> EntityProgress:
+    load = EntityLoad(
+        name=EntityName(user=None, client_id=client_id), workload=Workload.PRODUCE, topic="t", quota=quota
     )
-    progress = RunProgress(elapsed_s=6.0, total_s=24.0, warming_up=False, entities=(entity,) * 25)
+    return EntityProgress(
+        entity=load, rate=rate, acked=10, waiting=2, throttle_count=throttled, throttle_sum_ms=throttled * 100.0
+    )
 
-    lines = progress_lines(progress, "load")
 
-    assert lines[0] == f"load {'━' * 6}{'╌' * 18} 6 of 24 s, measuring"
-    assert lines[1] == "  greedy                 1.9 MB/s   0.95 of 2 MB/s        throttled 4 x"
-    assert lines[-1] == "  and 5 more clients"
-    assert all(len(line) <= 80 for line in lines)
+def test_the_live_view_shows_time_rates_and_bounds() -> None:
+    entities = (_progress("greedy", rate=1.9e6, throttled=4), _progress("free", rate=8e6, quota=None))
+    progress = RunProgress(elapsed_s=6.0, total_s=24.0, warming_up=False, entities=entities)
+    console = Console(file=io.StringIO(), width=100, record=True)
+
+    console.print(live_view(progress, "load"))
+
+    head, titles, greedy_row, free_row = console.export_text().splitlines()
+    assert head.rstrip() == f"load {'━' * 6}{'╌' * 18} 6 of 24 s, measuring, 18 s left"
+    assert titles.split() == ["client", "does", "rate", "quota", "of", "it", "throttled", "waiting"]
+    assert greedy_row.split() == "greedy produce 1.9 MB/s 2 MB/s ━━━━━━━━━━ 0.95 4x 400 ms 2".split()  # noqa: SIM905
+    assert free_row.split() == ["free", "produce", "8", "MB/s", "none", "2"]
+
+
+def test_of_many_clients_the_live_view_shows_the_throttled_and_the_sum() -> None:
+    entities = tuple(_progress(f"c{number}", rate=1e3, throttled=number) for number in range(1000))
+    progress = RunProgress(elapsed_s=1.0, total_s=2.0, warming_up=True, entities=entities)
+
+    rows = progress_rows(progress)
+
+    assert len(rows) == 16
+    assert [row[0] for row in rows[:2]] == ["c999", "c998"]
+    assert rows[-1] == ("all 1,000", "", "1 MB/s", "", "", f"{sum(range(1000)):,}x 49950 s", "2,000")
 
 
 def test_a_bar_never_leaves_its_width() -> None:
@@ -123,6 +135,7 @@ def test_the_demo_ends_as_its_verdicts_say(
     outcome: LoadResult, code: int, last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo_command, "run_demo", lambda audience, *, clock: outcome)
+    monkeypatch.setattr("kafka_quotas.cli.load_keeping.draw_result", lambda *_, **__: None)
 
     found, out, _ = run_cli("demo", "--out", str(tmp_path))
 

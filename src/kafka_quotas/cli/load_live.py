@@ -1,18 +1,26 @@
-"""A running load test, live on standard error: a bar of time, and what every client gets at the moment.
+"""A running load test, live on standard error: the time, and what every client gets at the moment against its bound.
 
-Off where standard error is no terminal. Only this module and what it draws with load Rich.
+Off where standard error is no terminal. Only this module loads Rich for it. Of many clients those are shown that are
+throttled most, then the fastest, and a line with the sum of all.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
+from kafka_quotas.cli.load_words import duration_text
 from kafka_quotas.cli.render import is_terminal
-from kafka_quotas.core.units import format_bytes
 from kafka_quotas.loadtest.progress import EntityProgress, RunProgress, Watcher
+from kafka_quotas.loadtest.rate_unit import UNITS
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 _BAR = 24
-_ROWS = 20  # more clients than fit on a screen are told by number
+_SHARE_BAR = 10
+_ROWS = 15
+TITLES = ("client", "does", "rate", "quota", "of it", "throttled", "waiting")
 
 
 @contextmanager
@@ -25,18 +33,38 @@ def live_watcher(title: str) -> Iterator[Watcher | None]:
     from rich.live import Live  # noqa: PLC0415
 
     with Live(console=Console(file=sys.stderr, highlight=False), transient=True, auto_refresh=False) as live:
-        yield lambda progress: live.update("\n".join(progress_lines(progress, title)), refresh=True)
+        yield lambda progress: live.update(live_view(progress, title), refresh=True)
 
 
-def progress_lines(progress: RunProgress, title: str) -> list[str]:
-    """The view as lines of text, at most 80 columns wide for client-ids of up to 18 characters."""
+def live_view(progress: RunProgress, title: str) -> "RenderableType":
+    """The view as something that Rich draws."""
+    from rich.console import Group  # noqa: PLC0415 - loaded by now
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in TITLES:
+        table.add_column(name, justify="right" if name in ("rate", "quota", "throttled", "waiting") else "left")
+    for row in progress_rows(progress):
+        table.add_row(*(Text(cell) for cell in row))
+    return Group(Text(headline(progress, title), style="bold"), table)
+
+
+def headline(progress: RunProgress, title: str) -> str:
+    """What is run, how far it is, and how long it still takes."""
     share = progress.elapsed_s / progress.total_s if progress.total_s else 1.0
     phase = "warming up" if progress.warming_up else "measuring"
-    lines = [f"{title} {bar(share)} {progress.elapsed_s:.0f} of {progress.total_s:.0f} s, {phase}"]
-    lines += [_line(entity) for entity in progress.entities[:_ROWS]]
-    if len(progress.entities) > _ROWS:
-        lines.append(f"  and {len(progress.entities) - _ROWS} more clients")
-    return lines
+    left_s = max(progress.total_s - progress.elapsed_s, 0.0)
+    return f"{title} {bar(share)} {progress.elapsed_s:.0f} of {progress.total_s:.0f} s, {phase}, {left_s:.0f} s left"
+
+
+def progress_rows(progress: RunProgress) -> list[tuple[str, ...]]:
+    """The rows of the view: clients, and where they are many the sum of all."""
+    entities = progress.entities
+    if len(entities) <= _ROWS:
+        return [_row(entity) for entity in entities]
+    chosen = sorted(entities, key=lambda each: (-each.throttle_sum_ms, -each.rate))[:_ROWS]
+    return [*(_row(entity) for entity in chosen), *_sums(entities)]
 
 
 def bar(share: float, *, width: int = _BAR) -> str:
@@ -45,9 +73,29 @@ def bar(share: float, *, width: int = _BAR) -> str:
     return "━" * filled + "╌" * (width - filled)
 
 
-def _line(entity: EntityProgress) -> str:
-    quota = entity.entity.quota
-    against = "no quota" if quota is None else f"{entity.bytes_per_second / quota:5.2f} of {format_bytes(quota)}/s"
-    throttled = f"throttled {entity.throttle_count} x" if entity.throttle_count else ""
-    rate = f"{format_bytes(entity.bytes_per_second)}/s"
-    return f"  {entity.entity.name.label:<18} {rate:>12}  {against:<22} {throttled}".rstrip()
+def _row(entity: EntityProgress) -> tuple[str, ...]:
+    load = entity.entity
+    unit = UNITS[load.workload]
+    share = None if load.quota is None else entity.rate / load.quota
+    return (
+        load.name.label + (" (control)" if load.control else ""),
+        load.workload.value,
+        unit.text(entity.rate),
+        "none" if load.quota is None else unit.text(load.quota),
+        "" if share is None else f"{bar(share, width=_SHARE_BAR)} {share:.2f}",
+        _throttled(entity.throttle_count, entity.throttle_sum_ms),
+        f"{entity.waiting:,}",
+    )
+
+
+def _sums(entities: Sequence[EntityProgress]) -> Iterator[tuple[str, ...]]:
+    """One row for all clients of each unit."""
+    for unit in dict.fromkeys(UNITS[entity.entity.workload] for entity in entities):
+        alike = [entity for entity in entities if UNITS[entity.entity.workload] is unit]
+        throttled = _throttled(sum(each.throttle_count for each in alike), sum(each.throttle_sum_ms for each in alike))
+        rate = unit.text(sum(each.rate for each in alike))
+        yield (f"all {len(alike):,}", "", rate, "", "", throttled, f"{sum(each.waiting for each in alike):,}")
+
+
+def _throttled(count: int, sum_ms: float) -> str:
+    return f"{count:,}x {duration_text(sum_ms * 1000)}" if count else ""

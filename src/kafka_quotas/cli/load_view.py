@@ -15,12 +15,6 @@ MOST_ROWS = 40
 """Clients in a table for people; where there are more, those come first that did not get what they should."""
 _MOST_EVIDENCE = 12  # clients whose every judgement is told; of more, those that are not met
 
-_TROUBLES = {
-    Aspect.DELIVERY: "RECORDS LOST",
-    Aspect.ISOLATION: "DISTURBED",
-    Aspect.THROTTLE: "THROTTLE OFF",
-}
-
 
 def print_load(result: LoadResult, output: Output) -> None:
     """Nothing; the result is on standard output, with its evidence where a person reads it."""
@@ -79,15 +73,21 @@ def evidence_lines(result: LoadResult) -> list[str]:
 
 
 def told_verdict(entity: EntityResult, result: LoadResult) -> str:
-    """What became of a client, in a word or two."""
-    if entity.verdict.too_short:
+    """What became of a client, in a word or two: the worst of it."""
+    verdict = entity.verdict
+    is_unlimited = verdict.kind is Kind.UNLIMITED
+    failed = {each.aspect for each in result.judgements if each.entity == entity.name.label and not each.ok}
+    if verdict.too_short:
         return "NOT JUDGED"
-    for judgement in result.judgements:
-        if judgement.entity == entity.name.label and not judgement.ok and judgement.aspect in _TROUBLES:
-            return _TROUBLES[judgement.aspect]
-    if not entity.verdict.ok:
-        return "HINDERED" if entity.verdict.kind is Kind.UNLIMITED else "NOT HELD"
-    return "unhindered" if entity.verdict.kind is Kind.UNLIMITED else "held"
+    if Aspect.DELIVERY in failed:
+        return "RECORDS LOST"
+    if not verdict.ok:
+        return "HINDERED" if is_unlimited else "NOT HELD"
+    if Aspect.ISOLATION in failed:
+        return "DISTURBED"
+    if Aspect.THROTTLE in failed:
+        return "THROTTLE OFF"
+    return "unhindered" if is_unlimited else "held"
 
 
 def quota_text(entity: EntityResult) -> str:

@@ -8,10 +8,10 @@ from kafka_quotas.loadtest.plan import EntityLoad
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityProgress:
-    """One client so far: payload bytes per second over the last quota window, and its throttling."""
+    """One client so far: what it is charged per second over the last quota window, and its throttling."""
 
     entity: EntityLoad
-    bytes_per_second: float
+    rate: float
     acked: int
     waiting: int
     throttle_count: int
