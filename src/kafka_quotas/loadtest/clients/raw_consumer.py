@@ -1,7 +1,8 @@
 """A raw consumer: reads a topic's records over and over, one Fetch per connection at a time.
 
 It starts again at a partition's first record when it has read the last one that was there at the start. A quota is
-charged with the whole response, and with nothing where that was withheld for being over it.
+charged with the whole response, and with nothing where that was withheld for being over it: brokers answer such a fetch
+empty, the daemon hands its records over unless told otherwise.
 **Source:** `KafkaApis.handleFetchRequest` (`FetchResponse.sizeOf`, `unrecordQuotaSensor`), Kafka 4.1.
 """
 
@@ -99,9 +100,10 @@ class RawConsumer(ConnectedClient):
     def _answered(self, connection: RawConnection, frame: bytes, request: InFlight) -> None:
         now_ns = time.monotonic_ns()
         answer = read_fetch_answer(frame)
-        charged = 0 if answer.throttle_ms else len(frame) - FRAME_LENGTH_BYTES
-        self.recorder.response(now_ns, charged=charged, throttle_ms=answer.throttle_ms, broker=connection.broker)
         records = self._taken(answer)
+        withheld = answer.throttle_ms > 0 and not records
+        charged = 0 if withheld else len(frame) - FRAME_LENGTH_BYTES
+        self.recorder.response(now_ns, charged=charged, throttle_ms=answer.throttle_ms, broker=connection.broker)
         if records:
             self._count(records, request.sent_ns, now_ns)
             self._wire_bytes += len(frame)
