@@ -92,7 +92,7 @@ def _of_entities(result: LoadResult) -> Iterator[Judgement]:
 def _prediction(entity: EntityResult, window: QuotaWindow) -> Prediction | None:
     """What the simulator makes of the best events there are; None where there is nothing to predict."""
     quota, recorder = entity.verdict.quota, entity.recorder
-    if quota is None or recorder is None or entity.workload not in _PREDICTED:
+    if quota is None or recorder is None or entity.shares_quota or entity.workload not in _PREDICTED:
         return None
     source, events = recorded_charges(entity)
     announced_ms = recorder.throttle_sum_us / 1000

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from kafka_quotas.loadtest.conclusion import Evidence, conclude
 from kafka_quotas.loadtest.engine import LoadClient
@@ -12,7 +13,7 @@ from kafka_quotas.loadtest.rate_unit import UNITS, RateUnit
 from kafka_quotas.loadtest.recorder import Recorder
 from kafka_quotas.loadtest.result import CpuUse, EntityResult, LoadResult, SecondSample, WindowSample
 from kafka_quotas.loadtest.timeline import Slot
-from kafka_quotas.loadtest.verdict import EntityVerdict, Observation, entity_verdict
+from kafka_quotas.loadtest.verdict import EntityVerdict, Observation, entity_verdict, shared_verdict, unjudged_verdict
 from kafka_quotas.loadtest.workload import Arrival, MutationFlood, Workload
 
 _SIGMAS = 3  # of arrivals at random that a verdict allows to be missing
@@ -46,23 +47,23 @@ def load_result(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) 
         window_size_s=plan.window.window_s,
         cpu=facts.cpu,
         interrupted=facts.interrupted,
-        entities=tuple(_entity_result(plan, client, facts) for client in clients),
+        entities=tuple(
+            _entity_result(plan, client, facts, verdict)
+            for client, verdict in zip(clients, _verdicts(plan, clients, facts), strict=True)
+        ),
     )
     return conclude(result, Evidence(warnings=warnings(result)))
 
 
-def _entity_result(plan: LoadPlan, client: LoadClient, facts: RunFacts) -> EntityResult:
+def _entity_result(plan: LoadPlan, client: LoadClient, facts: RunFacts, verdict: EntityVerdict) -> EntityResult:
     recorder, entity = client.recorder, client.entity
-    enforcers = facts.enforcers.get(entity.topic, plan.enforcers or 1)
-    start_s, end_s = entity.start_s, min(entity.stop_s or facts.elapsed_s, facts.elapsed_s)
-    throttle = recorder.throttle
     return EntityResult(
         name=entity.name,
         workload=entity.workload,
         client=entity.client,
         topic=entity.topic,
-        enforcers=enforcers,
-        verdict=_verdict(plan, client, enforcers=enforcers, elapsed_s=max(end_s - start_s, 0.0)),
+        enforcers=_enforcers(plan, client, facts),
+        verdict=verdict,
         sent=recorder.sent,
         acked=recorder.acked,
         unfinished=client.unfinished,
@@ -73,32 +74,70 @@ def _entity_result(plan: LoadPlan, client: LoadClient, facts: RunFacts) -> Entit
         service=recorder.service,
         schedule_delay=recorder.schedule_delay,
         response=recorder.response_latency,
-        throttle=throttle,
+        throttle=recorder.throttle,
         sample_s=recorder.timeline.slot_ms / 1000,
         seconds=_seconds(client, facts.elapsed_s),
         windows=_windows(client, facts.elapsed_s),
         control=entity.control,
+        shares_quota=bool(entity.bucket),
         recorder=recorder,
     )
 
 
-def _verdict(plan: LoadPlan, client: LoadClient, *, enforcers: int, elapsed_s: float) -> EntityVerdict:
-    recorder, entity = client.recorder, client.entity
+def _verdicts(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> list[EntityVerdict]:
+    """The verdict on every client; those of one bucket are judged by their sum."""
+    sharing: dict[str, list[LoadClient]] = {}
+    for client in clients:
+        if client.entity.bucket:
+            sharing.setdefault(client.entity.bucket, []).append(client)
+    together = {bucket: _verdict(plan, members, facts) for bucket, members in sharing.items()}
+    return [
+        shared_verdict(own, together[bucket], others=len(sharing[bucket]) - 1)
+        if (bucket := client.entity.bucket)
+        else own
+        for client in clients
+        for own in (_verdict(plan, [client], facts),)
+    ]
+
+
+def _verdict(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> EntityVerdict:
+    """The verdict on the sum of some clients that one quota limits, most often one alone."""
+    entity = clients[0].entity
+    start_s = min(client.entity.start_s for client in clients)
+    end_s = max(min(client.entity.stop_s or facts.elapsed_s, facts.elapsed_s) for client in clients)
+    seen = _seen(clients, elapsed_s=max(end_s - start_s, 0.0))
+    warmup_ms = max(plan.warmup_s - start_s, 0.0) * 1000
+    if not entity.is_judged:
+        return unjudged_verdict(seen, window_ms=plan.window_ms, warmup_ms=warmup_ms)
     return entity_verdict(
-        Observation(
-            acks=charged_trace(client),
-            offered=_offered(entity, client.wire.ratio),
-            throttle_count=recorder.throttle_count,
-            elapsed_ms=elapsed_s * 1000,
-            unit=UNITS[entity.workload],
-            limited_from_ms=_first_throttle_ms(recorder) if entity.workload is Workload.MUTATE else None,
-            offer_slack=_offer_slack(entity, elapsed_s),
-        ),
-        quota=None if entity.quota is None else entity.quota * enforcers,
+        seen,
+        quota=None if entity.quota is None else entity.quota * _enforcers(plan, clients[0], facts),
         window_ms=plan.window_ms,
-        warmup_ms=max(plan.warmup_s - entity.start_s, 0.0) * 1000,
+        warmup_ms=warmup_ms,
         direction=entity.direction,
     )
+
+
+def _seen(clients: Sequence[LoadClient], *, elapsed_s: float) -> Observation:
+    """What is judged of some clients of one workload together."""
+    entity = clients[0].entity
+    offers = [_offered(client.entity, client.wire.ratio) for client in clients]
+    limited_ms = [first for client in clients if (first := _first_throttle_ms(client.recorder)) is not None]
+    traces = [charged_trace(client) for client in clients]
+    return Observation(
+        acks=traces[0] if len(traces) == 1 else sorted(chain.from_iterable(traces)),
+        offered=None if None in offers else sum(offer for offer in offers if offer is not None),
+        throttle_count=sum(client.recorder.throttle_count for client in clients),
+        elapsed_ms=elapsed_s * 1000,
+        unit=UNITS[entity.workload],
+        limited_from_ms=min(limited_ms, default=None) if entity.workload is Workload.MUTATE else None,
+        offer_slack=max(_offer_slack(client.entity, elapsed_s) for client in clients),
+    )
+
+
+def _enforcers(plan: LoadPlan, client: LoadClient, facts: RunFacts) -> int:
+    """How many brokers keep the client's quota, each for itself."""
+    return facts.enforcers.get(client.entity.topic, plan.enforcers or 1)
 
 
 def charged_trace(client: LoadClient) -> list[tuple[float, int]]:

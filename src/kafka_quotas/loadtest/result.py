@@ -97,6 +97,7 @@ class EntityResult:
     seconds: tuple[SecondSample, ...]
     windows: tuple[WindowSample, ...]
     control: bool = False
+    shares_quota: bool = False
     solo: LatencySummary | None = None
     delivery: Delivery | None = None
     prediction: Prediction | None = None

@@ -1,11 +1,12 @@
 """What a quota promises each kind of client, and whether it was kept.
 
 A *greedy* client (it offers more than its quota) gets its quota, no more and no less. A *modest* client (it offers
-less) gets all it offers. A client *without a quota* gets all it offers and is never throttled.
+less) gets all it offers. A client *without a quota* gets all it offers and is never throttled. Clients that share a
+quota are judged by their sum, and one that only a share of thread time limits is not judged by its rate.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from kafka_quotas.loadtest.cycles import TOLERANCE, CycleMeasurement, Direction, average, judge
@@ -19,6 +20,7 @@ class Kind(Enum):
     GREEDY = "greedy"
     MODEST = "modest"
     UNLIMITED = "unlimited"
+    UNJUDGED = "unjudged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,9 @@ class EntityVerdict:
 
     @property
     def state(self) -> State:
-        """Whether it is met; void where the run was too short to tell."""
+        """Whether it is met; void where the run was too short to tell, unchecked where no rate could tell it."""
+        if self.kind is Kind.UNJUDGED:
+            return State.UNCHECKED
         return State.MET if self.ok else State.VOID if self.too_short else State.NOT_MET
 
 
@@ -81,6 +85,20 @@ def entity_verdict(
         return _greedy(seen, quota, window_ms=window_ms, warmup_ms=warmup_ms, direction=direction)
     measured = average(seen.acks, window_ms=window_ms, skip_ms=warmup_ms)
     return _unhindered(seen, measured, quota)
+
+
+def unjudged_verdict(seen: Observation, *, window_ms: int, warmup_ms: float) -> EntityVerdict:
+    """The verdict on a client that only a share of thread time limits: what it got is told and proves nothing."""
+    measured = average(seen.acks, window_ms=window_ms, skip_ms=warmup_ms)
+    told = _unhindered(seen, measured, None)
+    evidence = f"{told.evidence}; a share of thread time limits it, which no rate tells, so its rate is not judged"
+    return replace(told, kind=Kind.UNJUDGED, ok=True, evidence=evidence)
+
+
+def shared_verdict(own: EntityVerdict, together: EntityVerdict, *, others: int) -> EntityVerdict:
+    """The verdict on one of several clients that share a quota: its own rate, judged by the sum of all of them."""
+    evidence = f"{own.unit.text(own.achieved)} of a quota that it shares with {others} others; together: "
+    return replace(together, achieved=own.achieved, offered=own.offered, evidence=evidence + together.evidence)
 
 
 def _greedy(
