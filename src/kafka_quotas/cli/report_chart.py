@@ -18,6 +18,8 @@ _OVER: Final = "#c0392b"
 _COLOURS: Final = ("#1f77b4", "#8c4bb8", "#2a9d5c", "#d6701c", "#0fa3b1", "#b5446e")
 _WIDE_RANGE: Final = 10_000
 """From this ratio on a logarithmic axis has powers of ten alone."""
+_NARROW_RANGE: Final = 10
+"""Up to this ratio it has more round values than 1, 2 and 5."""
 _LETTERS_ACROSS: Final = 110
 """How many letters of names fit below a heat map."""
 _LINE_STYLES: Final = ("-", "--", "-.", ":")
@@ -40,6 +42,14 @@ class Curve:
     points: tuple[tuple[float, float], ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A place on the x-axis with a name."""
+
+    name: str
+    x: float
+
+
 def series_svg(series: Sequence[Series]) -> str:
     """Time series, one panel per unit over one time axis; raises `KafkaQuotasError` without matplotlib."""
     drawn = panels(series)
@@ -51,9 +61,18 @@ def bars_svg(bars: Sequence[Bar], *, unit: str) -> str:
     return _svg(lambda figure: _draw_bars(figure.subplots(), bars, unit), height=0.7 + 0.34 * max(len(bars), 1))
 
 
-def curves_svg(curves: Sequence[Curve], *, x_unit: str, y_name: str, log_x: bool = False) -> str:
-    """Curves over one pair of axes, told apart by colour and by dashes."""
-    return _svg(lambda figure: _draw_curves(figure.subplots(), curves, x_unit, y_name, log_x=log_x), height=3.4)
+def curves_svg(
+    curves: Sequence[Curve], *, x_unit: str, y_name: str, log_x: bool = False, mark: Mark | None = None
+) -> str:
+    """Curves over one pair of axes, told apart by colour and by dashes; the mark is a line from top to bottom."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        if mark is not None:
+            axes.axvline(mark.x, color=_INK, linewidth=1.4, linestyle=(0, (1, 2)), label=_short(mark.name))
+        _draw_curves(axes, curves, x_unit, y_name, log_x=log_x)
+
+    return _svg(draw, height=3.4)
 
 
 def heat_svg(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float]], *, unit: str) -> str:
@@ -119,8 +138,10 @@ def _log_ticks(curves: Sequence[Curve]) -> Any:
     from matplotlib.ticker import LogLocator  # noqa: PLC0415 - loaded by now
 
     values = [x for curve in curves for x, _ in curve.points if x > 0]
-    wide = bool(values) and max(values) > _WIDE_RANGE * min(values)
-    return LogLocator(base=10, subs=(1.0,) if wide else (1.0, 2.0, 5.0))
+    ratio = max(values) / min(values) if values else 1.0
+    if ratio > _WIDE_RANGE:
+        return LogLocator(base=10, subs=(1.0,))
+    return LogLocator(base=10, subs=(1.0, 2.0, 5.0) if ratio > _NARROW_RANGE else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
 
 
 def _draw_heat(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kafka_quotas.cli.pipeline_proposals import amount_text, bucket_text
-from kafka_quotas.cli.report_chart import Bar, Curve, bars_svg, curves_svg, heat_svg
+from kafka_quotas.cli.report_chart import Bar, Curve, Mark, bars_svg, curves_svg, heat_svg
 from kafka_quotas.cli.report_page import ReportChart, ReportPage, ReportSection, ReportTable
 from kafka_quotas.cli.report_summary import NEARLY_FULL, duration, key_figures, subtitle
 from kafka_quotas.commands.pipeline_report import ReportResult
@@ -152,7 +152,13 @@ def _what_if(result: ReportResult) -> ReportSection:
     """What other defaults would do: one chart for each quota type that was used."""
     charts = tuple(
         ReportChart(
-            svg=curves_svg(list(_curves(each)), x_unit=_UNITS[each.quota_type], y_name="slowed down, %", log_x=True),
+            svg=curves_svg(
+                list(_curves(each)),
+                x_unit=_UNITS[each.quota_type],
+                y_name="slowed down, %",
+                log_x=True,
+                mark=Mark(name="recommended default", x=each.default),
+            ),
             caption=f"{_DOINGS[each.quota_type]}: the limit per broker{_in_unit(each.quota_type)} from left to right",
         )
         for each in result.what_ifs
@@ -166,7 +172,8 @@ def _what_if(result: ReportResult) -> ReportSection:
                 "The recorded traffic was run through Kafka's own algorithm once for each limit. "
                 "\u201cClients slowed down\u201d is the share of the clients that a limit would hold back for more "
                 f"than {share:.0%} of their active time; the other lines are the neediest clients, one by one, with "
-                "the share of their active time that they would wait."
+                "the share of their active time that they would wait. Left of the dotted line, the recommended "
+                "default, more clients would be slowed down."
             ),
         ),
         charts=charts,
@@ -205,7 +212,8 @@ def _recommended(result: ReportResult) -> ReportSection:
                 f"One default for {_EACH[found.plan.per]}, as low as it can be while at most "
                 f"{tolerance.clients_share:.0%} of the clients need more. Those get a limit of their own, with a "
                 f"headroom of {tolerance.headroom - 1:.0%}. Nobody would be slowed down for more than "
-                f"{tolerance.time_share:.0%} of its active time. Every limit holds at each broker separately."
+                f"{tolerance.time_share:.0%} of its active time. Every limit holds at each broker separately. A limit "
+                "of broker time of 100 % lets a client keep one of a broker's threads busy."
             ),
             *warned,
         ),
@@ -226,6 +234,8 @@ def _advice_rows(advice: Advice, per: Per) -> Iterator[tuple[str, ...]]:
     total = len(advice.demands)
     count = f"{len(satisfied)} of {total} clients" if advice.overrides else f"all {total} clients"
     reason = f"is enough for {count if total > 1 else 'the only client'}"
+    if peak > advice.default:
+        reason += f", who would wait in at most {advice.tolerance.time_share:.0%} of their time"
     if advice.is_raised:
         reason += "; less might stop a consumer that meets a large record"
     yield (

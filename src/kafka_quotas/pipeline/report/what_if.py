@@ -22,9 +22,13 @@ class ClientCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """For one quota type, by default limit: the share of the clients held back for longer than `time_share`."""
+    """For one quota type, by default limit: the share of the clients held back for longer than `time_share`.
+
+    `default` is the one that is recommended.
+    """
 
     quota_type: QuotaType
+    default: float
     time_share: float
     held_back_clients: Points
     neediest: tuple[ClientCurve, ...]
@@ -37,6 +41,7 @@ def what_if(advice: Advice) -> WhatIf:
     share = advice.tolerance.time_share
     return WhatIf(
         quota_type=advice.quota_type,
+        default=advice.default,
         time_share=share,
         held_back_clients=tuple(
             (limit, sum(each.throttled_share(limit) > share for each in demands) / len(demands)) for limit in limits
