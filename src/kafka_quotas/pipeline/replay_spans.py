@@ -15,7 +15,7 @@ from kafka_quotas.core.quota_key import INT_MAX
 from kafka_quotas.core.simulation import RETRY_BACKOFF_MS
 from kafka_quotas.pipeline.kernels.judge import STRICT
 from kafka_quotas.pipeline.kernels.limiters import Limiters, Trace
-from kafka_quotas.pipeline.kernels.order import order_by_row, order_ties
+from kafka_quotas.pipeline.kernels.order import events_by_row
 from kafka_quotas.pipeline.kernels.ring import FAR_MS
 
 Int64s = NDArray[np.int64]
@@ -54,10 +54,8 @@ class HeldBack:
 
     def run(self, rows: NDArray[np.int32], times_ms: Int64s, values: NDArray[np.float64]) -> None:
         """Nothing; the events have happened as by `Limiters.run`, and who was held back is known."""
-        order = order_by_row(rows, row_count=len(self._limiters.bounds))
-        order = order_ties(order, rows, times_ms, values)
-        rows, times_ms = rows[order], times_ms[order]
-        trace = self._limiters.trace(rows, times_ms, values[order])
+        rows, times_ms, values = events_by_row(rows, times_ms, values, row_count=len(self._limiters.bounds))
+        trace = self._limiters.trace(rows, times_ms, values)
         end_ms = trace.happened_ms[:, 0] + self._waits_ms(trace)
         start_ms = self._starts_ms(rows, times_ms, end_ms)
         late = end_ms > start_ms

@@ -23,7 +23,7 @@ from kafka_quotas.pipeline.kernels.histogram import STEPS, percentiles_ms
 from kafka_quotas.pipeline.kernels.judge import RECORD
 from kafka_quotas.pipeline.kernels.lockstep import replay_in_lockstep
 from kafka_quotas.pipeline.kernels.loop import replay_lanes, replay_records
-from kafka_quotas.pipeline.kernels.order import order_by_row, order_ties
+from kafka_quotas.pipeline.kernels.order import events_by_row, order_by_row
 from kafka_quotas.pipeline.kernels.ring import COMPLETE_MS, EXPIRED_MS, FAR_MS, HEAD, OLDEST_MS
 from kafka_quotas.pipeline.kernels.tally import AMOUNTS, COUNTS, FRESH
 from kafka_quotas.pipeline.kernels.waiting import replay_waiting_records
@@ -100,26 +100,27 @@ class Limiters:
         """
         if len(self.bounds):
             for part in _parts(times_ms):
-                events = rows[part], times_ms[part], values[part]
-                order = order_ties(order_by_row(events[0], row_count=len(self.bounds)), *events)
-                self._advance(order, *events, _NO_OPS, _NO_TRACE, _NO_LEVELS)
+                events = events_by_row(rows[part], times_ms[part], values[part], row_count=len(self.bounds))
+                self._advance(*events, _NO_OPS, _NO_TRACE, _NO_LEVELS)
 
     def trace(self, rows: Rows, times_ms: Int64s, values: Floats, operations: NDArray[np.int8] | None = None) -> Trace:
         """What became of each event; `operations` holds one of each, where they are not the rule's.
 
         Not for rules whose limits share a ring (`run` is for those): make the rule with one limit, or closed.
         """
-        lines, limits = rows.size * self.bounds.shape[1], self.bounds.shape[1]
-        traced, levels = np.zeros((lines, 4), dtype=np.int64), np.zeros(lines)
-        ops = _NO_OPS if operations is None else operations
-        order = order_by_row(rows, row_count=len(self.bounds))
-        self._advance(order, rows, times_ms, values, ops, traced, levels)
+        order, limits = order_by_row(rows, row_count=len(self.bounds)), self.bounds.shape[1]
+        by_row, by_row_levels = np.zeros((order.size, limits, 4), dtype=np.int64), np.zeros((order.size, limits))
+        ops = _NO_OPS if operations is None else operations[order]
+        events = rows[order], times_ms[order], values[order]
+        self._advance(*events, ops, by_row.reshape(-1, 4), by_row_levels.reshape(-1))
+        traced, levels = np.zeros((rows.size, limits, 4), dtype=np.int64), np.zeros((rows.size, limits))
+        traced[order], levels[order] = by_row, by_row_levels
         return Trace(
-            throttle_ms=traced[:, 0].reshape(-1, limits),
-            happened_ms=traced[:, 1].reshape(-1, limits),
-            window_ms=traced[:, 2].reshape(-1, limits),
-            held=traced[:, 3].reshape(-1, limits) != 0,
-            level=levels.reshape(-1, limits),
+            throttle_ms=traced[:, :, 0],
+            happened_ms=traced[:, :, 1],
+            window_ms=traced[:, :, 2],
+            held=traced[:, :, 3] != 0,
+            level=levels,
         )
 
     def rebound(self, bounds: Floats) -> None:
@@ -148,7 +149,6 @@ class Limiters:
 
     def _advance(
         self,
-        order: Int64s,
         rows: Rows,
         times_ms: Int64s,
         values: Floats,
@@ -156,14 +156,15 @@ class Limiters:
         traced: Int64s,
         levels: Floats,
     ) -> None:
+        """Nothing; the events, row by row, have happened."""
         rule, window, done = self.rule, self.rule.window, 0
         settings = (window.samples, window.window_ms, rule.longest_ms)
         tallies = (self._counts, self._amounts, self._slots)
-        events = (order, rows, times_ms, values)
+        events = (rows, times_ms, values)
         general = (ops, rule.operation, rule.tokens, rule.closed)
         replay: Kernel = replay_lanes if self._compiled else replay_in_lockstep
         plain = self._compiled and rule.closed and rule.operation == RECORD and not (rule.tokens or levels.size)
-        while done < order.size:
+        while done < rows.size:
             pool = (self._pool, self._pool_used)
             if self._shared and not levels.size:
                 state = (self._clocks, self._sums, *tallies, *pool)
@@ -174,7 +175,7 @@ class Limiters:
             else:
                 lanes = (self._clocks, self._sums, self._free_ms, *tallies, *pool, traced, levels)
                 done = replay(*events, *general, self.bounds, *settings, *lanes, done)
-            if done < order.size:
+            if done < rows.size:
                 self._pool = np.concatenate([self._pool, np.zeros_like(self._pool)])
 
 

@@ -39,7 +39,7 @@ Int64s = NDArray[np.int64]
 
 
 def replay_in_lockstep(
-    order: Int64s, rows: NDArray[np.int32], times_ms: Int64s, values: NDArray[np.float64], ops: NDArray[np.int8],
+    rows: NDArray[np.int32], times_ms: Int64s, values: NDArray[np.float64], ops: NDArray[np.int8],
     op: int, tokens: bool, closed: bool, bounds: NDArray[np.float64], samples: int, window_ms: int, longest_ms: int,
     clocks: Int64s, sums: NDArray[np.float64], free_ms: Int64s, counts: Int64s, amounts: NDArray[np.float64],
     slots: Int64s, pool: NDArray[np.uint32], pool_used: Int64s, traced: Int64s, levels: NDArray[np.float64],
@@ -47,9 +47,9 @@ def replay_in_lockstep(
 ) -> int:  # fmt: skip
     """How far the pass came: to the end, or nowhere where the pool of histograms might not suffice.
 
-    `order` has the events row by row, as `order_by_row` gives them; else as `loop.replay_lanes`.
+    As `loop.replay_lanes`.
     """
-    present, first, many = np.unique(rows[order[begin:]], return_index=True, return_counts=True)
+    present, first, many = np.unique(rows[begin:], return_index=True, return_counts=True)
     limits = bounds.shape[1]
     lanes = (present[:, None].astype(np.int64) * limits + np.arange(limits)).ravel()
     if int(pool_used[0]) + int((slots[lanes] < 0).sum()) > len(pool):
@@ -57,14 +57,14 @@ def replay_in_lockstep(
     judge = TokenLanes if tokens else RateLanes
     lockstep = _Lockstep(
         judge=judge(clocks, sums, samples=samples, window_ms=window_ms, longest_ms=longest_ms),
-        events=(order[begin:], times_ms, values, ops, op),
+        events=(times_ms[begin:], values[begin:], ops[begin:], op),
         rule=(tokens, closed, samples, window_ms, longest_ms),
         state=(clocks, sums, free_ms, counts, amounts, slots, pool, pool_used),
         outputs=(traced, levels),
         bounds=bounds,
     )
     lockstep.run(lanes, np.repeat(first, limits), np.repeat(many, limits))
-    return int(order.size)
+    return int(rows.size)
 
 
 class _Lockstep:
@@ -81,7 +81,7 @@ class _Lockstep:
         bounds: NDArray[np.float64],
     ) -> None:
         self._judge = judge
-        self._order, self._times_ms, self._values, self._ops, self._op = events
+        self._times_ms, self._values, self._ops, self._op = events
         self._rule = rule
         self._closed = rule[1]
         self._clocks, self._sums, self._free_ms, counts, amounts, self._slots, self._pool, self._pool_used = state
@@ -90,7 +90,7 @@ class _Lockstep:
         self._bounds, self._limits = bounds.ravel(), bounds.shape[1]
 
     def run(self, lanes: Int64s, first: Int64s, many: Int64s) -> None:
-        """Nothing; every lane has had its events, `many` from place `first` of the order on."""
+        """Nothing; every lane has had its events, `many` from place `first` on."""
         self._lane, self._next, self._last = lanes, first.copy(), first + many
         self._attempt = np.zeros(lanes.size, dtype=np.int64)
         self._rest, self._now = np.zeros(lanes.size), np.zeros(lanes.size, dtype=np.int64)
@@ -106,7 +106,7 @@ class _Lockstep:
 
     def _round(self, active: Int64s) -> Int64s:
         """The lanes that still have events after one more attempt of each of these."""
-        lane, position = self._lane[active], self._order[self._next[active]]
+        lane, position = self._lane[active], self._next[active]
         op = self._ops[position] if self._ops.size else np.full(active.size, self._op)
         self._begin_events(active, lane, position)
         now, bound = self._now[active], self._bounds[lane]
@@ -177,7 +177,7 @@ class _Lockstep:
         counts, amounts = _editable(self._counts[lane]), _editable(self._amounts[lane])
         tokens, closed, samples, window_ms, longest_ms = self._rule
         bound, free_ms = float(self._bounds[lane]), int(self._free_ms[lane])
-        for position in self._order[self._next[each] : self._last[each]].tolist():
+        for position in range(int(self._next[each]), int(self._last[each])):
             due_ms = int(self._times_ms[position])
             op = int(self._ops[position]) if self._ops.size else self._op
             free_ms, *outcome, level = settle(

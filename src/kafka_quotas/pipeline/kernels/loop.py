@@ -1,6 +1,6 @@
 """The replay event by event, compiled: one pass for many rows (quota buckets) and many limits of each.
 
-Invariants: the events of one row come in the order they are to happen in; rows may be mixed. Limits are a table of
+Invariants: the events of one row come in the order they are to happen in, and row by row. Limits are a table of
 rows by limits; a limit of a row is a lane. In an open loop of plain records all limits of a row share one ring, since
 recording does not depend on them. A pass stops before an event where the pool of histograms might not suffice, and
 tells where, so as to be resumed.
@@ -16,16 +16,15 @@ from kafka_quotas.pipeline.kernels.verdict import rate_throttle_ms
 
 @compiled
 def replay_records(
-    order, rows, times_ms, values, bounds, samples, window_ms, longest_ms,
+    rows, times_ms, values, bounds, samples, window_ms, longest_ms,
     clocks, sums, counts, amounts, slots, pool, pool_used, begin,
 ):  # fmt: skip
     """How far the pass came; plain records in an open loop."""
     limits = bounds.shape[1]
-    for step in range(begin, order.shape[0]):
+    for step in range(begin, rows.shape[0]):
         if pool_used[0] + limits > pool.shape[0]:
             return step
-        position = order[step]
-        row, now_ms, value = rows[position], times_ms[position], values[position]
+        row, now_ms, value = rows[step], times_ms[step], values[step]
         c, s = row * (HEAD + 2 * (samples + 1)), row * (2 + samples)
         total = record_and_sum(clocks, sums, c, s, value, now_ms, samples, window_ms)
         span_ms = spanned_ms(clocks, c, now_ms, samples, window_ms)
@@ -41,12 +40,12 @@ def replay_records(
             tally_event(counts, lane * COUNTS, now_ms, now_ms + min(max(throttle_ms, 0), INT_MAX), 0, throttle_ms > 0)
             amounts[lane * AMOUNTS + AMOUNT] += value
             amounts[lane * AMOUNTS + PEAK] = max(amounts[lane * AMOUNTS + PEAK], rate)
-    return order.shape[0]
+    return rows.shape[0]
 
 
 @compiled
 def replay_lanes(
-    order, rows, times_ms, values, ops, op, tokens, closed, bounds, samples, window_ms, longest_ms,
+    rows, times_ms, values, ops, op, tokens, closed, bounds, samples, window_ms, longest_ms,
     clocks, sums, free_ms, counts, amounts, slots, pool, pool_used, traced, levels, begin,
 ):  # fmt: skip
     """How far the pass came; any operation and loop, one ring or bucket per lane.
@@ -56,23 +55,22 @@ def replay_lanes(
     """
     limits = bounds.shape[1]
     clock_width, sum_width = (1, 1) if tokens else (HEAD + 2 * (samples + 1), 2 + samples)
-    for step in range(begin, order.shape[0]):
+    for step in range(begin, rows.shape[0]):
         if pool_used[0] + limits > pool.shape[0]:
             return step
-        position = order[step]
-        row, due_ms = rows[position], times_ms[position]
-        own = ops[position] if ops.shape[0] else op
+        row, due_ms = rows[step], times_ms[step]
+        own = ops[step] if ops.shape[0] else op
         for limit in range(limits):
             lane = row * limits + limit
             start_ms = max(due_ms, free_ms[lane]) if closed else due_ms
             free_ms[lane], happened_ms, throttle_ms, span_ms, held, level = settle(
-                clocks, sums, lane * clock_width, lane * sum_width, own, due_ms, start_ms, values[position],
+                clocks, sums, lane * clock_width, lane * sum_width, own, due_ms, start_ms, values[step],
                 bounds[row, limit], tokens, closed, samples, window_ms, longest_ms,
                 counts, lane * COUNTS, amounts, lane * AMOUNTS, slots, pool, pool_used, lane,
             )  # fmt: skip
             if levels.shape[0]:
-                line = position * limits + limit
+                line = step * limits + limit
                 traced[line, 0], traced[line, 1] = throttle_ms, happened_ms
                 traced[line, 2], traced[line, 3] = span_ms, held
                 levels[line] = level
-    return order.shape[0]
+    return rows.shape[0]

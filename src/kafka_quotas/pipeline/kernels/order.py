@@ -21,17 +21,27 @@ def order_by_row(rows: NDArray[np.int32], *, row_count: int) -> Int64s:
     return order[np.searchsorted(rows[order], 0) :]
 
 
-def order_ties(order: Int64s, rows: NDArray[np.int32], times_ms: Int64s, values: NDArray[np.float64]) -> Int64s:
-    """The same order with neighbours of one row and one time by their value, the smallest first.
+def events_by_row(
+    rows: NDArray[np.int32], times_ms: Int64s, values: NDArray[np.float64], *, row_count: int
+) -> tuple[NDArray[np.int32], Int64s, NDArray[np.float64]]:
+    """The events with a row, row by row: rows, times and values; of one row and one time the smallest comes first."""
+    order = order_by_row(rows, row_count=row_count)
+    events = rows[order], times_ms[order], values[order]
+    sort_ties(*events)
+    return events
+
+
+def sort_ties(rows: NDArray[np.int32], times_ms: Int64s, values: NDArray[np.float64]) -> None:
+    """Nothing; neighbours of one row and one time are in the order of their values, the smallest first.
 
     So what was recorded within one millisecond is taken alike whatever order it came in, which engines differ in.
     """
     if NUMBA:
-        _sort_ties(order, rows, times_ms, values)
-        return order
-    row, time = rows[order], times_ms[order]
-    group = np.cumsum(np.concatenate([[0], (row[1:] != row[:-1]) | (time[1:] != time[:-1])])[: order.size])
-    return order[np.lexsort((values[order], group))]
+        _sort_ties(rows, times_ms, values)
+        return
+    differs = (rows[1:] != rows[:-1]) | (times_ms[1:] != times_ms[:-1])
+    group = np.cumsum(np.concatenate([[0], differs])[: rows.size])
+    values[:] = values[np.lexsort((values, group))]
 
 
 def is_ordered(times_ms: Int64s) -> bool:
@@ -61,17 +71,12 @@ def _place(rows, starts, order):
 
 
 @compiled
-def _sort_ties(order, rows, times_ms, values):
-    begin, count = 0, order.shape[0]
-    while begin < count:
-        end = begin + 1
-        first = order[begin]
-        time_ms = times_ms[first]
-        while end < count and times_ms[order[end]] == time_ms and rows[order[end]] == rows[first]:
-            end += 1
-        if end - begin > 1:
-            tied = order[begin:end].copy()
-            ranks = np.argsort(values[tied], kind="mergesort")
-            for place in range(end - begin):
-                order[begin + place] = tied[ranks[place]]
-        begin = end
+def _sort_ties(rows, times_ms, values):
+    begin = 0
+    for end in range(1, rows.shape[0] + 1):
+        if end == rows.shape[0] or times_ms[end] != times_ms[begin] or rows[end] != rows[begin]:
+            if end - begin > 2:
+                values[begin:end].sort()
+            elif end - begin == 2 and values[begin] > values[begin + 1]:
+                values[begin], values[begin + 1] = values[begin + 1], values[begin]
+            begin = end

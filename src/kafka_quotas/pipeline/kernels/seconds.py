@@ -9,14 +9,13 @@ from kafka_quotas.pipeline.kernels.ring import HEAD, record_and_sum, spanned_ms
 
 @compiled
 def add_up_seconds(
-    order, rows, times_ms, amounts, events, figures, clocks, sums, samples, window_ms,
+    rows, times_ms, amounts, events, figures, clocks, sums, samples, window_ms,
     out_rows, out_seconds, out_figures, out_amounts, out_rates,
 ):  # fmt: skip
     """How many cells there are; row, second, figures (and a count after them), amount and largest rate of each."""
     cells = -1
     kinds = figures.shape[0]
-    for step in range(order.shape[0]):
-        place = order[step]
+    for place in range(rows.shape[0]):
         row, now_ms, amount = rows[place], times_ms[place], amounts[place]
         second = now_ms // 1000
         c, s = row * (HEAD + 2 * (samples + 1)), row * (2 + samples)

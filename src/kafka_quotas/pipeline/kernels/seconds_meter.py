@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.pipeline.kernels.compiled import NUMBA
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters, unlimited
-from kafka_quotas.pipeline.kernels.order import order_by_row, order_ties
+from kafka_quotas.pipeline.kernels.order import order_by_row, sort_ties
 from kafka_quotas.pipeline.kernels.seconds import add_up_seconds
 
 Int64s = NDArray[np.int64]
@@ -43,10 +43,11 @@ class SecondsMeter(Limiters):
         self, rows: NDArray[np.int32], times_ms: Int64s, amounts: Floats, *, events: Int64s, figures: Int64s
     ) -> SecondCells:
         """The cells of these charges; `events` are their places in each line of `figures`."""
-        order = order_ties(order_by_row(rows, row_count=len(self.bounds)), rows, times_ms, amounts)
+        order = order_by_row(rows, row_count=len(self.bounds))
+        charges, places = (rows[order], times_ms[order], amounts[order]), events[order]
+        sort_ties(*charges)  # figures are whole numbers, which add up alike in any order
         if not self._compiled:
-            ordered = rows[order], times_ms[order], amounts[order]
-            return self._add_in_numpy(*ordered, events=events[order], figures=figures)
+            return self._add_in_numpy(*charges, events=places, figures=figures)
         size, window = order.size, self.rule.window
         out = SecondCells(
             rows=np.empty(size, dtype=np.int64),
@@ -56,7 +57,7 @@ class SecondsMeter(Limiters):
             rates=np.empty(size),
         )
         state = (self._clocks, self._sums, window.samples, window.window_ms)
-        count = add_up_seconds(order, rows, times_ms, amounts, events, figures, *state, *out)
+        count = add_up_seconds(*charges, places, figures, *state, *out)
         return SecondCells(
             rows=out.rows[:count].copy(),
             seconds=out.seconds[:count].copy(),

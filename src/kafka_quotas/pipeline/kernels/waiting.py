@@ -26,16 +26,16 @@ from kafka_quotas.pipeline.kernels.verdict import rate_throttle_ms
 
 @compiled
 def replay_waiting_records(
-    order, rows, times_ms, values, bounds, samples, window_ms, longest_ms,
+    rows, times_ms, values, bounds, samples, window_ms, longest_ms,
     clocks, sums, free_ms, counts, amounts, slots, pool, pool_used, begin,
 ):  # fmt: skip
     """How far the pass came: to the end, or to a row for which the pool of histograms might not suffice."""
     limits, first = bounds.shape[1], begin
     clock_width, sum_width = HEAD + 2 * (samples + 1), 2 + samples
-    while first < order.shape[0] and pool_used[0] + limits <= pool.shape[0]:
-        row = rows[order[first]]
+    while first < rows.shape[0] and pool_used[0] + limits <= pool.shape[0]:
+        row = rows[first]
         end = first + 1
-        while end < order.shape[0] and rows[order[end]] == row:
+        while end < rows.shape[0] and rows[end] == row:
             end += 1
         for limit in range(limits - 1, -1, -1):
             lane, looser = row * limits + limit, row * limits + limit + 1
@@ -48,7 +48,7 @@ def replay_waiting_records(
                 _copy_line(amounts, looser, AMOUNTS)
             else:
                 free_ms[lane] = _wait_through(
-                    order, first, end, times_ms, values, bound, free_ms[lane], samples, window_ms, longest_ms,
+                    first, end, times_ms, values, bound, free_ms[lane], samples, window_ms, longest_ms,
                     clocks, lane * clock_width, sums, lane * sum_width, counts, lane * COUNTS,
                     amounts, lane * AMOUNTS, slots, pool, pool_used, lane,
                 )  # fmt: skip
@@ -58,7 +58,7 @@ def replay_waiting_records(
 
 @compiled
 def _wait_through(
-    order, first, end, times_ms, values, bound, free_ms, samples, window_ms, longest_ms,
+    first, end, times_ms, values, bound, free_ms, samples, window_ms, longest_ms,
     clocks, c, sums, s, counts, t, amounts, a, slots, pool, pool_used, lane,
 ):  # fmt: skip
     """When the lane is free, after the events from `first` to before `end`."""
@@ -67,7 +67,7 @@ def _wait_through(
     throttled, late_ms, begin_ms, end_ms = 0, 0, counts[t + BEGIN_MS], counts[t + END_MS]
     amount, peak = amounts[a + AMOUNT], amounts[a + PEAK]
     for step in range(first, end):
-        due_ms, value = times_ms[order[step]], values[order[step]]
+        due_ms, value = times_ms[step], values[step]
         now_ms = max(due_ms, free_ms)
         if now_ms >= turn_ms:
             settle_slots(clocks, sums, c, s, now_ms, samples, window_ms)
