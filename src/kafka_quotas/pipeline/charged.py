@@ -18,6 +18,8 @@ from kafka_quotas.pipeline.arrow_compute import compute as pc
 PERCENT_PER_MS: Final = 0.1
 """A thread that is busy for a whole second uses 100 %: Kafka records request time so."""
 _NANOS_PER_MS: Final = 1_000_000
+_SMALL_SPACE: Final = 1 << 18
+"""So many combinations of names are looked up in a table, more in a hash table, which takes longer."""
 
 Int64s = NDArray[np.int64]
 
@@ -66,13 +68,20 @@ class ClientNumbers:
         return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
     def _of_batch(self, events: pa.RecordBatch) -> Int64s:
-        codes = np.zeros(events.num_rows, dtype=np.int64)
+        codes, space = np.zeros(events.num_rows, dtype=np.int64), 1
         names: list[pa.Array] = []
         for column in ChargedClient._fields:
             encoded = _encoded(events[column])
             names.append(encoded.dictionary)
             if len(encoded.dictionary) > 1:
                 codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
+                space *= len(encoded.dictionary)
+        if space <= _SMALL_SPACE:
+            by_code = np.zeros(space, dtype=np.int64)
+            by_code[codes] = 1
+            present = np.flatnonzero(by_code)
+            by_code[present] = self._numbers(present, names)
+            return by_code[codes]
         distinct = pa.array(codes).dictionary_encode()
         found = np.array(self._numbers(distinct.dictionary.to_numpy(), names), dtype=np.int64)
         chosen: Int64s = found[distinct.indices.to_numpy()]
