@@ -201,6 +201,8 @@ def test_a_recommendation_has_its_document_and_explains_each_client(data: str, t
     told = document("pipeline", "recommend", data, *WINDOW, "--explain", "alice")
     assert told["schema"] == "kafka-quotas.pipeline-recommend-explain/1"
     assert {each["quota_type"] for each in told["quotas"]} == {"produce", "fetch", "request"}
+    (why,) = [each["why"] for each in told["quotas"] if each["quota_type"] == "produce"]
+    assert "of its own: producer_byte_rate: needs 459.4 kB/s at broker 2" in why
     code, _, err = run_cli("pipeline", "recommend", data, *WINDOW, "--explain", "mallory")
     assert code == 2
     assert "no events of user mallory" in err

@@ -12,7 +12,7 @@ from kafka_quotas.pipeline.per import Per
 from kafka_quotas.pipeline.recommend.advice import Advice
 from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand
 from kafka_quotas.pipeline.recommend.evidence import recommendation_rows
-from kafka_quotas.pipeline.recommend.quota_file import is_nameable
+from kafka_quotas.pipeline.recommend.quota_file import is_nameable, override_reason
 
 _COLUMNS = (
     Column(title="entity"),
@@ -99,6 +99,8 @@ def demand_listing(result: RecommendResult, name: str) -> Listing:
             f"no events of {found.plan.per.value} {name} in cluster {found.cluster}",
             hint="kafka-quotas pipeline usage lists who there is",
         )
+    client = bucket_text(demands[0][1].user, demands[0][1].client_id)
+    title = f"{client}: the share of its active time for which each limit would have held it back"
     return Listing(
         noun="pipeline-recommend-explain",
         data={"name": name, "quotas": [_document(advice, each) for advice, each in demands]},
@@ -106,8 +108,7 @@ def demand_listing(result: RecommendResult, name: str) -> Listing:
         table=Table(
             columns=_TRIED_COLUMNS,
             rows=[row for advice, each in demands for row in _demand_rows(advice, each)],
-            caption=f"{bucket_text(demands[0][1].user, demands[0][1].client_id)}: the share of its active time for "
-            "which each limit would have held it back",
+            caption="\n".join([title, *(_why(advice, each) for advice, each in demands)]),
         ),
     )
 
@@ -115,6 +116,19 @@ def demand_listing(result: RecommendResult, name: str) -> Listing:
 def _named(demand: Demand, per: Per) -> str:
     parts = {Per.USER: (demand.user,), Per.CLIENT_ID: (demand.client_id,), Per.PAIR: (demand.user, demand.client_id)}
     return "/".join(part or "" for part in parts[per])
+
+
+def _why(advice: Advice, demand: Demand) -> str:
+    """What is recommended for a client, and why, in a line."""
+    kind = advice.quota_type.value
+    override = next((each for each in advice.overrides if each.demand is demand), None)
+    if override is not None:
+        return f"{amount_text(kind, override.limit)} of its own: {override_reason(advice, override)}"
+    held_back = demand.throttled_share(advice.default)
+    return (
+        f"{amount_text(kind, advice.default)} as everybody: {advice.quota_type.key.name}: its peak is "
+        f"{amount_text(kind, demand.peak)}; the default holds it back for {held_back:.1%} of its active time"
+    )
 
 
 def _demand_rows(advice: Advice, demand: Demand) -> Iterator[list[Cell]]:
@@ -149,6 +163,7 @@ def _document(advice: Advice, demand: Demand) -> dict[str, Json]:
         "quota_type": advice.quota_type.value,
         "default": advice.default,
         "override": limit,
+        "why": _why(advice, demand),
         "needed": demand.needed(advice.tolerance.time_share),
         "brokers": [
             {
