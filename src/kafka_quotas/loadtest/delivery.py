@@ -12,6 +12,8 @@ from kafka_quotas.loadtest.judgement import State
 _STAMP = struct.Struct(">QIQ")
 STAMP_SIZE = _STAMP.size
 """20 bytes at the start of a record's value; shorter records carry no stamp and can't be checked."""
+SEQUENCE_SIZE = 8
+"""Bytes of the record's number, the last ones of its stamp, big-endian."""
 _RUN_ID_MASK = 2**64 - 1
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafka_quotas.loadtest.client_errors import property_error
 from kafka_quotas.loadtest.client_settings import client_properties
+from kafka_quotas.loadtest.delivery import SEQUENCE_SIZE, STAMP_SIZE, stamp
 from kafka_quotas.loadtest.engine import RunClock
 from kafka_quotas.loadtest.load_client import LONGEST_WAIT_S, ClientState
 from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
@@ -34,7 +35,10 @@ class ProducerLoad(ClientState):
         super().__init__(plan, entity, clock)
         self._every = self.sample_every()
         self._producer = self._open()
-        self._payload = random.Random(entity.name.label).randbytes(entity.record_size)  # noqa: S311 - only incompressible
+        self._is_stamped = entity.record_size >= STAMP_SIZE
+        filler_size = entity.record_size - STAMP_SIZE if self._is_stamped else entity.record_size
+        self._filler = random.Random(entity.name.label).randbytes(filler_size)  # noqa: S311 - only incompressible
+        self._head = stamp(plan.run_id, plan.entities.index(entity), 0)[:-SEQUENCE_SIZE]
         self._backlog = max(2, _backlog_bytes(entity) // entity.record_size)
         if entity.loop is Loop.CLOSED:
             self._backlog = entity.in_flight
@@ -74,15 +78,17 @@ class ProducerLoad(ClientState):
 
     def _send(self, count: int) -> int:
         """How many of `count` records librdkafka took."""
-        produce, topic, payload, every = self._producer.produce, self.entity.topic, self._payload, self._every
+        produce, topic, every = self._producer.produce, self.entity.topic, self._every
+        head, filler, is_stamped = self._head, self._filler, self._is_stamped
         first = self.recorder.sent
         index = first
         try:
             for index in range(first, first + count):
+                value = head + index.to_bytes(SEQUENCE_SIZE, "big") + filler if is_stamped else filler
                 if index % every:
-                    produce(topic, payload)
+                    produce(topic, value)
                 else:
-                    produce(topic, payload, on_delivery=functools.partial(self._delivered, *self._times(index)))
+                    produce(topic, value, on_delivery=functools.partial(self._delivered, *self._times(index)))
             index += 1
         except BufferError:  # librdkafka's own queue is full: the record is sent later
             pass
