@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kafka_quotas.loadtest.client_errors import translated
 from kafka_quotas.loadtest.client_settings import probe_properties
+from kafka_quotas.loadtest.cluster import look_at_topic
 from kafka_quotas.loadtest.delivery import STAMP_SIZE, Delivery, StampCounter
 from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
 from kafka_quotas.loadtest.result import EntityKey, EntityResult
@@ -38,13 +39,14 @@ class TopicMark:
 def mark_topics(plan: LoadPlan) -> tuple[TopicMark, ...]:
     """Where the partitions of all topics that the plan produces to end now; call it before the run.
 
-    Raises `KafkaQuotasError` where the cluster can't be asked.
+    Raises what `look_at_topic` raises, and `KafkaQuotasError` where the cluster can't be asked.
     """
     entities = _producers(plan)
     if not entities:
         return ()
     from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
 
+    look_at_topic(plan, entities[0])  # says best what is wrong, if something is
     consumer = _open(plan, entities[0])
     try:
         return tuple(
