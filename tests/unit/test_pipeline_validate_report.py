@@ -198,7 +198,7 @@ def test_a_recommendation_has_its_document_and_explains_each_client(data: str, t
     code, out, _ = run_cli("diff", str(file), "--store", f"local:{tmp_path / 'q.db'}")
     assert code == 0
     assert "alice" in out
-    told = document("pipeline", "recommend", data, *WINDOW, "--explain", "alice")
+    told = document("pipeline", "recommend", data, *WINDOW, "--clients-share", "0.2", "--explain", "alice")
     assert told["schema"] == "kafka-quotas.pipeline-recommend-explain/1"
     assert {each["quota_type"] for each in told["quotas"]} == {"produce", "fetch", "request"}
     (why,) = [each["why"] for each in told["quotas"] if each["quota_type"] == "produce"]
