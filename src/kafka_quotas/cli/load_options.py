@@ -125,6 +125,16 @@ BrokerWindows = Annotated[
         rich_help_panel=WINDOW_PANEL,
     ),
 ]
+Prometheus = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prometheus",
+        metavar="URL",
+        help="Read the brokers' own metrics beside the run, every 5 s: an exporter of a broker (with a path, as "
+        "http://BROKER:7071/metrics) or a Prometheus server (without one). May be repeated.",
+        rich_help_panel=RESULT_PANEL,
+    ),
+]
 Plot = Annotated[
     Path | None,
     typer.Option("--plot", metavar="FILE", help="Draw the run into FILE, .png or .svg.", rich_help_panel=RESULT_PANEL),
@@ -134,7 +144,7 @@ Out = Annotated[
     typer.Option(
         "--out",
         metavar="DIR",
-        help="Keep run.json and the plot in DIR, which is made if need be.",
+        help="Keep run.json, report.html, samples.parquet and .hgrm files in DIR, which is made if need be.",
         rich_help_panel=RESULT_PANEL,
     ),
 ]
