@@ -66,6 +66,14 @@ def test_lost_records_and_failed_ones_are_not_met() -> None:
     assert not failed.ok
 
 
+@pytest.mark.parametrize(("expected", "state"), [("POLICY_VIOLATION", State.MET), ("OTHER", State.NOT_MET)])
+def test_errors_that_belong_to_what_is_shown_are_no_loss(expected: str, state: State) -> None:
+    entity = greedy(failures=(("POLICY_VIOLATION", 3),))
+    run = result(entity, evidence=Evidence(expected_errors={entity.key: frozenset((expected,))}))
+
+    assert _states(run, Aspect.DELIVERY) == [("greedy", state)]
+
+
 def test_what_could_not_be_checked_does_not_count_against_the_run() -> None:
     run = result(greedy(), evidence=Evidence(deliveries={greedy().key: Delivery(unchecked="too short")}))
 
@@ -96,6 +104,26 @@ def test_single_responses_are_predicted_and_the_daemons_log_is_better() -> None:
     told = [each.entities[0].prediction for each in (run, logged)]
     assert [each.source for each in told if each] == [Source.RESPONSES, Source.EVENT_LOG]
     assert [each.announced_ms for each in told if each] == [6000, 6000]
+
+
+def test_with_two_quotas_at_once_throttle_times_are_not_predicted() -> None:
+    client = recorded(quota=1000, rate=Fraction(10))
+    client.recorder.response(0, charged=9000, throttle_ms=9999)
+    run = run_of(client)
+    limited = conclude(run, Evidence(time_limited=frozenset({run.entities[0].key})))
+
+    assert _states(run, Aspect.THROTTLE) == [("app", State.NOT_MET)]
+    assert _states(limited, Aspect.THROTTLE) == [("app", State.UNCHECKED)]
+
+
+def test_changes_of_topics_that_were_answered_late_are_not_held_against_the_throttle_times() -> None:
+    client = recorded(quota=1, rate=Fraction(10), workload=Workload.MUTATE)
+    client.recorder.response(0, charged=9, throttle_ms=60_000)
+    told = [run_of(client)]
+    client.recorder.latency(intended_ns=0, sent_ns=0, acked_ns=90_000 * MS)
+    told.append(run_of(client))
+
+    assert [_states(run, Aspect.THROTTLE) for run in told] == [[("app", State.NOT_MET)], [("app", State.UNCHECKED)]]
 
 
 def test_acknowledgements_of_several_brokers_and_of_consumers_tell_too_little() -> None:

@@ -35,6 +35,7 @@ quotas:
 entities:
   - {client-id: "c-{n}", user: "u-{n}", count: 2, does: produce, topic: t, rate: 2x-quota, batch: 64KiB, acks: 1}
   - {client-id: null, user: u-1, does: requests, client: raw, honor-throttle: false, rate: 10req/s,
+     expected-errors: [POLICY_VIOLATION],
      request: {api: Fetch, max-wait: 0ms, unauthorised: true}}
   - {client-id: m, user: u-1, does: mutate, client: kafka-python, start: 1s, stop: 9s, quota: unlimited,
      mutation: {kind: create, topics: 50, partitions: 4, total: 500, retry-quota-violation: false}}
@@ -42,7 +43,7 @@ probes: [{kind: create-topic, every: 2s}]
 variants: [with-quotas, without-quotas]
 expect: ["c-1.p99 < 5s"]
 scale: {multiplies: [topics, rate], laptop: 0.25}
-daemon: {policy: "internal_principals = []", options: [--no-event-log]}
+daemon: {policy: "internal_principals = []", cost-model: "{}", options: [--no-event-log]}
 broker: {auto.create.topics.enable: false}
 """
 )
@@ -76,6 +77,8 @@ def test_a_whole_scenario_is_read_to_the_letter() -> None:
     assert found.quotas[2].values == (("request_percentage", 12.5), ("controller_mutation_rate", 5.0))
     assert (producer.rate.kind, producer.batch_bytes, producer.acks) == (RateKind.QUOTA_MULTIPLE, 65_536, "1")
     assert (asker.client_id, asker.honor_throttle) == (None, False)
+    assert asker.expected_errors == ("POLICY_VIOLATION",)
+    assert (found.daemon_costs, found.daemon_options) == ("{}", ("--no-event-log",))
     assert asker.flood == RequestFlood(api="Fetch", max_wait_ms=0, unauthorised=True)
     assert mutator.flood == MutationFlood(
         kind=MutationKind.CREATE,

@@ -24,13 +24,16 @@ class Evidence:
 
     `solo`: the control clients' response latency when they ran alone; `control_factor` times its p99 is harm (None: the
     usual). `deliveries`: what reading the topics back told. `charges`: what our daemon's event log says of a client,
-    times since the start of the load. `quotas_changed`: which quota did, in one sentence.
+    times since the start of the load. `time_limited`: clients whose thread time is limited beside their rate.
+    `expected_errors` are what a client was to fail with. `quotas_changed`: which quota did, in one sentence.
     """
 
     solo: Mapping[EntityKey, LatencySummary] = field(default_factory=dict)
     control_factor: float | None = None
     deliveries: Mapping[EntityKey, Delivery] = field(default_factory=dict)
     charges: Mapping[EntityKey, Sequence[Charge]] = field(default_factory=dict)
+    time_limited: frozenset[EntityKey] = frozenset()
+    expected_errors: Mapping[EntityKey, frozenset[str]] = field(default_factory=dict)
     quotas_changed: str | None = None
     expectations: tuple[Expectation, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -47,7 +50,7 @@ def conclude(result: LoadResult, evidence: Evidence) -> LoadResult:
         control_factor=evidence.control_factor or result.control_factor,
         broker_samples=evidence.broker_samples or result.broker_samples,
     )
-    judgements = (*_of_run(concluded, evidence), *_of_entities(concluded))
+    judgements = (*_of_run(concluded, evidence), *_of_entities(concluded, evidence))
     concluded = replace(concluded, judgements=judgements)
     expected = tuple(expectation.judge(concluded) for expectation in evidence.expectations)
     return replace(concluded, judgements=(*judgements, *expected))
@@ -60,7 +63,8 @@ def _with_evidence(entity: EntityResult, evidence: Evidence, window: QuotaWindow
         delivery=evidence.deliveries.get(entity.key, entity.delivery),
         charges=evidence.charges.get(entity.key, entity.charges),
     )
-    return replace(known, prediction=_prediction(known, window) or entity.prediction)
+    prediction = _prediction(known, window, is_time_limited=entity.key in evidence.time_limited)
+    return replace(known, prediction=prediction or entity.prediction)
 
 
 def _of_run(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
@@ -72,7 +76,7 @@ def _of_run(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
         yield Judgement(aspect=Aspect.RUN, state=State.VOID, evidence=said)
 
 
-def _of_entities(result: LoadResult) -> Iterator[Judgement]:
+def _of_entities(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
     for entity in result.entities:
         verdict, label = entity.verdict, entity.name.label
         yield Judgement(aspect=Aspect.RATE, state=verdict.state, evidence=verdict.evidence, entity=label)
@@ -82,14 +86,25 @@ def _of_entities(result: LoadResult) -> Iterator[Judgement]:
         if entity.control:
             yield isolation(entity, factor=result.control_factor)
         if entity.failures:
-            said = ", ".join(f"{count} failed with {name}" for name, count in entity.failures)
-            yield Judgement(aspect=Aspect.DELIVERY, state=State.NOT_MET, evidence=said, entity=label)
+            yield _failures(entity, evidence.expected_errors.get(entity.key, frozenset()))
         if entity.delivery is not None:
             state, said = entity.delivery.state, entity.delivery.evidence
             yield Judgement(aspect=Aspect.DELIVERY, state=state, evidence=said, entity=label)
 
 
-def _prediction(entity: EntityResult, window: QuotaWindow) -> Prediction | None:
+def _failures(entity: EntityResult, expected: frozenset[str]) -> Judgement:
+    """The judgement on what failed: only what was to be expected may."""
+    said = ", ".join(f"{count} failed with {name}" for name, count in entity.failures)
+    is_expected = all(name in expected for name, _ in entity.failures)
+    return Judgement(
+        aspect=Aspect.DELIVERY,
+        state=State.MET if is_expected else State.NOT_MET,
+        evidence=f"{said}, as expected" if is_expected else said,
+        entity=entity.name.label,
+    )
+
+
+def _prediction(entity: EntityResult, window: QuotaWindow, *, is_time_limited: bool) -> Prediction | None:
     """What the simulator makes of the best events there are; None where there is nothing to predict."""
     quota, recorder = entity.verdict.quota, entity.recorder
     if quota is None or recorder is None or entity.shares_quota or entity.workload not in _PREDICTED:
@@ -97,6 +112,8 @@ def _prediction(entity: EntityResult, window: QuotaWindow) -> Prediction | None:
     source, events = recorded_charges(entity)
     announced_ms = recorder.throttle_sum_us / 1000
     unknown = _untold(entity) if source is Source.ACKNOWLEDGEMENTS else ""
+    if is_time_limited:
+        unknown = "thread time is limited as well, and the larger of two throttle times counts"
     if unknown:
         return Prediction(source=source, events=0, predicted_ms=0.0, announced_ms=announced_ms, unchecked=unknown)
     return predict(
@@ -106,7 +123,13 @@ def _prediction(entity: EntityResult, window: QuotaWindow) -> Prediction | None:
         window=window,
         source=source,
         announced_ms=None if source is Source.RESPONSES else announced_ms,
+        late_ms=_late_ms(entity) if source is Source.RESPONSES else 0.0,
     )
+
+
+def _late_ms(entity: EntityResult) -> float:
+    """How long after the charge a response comes: changes of topics are charged before they wait to be made."""
+    return entity.service.p50_us / 1000 if entity.workload is Workload.MUTATE else 0.0
 
 
 def _untold(entity: EntityResult) -> str:

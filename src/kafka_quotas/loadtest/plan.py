@@ -52,8 +52,10 @@ class EntityLoad:
     is all it can. `topic` is empty where none is needed. `quota` is what one broker allows, in the unit of the
     workload's quota; None is unlimited.
     `batch_bytes` None lets the client choose. `group` makes a consumer a member of that group, which shares the topic.
-    `is_judged` False leaves its rate unjudged: what its quota counts (thread time) can't be seen from here. Entities of
-    one workload and the same `bucket` (not empty) share one quota and are judged by their sum.
+    `is_judged` False leaves its rate unjudged: what its quota counts (thread time) can't be seen from here.
+    `is_time_limited`: its thread time is limited, perhaps beside its rate. Entities of one workload and the same
+    `bucket` (not empty) share one quota and are judged by their sum. `expected_errors` are what records or topics may
+    fail with, by Kafka's names.
     `control`: it is judged against a run of its own, made first. It takes part from `start_s` to `stop_s` of the run
     (None: its end), seconds since the start of the load.
     """
@@ -77,6 +79,8 @@ class EntityLoad:
     group: str | None = None
     flood: RequestFlood | MutationFlood | None = None
     is_judged: bool = True
+    is_time_limited: bool = False
+    expected_errors: tuple[str, ...] = ()
     bucket: str = ""
     control: bool = False
     start_s: float = 0.0

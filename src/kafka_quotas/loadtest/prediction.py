@@ -93,8 +93,13 @@ def predict(
     window: QuotaWindow,
     source: Source,
     announced_ms: float | None = None,
+    late_ms: float = 0.0,
 ) -> Prediction:
-    """The prediction for one client with a quota (per broker) of its own; `announced_ms` None sums the charges' own."""
+    """The prediction for one client with a quota (per broker) of its own; `announced_ms` None sums the charges' own.
+
+    `late_ms` is how late the charges' times usually are.
+    """
+    late_ms = float(_LOOK_MS) if source is Source.ACKNOWLEDGEMENTS else late_ms
     throttled = sum(charge.throttle_ms > 0 for charge in charges)
     predicted_ms, predictions = 0, 0
     for _, at_broker in groupby(sorted(charges, key=lambda charge: charge.broker), key=lambda charge: charge.broker):
@@ -107,7 +112,7 @@ def predict(
         predicted_ms=float(predicted_ms),
         announced_ms=sum(charge.throttle_ms for charge in charges) if announced_ms is None else announced_ms,
         slack_ms=float(_ROUNDING_MS * max(throttled, predictions)),
-        grain_ms=float(_LOOK_MS * predictions) if source is Source.ACKNOWLEDGEMENTS else 0.0,
+        grain_ms=late_ms * predictions,
     )
 
 

@@ -14,6 +14,7 @@ from kafka_quotas.loadtest.offered_rate import AS_FAST_AS_POSSIBLE, OfferedRate
 from kafka_quotas.loadtest.workload import Arrival, ClientKind, Loop, MutationFlood, RequestFlood, Workload
 
 SCENARIO_SCHEMA: Final = "kafka-quotas.scenario/1"
+PREFIX: Final = "{prefix}"
 NUMBER: Final = "{n}"
 """Stands in a client-id, user or topic for the number of each of `count` entities, from 1."""
 
@@ -87,6 +88,7 @@ class ScenarioQuota:
 class ScenarioEntity:
     """One client, or `count` alike. `judge_by` is the quota to judge by, instead of what the quotas in force say.
 
+    `expected_errors` are what it is to fail with now and then, by Kafka's names; how often `expect` judges.
     It takes part from `start_s` to `stop_s` of the measured time (None: its end), and where `start_s` is 0 in the
     warm-up too. `client_id` None is a client that sends none. Sizes are bytes.
     """
@@ -115,6 +117,7 @@ class ScenarioEntity:
     start_s: float = 0.0
     stop_s: float | None = None
     flood: RequestFlood | MutationFlood | None = None
+    expected_errors: tuple[str, ...] = ()
     properties: tuple[tuple[str, str], ...] = ()
 
 
@@ -139,8 +142,9 @@ class Scaling:
 class Scenario:
     """A load test that is written down. `warmup_s` None is one quota window; `solo_s` is the control's run alone.
 
-    `expect` are thresholds of its own (see `expect`). `daemon_policy` is the text of a policy file (TOML) for the
-    daemon, `daemon_options` further arguments of `daemon run`, `broker_settings` further lines of
+    `expect` are thresholds of its own (see `expectation`). `daemon_policy` is the text of a policy file (TOML) for the
+    daemon, in which PREFIX stands for what its topics' names begin with; `daemon_costs` is that of a cost model (JSON),
+    `daemon_options` are further arguments of `daemon run`, `broker_settings` further lines of
     `server.properties` for a broker that is started for it.
     """
 
@@ -161,6 +165,7 @@ class Scenario:
     expect: tuple[str, ...] = ()
     scaling: Scaling = field(default_factory=Scaling)
     daemon_policy: str = ""
+    daemon_costs: str = ""
     daemon_options: tuple[str, ...] = ()
     broker_settings: tuple[tuple[str, str], ...] = ()
 

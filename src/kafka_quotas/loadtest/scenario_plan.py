@@ -114,6 +114,7 @@ def _load(entity: ScenarioEntity, number: int, scenario: Scenario, in_force: InF
         compression=entity.compression,
         group=entity.group,
         flood=_flood(entity, venue, name),
+        expected_errors=entity.expected_errors,
         control=entity.control,
         start_s=entity.start_s + scenario.unjudged_s if entity.start_s else 0.0,
         stop_s=None if entity.stop_s is None else entity.stop_s + scenario.unjudged_s,
@@ -140,8 +141,12 @@ def _judged_by(entity: ScenarioEntity, name: EntityName, in_force: InForce) -> f
 
 
 def _is_judged(load: EntityLoad, in_force: InForce) -> bool:
-    """Whether the rate tells anything: not where a share of thread time is all that limits it."""
-    return load.quota is not None or in_force[load.name, REQUEST_PERCENTAGE].limit is None
+    """Whether the rate tells anything: not where a share of thread time is all that limits it, or errors do."""
+    return not load.expected_errors and (load.quota is not None or not _is_time_limited(load, in_force))
+
+
+def _is_time_limited(load: EntityLoad, in_force: InForce) -> bool:
+    return in_force[load.name, REQUEST_PERCENTAGE].limit is not None
 
 
 def _flood(entity: ScenarioEntity, venue: Venue, name: EntityName) -> RequestFlood | MutationFlood | None:
@@ -156,7 +161,12 @@ def _marked(loads: Sequence[EntityLoad], in_force: InForce) -> tuple[EntityLoad,
     buckets = [_bucket(load, in_force) for load in loads]
     counts = Counter(buckets)
     return tuple(
-        replace(load, bucket=bucket if counts[bucket] > 1 else "", is_judged=_is_judged(load, in_force))
+        replace(
+            load,
+            bucket=bucket if counts[bucket] > 1 else "",
+            is_judged=_is_judged(load, in_force),
+            is_time_limited=_is_time_limited(load, in_force),
+        )
         for load, bucket in zip(loads, buckets, strict=True)
     )
 

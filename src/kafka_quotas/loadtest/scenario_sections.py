@@ -11,6 +11,7 @@ from kafka_quotas.core.validation import our_refusals
 from kafka_quotas.loadtest.offered_rate import parse_offered_rate
 from kafka_quotas.loadtest.scenario import (
     NUMBER,
+    PREFIX,
     SCENARIO_SCHEMA,
     Probe,
     ProbeKind,
@@ -51,6 +52,7 @@ from kafka_quotas.loadtest.workload import (
 UNLIMITED: Final = "unlimited"
 _NAME: Final = Text(pattern=r"[A-Za-z0-9._-]{1,60}", example="kip13-default")
 _TOPIC_NAME: Final = Text(pattern=r"[A-Za-z0-9._{}-]{1,100}", example="orders")
+_ERROR: Final = Text(pattern=r"[A-Z_]{1,60}", example="POLICY_VIOLATION")
 _LINE: Final = Text(pattern=r"[^\n]+", example="one line of text")
 
 
@@ -95,8 +97,8 @@ def _scenario(schema: str, quotas: tuple[tuple[ScenarioQuota, ...], ...] = (), *
     return Scenario(quotas=tuple(each for several in quotas for each in several), **daemon, **values)
 
 
-def _daemon(policy: str = "", options: tuple[str, ...] = ()) -> dict[str, Any]:
-    return {"daemon_policy": policy, "daemon_options": options}
+def _daemon(policy: str = "", costs: str = "", options: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {"daemon_policy": policy, "daemon_costs": costs, "daemon_options": options}
 
 
 WINDOW: Final = Section(
@@ -208,6 +210,7 @@ ENTITY: Final = Section(
         Field("stop", Duration(zero=False), "when it leaves, counted the same way", attribute="stop_s"),
         Field("request", REQUEST, "what one request of its flood is"),
         Field("mutation", MUTATION, "what one request of its topic changes is"),
+        Field("expected-errors", ListOf(_ERROR), "errors that belong to what is shown, by Kafka's names"),
         Field("properties", Named(item=Parsed(str, also_number=True)), "client properties by librdkafka's names"),
     ),
     build=_entity,
@@ -232,7 +235,10 @@ SCALE: Final = Section(
 DAEMON: Final = Section(
     what="daemon",
     fields=(
-        Field("policy", Text(example="[thresholds]"), "the text of a policy file (TOML)"),
+        Field(
+            "policy", Text(example="[thresholds]"), f"the text of a policy file (TOML); {PREFIX} begins a topic's name"
+        ),
+        Field("cost-model", Text(example="{...}"), "the text of a cost model (JSON)", attribute="costs"),
         Field("options", ListOf(_LINE), "further arguments of `daemon run`"),
     ),
     build=_daemon,
