@@ -8,7 +8,7 @@ from kafka_quotas.loadtest.consumer_load import ConsumerLoad
 from kafka_quotas.loadtest.engine import Engine, RunClock
 from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
 from kafka_quotas.loadtest.producer_load import ProducerLoad
-from kafka_quotas.loadtest.workload import ClientKind, Workload
+from kafka_quotas.loadtest.workload import ClientKind, MutationFlood, Workload
 
 TopicViews = Mapping[tuple[str, Workload], TopicView]
 """What each topic looked like before the load, by topic and what is done with it."""
@@ -34,4 +34,24 @@ def _single(plan: LoadPlan, entity: EntityLoad, clock: RunClock, views: TopicVie
         return ProducerLoad(plan, entity, clock)
     if entity.client is ClientKind.LIBRDKAFKA and entity.workload is Workload.CONSUME:
         return ConsumerLoad(plan, entity, clock, views[entity.topic, entity.workload].filled)
+    if entity.client is ClientKind.KAFKA_PYTHON:
+        return _kafka_python(plan, entity, clock, views)
+    raise UsageError(f"{entity.client} can't do what {entity.name.label} is to do: {entity.workload}")
+
+
+def _kafka_python(plan: LoadPlan, entity: EntityLoad, clock: RunClock, views: TopicViews) -> Engine:
+    """The engine of a client of kafka-python's."""
+    match entity.workload, entity.flood:
+        case Workload.PRODUCE, _:
+            from kafka_quotas.loadtest.clients.kafka_python_producer import KafkaPythonProducer  # noqa: PLC0415 - rare
+
+            return KafkaPythonProducer(plan, entity, clock)
+        case Workload.CONSUME, _:
+            from kafka_quotas.loadtest.clients.kafka_python_consumer import KafkaPythonConsumer  # noqa: PLC0415
+
+            return KafkaPythonConsumer(plan, entity, clock, views[entity.topic, entity.workload].filled)
+        case Workload.MUTATE, MutationFlood() as flood:
+            from kafka_quotas.loadtest.clients.kafka_python_mutator import KafkaPythonMutator  # noqa: PLC0415
+
+            return KafkaPythonMutator(plan, entity, clock, flood)
     raise UsageError(f"{entity.client} can't do what {entity.name.label} is to do: {entity.workload}")
