@@ -98,6 +98,11 @@ class EntityLoad:
             raise UsageError(f"{self.name.label} stops before it starts", hint="a start is not below 0 s")
 
     @property
+    def key(self) -> tuple[EntityName, Workload]:
+        """What tells it from the run's other clients."""
+        return self.name, self.workload
+
+    @property
     def direction(self) -> Direction:
         """Which bounds hold for its bytes: only a consumer's are answers."""
         return Direction.CONSUME if self.workload is Workload.CONSUME else Direction.PRODUCE
