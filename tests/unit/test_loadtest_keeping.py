@@ -19,7 +19,7 @@ from kafka_quotas.cli.render import envelope
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.loadtest.comparison import Limits, Outcome, compare
 from kafka_quotas.loadtest.delivery import Delivery
-from kafka_quotas.loadtest.result import EntityResult, LoadResult
+from kafka_quotas.loadtest.result import EntityResult, LoadResult, ProbeAnswer
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,8 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A kept run with all its files."""
     folder = tmp_path_factory.mktemp("drawn")
     control = replace(unlimited(), control=True, solo=unlimited().response)
-    keep_result(result(greedy(), control), folder)
+    probes = (ProbeAnswer(at_s=1.0, wait_ms=250.0), ProbeAnswer(at_s=2.0, wait_ms=None, error="no answer"))
+    keep_result(replace(result(greedy(), control), probes=probes), folder)
     return folder
 
 
@@ -78,7 +79,7 @@ def test_the_report_needs_no_network_and_answers_the_questions(kept: Path) -> No
 
     assert not re.search(r"(src|href)\s*=\s*[\"']?(https?:)?//|@import|url\((?!#)", page)
     assert "<script" not in page
-    for words in ("Rate against bound", "Throttling over time", "Latency", "Isolation", "The evidence", "alice/free"):
+    for words in ("Rate against bound", "Throttling over time", "Latency", "Isolation", "later topic", "The evidence"):
         assert words in page
 
 

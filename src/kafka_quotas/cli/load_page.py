@@ -2,7 +2,14 @@
 
 from datetime import UTC, datetime
 
-from kafka_quotas.cli.load_page_charts import against_bounds, brokers_metrics, isolation, latencies, throttling
+from kafka_quotas.cli.load_page_charts import (
+    against_bounds,
+    brokers_metrics,
+    isolation,
+    latencies,
+    later_topics,
+    throttling,
+)
 from kafka_quotas.cli.load_view import first_entities, quota_text, throttled_text, told_verdict
 from kafka_quotas.cli.load_words import duration_text
 from kafka_quotas.cli.report_page import KeyFigure, Mood, ReportPage, ReportSection, ReportTable
@@ -11,7 +18,6 @@ from kafka_quotas.loadtest.result import EntityResult, LoadResult
 
 _MOST_JUDGEMENTS = 60
 _MOODS = {State.MET: Mood.GOOD, State.NOT_MET: Mood.BAD, State.VOID: Mood.WATCH, State.UNCHECKED: Mood.PLAIN}
-_TOLD = {State.MET: "held", State.NOT_MET: "not held", State.VOID: "void"}
 
 
 def load_page(result: LoadResult) -> ReportPage:
@@ -22,6 +28,7 @@ def load_page(result: LoadResult) -> ReportPage:
         throttling(result),
         latencies(result),
         isolation(result),
+        later_topics(result),
         brokers_metrics(result),
         _judgements(result),
         _method(result),
@@ -51,7 +58,7 @@ def _verdict(result: LoadResult) -> KeyFigure:
     failed = sum(not judgement.ok for judgement in result.judgements)
     count = len(result.judgements)
     note = f"{count - failed} of {count} judgements" if failed else f"all {count} judgements"
-    return KeyFigure(label="Quotas", value=_TOLD[result.state], note=note, mood=_MOODS[result.state])
+    return KeyFigure(label="Verdict", value=result.state.value, note=note, mood=_MOODS[result.state])
 
 
 def _ratio(result: LoadResult) -> KeyFigure:

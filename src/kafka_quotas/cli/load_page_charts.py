@@ -108,6 +108,28 @@ def isolation(result: LoadResult) -> ReportSection | None:
     )
 
 
+def later_topics(result: LoadResult) -> ReportSection | None:
+    """How long a topic that was made during the load took until it could be seen; None where nobody asked."""
+    waits = [(probe.at_s, probe.wait_ms) for probe in result.probes if probe.wait_ms is not None]
+    if not result.probes:
+        return None
+    charts = []
+    if waits:
+        series = Series(name="wait", points=waits, unit="ms", style=Style.BARS)
+        charts.append(ReportChart(svg=series_svg([series]), caption="The wait of each topic, by when it was asked for"))
+    unseen = len(result.probes) - len(waits)
+    return ReportSection(
+        title="How long a later topic takes",
+        paragraphs=(
+            (
+                "While the load ran, topics of one partition were made one after the other, each awaited until it "
+                f"could be seen. {unseen} of {len(result.probes)} did not appear in time."
+            ),
+        ),
+        charts=tuple(charts),
+    )
+
+
 def brokers_metrics(result: LoadResult) -> ReportSection | None:
     """What the brokers' own metrics said meanwhile; None where they were not asked."""
     buckets: dict[tuple[str, str, str, str], list[BrokerSample]] = {}

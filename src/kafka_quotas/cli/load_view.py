@@ -77,17 +77,15 @@ def told_verdict(entity: EntityResult, result: LoadResult) -> str:
     verdict = entity.verdict
     is_unlimited = verdict.kind is Kind.UNLIMITED
     failed = {each.aspect for each in result.judgements if each.entity == entity.name.label and not each.ok}
-    if verdict.too_short:
-        return "NOT JUDGED"
-    if Aspect.DELIVERY in failed:
-        return "RECORDS LOST"
-    if not verdict.ok:
-        return "HINDERED" if is_unlimited else "NOT HELD"
-    if Aspect.ISOLATION in failed:
-        return "DISTURBED"
-    if Aspect.THROTTLE in failed:
-        return "THROTTLE OFF"
-    return "unhindered" if is_unlimited else "held"
+    troubles = (
+        ("NOT JUDGED", verdict.too_short),
+        ("RECORDS LOST", Aspect.DELIVERY in failed),
+        ("HINDERED" if is_unlimited else "NOT HELD", not verdict.ok),
+        ("DISTURBED", Aspect.ISOLATION in failed),
+        ("THROTTLE OFF", Aspect.THROTTLE in failed),
+        ("not judged", verdict.state is State.UNCHECKED),
+    )
+    return next((told for told, is_so in troubles if is_so), "unhindered" if is_unlimited else "held")
 
 
 def quota_text(entity: EntityResult) -> str:
