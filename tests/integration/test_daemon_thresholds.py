@@ -1,4 +1,6 @@
-"""Data over the thresholds of topics, through the daemon to a real broker, by producers that number their batches.
+"""Data that is refused on its way through the daemon to a real broker, by producers that number their batches.
+
+It is refused because topics are over their thresholds, or clients over byte rates that give errors instead of delays.
 
 Idempotent and transactional producers send on while their data starts to be rejected, and while it is taken again. What
 a producer was told must be what is in the log: nothing twice, nothing lost, in order; and none of them may hang.
@@ -17,15 +19,16 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
-from tests.support.daemon_process import DaemonProcess, running_daemon
+from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota
 from tests.support.servers import Kafka
 
 from kafka_quotas.core.entity import Entity
+from kafka_quotas.enforcement.status import DaemonStatus
 from kafka_quotas.stores.open_store import open_store
 from kafka_quotas.stores.store import Alteration
 
 TOTAL, SHARE = "total.bytes.in.per.sec.threshold", "bytes.in.per.sec.threshold"
-POLICY_VIOLATION = 44
+POLICY_VIOLATION, QUOTA_EXCEEDED = 44, 89
 TIMEOUT_S = 90.0
 PER_SECOND = 100
 SOME = 30
@@ -234,6 +237,17 @@ def rejecting_soon(folder: Path, kafka: Kafka, names: Sequence[str], error: str)
         yield daemon
 
 
+@contextmanager
+def refusing(folder: Path, kafka: Kafka) -> Iterator[DaemonProcess]:
+    """A daemon that refuses what every client sends above a rate that is less than what the senders send."""
+    folder.mkdir()
+    set_quota(folder, Entity.of(client_id=None), producer_byte_rate=0.9 * PER_SECOND * RECORD_BYTES)
+    set_quota(folder, Entity.of(client_id="producer-1"), producer_byte_rate=8000.0)  # Java's, whose records are small
+    options = ["--on-violation", "error", "--quota-window-num", "2"]
+    with running_daemon(folder, upstream=kafka.bootstrap, options=options) as daemon:
+        yield daemon
+
+
 def test_producers_that_number_their_batches_neither_hang_nor_lose_nor_reorder(
     kafka4: Kafka, tmp_path: Path, unique_name: str
 ) -> None:
@@ -267,4 +281,31 @@ def test_producers_that_number_their_batches_neither_hang_nor_lose_nor_reorder(
             sender.stop()
     for sender, name in zip(senders, names, strict=True):
         assert set(sender.codes()) == ({0} if sender is repeated else {0, POLICY_VIOLATION}), name
+        assert numbers_in(kafka4.bootstrap, name) == sender.taken(), name
+
+
+def refused_clients(status: DaemonStatus) -> int:
+    """How many clients were refused anything."""
+    return sum(row.refused_times > 0 for row in status.throttles)
+
+
+def test_producers_that_get_errors_for_quotas_neither_hang_nor_lose_nor_reorder(
+    kafka4: Kafka, tmp_path: Path, unique_name: str
+) -> None:
+    names = [f"{unique_name}-{kind}" for kind in ("librdkafka", "python", "java")]
+    make_topics(kafka4.bootstrap, names)
+    folder = tmp_path / "refusing"
+    with refusing(folder, kafka4) as daemon, ExitStack() as ends:
+        failed, python = ByLibrdkafka(daemon.bootstrap, names[0]), ByKafkaPython(daemon.bootstrap, names[1])
+        java = ByJava(kafka4, daemon.bootstrap, names[2], folder)
+        senders: list[Sender] = [failed, python, java]
+        for sender in senders:
+            sender.start()
+            ends.callback(sender.end)
+        wait_until(lambda: failed.codes().count(QUOTA_EXCEEDED) >= SOME, "nothing is refused")
+        daemon.wait_until(lambda status: refused_clients(status) == 3, timeout_s=TIMEOUT_S)
+        for sender in senders:
+            sender.stop()
+    for sender, name in zip(senders, names, strict=True):
+        assert set(sender.codes()) == ({0, QUOTA_EXCEEDED} if sender is failed else {0}), name
         assert numbers_in(kafka4.bootstrap, name) == sender.taken(), name

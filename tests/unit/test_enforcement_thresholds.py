@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.support.enforcement_frames import START_MS, Pair
+from tests.support.numbered_batch import batch
 from tests.support.topic_broker import METADATA, PRODUCE, Client, TopicBroker, request_of, topic_id
 
 from kafka_quotas.core.clock import VirtualClock
@@ -15,10 +16,8 @@ from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.notice import Notice
 from kafka_quotas.enforcement.rules import Rules
 from kafka_quotas.enforcement.terms import Mode
-from kafka_quotas.enforcement.threshold_order import MAX_HELD, ThresholdOrder
 from kafka_quotas.enforcement.threshold_rules import ThresholdError
 from kafka_quotas.enforcement.topic_control import TopicControl
-from kafka_quotas.wire.produce_partitions import Sequenced
 
 POLICY_VIOLATION, OUT_OF_ORDER, QUOTA_EXCEEDED, TOO_LARGE = 44, 45, 89, 10
 TICK_MS = 5000
@@ -252,12 +251,6 @@ def test_the_broker_behind_the_bootstrap_address_keeps_its_rates_when_it_is_know
 # Producers that number their batches.
 
 
-def batch(sequence: int, *, producer_id: int = 9, epoch: int = 0, size: int = 70) -> bytes:
-    head = bytes(16) + b"\2" + bytes(26)
-    numbers = producer_id.to_bytes(8, "big") + epoch.to_bytes(2, "big") + sequence.to_bytes(4, "big")
-    return (head + numbers).ljust(size, b"\0")
-
-
 def test_batches_behind_a_rejected_one_are_out_of_order_until_it_comes_again() -> None:
     who = Producer(error=ThresholdError.THROTTLING_QUOTA_EXCEEDED)
     who.fill()
@@ -272,21 +265,3 @@ def test_batches_behind_a_rejected_one_are_out_of_order_until_it_comes_again() -
     assert who.produce(9, ("small", 0, batch(20))) == [("small", 0, 0)]
     assert who.produce(9, ("small", 1, batch(0, epoch=1))) == [("small", 1, 0)], "it began anew"
     assert [records[57:] for _, _, records in who.broker.taken[-4:]] == [batch(0)[57:]] * 4
-
-
-def test_order_is_kept_around_the_end_of_the_sequence_numbers() -> None:
-    order = ThresholdOrder()
-    partition = ("t", 0)
-    order.refused(partition, Sequenced(1, 0, 2**31 - 5))
-    assert order.is_behind_refused(partition, Sequenced(1, 0, 3))
-    assert not order.is_behind_refused(partition, Sequenced(1, 0, 2**31 - 5))
-    assert not order.is_behind_refused(partition, Sequenced(1, 0, 2**31 - 9))
-    assert not order.is_behind_refused(partition, Sequenced(1, 1, 3))
-
-
-def test_what_is_remembered_of_producers_is_bounded() -> None:
-    order = ThresholdOrder()
-    for producer_id in range(MAX_HELD + 10):
-        order.refused(("t", 0), Sequenced(producer_id, 0, 1))
-    assert not order.is_behind_refused(("t", 0), Sequenced(9, 0, 2)), "the first were forgotten"
-    assert order.is_behind_refused(("t", 0), Sequenced(10, 0, 2))

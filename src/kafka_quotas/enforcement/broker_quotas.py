@@ -13,6 +13,7 @@ from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.mutation_bucket import MutationAlgorithm
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.core.quota_manager import Algorithm, BucketState, ClientQuotaManager, QuotaType
+from kafka_quotas.enforcement.batch_order import BatchOrder
 from kafka_quotas.enforcement.client import Client
 from kafka_quotas.enforcement.terms import Mode, Scope, TermsBook
 
@@ -43,6 +44,8 @@ class BrokerQuotas:
         self._managers: dict[Mode, dict[QuotaType, ClientQuotaManager]] = {}
         self._unconfigured = self._made(Mode.KAFKA)
         self._clients: dict[tuple[str, str], Client] = {}
+        self.order = BatchOrder()
+        """The numbered batches that were refused, so that those behind them are."""
         self.version = 0
         """Differs after every change that may give a client other limits or terms."""
         self.counts_requests = False

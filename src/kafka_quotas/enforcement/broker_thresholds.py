@@ -8,7 +8,6 @@ from kafka_quotas.core.threshold_settings import ThresholdSettings
 from kafka_quotas.core.thresholds import ThresholdDecision, TopicThresholds
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.notice import Notice, Notify, Severity
-from kafka_quotas.enforcement.threshold_order import ThresholdOrder
 from kafka_quotas.enforcement.topic_directory import TopicDirectory
 
 SAY_EVERY_MS: Final = 5_000
@@ -36,7 +35,6 @@ class BrokerThresholds:
         self, broker: str | None, *, directory: TopicDirectory, counters: Counters, notify: Notify, now_ms: int
     ) -> None:
         self.broker = broker
-        self.order = ThresholdOrder()
         self.is_active = False
         """Whether anything can be rejected: whether the broker has a total."""
         self._directory = directory

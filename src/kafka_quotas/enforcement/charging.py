@@ -12,6 +12,7 @@ from typing import Final
 from kafka_quotas.core.cost_model import CostModel
 from kafka_quotas.core.quota_manager import Limiter, QuotaType
 from kafka_quotas.core.throttle_time import nanos_to_percentage
+from kafka_quotas.enforcement.batch_order import BatchOrder
 from kafka_quotas.enforcement.client import Client
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.event_log import OnCharge
@@ -123,10 +124,10 @@ class Charging:
         exchange.throttled(limiter, throttle_ms)
         return throttle_ms
 
-    def refuse(self, exchange: Exchange, limiter: Limiter, wait_ms: int) -> None:
+    def refuse(self, exchange: Exchange, limiter: Limiter, wait_ms: int, order: BatchOrder) -> None:
         """Nothing; a request is going to be refused for what it would have been delayed by."""
         exchange.limiter = None
-        exchange.whole = Refusal(limiter, wait_ms)
+        exchange.whole = Refusal(limiter, wait_ms, order)
         self._counters.refused_requests += 1
         self._ledger.refused(limiter, wait_ms)
 

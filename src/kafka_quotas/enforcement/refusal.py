@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kafka_quotas.core.quota_manager import Limiter
+from kafka_quotas.enforcement.batch_order import BatchOrder
 from kafka_quotas.enforcement.exchange import FETCH, Exchange
 from kafka_quotas.enforcement.whole_treatment import Answer, Charge, Verdict
 from kafka_quotas.wire.fetch_response import empty_fetch_response
@@ -22,17 +23,20 @@ THROTTLING_QUOTA_EXCEEDED: Final = 89
 
 
 class Refusal:
-    """Answers one Produce or Fetch request with an error; `wait_ms` is how long the client would have been delayed."""
+    """Answers one Produce or Fetch request with an error; `wait_ms` is how long the client would have been delayed.
 
-    __slots__ = ("_limiter", "_wait_ms")
+    Numbered batches that it refuses are noted in `order`.
+    """
 
-    def __init__(self, limiter: Limiter, wait_ms: int) -> None:
+    __slots__ = ("_limiter", "_order", "_wait_ms")
+
+    def __init__(self, limiter: Limiter, wait_ms: int, order: BatchOrder) -> None:
         self._limiter = limiter
         self._wait_ms = wait_ms
+        self._order = order
 
     def on_request(self, frame: bytearray, exchange: Exchange, now_ms: int) -> Verdict:
         """The answer. Raises `ProtocolError` where the request can't be what its header says."""
-        del now_ms
         if exchange.api_key == FETCH:
             return Answer(
                 frame=empty_fetch_response(
@@ -43,7 +47,7 @@ class Refusal:
                     error_code=THROTTLING_QUOTA_EXCEEDED,
                 )
             )
-        answer = bytearray(self._refused_produce(frame, exchange))
+        answer = bytearray(self._refused_produce(frame, exchange, now_ms))
         patch_throttle(answer, *exchange.place, self._wait_ms)
         return Answer(frame=bytes(answer))
 
@@ -59,13 +63,17 @@ class Refusal:
         """None: what is refused counts for nothing."""
         return ()
 
-    def _refused_produce(self, frame: bytearray, exchange: Exchange) -> bytes:
+    def _refused_produce(self, frame: bytearray, exchange: Exchange, now_ms: int) -> bytes:
         header = parse_request_header(frame)
         assert header is not None, "the request was gathered whole"
-        order = parse_produce(frame, header).order
+        data = parse_produce(frame, header)
+        for topic in data.topics:
+            for partition in topic.partitions:
+                if partition.sequenced is not None:
+                    self._order.refused((topic.topic, partition.partition), partition.sequenced, now_ms)
         message = f"{self._limiter.quota_type.key.name} of {self._limiter.entity} is exceeded for {self._wait_ms} ms"
         refused = {
             key: refused_partition(exchange.api_version, key[1], error_code=THROTTLING_QUOTA_EXCEEDED, message=message)
-            for key in order
+            for key in data.order
         }
-        return all_refused_partitions(exchange.api_version, exchange.correlation_id, order, refused)
+        return all_refused_partitions(exchange.api_version, exchange.correlation_id, data.order, refused)

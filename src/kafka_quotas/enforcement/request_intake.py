@@ -5,6 +5,7 @@ from typing import Final, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quota_manager import Limiter, QuotaType
+from kafka_quotas.enforcement.batch_order import BatchOrder
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.client import Client
 from kafka_quotas.enforcement.exchange import (
@@ -17,6 +18,7 @@ from kafka_quotas.enforcement.exchange import (
 )
 from kafka_quotas.enforcement.frame_stream import Frame, Patch
 from kafka_quotas.enforcement.identity import Identity
+from kafka_quotas.enforcement.order_treatment import OrderTreatment
 from kafka_quotas.enforcement.repeated import START, START_BYTES, Repeated
 from kafka_quotas.enforcement.rules import Rules, UnknownApi
 from kafka_quotas.enforcement.whole_treatment import NO_CLAIMS, Claim, Unclaimed
@@ -38,8 +40,8 @@ BROKERS_ONLY: Final = frozenset({4, 5, 6, 7, 56, 67})
 exempt for internal principals, whom the upstream lets act for the cluster, and for nobody else."""
 
 
-Refuse: TypeAlias = Callable[[Exchange, Limiter, int], None]
-"""(exchange, limiter, ms): sees to it that a request is refused for what it would have been delayed by."""
+Refuse: TypeAlias = Callable[[Exchange, Limiter, int, BatchOrder], None]
+"""(exchange, limiter, ms, order of batches): sees to it that a request is refused instead of being delayed."""
 
 
 class RequestIntake:
@@ -63,14 +65,15 @@ class RequestIntake:
         self._claims_produce = claims.get(PRODUCE)
         self._client: Client | None = None
         self._is_first = True
-        self._last: Repeated | None = None
+        self.last: Repeated | None = None
+        """The last Produce, None where each has to be looked at; it counts only as `repeated` says."""
         self.wants_answers = True
         """Whether no request so far went without a response."""
 
     @property
     def repeated(self) -> Repeated | None:
         """The last Produce, if the next one that starts like it may be dealt with like it."""
-        last = self._last
+        last = self.last
         if (
             last is None
             or last.client.user != self._identity.principal
@@ -85,7 +88,7 @@ class RequestIntake:
 
         That is what producers send all day long; to compare costs less than to parse.
         """
-        last = self._last
+        last = self.last
         if last is None or len(chunk) - offset < last.end:
             return None
         length, place, correlation_id = START.unpack_from(chunk, offset)
@@ -116,7 +119,7 @@ class RequestIntake:
             self._identity.admit(header)
         exchange = self._begin_request(chunk, header)
         if exchange is not None and exchange.client is not None and exchange.client.refuses:
-            self._refuse_over(exchange, now_ms)
+            self._refuse_over(exchange, header, now_ms)
         return exchange
 
     def _begin_request(self, chunk: memoryview, header: RequestHeader) -> Exchange | None:
@@ -148,15 +151,22 @@ class RequestIntake:
             client = self._client = self._quotas.client(user, client_id)
         return client
 
-    def _refuse_over(self, exchange: Exchange, now_ms: int) -> None:
-        """Nothing; a Produce or Fetch of a client that is over its byte rate is going to be refused."""
+    def _refuse_over(self, exchange: Exchange, header: RequestHeader, now_ms: int) -> None:
+        """Nothing; a Produce or Fetch of a client that is over its byte rate is going to be refused.
+
+        A Produce of one that is not any more is looked at as long as batches may come behind refused ones.
+        """
         limiter = exchange.limiter
-        if limiter is None or limiter.bound is None or not exchange.expects_response:
+        if limiter is None or not exchange.expects_response:
             return
-        wait_ms = limiter.would_throttle_ms(0, now_ms)
+        wait_ms = 0 if limiter.bound is None else limiter.would_throttle_ms(0, now_ms)
         if wait_ms > 0:
-            self._refuse(exchange, limiter, wait_ms)
-            exchange.request = Frame(exchange.frame_length + FRAME_LENGTH_BYTES, gather=True)
+            self._refuse(exchange, limiter, wait_ms, self._quotas.order)
+        elif exchange.api_key == PRODUCE and exchange.whole is None and self._quotas.order.holds_any(now_ms):
+            exchange.whole = OrderTreatment(header, self._quotas.order)
+        else:
+            return
+        exchange.request = Frame(exchange.frame_length + FRAME_LENGTH_BYTES, gather=True)
 
     def _claimed(self, claim: Claim, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> bool:
         """Whether enough has been seen to know who deals with a request as a whole, if anybody."""
@@ -230,7 +240,7 @@ class RequestIntake:
             self.wants_answers = False
         client = exchange.client = self.client(header.client_id)
         exchange.limiter = client.produce
-        self._last = None if client.refuses else Repeated(chunk, header, exchange, client)
+        self.last = None if client.refuses else Repeated(chunk, header, exchange, client)
         return True
 
     def _take_fetch(self, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> bool:

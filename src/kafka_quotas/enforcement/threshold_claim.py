@@ -6,6 +6,7 @@ With a total every topic has a threshold, its own or its share; without one noth
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.enforcement.batch_order import BatchOrder
 from kafka_quotas.enforcement.broker_thresholds import BrokerThresholds
 from kafka_quotas.enforcement.exchange import Exchange
 from kafka_quotas.enforcement.threshold_rules import ThresholdError
@@ -21,10 +22,13 @@ MAX_GATHERED_REQUEST_BYTES: Final = 100 * 1024 * 1024
 class ThresholdClaim:
     """The claim of one broker's connections on Produce."""
 
-    def __init__(self, thresholds: BrokerThresholds, error: ThresholdError, *, directory: TopicDirectory) -> None:
+    def __init__(
+        self, thresholds: BrokerThresholds, error: ThresholdError, *, directory: TopicDirectory, order: BatchOrder
+    ) -> None:
         self._thresholds = thresholds
         self._error = error
         self._directory = directory
+        self._order = order
 
     @property
     def is_active(self) -> bool:
@@ -47,4 +51,5 @@ class ThresholdClaim:
             self._error,
             is_shadow=client is not None and client.is_shadow,
             directory=self._directory,
+            order=self._order,
         )

@@ -1,7 +1,7 @@
 """One Produce request to a broker with thresholds: data of topics over theirs is cut out and refused here.
 
 What the broker takes counts as taken in, whatever it refuses does not. A batch behind one that was refused is refused
-as out of order, see `threshold_order`.
+as out of order, see `batch_order`.
 **Source:** "Broker-side quota V1".
 """
 
@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from kafka_quotas.core.thresholds import ThresholdDecision
+from kafka_quotas.enforcement.batch_order import BatchOrder
 from kafka_quotas.enforcement.broker_thresholds import BrokerThresholds
 from kafka_quotas.enforcement.exchange import Exchange
+from kafka_quotas.enforcement.produce_cut import ProduceCut
 from kafka_quotas.enforcement.threshold_rules import ThresholdError
 from kafka_quotas.enforcement.topic_directory import TopicDirectory
 from kafka_quotas.enforcement.topic_questions import TopicQuestions
-from kafka_quotas.enforcement.whole_treatment import Answer, Ask, Charge, Pass, Verdict
+from kafka_quotas.enforcement.whole_treatment import Ask, Charge, Verdict
 from kafka_quotas.wire.produce_partitions import (
     PartitionKey,
     ProduceData,
@@ -22,22 +24,14 @@ from kafka_quotas.wire.produce_partitions import (
     ProducedTopic,
     TopicData,
     parse_produce,
-    without_partitions,
 )
-from kafka_quotas.wire.produce_results import (
-    all_refused_partitions,
-    partition_results,
-    refused_partition,
-    with_refused_partitions,
-)
+from kafka_quotas.wire.produce_results import partition_results
 from kafka_quotas.wire.request_header import RequestHeader
 from kafka_quotas.wire.walk import Buffer
 
 NO_ERROR: Final = 0
-OUT_OF_ORDER_SEQUENCE_NUMBER: Final = 45
 TOO_LARGE: Final = (10, 18)
 """MESSAGE_TOO_LARGE and RECORD_LIST_TOO_LARGE."""
-_BEHIND_REFUSED: Final = "an earlier batch of this producer was rejected"
 
 
 class ThresholdTreatment:
@@ -51,6 +45,7 @@ class ThresholdTreatment:
         *,
         is_shadow: bool,
         directory: TopicDirectory,
+        order: BatchOrder,
     ) -> None:
         self._header = header._replace(start=0, end=header.end - header.start)
         self._thresholds = thresholds
@@ -60,7 +55,8 @@ class ThresholdTreatment:
         self._questions = TopicQuestions(client_id=header.client_id, correlation_id=header.correlation_id)
         self._data: ProduceData | None = None
         self._sizes: dict[PartitionKey, tuple[str, int]] = {}
-        self._refused: dict[PartitionKey, bytes] = {}
+        self._order = order
+        self._cut = ProduceCut(self._header)
 
     def on_request(self, frame: bytearray, exchange: Exchange, now_ms: int) -> Verdict:
         """The request without what is rejected, or the answer where nothing is left; unknown topics are asked for."""
@@ -75,15 +71,7 @@ class ThresholdTreatment:
             self._judge(topic, now_ms)
         if not exchange.expects_response:
             self._count_taken(now_ms)
-        if not self._refused:
-            return Pass(frame=frame)
-        cut = without_partitions(frame, self._header, data, self._refused.__contains__)
-        if cut is not None:
-            return Pass(frame=cut)
-        if not exchange.expects_response:
-            return Answer(frame=None)
-        version = exchange.api_version
-        return Answer(frame=all_refused_partitions(version, exchange.correlation_id, data.order, self._refused))
+        return self._cut.verdict(frame, data, exchange)
 
     def on_told(self, frame: bytearray, exchange: Exchange, now_ms: int) -> None:
         """Nothing; what was told of topics is known."""
@@ -98,10 +86,7 @@ class ThresholdTreatment:
                 self._thresholds.took(topic, size, now_ms)
             elif result.error_code in TOO_LARGE:
                 self._thresholds.refused_for_size(size)
-        if not self._refused:
-            return frame
-        assert self._data is not None
-        return with_refused_partitions(exchange.api_version, frame, self._data.order, self._refused)
+        return self._cut.response(frame, exchange)
 
     def charges(self) -> Sequence[Charge]:
         """None: what a topic takes in is nobody's quota."""
@@ -130,24 +115,21 @@ class ThresholdTreatment:
     def _is_rejected(
         self, key: PartitionKey, partition: ProducedPartition, decision: ThresholdDecision, now_ms: int
     ) -> bool:
-        batch, order = partition.sequenced, self._thresholds.order
-        if batch is not None and order.is_behind_refused(key, batch):
-            self._refuse(key, OUT_OF_ORDER_SEQUENCE_NUMBER, _BEHIND_REFUSED)
+        batch, order = partition.sequenced, self._order
+        if batch is not None and order.is_behind_refused(key, batch, now_ms):
+            self._cut.refuse_behind(key)
+            order.refused(key, batch, now_ms)
             return True
         if not decision.admitted:
             self._thresholds.rejected(decision, partition.size, now_ms, dropped=not self._is_shadow)
             if not self._is_shadow:
-                self._refuse(key, self._error.code, decision.reason)
+                self._cut.refuse(key, self._error.code, decision.reason)
                 if batch is not None:
-                    order.refused(key, batch)
+                    order.refused(key, batch, now_ms)
                 return True
         if batch is not None:
             order.admitted(key, batch)
         return False
-
-    def _refuse(self, key: PartitionKey, error_code: int, message: str) -> None:
-        version = self._header.api_version
-        self._refused[key] = refused_partition(version, key[1], error_code=error_code, message=message)
 
     def _count_taken(self, now_ms: int) -> None:
         """Nothing; what is passed on counts as taken in, for nobody will tell."""

@@ -76,7 +76,10 @@ class TopicControl:
             auto_creations=self._auto_creations,
         )
         thresholds = ThresholdClaim(
-            self.thresholds.broker(node_id), self._rules.threshold_error, directory=self._directory
+            self.thresholds.broker(node_id),
+            self._rules.threshold_error,
+            directory=self._directory,
+            order=quotas.order,
         )
         return {
             CREATE_TOPICS: mutations,
