@@ -13,7 +13,7 @@ from tests.support.java_process import free_port
 from tests.support.run_cli import run_cli
 from tests.support.servers import USERS, Kafka
 
-from kafka_quotas.cli import load_records as load_test_command
+from kafka_quotas.cli import load_run as load_run_command
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.loadtest.client_errors import LoadRefusedError
 from kafka_quotas.loadtest.cluster import look_at_topic
@@ -78,7 +78,7 @@ def test_an_interrupt_ends_the_run_with_what_was_measured(monkeypatch: pytest.Mo
 
         yield watch
 
-    monkeypatch.setattr(load_test_command, "live_watcher", impatient)
+    monkeypatch.setattr(load_run_command, "live_watcher", impatient)
 
     code, out, err = run_cli(
         *("load-test", "produce", "--embedded", "--duration", "60s", "--warmup", "0s", "--rate", "100rec/s"),

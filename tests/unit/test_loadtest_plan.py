@@ -1,31 +1,50 @@
 """What a load test is asked for, and the plan it becomes."""
 
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from kafka_quotas.commands.load_test import LoadRequest, plan_load
+from kafka_quotas.commands.load_test import LoadRequest, credentials_of, load_scenario, shortest_s
+from kafka_quotas.core.describe_filter import EVERYTHING
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.core.quota_key import LONG_MAX
 from kafka_quotas.loadtest.client_settings import client_properties, request_size
-from kafka_quotas.loadtest.cycles import Direction
 from kafka_quotas.loadtest.offered_rate import OfferedRate, RateKind, parse_offered_rate
-from kafka_quotas.loadtest.plan import EntityName, parse_entity_name
+from kafka_quotas.loadtest.plan import EntityName, LoadPlan, parse_entity_name
+from kafka_quotas.loadtest.quotas_in_force import quotas_in_force
+from kafka_quotas.loadtest.scenario import ScenarioEntity
+from kafka_quotas.loadtest.scenario_plan import Venue, client_names, scenario_plan
+from kafka_quotas.loadtest.workload import Workload
 from kafka_quotas.stores.open_store import open_store
-from kafka_quotas.stores.store import Alteration
+from kafka_quotas.stores.store import Alteration, Store
 
 
-def request(**changes: object) -> LoadRequest:
+def request(does: Workload = Workload.PRODUCE, *, record_size: int = 1024, **changes: object) -> LoadRequest:
     given: dict[str, object] = {
-        "direction": Direction.PRODUCE,
-        "bootstrap": "127.0.0.1:9092",
+        "what": ScenarioEntity(client_id=None, does=does, record_size=record_size),
         "entities": (EntityName(user=None, client_id="a"), EntityName(user=None, client_id="b")),
         "duration_s": 10.0,
     }
     return LoadRequest(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def plan_load(
+    asked: LoadRequest, *, store: Store | None = None, properties: Mapping[str, str] | None = None, **passwords: str
+) -> LoadPlan:
+    """The plan that a request becomes under the quotas of a store, or under none."""
+    scenario = load_scenario(asked)
+    entries = [] if store is None else store.describe(EVERYTHING)
+    venue = Venue(
+        bootstrap="127.0.0.1:9092",
+        prefix="",
+        credentials=lambda name: credentials_of(name, properties or {}, passwords),
+        properties=properties or {},
+    )
+    return scenario_plan(scenario, quotas_in_force(entries, client_names(scenario)), venue, run_id=1)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +125,7 @@ def test_quotas_come_from_a_store_as_they_resolve(tmp_path: Path) -> None:
     )
 
     produced = plan_load(request(), store=store)
-    consumed = plan_load(request(direction=Direction.CONSUME), store=store)
+    consumed = plan_load(request(Workload.CONSUME), store=store)
     store.close()
 
     assert [entity.quota for entity in produced.entities] == [5e6, 1e6]
@@ -134,19 +153,16 @@ def test_a_user_needs_a_way_to_be_told() -> None:
     with pytest.raises(UsageError, match="plaintext"):
         plan_load(request(entities=alice))
     with pytest.raises(UsageError, match="no password"):
-        plan_load(request(entities=alice, properties={"security.protocol": "SASL_PLAINTEXT"}))
+        plan_load(request(entities=alice), properties={"security.protocol": "SASL_PLAINTEXT"})
 
-    plan = plan_load(
-        request(entities=alice, properties={"security.protocol": "SASL_PLAINTEXT"}, passwords={"alice": "secret"})
-    )
+    plan = plan_load(request(entities=alice), properties={"security.protocol": "SASL_PLAINTEXT"}, alice="secret")
 
     assert plan.entities[0].properties == (("sasl.username", "alice"), ("sasl.password", "secret"))
     assert "secret" not in repr(plan)
-    assert "secret" not in repr(request(passwords={"alice": "secret"}))
 
 
 def test_a_property_of_the_user_wins_over_ours() -> None:
-    plan = plan_load(request(properties={"batch.size": "5000", "client.id": "mine"}, quotas=(1e6,)))
+    plan = plan_load(request(quotas=(1e6,)), properties={"batch.size": "5000", "client.id": "mine"})
 
     properties = client_properties(plan, plan.entities[0])
 
@@ -157,3 +173,22 @@ def test_a_property_of_the_user_wins_over_ours() -> None:
 @pytest.mark.parametrize(("quota", "size"), [(None, 1_000_000), (1e3, 16_384), (2e6, 200_000), (500e6, 1_000_000)])
 def test_requests_are_small_beside_the_quota(quota: float | None, size: int) -> None:
     assert request_size(quota) == size
+
+
+def test_quotas_to_set_are_those_of_the_clients_and_the_control_is_one_of_them() -> None:
+    names = (EntityName(user="alice", client_id="a"), EntityName(user=None, client_id="b"))
+
+    scenario = load_scenario(request(entities=names, set_quotas=(2e6,), control="/b"))
+
+    assert [(quota.entity, quota.values) for quota in scenario.quotas] == [
+        (Entity.of(user="alice", client_id="a"), (("producer_byte_rate", 2e6),)),
+        (Entity.of(client_id="b"), (("producer_byte_rate", 2e6),)),
+    ]
+    assert [entity.control for entity in scenario.entities] == [False, True]
+    with pytest.raises(UsageError, match="--control c is none of the clients"):
+        load_scenario(request(control="c"))
+
+
+def test_how_long_it_takes_to_judge() -> None:
+    assert shortest_s(load_scenario(request(window=QuotaWindow(samples=3)))) == (3.0, 12.0)
+    assert shortest_s(load_scenario(request(window=QuotaWindow(samples=3), warmup_s=1.0))) == (5.0, 14.0)

@@ -18,7 +18,7 @@ from kafka_quotas.cli.load_view import load_listing, print_load
 from kafka_quotas.cli.load_words import duration_text
 from kafka_quotas.cli.output import Output
 from kafka_quotas.commands.demo import CAST
-from kafka_quotas.commands.load_test import LoadRequest
+from kafka_quotas.commands.load_run import RunOrder
 from kafka_quotas.commands.window_settings import WindowSource
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.loadtest.cycles import Direction
@@ -156,7 +156,7 @@ def test_the_demo_has_a_greedy_a_modest_and_an_unlimited_client() -> None:
     ("arguments", "message"),
     [
         (["produce"], "say what to put under load"),
-        (["produce", "--embedded", "--bootstrap-server", "127.0.0.1:1"], "say what to put under load"),
+        (["produce", "--embedded", "--bootstrap-server", "127.0.0.1:1"], "exclude each other"),
         (["produce", "--embedded", "--acks", "2"], "--acks is 0, 1 or all"),
         (["produce", "--embedded", "--rate", "fast"], "not a rate: 'fast'"),
         (["produce", "--embedded", "--quota", "0"], "--quota must be above 0"),
@@ -190,19 +190,19 @@ def test_bad_input_is_one_line_and_starts_nothing(arguments: list[str], message:
 def test_the_window_is_read_from_the_brokers_on_demand(
     options: tuple[str, ...], window: QuotaWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[LoadRequest] = []
+    asked: list[RunOrder] = []
 
     def brokers(url: str, _settings: object) -> WindowSource:
         assert url == "kafka://127.0.0.1:9092"
         return WindowSource(name=url, properties={"quota.window.num": "3", "quota.window.size.seconds": "2"})
 
-    def run(request: LoadRequest, **_: object) -> LoadResult:
-        asked.append(request)
-        return result(greedy())
+    def run(order: RunOrder, *_: object, **__: object) -> int:
+        asked.append(order)
+        return 0
 
     monkeypatch.setattr("kafka_quotas.commands.broker_windows.broker_source", brokers)
-    monkeypatch.setattr("kafka_quotas.cli.load_records.load_test", run)
+    monkeypatch.setattr("kafka_quotas.cli.load_records.carried_out", run)
     code, _, err = run_cli("load-test", "consume", "--bootstrap-server", "127.0.0.1:9092", *options)
 
     assert (code, err) == (0, "")
-    assert asked[0].window == window
+    assert asked[0].scenario.window == window

@@ -12,13 +12,11 @@ import typer
 
 from kafka_quotas.cli import load_options as options
 from kafka_quotas.cli.load_keeping import Keeping
-from kafka_quotas.cli.load_live import live_watcher
-from kafka_quotas.cli.load_run import tell
-from kafka_quotas.cli.load_scenario_view import keep_scenario
+from kafka_quotas.cli.load_run import carried_out, tell
 from kafka_quotas.cli.load_target_options import GivenTarget
 from kafka_quotas.cli.render import is_terminal
 from kafka_quotas.cli.window_options import chosen_windows
-from kafka_quotas.commands.load_run import Audience, RunOrder, run_scenario
+from kafka_quotas.commands.load_run import RunOrder
 from kafka_quotas.core.duration import parse_duration_ms
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_config import QuotaWindow
@@ -28,9 +26,7 @@ from kafka_quotas.loadtest.plan import EntityName, parse_entity_name
 from kafka_quotas.loadtest.run_journal import default_journal_folder
 from kafka_quotas.loadtest.scenario import Scenario, ScenarioEntity, Security
 from kafka_quotas.loadtest.workload import Arrival, ClientKind, Loop
-from kafka_quotas.system_clock import SystemClock
 
-_INTERRUPTED = 130
 _DEFAULT_ENTITY = "/load-test"
 
 ArrivalOption = Annotated[
@@ -221,12 +217,7 @@ class Flooding:
         self.keeping.check()
         if asks is not None and order.target.is_theirs and not self.yes:
             _ask(f"this {asks} on {order.target.bootstrap}, and puts everything back at the end.")
-        with live_watcher(f"load-test {scenario.name}") as watcher:
-            result = run_scenario(order, clock=SystemClock(), audience=Audience(step=tell, watcher=watcher))
-        keep_scenario(result, self.keeping)
-        if result.interrupted:
-            return _INTERRUPTED
-        return 0 if result.ok else 1
+        return carried_out(order, self.keeping, step=tell)
 
     def _security(self) -> Security:
         """How clients say who they are, as far as checks have to know."""

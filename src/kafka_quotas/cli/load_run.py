@@ -1,6 +1,7 @@
 """`kafka-quotas load-test run`: a scenario from its file or by its name."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -92,6 +93,7 @@ def run(
     brokers: options.Brokers = None,
     expect: Expect = None,
     control_factor: ControlFactor = None,
+    prometheus: options.Prometheus = None,
     quota_window_num: QuotaWindowNum = None,
     quota_window_size_seconds: QuotaWindowSize = None,
     window_file: WindowFile = None,
@@ -131,12 +133,18 @@ def run(
         scale=scale,
         expectations=tuple(parse_expectation(text) for text in expect or []),
         control_factor=control_factor,
+        prometheus=tuple(prometheus or ()),
     )
     keeping = Keeping(output=output, plot=plot, folder=out)
     keeping.check()
     ask_first(order, yes=yes)
-    with live_watcher(f"load-test {found.name}") as watcher:
-        result = run_scenario(order, clock=SystemClock(), audience=Audience(step=tell, watcher=watcher))
+    return carried_out(order, keeping, step=tell)
+
+
+def carried_out(order: RunOrder, keeping: Keeping, *, step: Callable[[str], None]) -> int:
+    """The exit code of a scenario that was run, watched, printed and kept; its steps are told to `step`."""
+    with live_watcher(f"load-test {order.scenario.name}") as watcher:
+        result = run_scenario(order, clock=SystemClock(), audience=Audience(warn=tell, step=step, watcher=watcher))
     keep_scenario(result, keeping)
     if result.interrupted:
         return _INTERRUPTED

@@ -1,7 +1,7 @@
 """`load-test run`: a scenario from its first topic to its last verdict."""
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,20 +9,22 @@ from typing import Final
 
 from kafka_quotas.commands.interruption import Interruption, interruptible
 from kafka_quotas.commands.load_flood_topics import floods_topics, ready_flood_topics
+from kafka_quotas.commands.load_metrics import BrokerMetrics
 from kafka_quotas.commands.load_target import EVENT_LOG, LoadTarget, Stage, stage, venue
 from kafka_quotas.commands.load_undoing import Undoing, run_folder
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.conclusion import Evidence, conclude
+from kafka_quotas.loadtest.delivery import Delivery
 from kafka_quotas.loadtest.durations import LatencySummary
 from kafka_quotas.loadtest.event_log_charges import logged_charges
 from kafka_quotas.loadtest.expectation import Expectation, parse_expectation
 from kafka_quotas.loadtest.host_limits import HostLimits, host_limits, raise_open_files
-from kafka_quotas.loadtest.plan import LoadPlan
+from kafka_quotas.loadtest.plan import EntityName, LoadPlan
 from kafka_quotas.loadtest.probe import TopicProbes
 from kafka_quotas.loadtest.progress import Watcher
 from kafka_quotas.loadtest.quota_watch import QuotaWatch
-from kafka_quotas.loadtest.quotas_in_force import stored_in_force
+from kafka_quotas.loadtest.quotas_in_force import InForce, quotas_in_force, stored_in_force
 from kafka_quotas.loadtest.read_back import TopicMark, mark_topics, read_back
 from kafka_quotas.loadtest.result import EntityKey, LoadResult
 from kafka_quotas.loadtest.run import run_load
@@ -41,7 +43,10 @@ class RunOrder:
     """What is to be run, and where. `scale` None is the one that fits, see `fitting_scale`.
 
     `expectations` are more than the scenario's own; `control_factor` is how many times its solo p99 a control client's
-    may be, None for the usual.
+    may be, None for the usual. `is_typed`: it was spelled out by options, which say themselves who is who, and it may
+    be too short to judge. `keeps_names`: topics go without a prefix where the cluster ends with the run. Without
+    `reads_quotas` clients are judged by the quotas it names alone, without `checks_delivery` nothing is read back.
+    `prometheus` are addresses of the brokers' own metrics, read beside the run.
     """
 
     scenario: Scenario
@@ -50,6 +55,11 @@ class RunOrder:
     scale: float | None = None
     expectations: tuple[Expectation, ...] = ()
     control_factor: float | None = None
+    is_typed: bool = False
+    keeps_names: bool = False
+    reads_quotas: bool = True
+    checks_delivery: bool = True
+    prometheus: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +92,9 @@ class ScenarioResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audience:
-    """Who is told how a run goes: each step in a line, the load as it runs."""
+    """Who is told how a run goes: what goes wrong in a line, each step in one, the load as it runs."""
 
+    warn: Callable[[str], None]
     step: Callable[[str], None]
     watcher: Watcher | None = None
 
@@ -108,7 +119,7 @@ def ready_scenario(order: RunOrder) -> tuple[Scenario, float]:
     scenario = order.scenario if window is None else replace(order.scenario, window=window)
     scale = order.scale if order.scale is not None else fitting_scale(scenario, order.target, limits)
     scenario = scaled(scenario, scale)
-    found = obstacles(scenario, order.target.ground(limits))
+    found = obstacles(scenario, order.target.ground(limits), is_typed=order.is_typed)
     if found:
         more = f" (and {len(found) - 1} more, see load-test validate)" if len(found) > 1 else ""
         raise UsageError(f"{found[0].message}{more}", hint=found[0].hint)
@@ -122,7 +133,7 @@ def run_scenario(order: RunOrder, *, clock: Clock, audience: Audience) -> Scenar
     """
     scenario, scale = ready_scenario(order)
     raise_open_files()
-    with interruptible(lambda: audience.step("already ending; what was changed is put back first")) as interruption:
+    with interruptible(lambda: audience.warn("already ending; what was changed is put back first")) as interruption:
         run = _ScenarioRun(order, scenario, clock=clock, audience=audience, interruption=interruption)
         runs = run.whole()
     return ScenarioResult(
@@ -145,8 +156,9 @@ class _ScenarioRun:
         self._clock = clock
         self._audience = audience
         self._run_id = secrets.randbits(64)
-        self._prefix = f"kafka-quotas-{scenario.name}-{self._run_id:016x}-"
-        self.undoing = Undoing(interruption=interruption, tell=audience.step)
+        is_bare = order.keeps_names and not order.target.is_theirs
+        self._prefix = "" if is_bare else f"kafka-quotas-{scenario.name}-{self._run_id:016x}-"
+        self.undoing = Undoing(interruption=interruption, tell=audience.warn)
 
     def whole(self) -> tuple[VariantResult, ...]:
         """Every variant's result; none after one that was interrupted."""
@@ -206,8 +218,7 @@ class _ScenarioRun:
     def _measured(self, variant: Variant, staged: Stage, place: Venue, before: LoadPlan | None) -> "_Measured":
         """What was measured of one variant, the control clients alone first."""
         names = client_names(self._scenario)
-        with closing(staged.store()) as store:
-            in_force = stored_in_force(store, names)
+        in_force = self._in_force(staged, names)
         if before is None:
             plan = scenario_plan(self._scenario, in_force, place, run_id=self._run_id)
         else:
@@ -217,21 +228,47 @@ class _ScenarioRun:
                 ready_flood_topics(plan, admin)
         solo = self._solo(plan)
         behind = replace(plan, bootstrap=staged.bootstrap)
-        marks = mark_topics(behind)
+        marks: list[TopicMark] = []
         self._audience.step(f"{len(plan.entities)} clients for {plan.warmup_s + plan.duration_s:g} s, {variant.value}")
         with ExitStack() as stack:
-            watch = stack.enter_context(QuotaWatch(staged.store, names=names, expected=in_force))
+            watch = QuotaWatch(staged.store, names=names, expected=in_force)
+            if self._order.reads_quotas:
+                stack.enter_context(watch)
+            metrics = stack.enter_context(BrokerMetrics(self._order.prometheus))
             probes = [stack.enter_context(each) for each in self._probes(staged, variant)]
-            result = run_load(plan, clock=self._clock, watcher=self._audience.watcher)
+            result = run_load(
+                plan,
+                clock=self._clock,
+                watcher=self._audience.watcher,
+                ready=lambda: marks.extend(mark_topics(behind) if self._order.checks_delivery else ()),
+            )
         answers = tuple(answer for each in probes for answer in each.answers)
         return _Measured(
             plan=plan,
             behind=behind,
-            result=replace(result, probes=answers),
+            result=replace(
+                result,
+                probes=answers,
+                broker_samples=metrics.samples,
+                warnings=(*result.warnings, *metrics.warnings),
+            ),
             solo=solo,
-            marks=marks,
+            marks=tuple(marks),
             changed=watch.findings,
         )
+
+    def _in_force(self, staged: Stage, names: Sequence[EntityName]) -> InForce:
+        """The quotas that hold for the clients, or none where nobody is to be asked."""
+        if not self._order.reads_quotas:
+            return quotas_in_force((), names)
+        with closing(staged.store()) as store:
+            return stored_in_force(store, names)
+
+    def _deliveries(self, measured: "_Measured") -> Mapping[EntityKey, Delivery]:
+        """What reading the topics back told, where that was asked for and the run was whole."""
+        if measured.result.interrupted or not self._order.checks_delivery:
+            return {}
+        return read_back(measured.behind, measured.result.entities, measured.marks)
 
     def _solo(self, plan: LoadPlan) -> Mapping[EntityKey, LatencySummary]:
         """The control clients' response latency without the others."""
@@ -263,13 +300,15 @@ class _ScenarioRun:
         evidence = Evidence(
             solo=measured.solo,
             control_factor=self._order.control_factor,
-            deliveries={} if result.interrupted else read_back(measured.behind, result.entities, measured.marks),
+            deliveries=self._deliveries(measured),
             charges=logged_charges(
                 staged.folder / variant.value / EVENT_LOG,
                 measured.plan.entities,
                 started_ms=result.started_ms,
                 ended_ms=result.started_ms + round(result.elapsed_s * 1000),
             ),
+            time_limited=frozenset(entity.key for entity in measured.plan.entities if entity.is_time_limited),
+            expected_errors={entity.key: frozenset(entity.expected_errors) for entity in measured.plan.entities},
             quotas_changed="; ".join(measured.changed) or None,
             expectations=expectations if is_limited else (),
         )

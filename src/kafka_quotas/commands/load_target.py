@@ -19,7 +19,7 @@ from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.loadtest.embedded_cluster import EmbeddedCluster
 from kafka_quotas.loadtest.host_limits import HostLimits
 from kafka_quotas.loadtest.plan import EntityName
-from kafka_quotas.loadtest.scenario import Scenario, ScenarioTopic
+from kafka_quotas.loadtest.scenario import PREFIX, Scenario, ScenarioTopic
 from kafka_quotas.loadtest.scenario_check import Ground
 from kafka_quotas.loadtest.scenario_partitions import partitions_needed
 from kafka_quotas.loadtest.scenario_plan import Credentials, Venue, anybody, client_names
@@ -109,6 +109,8 @@ class Stage:
     def make(self, topics: tuple[ScenarioTopic, ...], *, prefix: str) -> None:
         """Nothing; the topics are there under the prefix, with their records. Raises what `TopicAdmin.make` raises."""
         topics = tuple(topic for topic in topics if not topic.is_there)
+        if not topics:
+            return
         wanted = [WantedTopic(f"{prefix}{topic.name}", topic.partitions, topic.replication_factor) for topic in topics]
         if self.embedded is not None:
             for topic, want in zip(topics, wanted, strict=True):
@@ -141,13 +143,13 @@ def stage(target: LoadTarget, scenario: Scenario, folder: Path) -> Iterator[Stag
     own_store = f"local:{folder / 'quotas.db'}"
     with ExitStack() as stack:
         if target.bootstrap is not None:
-            theirs = target.store_url or f"kafka://{target.bootstrap}"
+            theirs = f"kafka://{target.bootstrap}"
             credentials = target.credentials or anybody
             login = dict(credentials(client_names(scenario)[0]))
             yield Stage(
                 bootstrap=target.bootstrap,
                 admin=target.bootstrap,
-                store_url=own_store if target.through_daemon else theirs,
+                store_url=target.store_url or (own_store if target.through_daemon else theirs),
                 settings=target.settings,
                 folder=folder,
                 filler=Filler(bootstrap=target.bootstrap, properties={**target.properties, **login}),
@@ -161,12 +163,13 @@ def stage(target: LoadTarget, scenario: Scenario, folder: Path) -> Iterator[Stag
             yield Stage(
                 bootstrap=cluster.bootstrap,
                 admin=cluster.bootstrap,
-                store_url=own_store,
-                settings=StoreSettings(),
+                store_url=target.store_url or own_store,
+                settings=target.settings,
                 folder=folder,
                 filler=Filler(bootstrap=cluster.bootstrap),
                 embedded=cluster,
                 properties=target.properties,
+                credentials=target.credentials or anybody,
             )
 
 
@@ -192,8 +195,12 @@ def venue(
     options = ["--event-log", str(folder / EVENT_LOG), "--event-log-rotate", "3600", *scenario.daemon_options]
     if with_policy and scenario.daemon_policy:
         policy = folder / "policy.toml"
-        policy.write_text(scenario.daemon_policy, encoding="utf-8")
+        policy.write_text(scenario.daemon_policy.replace(PREFIX, prefix), encoding="utf-8")
         options += ["--policy", str(policy)]
+    if scenario.daemon_costs:
+        costs = folder / "costs.json"
+        costs.write_text(scenario.daemon_costs, encoding="utf-8")
+        options += ["--cost-model", str(costs)]
     with running_daemon(
         upstream=staged.bootstrap,
         store_url=staged.store_url,
@@ -240,7 +247,7 @@ def _own_broker(stack: ExitStack, target: LoadTarget, scenario: Scenario, folder
         folder=folder,
         filler=Filler(bootstrap=broker.bootstrap),
         properties={**target.properties, **({} if security is None else security.common)},
-        credentials=_of_users({} if security is None else security.by_user),
+        credentials=target.credentials or anybody if security is None else _of_users(security.by_user),
     )
 
 

@@ -1,148 +1,98 @@
-"""Puts load on a cluster and judges what every client got by its quota."""
+"""`load-test produce` and `consume`: a scenario that is spelled out by options, of clients that move records."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from itertools import repeat
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from kafka_quotas.commands.client import Client
-from kafka_quotas.commands.effective import effective
-from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.effective import ANONYMOUS
+from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.core.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaKey
-from kafka_quotas.loadtest.cycles import Direction
-from kafka_quotas.loadtest.embedded_cluster import EmbeddedCluster
+from kafka_quotas.core.quota_key import QuotaKey
 from kafka_quotas.loadtest.offered_rate import AS_FAST_AS_POSSIBLE, OfferedRate
-from kafka_quotas.loadtest.plan import EntityLoad, EntityName, LoadPlan
-from kafka_quotas.loadtest.progress import Watcher
-from kafka_quotas.loadtest.result import LoadResult
-from kafka_quotas.loadtest.run import run_load
+from kafka_quotas.loadtest.plan import EntityName
+from kafka_quotas.loadtest.quotas_in_force import KEY_OF
+from kafka_quotas.loadtest.scenario import Scenario, ScenarioEntity, ScenarioQuota, ScenarioTopic
 from kafka_quotas.loadtest.workload import Workload
-from kafka_quotas.stores.store import Store
 
 _T = TypeVar("_T")
 
 DEFAULT_TOPIC = "kafka-quotas-load-test"
 EMBEDDED_FILL_BYTES = 16_000_000
-"""What consumers of the embedded cluster find: it keeps about 5 MB in each of 4 partitions."""
+"""What consumers of a cluster that is started for the run find: the embedded one keeps 5 MB in each of 4 partitions."""
+_PARTITIONS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRequest:
-    """What was asked for. `bootstrap` None is the embedded cluster.
+    """What was asked for: clients that all do what `what` does, with their own names, rates and quotas.
 
-    `rates` and `quotas` (bytes/s per broker, None: unlimited) hold nothing, one value for all entities, or one for
-    each. Without `quotas` they come from a store where one is given. `warmup_s` None is one quota window. `passwords`
-    are SASL passwords by user.
+    `rates`, `quotas` (bytes/s per broker to judge by, None: unlimited) and `set_quotas` (the same, to be set for the
+    time of the run) hold nothing, one value for all, or one for each. `control` is the label of the client that is to
+    stay unharmed. `topic_is_there`: it is a cluster's own and neither made nor removed. `warmup_s` None is one window.
     """
 
-    direction: Direction
-    bootstrap: str | None
+    what: ScenarioEntity
     entities: tuple[EntityName, ...]
     duration_s: float
     topic: str = DEFAULT_TOPIC
+    topic_is_there: bool = False
     rates: tuple[OfferedRate, ...] = ()
     quotas: tuple[float | None, ...] = ()
+    set_quotas: tuple[float, ...] = ()
+    control: str | None = None
     warmup_s: float | None = None
     window: QuotaWindow = DEFAULT_WINDOW
-    record_size: int = 1024
-    acks: str = "all"
-    enforcers: int | None = None
-    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def load_test(
-    request: LoadRequest, *, clock: Clock, store: Store | None = None, watcher: Watcher | None = None
-) -> LoadResult:
-    """What the run found, with a verdict for every entity.
+def load_scenario(request: LoadRequest) -> Scenario:
+    """The scenario that a request means.
 
-    Raises `UsageError` where the request can't be meant, and what `run_load` raises.
+    Raises `UsageError` where rates or quotas don't fit the entities, or the control client is none of them.
     """
-    plan = plan_load(request, store=store)
-    with ExitStack() as stack:
-        if request.bootstrap is None:
-            cluster = stack.enter_context(EmbeddedCluster())
-            cluster.make_topic(request.topic)
-            if request.direction is Direction.CONSUME:
-                records = max(1, EMBEDDED_FILL_BYTES // request.record_size)
-                cluster.fill(request.topic, records=records, record_size=request.record_size)
-            plan = replace(plan, bootstrap=cluster.bootstrap)
-        return run_load(plan, clock=clock, watcher=watcher)
+    does = request.what.does
+    count = len(request.entities)
+    rates = _each(request.rates, count, option="--rate") or (AS_FAST_AS_POSSIBLE,) * count
+    quotas = _each(request.quotas, count, option="--quota")
+    labels = [name.label for name in request.entities]
+    if request.control is not None and request.control.removeprefix("/") not in labels:
+        raise UsageError(f"--control {request.control} is none of the clients", hint=f"they are {', '.join(labels)}")
+    return Scenario(
+        name=does.value,
+        title=f"{does.value} from the command line",
+        entities=tuple(
+            replace(
+                request.what,
+                user=name.user,
+                client_id=name.client_id,
+                topic=request.topic,
+                rate=rate,
+                judge_by=quotas[index] if quotas else None,
+                unlimited=bool(quotas) and quotas[index] is None,
+                control=request.control is not None and request.control.removeprefix("/") == name.label,
+            )
+            for index, (name, rate) in enumerate(zip(request.entities, rates, strict=True))
+        ),
+        duration_s=request.duration_s,
+        warmup_s=request.warmup_s,
+        window=request.window,
+        topics=(_topic(request),),
+        quotas=_quotas(request, KEY_OF[does]),
+    )
 
 
-def shortest_s(request: LoadRequest) -> tuple[float, float]:
+def shortest_s(scenario: Scenario) -> tuple[float, float]:
     """How long a greedy client must be measured, in seconds: for any verdict on its quota, and for the tight bounds.
 
     The first window never counts; three throttle cycles take about four windows more.
     """
-    window_s = request.window.samples * request.window.window_s
-    warmup_s = window_s if request.warmup_s is None else request.warmup_s
-    unjudged_s = max(0.0, window_s - warmup_s)
-    return unjudged_s + window_s, unjudged_s + 4.0 * window_s
-
-
-def plan_load(request: LoadRequest, *, store: Store | None = None) -> LoadPlan:
-    """The plan that a request means, its quotas and rates resolved.
-
-    Raises `UsageError` where rates or quotas don't fit the entities, or a user comes without SASL or TLS.
-    """
-    quotas = _quotas(request, store)
-    rates = _each(request.rates, request, option="--rate") or (AS_FAST_AS_POSSIBLE,) * len(request.entities)
-    window_s = request.window.samples * request.window.window_s
-    return LoadPlan(
-        bootstrap=request.bootstrap or "",
-        entities=tuple(
-            EntityLoad(
-                name=name,
-                workload=Workload(request.direction.value),
-                topic=request.topic,
-                arrivals_per_second=rate.arrivals_per_second(cost=request.record_size, quota=quota),
-                quota=quota,
-                record_size=request.record_size,
-                acks=request.acks,
-                properties=credentials_of(name, request.properties, request.passwords),
-            )
-            for name, rate, quota in zip(request.entities, rates, quotas, strict=True)
-        ),
-        duration_s=request.duration_s,
-        warmup_s=window_s if request.warmup_s is None else request.warmup_s,
-        window=request.window,
-        enforcers=request.enforcers,
-        properties=tuple(request.properties.items()),
-    )
-
-
-def _quotas(request: LoadRequest, store: Store | None) -> Sequence[float | None]:
-    """The quota of every entity: as given, else as the store's entries resolve, else none."""
-    given = _each(request.quotas, request, option="--quota")
-    if given or store is None:
-        return given or tuple(repeat(None, len(request.entities)))
-    key = PRODUCER_BYTE_RATE if request.direction is Direction.PRODUCE else CONSUMER_BYTE_RATE
-    clients = [Client(user=name.user, client_id=name.client_id) for name in request.entities]
-    outcomes = effective(store, clients=clients).outcomes
-    limits = [next(quota.limit for quota in outcome.quotas if quota.key == key) for outcome in outcomes]
-    return [None if limit is None or is_unlimited(key, limit) else limit for limit in limits]
+    unjudged_s = max(0.0, scenario.window_s - scenario.unjudged_s)
+    return unjudged_s + scenario.window_s, unjudged_s + 4.0 * scenario.window_s
 
 
 def is_unlimited(key: QuotaKey, limit: float) -> bool:
     """Whether a stored limit is the one that stands for "no limit"."""
     return limit >= key.unlimited
-
-
-def _each(values: tuple[_T, ...], request: LoadRequest, *, option: str) -> tuple[_T, ...]:
-    """One value per entity, or nothing where nothing was given."""
-    count = len(request.entities)
-    if len(values) == 1:
-        return values * count
-    if values and len(values) != count:
-        raise UsageError(
-            f"{option} is given {len(values)} times for {count} entities",
-            hint=f"give {option} once for all, or once per --entity in the same order",
-        )
-    return values
 
 
 def credentials_of(
@@ -152,7 +102,7 @@ def credentials_of(
 
     Raises `UsageError` where a user comes without SASL or TLS, or without a password.
     """
-    if name.user is None:
+    if name.user in (None, ANONYMOUS):
         return ()
     protocol = properties.get("security.protocol", "plaintext").lower()
     if protocol == "plaintext":
@@ -162,10 +112,46 @@ def credentials_of(
         )
     if not protocol.startswith("sasl"):
         return ()
-    password = passwords.get(name.user, properties.get("sasl.password"))
+    password = passwords.get(name.user or "", properties.get("sasl.password"))
     if password is None:
         raise UsageError(
             f"user {name.user} has no password",
             hint="give --passwords FILE with lines USER=PASSWORD, or -X sasl.password=..",
         )
-    return (("sasl.username", name.user), ("sasl.password", password))
+    return (("sasl.username", name.user or ""), ("sasl.password", password))
+
+
+def _topic(request: LoadRequest) -> ScenarioTopic:
+    if request.topic_is_there:
+        return ScenarioTopic(name=request.topic, is_there=True)
+    size = request.what.record_size
+    fill = max(1, EMBEDDED_FILL_BYTES // size) if request.what.does is Workload.CONSUME else 0
+    return ScenarioTopic(name=request.topic, partitions=_PARTITIONS, fill=fill, record_size=size)
+
+
+def _quotas(request: LoadRequest, key: QuotaKey) -> tuple[ScenarioQuota, ...]:
+    """The quotas to set for the time of the run."""
+    values = _each(request.set_quotas, len(request.entities), option="--set-quota")
+    return tuple(
+        ScenarioQuota(entity=_entity(name), values=((key.name, value),))
+        for name, value in zip(request.entities, values, strict=bool(values))
+    )
+
+
+def _entity(name: EntityName) -> Entity:
+    """Whom a quota is for that is to limit one client: its client-id, and its user where it has one."""
+    if name.user is None:
+        return Entity.of(client_id=name.client_id)
+    return Entity.of(user=name.user, client_id=name.client_id)
+
+
+def _each(values: tuple[_T, ...], count: int, *, option: str) -> tuple[_T, ...]:
+    """One value per entity, or nothing where nothing was given."""
+    if len(values) == 1:
+        return values * count
+    if values and len(values) != count:
+        raise UsageError(
+            f"{option} is given {len(values)} times for {count} entities",
+            hint=f"give {option} once for all, or once per --entity in the same order",
+        )
+    return values

@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kafka_quotas.core.clock import Clock
@@ -24,13 +25,19 @@ _HEAD_START_NS = 20_000_000  # all threads wait for the same first instant
 _SILENCE_S = 20.0  # no acknowledgement at all for so long, and no throttle either, ends a run
 
 
-def run_load(plan: LoadPlan, *, clock: Clock, watcher: Watcher | None = None) -> LoadResult:
+def run_load(
+    plan: LoadPlan, *, clock: Clock, watcher: Watcher | None = None, ready: Callable[[], None] | None = None
+) -> LoadResult:
     """The result of running a plan; an interrupt (Ctrl-C) ends the run, and the result says so.
+
+    `ready` is called when the cluster has let everybody in, right before the load.
 
     Raises what `look_at_topic` raises, `LoadRefusedError` where a client is refused during the run,
     `ClusterUnreachableError` where nothing was acknowledged for a long time, `UsageError` for a property refused.
     """
     views = _look_at_topics(plan)
+    if ready is not None:
+        ready()
     started_ms, cpu_s = clock.now_ms(), time.process_time()
     start_ns = time.monotonic_ns() + _HEAD_START_NS
     instants = RunClock(

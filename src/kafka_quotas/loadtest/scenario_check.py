@@ -66,17 +66,20 @@ class Obstacle:
     hint: str | None = None
 
 
-def obstacles(scenario: Scenario, ground: Ground) -> tuple[Obstacle, ...]:
-    """Everything that stands against running the scenario on this ground; nothing where it can be tried."""
+def obstacles(scenario: Scenario, ground: Ground, *, is_typed: bool = False) -> tuple[Obstacle, ...]:
+    """Everything that stands against running the scenario on this ground; nothing where it can be tried.
+
+    One that `is_typed` may be too short to judge, and its clients' logins come from properties that are not seen here.
+    """
     found = [
         *_of_ground(scenario, ground),
         *_of_limits(scenario, ground),
         *_of_times(scenario),
         *_of_topics(scenario, ground),
-        *(each for entity in scenario.entities for each in _of_entity(entity, scenario)),
+        *(each for entity in scenario.entities for each in _of_entity(entity, scenario, is_typed=is_typed)),
         *_of_expectations(scenario),
     ]
-    return tuple(dict.fromkeys(found or _of_plan(scenario)))
+    return tuple(dict.fromkeys(found or ([] if is_typed else _of_plan(scenario))))
 
 
 def _of_ground(scenario: Scenario, ground: Ground) -> Iterator[Obstacle]:
@@ -131,6 +134,9 @@ def _of_limits(scenario: Scenario, ground: Ground) -> Iterator[Obstacle]:
 
 
 def _of_times(scenario: Scenario) -> Iterator[Obstacle]:
+    if scenario.duration_s <= 0:
+        yield Obstacle(message="a duration must be above 0 s", hint="example: --duration 60s")
+        return
     for entity in scenario.entities:
         if entity.start_s >= scenario.duration_s:
             yield Obstacle(
@@ -152,10 +158,11 @@ def _of_topics(scenario: Scenario, ground: Ground) -> Iterator[Obstacle]:
             )
 
 
-def _of_entity(entity: ScenarioEntity, scenario: Scenario) -> Iterator[Obstacle]:
+def _of_entity(entity: ScenarioEntity, scenario: Scenario, *, is_typed: bool) -> Iterator[Obstacle]:
     """What is odd in one client by itself."""
     who = entity.client_id if entity.client_id is not None else "the client without a client-id"
-    yield from _of_identity(entity, scenario, str(who))
+    if not is_typed:
+        yield from _of_identity(entity, scenario, str(who))
     yield from _of_library(entity, str(who))
     yield from _of_work(entity, scenario, str(who))
     is_numbered = NUMBER in (entity.client_id or "") or NUMBER in (entity.user or "")
@@ -201,7 +208,7 @@ def _of_its_topic(entity: ScenarioEntity, scenario: Scenario, who: str) -> Itera
     if topic is None:
         there = ", ".join(topic.name for topic in scenario.topics) or "none"
         yield Obstacle(message=f"{who} wants topic {entity.topic or '(none)'}", hint=f"topics listed: {there}")
-    elif entity.does is Workload.CONSUME and not topic.fill:
+    elif entity.does is Workload.CONSUME and not (topic.fill or topic.is_there):
         yield Obstacle(message=f"{who} reads topic {topic.name}, which is empty", hint="give it a fill")
     elif entity.does is Workload.CONSUME and entity.judge_by is not None:
         least = entity.judge_by * scenario.window_s
