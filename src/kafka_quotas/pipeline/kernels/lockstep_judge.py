@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kafka_quotas.core.quota_key import LONG_MAX
 from kafka_quotas.pipeline.kernels.judge import FETCH, NOCHECK, RECORD, STRICT
-from kafka_quotas.pipeline.kernels.ring import COMPLETE_MS, COUNT, EXPIRED_MS, FAR_MS, HEAD, INDEX, OLDEST_MS
+from kafka_quotas.pipeline.kernels.ring import COMPLETE_MS, COUNT, EXPIRED_MS, FAR_MS, HEAD, INDEX, LATEST_MS, OLDEST_MS
 
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -100,10 +100,12 @@ class RateLanes:
         there = self._slots < count[:, None]
         others = there & (self._slots != index[:, None])
         start_ms = np.where(there, self.clocks[lane, HEAD::2], FAR_MS)
-        expires_ms = self.clocks[lane, HEAD + 1 :: 2] + self._samples * self._window_ms
+        last_ms = self.clocks[lane, HEAD + 1 :: 2]
+        expires_ms = last_ms + self._samples * self._window_ms
         self.clocks[lane, COMPLETE_MS] = self.clocks[lane, HEAD + 2 * index] + self._window_ms
         self.clocks[lane, EXPIRED_MS] = np.where(others, expires_ms, FAR_MS).min(axis=1)
         self.clocks[lane, OLDEST_MS] = start_ms.min(axis=1)
+        self.clocks[lane, LATEST_MS] = np.where(others, last_ms, 0).max(axis=1)
         prefix = np.zeros(lane.size)
         for slot in self._slots:
             prefix = prefix + np.where(slot < index, self.sums[lane, 1 + slot], 0.0)

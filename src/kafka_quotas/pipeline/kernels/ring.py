@@ -2,7 +2,8 @@
 
 A ring takes `HEAD + 2 * slots` whole numbers (times in ms) from offset `c` of `clocks` on, and `1 + slots` doubles
 from offset `s` of `sums` on. The head holds the current slot, how many slots there are, from when on the current one
-is complete, from when on another one has expired, and the oldest start; then come start and last record of each slot.
+is complete, from when on another one has expired, the oldest start, and the latest record of the other slots; then come
+start and last record of each slot.
 The first double is the sum of the slots before the current one.
 
 Invariants: a ring of zeros with `FAR_MS` where `fresh_clocks` says so is one that nothing was recorded to. Sums are
@@ -22,7 +23,8 @@ COUNT: Final = 1
 COMPLETE_MS: Final = 2
 EXPIRED_MS: Final = 3
 OLDEST_MS: Final = 4
-HEAD: Final = 5
+LATEST_MS: Final = 5
+HEAD: Final = 6
 _MOST_WINDOWS: Final = 1 << 31
 """From so many on, 32 bits do not hold how many windows have passed."""
 
@@ -104,6 +106,7 @@ def settle_slots(clocks, sums, c, s, now_ms, samples, window_ms):
     count, index, expire_ms = clocks[c + COUNT], clocks[c + INDEX], samples * window_ms
     expired = now_ms >= clocks[c + EXPIRED_MS]
     if now_ms >= clocks[c + COMPLETE_MS]:
+        latest_ms = max(clocks[c + LATEST_MS], clocks[c + HEAD + 2 * index + 1])
         if count:
             expired = expired or now_ms - clocks[c + HEAD + 2 * index + 1] >= expire_ms
             index = index + 1 if index < samples else 0
@@ -111,24 +114,40 @@ def settle_slots(clocks, sums, c, s, now_ms, samples, window_ms):
             count += 1
             clocks[c + COUNT] = count
         clocks[c + INDEX] = index
+        if now_ms - latest_ms >= expire_ms:
+            _start_anew(clocks, sums, c, s, now_ms, samples, window_ms)
+            return
         _reset(clocks, sums, c, s, index, now_ms)
     else:
         clocks[c + HEAD + 2 * index + 1] = now_ms
-    oldest_ms, first_ms, prefix = clocks[c + HEAD + 2 * index], FAR_MS, 0.0
+    oldest_ms, first_ms, prefix, latest_ms = clocks[c + HEAD + 2 * index], FAR_MS, 0.0, 0
     for slot in range(count):
         if slot != index:
             last_ms = clocks[c + HEAD + 2 * slot + 1]
             if expired and now_ms - last_ms >= expire_ms:
                 _reset(clocks, sums, c, s, slot, now_ms)
                 last_ms = now_ms
-            first_ms = min(first_ms, last_ms)
+            first_ms, latest_ms = min(first_ms, last_ms), max(latest_ms, last_ms)
             oldest_ms = min(oldest_ms, clocks[c + HEAD + 2 * slot])
             if slot < index:
                 prefix += sums[s + 1 + slot]
     clocks[c + COMPLETE_MS] = clocks[c + HEAD + 2 * index] + window_ms
     clocks[c + EXPIRED_MS] = FAR_MS if first_ms == FAR_MS else first_ms + expire_ms
-    clocks[c + OLDEST_MS] = oldest_ms
+    clocks[c + OLDEST_MS], clocks[c + LATEST_MS] = oldest_ms, latest_ms
     sums[s] = prefix
+
+
+@compiled
+def _start_anew(clocks, sums, c, s, now_ms, samples, window_ms):
+    """Nothing; every slot is empty and starts now, for whatever was recorded is out of the window."""
+    count = clocks[c + COUNT]
+    for place in range(c + HEAD, c + HEAD + 2 * count):
+        clocks[place] = now_ms
+    for place in range(s, s + 1 + count):
+        sums[place] = 0.0
+    clocks[c + COMPLETE_MS] = now_ms + window_ms
+    clocks[c + EXPIRED_MS] = now_ms + samples * window_ms if count > 1 else FAR_MS
+    clocks[c + OLDEST_MS], clocks[c + LATEST_MS] = now_ms, now_ms if count > 1 else 0
 
 
 @compiled
@@ -150,15 +169,16 @@ def _reset(clocks, sums, c, s, slot, now_ms):
 @compiled
 def _refresh(clocks, sums, c, s, samples, window_ms):
     """Nothing; the head says what follows from the slots."""
-    index, expired_ms, oldest_ms, prefix = clocks[c + INDEX], FAR_MS, FAR_MS, 0.0
+    index, expired_ms, oldest_ms, prefix, latest_ms = clocks[c + INDEX], FAR_MS, FAR_MS, 0.0, 0
     for slot in range(clocks[c + COUNT]):
         start_ms = clocks[c + HEAD + 2 * slot]
         oldest_ms = min(oldest_ms, start_ms)
         if slot != index:
-            expired_ms = min(expired_ms, clocks[c + HEAD + 2 * slot + 1] + samples * window_ms)
+            last_ms = clocks[c + HEAD + 2 * slot + 1]
+            expired_ms, latest_ms = min(expired_ms, last_ms + samples * window_ms), max(latest_ms, last_ms)
         if slot < index:
             prefix += sums[s + 1 + slot]
     clocks[c + COMPLETE_MS] = clocks[c + HEAD + 2 * index] + window_ms
     clocks[c + EXPIRED_MS] = expired_ms
-    clocks[c + OLDEST_MS] = oldest_ms
+    clocks[c + OLDEST_MS], clocks[c + LATEST_MS] = oldest_ms, latest_ms
     sums[s] = prefix
