@@ -3,7 +3,7 @@
 import pytest
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.cycles import CONSUMER_LOWER, MIN_CYCLES, Direction, judge, measure
+from kafka_quotas.loadtest.cycles import CONSUMER_LOWER, MIN_CYCLES, Direction, average, judge, measure
 
 WINDOW_MS = 3000
 
@@ -98,3 +98,10 @@ def test_a_trace_that_proves_nothing_is_no_success(acks: list[tuple[float, int]]
 def test_nothing_is_judged_by_a_meaningless_quota_or_window(quota: float, window_ms: int) -> None:
     with pytest.raises(UsageError):
         judge([(0, 1), (5000, 1)], quota=quota, window_ms=window_ms)
+
+
+@pytest.mark.parametrize(("end_ms", "per_second"), [(None, 1000), (8_000, 1000), (20_000, 500)])
+def test_silence_until_the_end_counts_where_it_is_longer_than_a_window(end_ms: float | None, per_second: float) -> None:
+    acks = [(float(t_ms), 100) for t_ms in range(0, 10_000, 100)]
+
+    assert average(acks, window_ms=3000, skip_ms=0, end_ms=end_ms).per_second == pytest.approx(per_second, rel=0.02)

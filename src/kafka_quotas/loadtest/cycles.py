@@ -125,14 +125,20 @@ def measure(acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float
     return replace(plain, cycles=cycles)  # the whole span tells more than one or two cycles do
 
 
-def average(acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float | None = None) -> CycleMeasurement:
+def average(
+    acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float | None = None, end_ms: float | None = None
+) -> CycleMeasurement:
     """The plain average after `skip_ms` (None: the first window): right for a client that no quota holds back.
 
-    Such a client makes no burst into an empty past, so what is left out may be shorter than a window.
+    Such a client makes no burst into an empty past, so what is left out may be shorter than a window. Where more than a
+    window passed in silence until `end_ms`, that counts too.
 
     Raises `UsageError` for a window that is not above 0.
     """
     times, before = _after(acks, _checked_window(window_ms) if skip_ms is None else skip_ms)
+    last_ms = acks[-1][0] if acks else 0.0
+    if end_ms is not None and end_ms - last_ms > window_ms:
+        times, before = [*times, end_ms], [*before, (before[-1] + acks[-1][1]) if before else 0]
     return _average(times, before, window_ms=window_ms)
 
 

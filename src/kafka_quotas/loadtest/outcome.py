@@ -105,7 +105,7 @@ def _verdict(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> 
     entity = clients[0].entity
     start_s = min(client.entity.start_s for client in clients)
     end_s = max(min(client.entity.stop_s or facts.elapsed_s, facts.elapsed_s) for client in clients)
-    seen = _seen(clients, elapsed_s=max(end_s - start_s, 0.0))
+    seen = _seen(clients, elapsed_s=max(end_s - start_s, 0.0), end_s=end_s)
     warmup_ms = max(plan.warmup_s - start_s, 0.0) * 1000
     if not entity.is_judged:
         return unjudged_verdict(seen, window_ms=plan.window_ms, warmup_ms=warmup_ms)
@@ -118,7 +118,7 @@ def _verdict(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> 
     )
 
 
-def _seen(clients: Sequence[LoadClient], *, elapsed_s: float) -> Observation:
+def _seen(clients: Sequence[LoadClient], *, elapsed_s: float, end_s: float) -> Observation:
     """What is judged of some clients of one workload together."""
     entity = clients[0].entity
     offers = [_offered(client.entity, client.wire.ratio) for client in clients]
@@ -129,6 +129,7 @@ def _seen(clients: Sequence[LoadClient], *, elapsed_s: float) -> Observation:
         offered=None if None in offers else sum(offer for offer in offers if offer is not None),
         throttle_count=sum(client.recorder.throttle_count for client in clients),
         elapsed_ms=elapsed_s * 1000,
+        end_ms=None if entity.workload is Workload.MUTATE else end_s * 1000,
         unit=UNITS[entity.workload],
         limited_from_ms=min(limited_ms, default=None) if entity.workload is Workload.MUTATE else None,
         offer_slack=max(_offer_slack(client.entity, elapsed_s) for client in clients),

@@ -2,7 +2,7 @@
 
 A *greedy* client (it offers more than its quota) gets its quota, no more and no less. A *modest* client (it offers
 less) gets all it offers. A client *without a quota* gets all it offers and is never throttled. Clients that share a
-quota are judged by their sum, and one that only a share of thread time limits is not judged by its rate.
+quota are judged by their sum, and one that only thread time or errors limit is not judged by its rate.
 """
 
 from collections.abc import Sequence
@@ -57,7 +57,8 @@ class EntityVerdict:
 class Observation:
     """What is judged: charges (t_ms, amount), what was offered (None: all it could), how often throttled.
 
-    `elapsed_ms` is the length of the whole run, warm-up included. `limited_from_ms` is when the quota began to hold
+    `elapsed_ms` is the length of the whole run, warm-up included, `end_ms` its end on the clock of the charges, None
+    where a client may have done its work before. `limited_from_ms` is when the quota began to hold
     back, None where that is not told: a bucket of tokens may last for longer than a window. `offer_slack` is the share
     by which arrivals at random, or in bursts, may have been fewer than `offered` says.
     """
@@ -66,6 +67,7 @@ class Observation:
     offered: float | None
     throttle_count: int
     elapsed_ms: float
+    end_ms: float | None = None
     unit: RateUnit = RateUnit.BYTES
     limited_from_ms: float | None = None
     offer_slack: float = 0.0
@@ -83,15 +85,15 @@ def entity_verdict(
     offered = seen.offered
     if quota is not None and (offered is None or offered > quota):
         return _greedy(seen, quota, window_ms=window_ms, warmup_ms=warmup_ms, direction=direction)
-    measured = average(seen.acks, window_ms=window_ms, skip_ms=warmup_ms)
+    measured = average(seen.acks, window_ms=window_ms, skip_ms=warmup_ms, end_ms=seen.end_ms)
     return _unhindered(seen, measured, quota)
 
 
 def unjudged_verdict(seen: Observation, *, window_ms: int, warmup_ms: float) -> EntityVerdict:
-    """The verdict on a client that only a share of thread time limits: what it got is told and proves nothing."""
-    measured = average(seen.acks, window_ms=window_ms, skip_ms=warmup_ms)
+    """The verdict on a client whose rate proves nothing, for thread time limits it, or errors that are to come."""
+    measured = average(seen.acks, window_ms=window_ms, skip_ms=warmup_ms, end_ms=seen.end_ms)
     told = _unhindered(seen, measured, None)
-    evidence = f"{told.evidence}; a share of thread time limits it, which no rate tells, so its rate is not judged"
+    evidence = f"{told.evidence}; what limits it (thread time, errors) no rate tells, so its rate is not judged"
     return replace(told, kind=Kind.UNJUDGED, ok=True, evidence=evidence)
 
 
