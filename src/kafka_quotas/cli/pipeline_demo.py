@@ -20,13 +20,15 @@ from kafka_quotas.cli.output import Output
 from kafka_quotas.cli.pipeline_demo_steps import Proposed, proposals, steps
 from kafka_quotas.cli.render import write
 from kafka_quotas.commands.kafka_jars import VERSION, KafkaServerError
-from kafka_quotas.commands.pipeline_demo import LIMITED, WINDOW, record_traffic
+from kafka_quotas.commands.pipeline_demo import SCENARIO, demo_scenario, record_traffic
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.pipeline.java import find_java
 from kafka_quotas.system_clock import SystemClock
 
 _INTERRUPTED = 130
+_SAMPLE_WINDOW = QuotaWindow(samples=3, window_s=1)
+"""Of the brokers whose request logs are the sample."""
 
 Out = Annotated[
     Path, typer.Option("--out", metavar="DIR", help="Where everything goes; what an earlier demo left is replaced.")
@@ -68,7 +70,7 @@ def demo(
 ) -> None:
     """Show the pipeline on real traffic: record, ingest, profile, replay, recommend, report, apply.
 
-    A real Kafka broker is started with its request log on, and the load tester's clients run against it. Without Java
+    A real Kafka broker is started with its request log on, and a load test runs against it. Without Java
     or Maven, request logs from a sample are used, and Spark is left out; it says which. The quotas go to a store in
     the demo's own folder, with a journal of its own. The exit code is 0 only if every step succeeded.
     """
@@ -103,19 +105,22 @@ def _record(out: Path, jars: Path | None, sample: Path) -> Recording:
     except KafkaQuotasError as error:
         return _sample(sample, error, has_spark=False)
     try:
-        _heading(f"Traffic: a Kafka {VERSION} broker, its request log on, and eight clients of the load tester")
+        scenario = demo_scenario()
+        _heading(f"Traffic: a Kafka {VERSION} broker, its request log on, under the load test '{SCENARIO}'")
+        write(f"{scenario.title}.", sys.stdout)
         with live_watcher("load") as watcher:
-            traffic = record_traffic(java=java, jars=jars or _own_jars(), out=out, clock=SystemClock(), watcher=watcher)
+            traffic = record_traffic(
+                scenario, java=java, jars=jars or _own_jars(), out=out, clock=SystemClock(), watcher=watcher
+            )
     except KafkaServerError as error:
         return _sample(sample, error, has_spark=True)
     if traffic.result.interrupted:
         raise typer.Exit(_INTERRUPTED)
     print_load(traffic.result, Output.TABLE)
-    write(f"Only {LIMITED} has a quota so far.", sys.stdout)
     return Recording(
         logs=traffic.logs,
         in_force=traffic.in_force,
-        window=WINDOW,
+        window=traffic.window,
         has_spark=True,
         default_of="client-id",
         proposed=Proposed(tight="500k", generous="1M"),
@@ -135,7 +140,7 @@ def _sample(sample: Path, reason: KafkaQuotasError, *, has_spark: bool) -> Recor
     return Recording(
         logs=sample,
         in_force=in_force,
-        window=WINDOW,
+        window=_SAMPLE_WINDOW,
         has_spark=has_spark,
         default_of="user",
         proposed=Proposed(tight="50k", generous="200k"),
