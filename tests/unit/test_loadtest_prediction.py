@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.core.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.core.simulation import Algorithm, Event, Operation, full_bucket_ms, new_limiter, replay
 from kafka_quotas.loadtest.judgement import State
 from kafka_quotas.loadtest.prediction import Charge, Prediction, Source, predict
@@ -79,23 +78,6 @@ def test_a_log_tells_what_was_taken_back() -> None:
 
     assert prediction.predicted_ms == expected > 0
     assert prediction.state is State.MET
-
-
-def test_a_fetch_answered_empty_is_taken_to_have_asked_for_the_usual() -> None:
-    manager = ClientQuotaManager(QuotaType.FETCH, WINDOW)
-    limiter = new_limiter(Algorithm.RATE, bound=QUOTA, samples=WINDOW.samples, window_ms=WINDOW.window_ms)
-    assert manager.quota_type is QuotaType.FETCH
-    charges, now_ms = [], 0
-    while now_ms < 15_000:  # as a broker does: record, and where that violates take it back and answer empty
-        throttle_ms = limiter.apply(Operation.RECORD, REQUEST, now_ms).throttle_ms
-        if throttle_ms > 0:
-            limiter.apply(Operation.UNRECORD, REQUEST, now_ms)
-        charges.append(Charge(t_ms=now_ms, amount=0 if throttle_ms else REQUEST, throttle_ms=throttle_ms))
-        now_ms += throttle_ms + 5
-
-    prediction = _predicted(charges, workload=Workload.CONSUME)
-
-    assert prediction.predicted_ms == prediction.announced_ms > 3000
 
 
 def test_a_permissive_mutation_is_accepted_and_waits() -> None:

@@ -11,10 +11,12 @@ from kafka_quotas.loadtest.isolation import isolation
 from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
 from kafka_quotas.loadtest.prediction import Charge, Prediction, Source, predict
 from kafka_quotas.loadtest.recorded_charges import recorded_charges
+from kafka_quotas.loadtest.recorder import Recorder
 from kafka_quotas.loadtest.result import BrokerSample, EntityKey, EntityResult, LoadResult
 from kafka_quotas.loadtest.verdict import Kind
 from kafka_quotas.loadtest.workload import Workload
 
+_COARSEST_MS = 16  # of acknowledgements that stand for requests
 _PREDICTED = (Workload.PRODUCE, Workload.CONSUME, Workload.REQUESTS, Workload.MUTATE)
 
 
@@ -111,7 +113,7 @@ def _prediction(entity: EntityResult, window: QuotaWindow, *, is_time_limited: b
         return None
     source, events = recorded_charges(entity)
     announced_ms = recorder.throttle_sum_us / 1000
-    unknown = _untold(entity) if source is Source.ACKNOWLEDGEMENTS else ""
+    unknown = _untold(entity, source, recorder)
     if is_time_limited:
         unknown = "thread time is limited as well, and the larger of two throttle times counts"
     if unknown:
@@ -132,12 +134,16 @@ def _late_ms(entity: EntityResult) -> float:
     return entity.service.p50_us / 1000 if entity.workload is Workload.MUTATE else 0.0
 
 
-def _untold(entity: EntityResult) -> str:
-    """Why acknowledgements tell too little to simulate by; empty where they tell enough."""
-    if entity.verdict.kind is Kind.MODEST:
+def _untold(entity: EntityResult, source: Source, recorder: Recorder) -> str:
+    """Why the events tell too little to simulate by; empty where they tell enough."""
+    if source is Source.EVENT_LOG or entity.verdict.kind is Kind.MODEST:
+        return ""
+    if entity.workload is Workload.CONSUME:
+        return "a fetch that is answered empty counts for its delay, and no client is told its size"
+    if source is Source.RESPONSES:
         return ""
     if entity.enforcers > 1:
         return f"{entity.enforcers} brokers keep the quota, and acknowledgements don't tell which one"
-    if entity.workload is Workload.CONSUME:
-        return "fetches that were answered empty are not told to this client, and brokers count them for the delay"
+    if recorder.trace.resolution_ms > _COARSEST_MS:
+        return f"of so long a run acknowledgements are known to {recorder.trace.resolution_ms} ms only"
     return ""

@@ -1,8 +1,9 @@
 """Throttle times as the simulator has them from what a run recorded, held against those that were announced.
 
 What is known of the events differs, and with it what the sum can prove. A raw client sees each response with its
-charge; our daemon's event log has each charge as the daemon took it. librdkafka tells neither: there acknowledgements
-stand for requests, those of one look at the client taken together, and their times are late by up to such a look.
+charge, but nobody tells it the size of a fetch that was answered empty; our daemon's event log has each charge as the
+daemon took it. librdkafka tells neither: there acknowledgements stand for requests, those of one look at the client
+taken together, and their times are late by up to such a look.
 
 Contract: pure. Each broker is simulated by itself, with an empty bucket (a full one of tokens) at the first event.
 """
@@ -103,7 +104,7 @@ def predict(
     throttled = sum(charge.throttle_ms > 0 for charge in charges)
     predicted_ms, predictions = 0, 0
     for _, at_broker in groupby(sorted(charges, key=lambda charge: charge.broker), key=lambda charge: charge.broker):
-        for throttle_ms in _throttle_times(list(at_broker), workload, quota, window, source):
+        for throttle_ms in _throttle_times(list(at_broker), workload, quota, window):
             predicted_ms += throttle_ms
             predictions += 1
     return Prediction(
@@ -116,9 +117,7 @@ def predict(
     )
 
 
-def _throttle_times(
-    charges: Sequence[Charge], workload: Workload, quota: float, window: QuotaWindow, source: Source
-) -> Iterator[int]:
+def _throttle_times(charges: Sequence[Charge], workload: Workload, quota: float, window: QuotaWindow) -> Iterator[int]:
     """The throttle times above 0 of one broker's events."""
     is_mutation = workload is Workload.MUTATE
     limiter = new_limiter(
@@ -127,8 +126,7 @@ def _throttle_times(
         samples=window.samples,
         window_ms=window.window_ms,
     )
-    refuses = source is Source.RESPONSES and workload is Workload.CONSUME
-    events = _refused_fetches(charges) if refuses else _events(charges, is_mutation=is_mutation)
+    events = _events(charges, is_mutation=is_mutation)
     origin_ms = full_bucket_ms(samples=window.samples, window_ms=window.window_ms) if is_mutation else 0
     for decision in replay(events, limiter, usual=Operation.RECORD, origin_ms=origin_ms):
         if decision.outcome.throttle_ms > 0:
@@ -146,18 +144,3 @@ def _events(charges: Iterable[Charge], *, is_mutation: bool) -> Iterator[Event]:
         elif strict:
             operation = Operation.RECORD_NOCHECK if charge.throttle_ms == 0 else None
         yield Event(t_ms=charge.t_ms, amount=abs(charge.amount), operation=operation)
-
-
-def _refused_fetches(charges: Iterable[Charge]) -> Iterator[Event]:
-    """Fetches as a client sees them: one with a throttle time was answered empty, and what it asked for is not told.
-
-    Its size is taken to be that of the last answer that was not empty; the broker recorded that and took it back.
-    """
-    usual = 0.0
-    for charge in charges:
-        if charge.throttle_ms == 0:
-            usual = charge.amount or usual
-            yield Event(t_ms=charge.t_ms, amount=charge.amount)
-        else:
-            yield Event(t_ms=charge.t_ms, amount=usual)
-            yield Event(t_ms=charge.t_ms, amount=usual, operation=Operation.UNRECORD)
