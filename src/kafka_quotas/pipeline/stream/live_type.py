@@ -63,7 +63,7 @@ class LiveType:
         taken, missed = self._sums(rows, charges, ~late), self._sums(rows, charges, late)
         self._total_events += taken.events + missed.events
         self._total_amount += taken.amount + missed.amount
-        return self._report(np.unique(rows), before, taken, missed)
+        return self._report(np.flatnonzero(taken.events + missed.events), before, taken, missed)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state as arrays, to be saved with `buckets`."""
@@ -80,7 +80,7 @@ class LiveType:
     def _rows_of(self, charges: Charges) -> Int64s:
         """The row of each charge; new buckets have rows from now on."""
         known = len(self._bounds)
-        present = np.unique(charges.clients)
+        present = np.flatnonzero(np.bincount(charges.clients, minlength=len(charges.names)))
         row_of_number = np.zeros(len(charges.names), dtype=np.int64)
         row_of_number[present] = [self._row(charges.names[number]) for number in present]
         added = len(self._bounds) - known
