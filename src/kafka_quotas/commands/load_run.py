@@ -43,9 +43,10 @@ class RunOrder:
     """What is to be run, and where. `scale` None is the one that fits, see `fitting_scale`.
 
     `expectations` are more than the scenario's own; `control_factor` is how many times its solo p99 a control client's
-    may be, None for the usual. `is_typed`: it was spelled out by options, which say themselves who is who, and it may
-    be too short to judge. `keeps_names`: topics go without a prefix where the cluster ends with the run. Without
-    `reads_quotas` clients are judged by the quotas it names alone, without `checks_delivery` nothing is read back.
+    may be, None for what the scenario says. `is_typed`: it was spelled out by options, which say themselves who is who,
+    and it may be too short to judge. `keeps_names`: topics go without a prefix where the cluster ends with the run.
+    Without `reads_quotas` clients are judged by the quotas it names alone, without `checks_delivery` nothing is read
+    back.
     `prometheus` are addresses of the brokers' own metrics, read beside the run.
     """
 
@@ -299,7 +300,7 @@ class _ScenarioRun:
         expectations = (*map(parse_expectation, self._scenario.expect), *self._order.expectations)
         evidence = Evidence(
             solo=measured.solo,
-            control_factor=self._order.control_factor,
+            control_factor=self._order.control_factor or self._scenario.control_factor,
             deliveries=self._deliveries(measured),
             charges=logged_charges(
                 staged.folder / variant.value / EVENT_LOG,

@@ -142,7 +142,7 @@ class Scaling:
 class Scenario:
     """A load test that is written down. `warmup_s` None is one quota window; `solo_s` is the control's run alone.
 
-    `expect` are thresholds of its own (see `expectation`). `daemon_policy` is the text of a policy file (TOML) for the
+    A control client may take `control_factor` times its p99 there (None: the usual). `expect` are thresholds of its own (see `expectation`). `daemon_policy` is the text of a policy file (TOML) for the
     daemon, in which PREFIX stands for what its topics' names begin with; `daemon_costs` is that of a cost model (JSON),
     `daemon_options` are further arguments of `daemon run`, `broker_settings` further lines of
     `server.properties` for a broker that is started for it.
@@ -157,6 +157,7 @@ class Scenario:
     window: QuotaWindow = DEFAULT_WINDOW
     warmup_s: float | None = None
     solo_s: float = 10.0
+    control_factor: float | None = None
     security: Security = Security.PLAINTEXT
     topics: tuple[ScenarioTopic, ...] = ()
     quotas: tuple[ScenarioQuota, ...] = ()

@@ -255,6 +255,7 @@ SCENARIO: Final = Section(
         Field("duration", Duration(zero=False), "how long is measured", required=True, attribute="duration_s"),
         Field("warmup", Duration(), "how long before that, not judged; without it one window", attribute="warmup_s"),
         Field("solo", Duration(zero=False), "how long the control entity runs alone first", attribute="solo_s"),
+        Field("control-factor", Whole(highest=1000), "how many times its p99 alone the control's may be; usually 3"),
         Field("security", _words(Security), "how clients say who they are"),
         Field("topics", ListOf(TOPIC), "the topics it makes and removes"),
         Field("quotas", ListOf(QUOTA), "the quotas it sets and puts back"),
