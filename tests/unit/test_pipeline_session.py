@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,12 @@ from kafka_quotas.pipeline.package_archive import write_package_archive
 from kafka_quotas.pipeline.schemas import TABLES
 from kafka_quotas.pipeline.session import spark_session
 from kafka_quotas.pipeline.spark_errors import spark_errors
-from kafka_quotas.pipeline.spark_settings import SparkSettings, spark_properties, worker_environment
+from kafka_quotas.pipeline.spark_settings import (
+    SparkSettings,
+    connect_properties,
+    spark_properties,
+    worker_environment,
+)
 from kafka_quotas.pipeline.stream.connector import connector_packages, missing_connector
 
 LOG = Path("spark.log")
@@ -113,8 +119,25 @@ def test_workers_run_this_python_here_and_the_shipped_one_elsewhere(tmp_path: Pa
     assert worker_environment(cluster, theirs)["PYSPARK_PYTHON"] == "/opt/python"
     assert worker_environment(shipped, theirs)["PYSPARK_PYTHON"] == "./environment/bin/python"
     assert spark_properties(shipped)["spark.archives"] == f"{archive}#environment"
+    at_connect = connect_properties(replace(shipped, master="sc://127.0.0.1:15002"))
+    assert at_connect["spark.sql.execution.pyspark.python"] == "environment/bin/python"
     assert "SPARK_LOCAL_IP" in worker_environment(here, {})
     assert "SPARK_LOCAL_IP" not in worker_environment(cluster, {})
+
+
+def test_a_stream_at_a_connect_server_is_refused_with_the_reason(tmp_path: Path) -> None:
+    argv = (
+        "pipeline",
+        "stream",
+        str(tmp_path),
+        "--master",
+        "sc://127.0.0.1:15002",
+        "--store",
+        f"local:{tmp_path}/q.db",
+    )
+    code, out, err = run_cli(*argv)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: a stream keeps its state in this process, which a Spark Connect server can't reach\n")
 
 
 def test_the_users_properties_win(tmp_path: Path) -> None:
