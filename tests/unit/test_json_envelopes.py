@@ -37,6 +37,12 @@ SHAPES: dict[str, Any] = json.loads(Path(__file__).with_name("json_envelopes.jso
 ELSEWHERE = {
     "load-test produce": ("load-test/2", "tests/unit/test_loadtest_document.py"),
     "load-test consume": ("load-test/2", "tests/unit/test_loadtest_document.py"),
+    "load-test run": ("load-test/2", "tests/unit/test_loadtest_document.py"),
+    "load-test requests": ("load-test/2", "tests/unit/test_loadtest_document.py"),
+    "load-test mutate": ("load-test/2", "tests/unit/test_loadtest_document.py"),
+    "load-test connect": ("load-test/2", "tests/unit/test_loadtest_document.py"),
+    "load-test report": ("load-test/2", "tests/unit/test_loadtest_document.py"),
+    "load-test compare": ("load-comparison/1", "tests/unit/test_loadtest_keeping.py"),
     "demo": ("load-test/2", "tests/unit/test_loadtest_document.py"),
 }
 """Documents that are pinned where a server or a load gives them: the noun and version of the schema, and the file."""
