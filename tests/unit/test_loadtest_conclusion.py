@@ -11,6 +11,7 @@ from kafka_quotas.loadtest.conclusion import Evidence, conclude
 from kafka_quotas.loadtest.delivery import Delivery
 from kafka_quotas.loadtest.expectation import parse_expectation
 from kafka_quotas.loadtest.judgement import Aspect, State
+from kafka_quotas.loadtest.machine import warnings
 from kafka_quotas.loadtest.prediction import Charge, Source
 from kafka_quotas.loadtest.rate_unit import RateUnit
 from kafka_quotas.loadtest.result import CpuUse, LoadResult
@@ -184,6 +185,15 @@ def test_a_busy_load_tester_warns() -> None:
     assert idle.warnings == ()
     assert "the load tester was the bottleneck: its Python threads took 95%" in busy.warnings[0]
     assert busy.cpu == CpuUse(process=0.95, python=0.95, cores=2)
+
+
+def test_a_busy_machine_warns() -> None:
+    busy = replace(run_of(recorded()), cpu=CpuUse(process=0.1, python=0.1, cores=2, late_ms=50.0))
+
+    assert warnings(busy) == (
+        "the machine was too busy for this run: threads waited 50 ms for a core on average, so rates and latencies may "
+        "be the machine's",
+    )
 
 
 def test_late_and_dropped_arrivals_warn() -> None:

@@ -4,6 +4,7 @@ from kafka_quotas.loadtest.result import EntityResult, LoadResult
 
 _BUSY_PYTHON = 0.9  # of a second per second: Python runs one thread at a time
 _BUSY_MACHINE = 0.9  # of all cores
+_LATE_MS = 20.0  # a sleeping thread of an idle machine wakes within a fraction of that
 _LATE_US = 100_000  # p99 from intended to sent, of a client that no quota held back
 
 
@@ -20,6 +21,11 @@ def warnings(result: LoadResult) -> tuple[str, ...]:
         told.append(
             f"the load tester was the bottleneck: it took {cpu.process:.0%} of a core on a machine of {cpu.cores}; "
             "rates and latencies may be its own"
+        )
+    elif cpu.late_ms >= _LATE_MS:
+        told.append(
+            f"the machine was too busy for this run: threads waited {cpu.late_ms:.0f} ms for a core on average, so rates "
+            "and latencies may be the machine's"
         )
     late = [entity for entity in result.entities if _was_late(entity)]
     if late:

@@ -42,6 +42,7 @@ def run_document(result: LoadResult) -> dict[str, JsonValue]:
             "process_share": round(result.cpu.process, 4),
             "python_share": round(result.cpu.python, 4),
             "cores": result.cpu.cores,
+            "late_ms": round(result.cpu.late_ms, 3),
         },
         "control_factor": result.control_factor,
         "interrupted": result.interrupted,

@@ -58,12 +58,14 @@ class WindowSample:
 class CpuUse:
     """CPU seconds of this tool per second of the run: all of it, and its Python threads, of which one runs at a time.
 
-    `cores` are those of the machine.
+    `cores` are those of the machine. `late_ms` is how much later than asked for a sleeping thread woke, on average:
+    the wait for a core, or for Python.
     """
 
     process: float
     python: float
     cores: int
+    late_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -21,6 +22,7 @@ _Use = tuple[str, Workload]
 """A topic and what is done with it."""
 
 _LOOK_S = 0.25
+_LOOKS_KEPT = 10_000  # of the watching thread's lateness
 _HEAD_START_NS = 20_000_000  # all threads wait for the same first instant
 _SILENCE_S = 20.0  # no acknowledgement at all for so long, and no throttle either, ends a run
 
@@ -56,6 +58,7 @@ def run_load(
             process=(time.process_time() - cpu_s) / max(elapsed_s, 1e-9),
             python=sum(run.thread_cpu_s) / max(elapsed_s, 1e-9),
             cores=os.cpu_count() or 1,
+            late_ms=sum(run.lateness_s) / max(len(run.lateness_s), 1) * 1000,
         ),
         interrupted=run.interrupted,
     )
@@ -89,6 +92,7 @@ class _Run:
     engines: tuple[Engine, ...]
     interrupted: bool = False
     thread_cpu_s: list[float] = field(default_factory=list)
+    lateness_s: deque[float] = field(default_factory=lambda: deque(maxlen=_LOOKS_KEPT))
     stop: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -141,7 +145,9 @@ class _Run:
     def _watch(self, threads: list[threading.Thread], watcher: Watcher | None) -> Exception | None:
         """None when every client is done or one has failed; the error of a run in which nothing gets through."""
         while any(thread.is_alive() for thread in threads):
+            before_s = time.monotonic()
             self.stop.wait(_LOOK_S)  # not a join: an interrupted join makes Python 3.11 take the thread for ended
+            self.lateness_s.append(max(time.monotonic() - before_s - _LOOK_S, 0.0))
             elapsed_s = max(0.0, (time.monotonic_ns() - self.instants.start_ns) / 1e9)
             if watcher is not None:
                 watcher(self._progress(elapsed_s))

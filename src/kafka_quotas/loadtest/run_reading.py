@@ -80,7 +80,9 @@ def _result(data: Mapping[str, Any]) -> LoadResult:
         warmup_s=data["warmup_s"],
         window_samples=window["quota.window.num"],
         window_size_s=window["quota.window.size.seconds"],
-        cpu=CpuUse(process=cpu["process_share"], python=cpu["python_share"], cores=cpu["cores"]),
+        cpu=CpuUse(
+            process=cpu["process_share"], python=cpu["python_share"], cores=cpu["cores"], late_ms=cpu["late_ms"]
+        ),
         interrupted=data["interrupted"],
         control_factor=data["control_factor"],
         entities=tuple(_entity(each) for each in data["entities"]),
