@@ -1,6 +1,6 @@
 """The speed of what feeds the pipeline: ingest of request logs, and the stream.
 
-    python benchmarks/pipeline_feed.py [--lines 500e3] [--events 2.5e6] [--cases ingest,ingest-spark,stream]
+    python benchmarks/pipeline_feed.py [--lines 500e3] [--events 10e6] [--cases ingest,ingest-spark,stream]
 
 The log is the shipped one, over and over (1.5 kB a line), so that its client-ids and sizes are real. The stream reads
 Parquet files of events, one batch per file. Wall time counts only what an idle machine would: beside it stand the
@@ -38,7 +38,7 @@ FILES = 8
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", type=float, default=500e3)
-    parser.add_argument("--events", type=float, default=2.5e6)
+    parser.add_argument("--events", type=float, default=10e6)
     parser.add_argument("--cases", default="ingest,ingest-spark,stream")
     given = parser.parse_args()
     print(f"{'case':16}{'steps':>12}{'per s':>12}{'wall s':>9}{'cpu s':>9}{'others':>9}{'per s of 2':>13}")

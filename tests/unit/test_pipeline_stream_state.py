@@ -194,7 +194,9 @@ def test_files_of_events_are_read_by_the_names_that_spark_gives_them(tmp_path: P
     pq.write_table(events.select(columns).append_column("ip", [["", ""]]), folder / "part-0.parquet")
     pq.write_table(pa.table({"raw": ["rubbish"], "reason": ["it is"]}), folder / "quarantine.parquet")
     names = [(folder / name).as_uri() for name in ("part-0.parquet", "quarantine.parquet")]
-    assert read_charges(names).equals(events)
+    found = read_charges(names)
+    assert found.column_names == events.column_names
+    assert found.to_pylist() == events.to_pylist()
     assert read_charges([]).num_rows == 0
 
 
