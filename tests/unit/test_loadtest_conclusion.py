@@ -190,10 +190,7 @@ def test_a_busy_load_tester_warns() -> None:
 def test_a_busy_machine_warns() -> None:
     busy = replace(run_of(recorded()), cpu=CpuUse(process=0.1, python=0.1, cores=2, late_ms=50.0))
 
-    assert warnings(busy) == (
-        "the machine was too busy for this run: threads waited 50 ms for a core on average, so rates and latencies may "
-        "be the machine's",
-    )
+    assert "the machine was too busy for this run: threads waited 50 ms for a core" in warnings(busy)[0]
 
 
 def test_late_and_dropped_arrivals_warn() -> None:
