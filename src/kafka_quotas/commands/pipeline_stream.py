@@ -1,13 +1,13 @@
 """Live usage and throttle state from a stream of events."""
 
 import fcntl
-import hashlib
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
@@ -17,6 +17,7 @@ from kafka_quotas.pipeline.session import spark_session
 from kafka_quotas.pipeline.spark_settings import SparkSettings
 from kafka_quotas.pipeline.stream.connector import connector_packages, missing_connector
 from kafka_quotas.pipeline.stream.source import Source, TopicSource
+from kafka_quotas.stores.replaced_file import replace_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from kafka_quotas.pipeline.stream.job import BatchReport
     from kafka_quotas.pipeline.stream.sink import Sink
+
+_IDENTITY: Final = ".kafka-quotas-id"
 
 Entries = tuple[tuple[Entity, Mapping[str, float]], ...]
 """Entities and their quotas by key."""
@@ -114,9 +117,19 @@ def _sink(request: StreamRequest, watcher: StreamWatcher) -> "Sink":
     if isinstance(request.target, Path):
         return FolderSink(request.target)
     if isinstance(request.target, TopicSource):
-        digest = hashlib.sha256(str(request.checkpoint.absolute()).encode()).hexdigest()[:16]
-        return TopicSink(request.target, name=f"kafka-quotas-stream-{digest}")
+        return TopicSink(request.target, name=f"kafka-quotas-stream-{_identity(request.checkpoint)}")
     return ShowSink(watcher.show)
+
+
+def _identity(checkpoint: Path) -> str:
+    """What tells this checkpoint from all others: one that is begun anew in the same place is another."""
+    path = checkpoint / _IDENTITY
+    try:
+        if not path.exists():
+            replace_text(path, [uuid.uuid4().hex])
+        return path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise KafkaQuotasError(f"cannot write {checkpoint}: {error.strerror or error}") from error
 
 
 @contextmanager
