@@ -69,7 +69,8 @@ ControlFactor = Annotated[
         "--control-factor",
         metavar="N",
         min=1.0,
-        help="How many times its p99 alone a control client's p99 may be beside the others. Default: what the scenario says, else 3.",
+        help="How many times its p99 alone a control client's p99 may be beside the others. Default: what the scenario "
+        "says, else 3.",
         rich_help_panel=options.RESULT_PANEL,
     ),
 ]

@@ -88,7 +88,8 @@ class ScenarioQuota:
 class ScenarioEntity:
     """One client, or `count` alike. `judge_by` is the quota to judge by, instead of what the quotas in force say.
 
-    `expected_errors` are what it is to fail with now and then, by Kafka's names; how often `expect` judges.
+    `is_judged` False leaves its rate alone. `expected_errors` are what it is to fail with now and then, by Kafka's
+    names; how often `expect` judges.
     It takes part from `start_s` to `stop_s` of the measured time (None: its end), and where `start_s` is 0 in the
     warm-up too. `client_id` None is a client that sends none. Sizes are bytes.
     """
@@ -101,6 +102,7 @@ class ScenarioEntity:
     rate: OfferedRate = AS_FAST_AS_POSSIBLE
     judge_by: float | None = None
     unlimited: bool = False
+    is_judged: bool = True
     client: ClientKind = ClientKind.LIBRDKAFKA
     honor_throttle: bool = True
     arrival: Arrival = Arrival.CONSTANT
@@ -142,10 +144,11 @@ class Scaling:
 class Scenario:
     """A load test that is written down. `warmup_s` None is one quota window; `solo_s` is the control's run alone.
 
-    A control client may take `control_factor` times its p99 there (None: the usual). `expect` are thresholds of its own (see `expectation`). `daemon_policy` is the text of a policy file (TOML) for the
-    daemon, in which PREFIX stands for what its topics' names begin with; `daemon_costs` is that of a cost model (JSON),
-    `daemon_options` are further arguments of `daemon run`, `broker_settings` further lines of
-    `server.properties` for a broker that is started for it.
+    A control client may take `control_factor` times its p99 there (None: the usual). `expect` are thresholds of its own
+    (see `expectation`). `daemon_policy` is the text of a policy file (TOML) for the daemon, in which PREFIX stands for
+    what its topics' names begin with; `daemon_costs` is that of a cost model (JSON), `daemon_options` are further
+    arguments of `daemon run`. `broker_settings` are further lines of `server.properties` for a broker that is started
+    for it.
     """
 
     name: str

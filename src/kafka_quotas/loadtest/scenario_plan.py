@@ -115,6 +115,7 @@ def _load(entity: ScenarioEntity, number: int, scenario: Scenario, in_force: InF
         group=entity.group,
         flood=_flood(entity, venue, name),
         expected_errors=entity.expected_errors,
+        is_judged=entity.is_judged,
         control=entity.control,
         start_s=entity.start_s + scenario.unjudged_s if entity.start_s else 0.0,
         stop_s=None if entity.stop_s is None else entity.stop_s + scenario.unjudged_s,
@@ -142,7 +143,8 @@ def _judged_by(entity: ScenarioEntity, name: EntityName, in_force: InForce) -> f
 
 def _is_judged(load: EntityLoad, in_force: InForce) -> bool:
     """Whether the rate tells anything: not where a share of thread time is all that limits it, or errors do."""
-    return not load.expected_errors and (load.quota is not None or not _is_time_limited(load, in_force))
+    proves = load.quota is not None or not _is_time_limited(load, in_force)
+    return load.is_judged and not load.expected_errors and proves
 
 
 def _is_time_limited(load: EntityLoad, in_force: InForce) -> bool:

@@ -193,6 +193,7 @@ ENTITY: Final = Section(
             Parsed(str, also_number=True),
             "the quota to judge by per broker, or unlimited, instead of what the quotas above resolve to",
         ),
+        Field("judged", Truth(), "whether its rate is judged by its quota at all", attribute="is_judged"),
         Field("client", _words(ClientKind), "which library speaks for it"),
         Field("honor-throttle", Truth(), "whether it keeps still when told (raw clients only)"),
         Field("arrival", _words(Arrival), "how arrivals are spread over time"),

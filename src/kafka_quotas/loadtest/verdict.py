@@ -93,7 +93,7 @@ def unjudged_verdict(seen: Observation, *, window_ms: int, warmup_ms: float) -> 
     """The verdict on a client whose rate proves nothing, for thread time limits it, or errors that are to come."""
     measured = average(seen.acks, window_ms=window_ms, skip_ms=warmup_ms, end_ms=seen.end_ms)
     told = _unhindered(seen, measured, None)
-    evidence = f"{told.evidence}; what limits it (thread time, errors) no rate tells, so its rate is not judged"
+    evidence = f"{told.evidence}; its rate proves nothing here and is not judged"
     return replace(told, kind=Kind.UNJUDGED, ok=True, evidence=evidence)
 
 
