@@ -1,8 +1,8 @@
 """`load-test run`: a scenario from its first topic to its last verdict."""
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -34,6 +34,8 @@ from kafka_quotas.loadtest.scenario_check import obstacles
 from kafka_quotas.loadtest.scenario_partitions import largest_scale
 from kafka_quotas.loadtest.scenario_plan import Venue, client_names, same_load, scenario_plan, solo_plan
 from kafka_quotas.loadtest.scenario_scale import scaled
+from kafka_quotas.loadtest.target_watch import PATIENCE_S, TargetWatch
+from kafka_quotas.loadtest.topics import TopicAdmin
 
 _PROBE_GRACE_S: Final = 60.0
 
@@ -236,6 +238,7 @@ class _ScenarioRun:
             if self._order.reads_quotas:
                 stack.enter_context(watch)
             metrics = stack.enter_context(BrokerMetrics(self._order.prometheus))
+            outages = stack.enter_context(self._target_watch(staged))
             probes = [stack.enter_context(each) for each in self._probes(staged, variant)]
             result = run_load(
                 plan,
@@ -256,6 +259,7 @@ class _ScenarioRun:
             solo=solo,
             marks=tuple(marks),
             changed=watch.findings,
+            outages=outages.findings,
         )
 
     def _in_force(self, staged: Stage, names: Sequence[EntityName]) -> InForce:
@@ -282,6 +286,16 @@ class _ScenarioRun:
         if result.interrupted:
             raise KeyboardInterrupt
         return {entity.key: entity.response for entity in result.entities}
+
+    @contextmanager
+    def _target_watch(self, staged: Stage) -> Iterator[TargetWatch]:
+        """Watches a cluster that may go away by itself; the embedded one goes with this process only."""
+        if staged.embedded is not None:
+            yield TargetWatch(lambda: None)
+            return
+        settings = replace(staged.settings, timeout_s=PATIENCE_S)
+        with closing(TopicAdmin(staged.admin, settings=settings)) as admin, TargetWatch(admin.answers) as watch:
+            yield watch
 
     def _probes(self, staged: Stage, variant: Variant) -> list[TopicProbes]:
         return [
@@ -311,6 +325,7 @@ class _ScenarioRun:
             time_limited=frozenset(entity.key for entity in measured.plan.entities if entity.is_time_limited),
             expected_errors={entity.key: frozenset(entity.expected_errors) for entity in measured.plan.entities},
             quotas_changed="; ".join(measured.changed) or None,
+            outages=measured.outages,
             expectations=expectations if is_limited else (),
         )
         title = self._scenario.name if is_limited else f"{self._scenario.name}, {variant.value}"
@@ -327,3 +342,4 @@ class _Measured:
     solo: Mapping[EntityKey, LatencySummary]
     marks: tuple[TopicMark, ...]
     changed: tuple[str, ...]
+    outages: tuple[str, ...]

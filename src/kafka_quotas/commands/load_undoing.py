@@ -67,7 +67,12 @@ class Undoing:
 
     @contextmanager
     def topics(self, journal: RunJournal, opened: Callable[[], TopicAdmin], prefix: str) -> Iterator[None]:
-        """Topics with this prefix may be made in the context, and are gone after it."""
+        """Topics with this prefix may be made in the context, and are gone after it.
+
+        Raises what `TopicAdmin` raises where the cluster can't be reached: then nothing was made, and nothing is owed.
+        """
+        with closing(opened()) as admin:
+            admin.named(prefix)
         journal.topics(prefix)
         try:
             yield

@@ -27,7 +27,8 @@ class Evidence:
     `solo`: the control clients' response latency when they ran alone; `control_factor` times its p99 is harm (None: the
     usual). `deliveries`: what reading the topics back told. `charges`: what our daemon's event log says of a client,
     times since the start of the load. `time_limited`: clients whose thread time is limited beside their rate.
-    `expected_errors` are what a client was to fail with. `quotas_changed`: which quota did, in one sentence.
+    `expected_errors` are what a client was to fail with. `quotas_changed`: which quota did, in one sentence; `outages`:
+    when the target did not answer.
     """
 
     solo: Mapping[EntityKey, LatencySummary] = field(default_factory=dict)
@@ -37,6 +38,7 @@ class Evidence:
     time_limited: frozenset[EntityKey] = frozenset()
     expected_errors: Mapping[EntityKey, frozenset[str]] = field(default_factory=dict)
     quotas_changed: str | None = None
+    outages: tuple[str, ...] = ()
     expectations: tuple[Expectation, ...] = ()
     warnings: tuple[str, ...] = ()
     broker_samples: tuple[BrokerSample, ...] = ()
@@ -75,6 +77,8 @@ def _of_run(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
         yield Judgement(aspect=Aspect.RUN, state=State.VOID, evidence=said)
     if evidence.quotas_changed:
         said = f"the quotas changed during the run: {evidence.quotas_changed}"
+        yield Judgement(aspect=Aspect.RUN, state=State.VOID, evidence=said)
+    for said in evidence.outages:
         yield Judgement(aspect=Aspect.RUN, state=State.VOID, evidence=said)
 
 

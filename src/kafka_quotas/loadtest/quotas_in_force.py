@@ -12,8 +12,9 @@ from kafka_quotas.core.quota_key import (
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
     QuotaKey,
+    Unit,
 )
-from kafka_quotas.core.units import format_quota_value
+from kafka_quotas.core.units import format_bytes, format_quota_value
 from kafka_quotas.loadtest.plan import EntityName
 from kafka_quotas.loadtest.workload import Workload
 from kafka_quotas.stores.store import QuotaEntry, Store
@@ -80,4 +81,6 @@ def _limit(quota: EffectiveQuota) -> float | None:
 
 
 def _shown(key: QuotaKey, limit: float | None) -> str:
-    return "no limit" if limit is None else format_quota_value(key, limit)
+    if limit is None:
+        return "no limit"
+    return f"{format_bytes(limit)}/s" if key.unit is Unit.BYTES_PER_SECOND else format_quota_value(key, limit)

@@ -84,6 +84,10 @@ class TopicAdmin:
             )
         return tuple(removed)
 
+    def answers(self) -> None:
+        """Nothing, where a broker answers in time; raises what `named` raises where none does."""
+        self._connection.send(MetadataRequest())
+
     def close(self) -> None:
         """Nothing; the connections are closed."""
         self._connection.close()
