@@ -24,8 +24,8 @@ def warnings(result: LoadResult) -> tuple[str, ...]:
         )
     elif cpu.late_ms >= _LATE_MS:
         told.append(
-            f"the machine was too busy for this run: threads waited {cpu.late_ms:.0f} ms for a core on average; rates and "
-            "latencies may be its own"
+            f"the machine was too busy for this run: threads waited {cpu.late_ms:.0f} ms for a core on average; rates "
+            "and latencies may be its own"
         )
     late = [entity for entity in result.entities if _was_late(entity)]
     if late:
