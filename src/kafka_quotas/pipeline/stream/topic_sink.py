@@ -65,7 +65,7 @@ class TopicSink:
                     break
 
     def _open(self) -> "tuple[Producer, Consumer]":
-        """The producer and the group. Nobody else commits in this name any more: what the group has passed is certain."""
+        """The producer and the group. Nobody else commits in this name now, so what the group has passed is certain."""
         if self._producer is None or self._group is None:
             from confluent_kafka import Consumer, Producer, TopicPartition  # noqa: PLC0415 - loads librdkafka
 
