@@ -78,7 +78,7 @@ def test_bytes_pass_both_ways(bench: Bench) -> None:
 
 
 def test_a_defect_costs_the_connection_that_met_it_and_is_said(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    def defective(chunk: memoryview, now_ms: int) -> None:
+    def defective(chunk: memoryview, now_ms: int, position: int) -> None:
         raise IndexError("no such thing")
 
     monkeypatch.setattr(bench.pair.session, "from_client", defective)

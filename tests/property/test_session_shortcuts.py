@@ -1,32 +1,112 @@
 """A session with its shortcuts for repeated Produce requests does what it does without them, however bytes are cut."""
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.support.enforcement_frames import Pair, fetch, fetch_response, produce, produce_response
+from tests.support.enforcement_frames import CLIENT_ID, Pair, fetch, fetch_response, produce, produce_response
 
+from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.enforcement.event_log import Charge
+from kafka_quotas.enforcement.exchange import PRODUCE, Exchange
+from kafka_quotas.enforcement.refusal import Refusal
 from kafka_quotas.enforcement.rules import Rules
-from kafka_quotas.enforcement.terms import Mode
+from kafka_quotas.enforcement.terms import Mode, Terms, TermsBook
+from kafka_quotas.enforcement.whole_treatment import Answer, Unclaimed, Verdict
+from kafka_quotas.wire.request_header import RequestHeader
 
 WINDOW = QuotaWindow(samples=3, window_s=1)
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["produce"] * 6 + ["fetch", "other", "none", "odd"]),
+        st.sampled_from(["produce"] * 8 + ["fetch", "other", "none", "odd", "limit", "terms", "claim"]),
         st.integers(100, 900),
         st.sampled_from([0, 0, 0, 1, 400, 2500]),
     ),
     min_size=1,
     max_size=25,
 )
+ANSWERED_BEHIND = [
+    ("produce", 200, 1),
+    ("produce", 201, 0),
+    ("claim", 205, 0),
+    ("produce", 200, 1),
+    ("produce", 200, 1),
+]
+"""The fourth request is answered here while the two before it, which were plain, wait for the broker."""
+OTHER_TERMS = [("produce", 200, 1), ("terms", 201, 1), ("produce", 200, 1)]
+"""The client's bytes count elsewhere from the third request on."""
 
 
-def outcome(pair: Pair) -> tuple[object, ...]:
-    session = pair.session
-    counts = {bucket: (count.times, count.total_ms) for (_, bucket), count in pair.ledger.throttles.items()}
-    in_flight = [exchange.correlation_id for exchange in session.flow.in_flight]
-    held = (session.request_holds, session.response_holds, session.wake_at_ms)
-    return pair.upstream, pair.client, held, in_flight, session.request_count, counts
+class EveryThird:
+    """Answers every third Produce here, without the broker, while it is active."""
+
+    is_active = False
+
+    def claim(self, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> "EveryThird | Unclaimed":
+        exchange.decides = False
+        return Unclaimed.STREAMS if header.correlation_id % 3 else self
+
+    def on_request(self, frame: bytearray, exchange: Exchange, now_ms: int) -> Verdict:
+        return Answer(frame=produce_response(exchange.correlation_id, version=exchange.api_version))
+
+    on_told = Refusal.on_told
+    on_response = Refusal.on_response
+    charges = Refusal.charges
+
+
+class Side:
+    """A connection and what was charged on it, with shortcuts or without."""
+
+    def __init__(self, quotas: dict[QuotaType, float], mode: Mode, *, takes_shortcuts: bool, tells: bool) -> None:
+        self.claim = EveryThird()
+        self.charges: list[Charge] = []
+        self.pair = Pair(
+            quotas=quotas,
+            rules=Rules(window=WINDOW, mode=mode),
+            claims={PRODUCE: self.claim},
+            on_charge=self.charges.append if tells else None,
+            takes_shortcuts=takes_shortcuts,
+        )
+        if not takes_shortcuts:
+            self.pair.session._side._begin_again = lambda chunk, offset: None
+
+    def change(self, kind: str, size: int) -> None:
+        """Nothing; from now on other limits or terms hold, or every third request is answered here, or not any more."""
+        if kind == "limit":
+            self.pair.broker.update(QuotaType.PRODUCE, Entity.of(client_id=CLIENT_ID), size, static=False)
+        elif kind == "terms":
+            self.pair.broker.replace_book(TermsBook(default=Terms(mode=Mode.SMOOTH if size % 2 else Mode.SHADOW)))
+        elif kind == "claim":
+            self.claim.is_active = not self.claim.is_active
+
+    def send(self, requests: bytes, cut: int) -> None:
+        """Nothing; the client sent these bytes in pieces."""
+        for at in range(0, len(requests), cut):
+            self.pair.send(requests[at : at + cut])
+
+    def answer(self, responses: dict[int, bytes], cut: int) -> None:
+        """Nothing; the broker sent its responses in pieces, each as soon as the request had reached it."""
+        pair = self.pair
+        while responses and (pair.session.unanswered or pair.session.wake_at_ms is not None):
+            due = [each.correlation_id for each in pair.session.flow.in_flight if each.answer is None]
+            data = b"".join(responses.pop(correlation_id) for correlation_id in due)
+            for at in range(0, len(data), cut):
+                pair.answer(data[at : at + cut])
+            if not due:
+                pair.advance(pair.session.wake_at_ms - pair.now_ms)
+
+    def outcome(self) -> tuple[object, ...]:
+        """All that can be seen of the connection."""
+        session, ledger = self.pair.session, self.pair.ledger
+        counts = [
+            {bucket: (count.times, count.total_ms) for (_, bucket), count in throttles.items()}
+            for throttles in (ledger.throttles, ledger.upstream_throttles, ledger.shadow_throttles)
+        ]
+        in_flight = [exchange.correlation_id for exchange in session.flow.in_flight]
+        held = (session.request_holds, session.response_holds, session.wake_at_ms)
+        rate = self.pair.broker.client("ANONYMOUS", CLIENT_ID).produce.peek(self.pair.now_ms)
+        seen = (self.pair.upstream, self.pair.client, held, in_flight, session.request_count)
+        return *seen, counts, rate, self.charges, self.pair.now_ms
 
 
 def frames(kind: str, number: int, size: int, version: int) -> tuple[bytes, bytes]:
@@ -49,37 +129,27 @@ def frames(kind: str, number: int, size: int, version: int) -> tuple[bytes, byte
     limit=st.sampled_from([None, 300.0, 1e9]),
     version=st.sampled_from([0, 3, 7, 9]),
     mode=st.sampled_from([Mode.KAFKA, Mode.SHADOW]),
+    tells=st.booleans(),
 )
+@example(steps=ANSWERED_BEHIND, cut=2000, limit=1e9, version=7, mode=Mode.KAFKA, tells=False)
+@example(steps=OTHER_TERMS, cut=2000, limit=1e9, version=7, mode=Mode.KAFKA, tells=False)
 def test_shortcuts_change_nothing(
-    steps: list[tuple[str, int, int]], cut: int, limit: float | None, version: int, mode: Mode
+    steps: list[tuple[str, int, int]], cut: int, limit: float | None, version: int, mode: Mode, tells: bool
 ) -> None:
     quotas = {} if limit is None else {QuotaType.PRODUCE: limit}
-    pairs = [Pair(quotas=quotas, rules=Rules(window=WINDOW, mode=mode), takes_shortcuts=each) for each in (True, False)]
-    pairs[1].session._side._begin_again = lambda chunk, offset: None
-    requests, responses = b"", list[bytes]()
+    sides = [Side(quotas, mode, takes_shortcuts=each, tells=tells) for each in (True, False)]
+    requests, responses = b"", dict[int, bytes]()
     for number, (kind, size, pause_ms) in enumerate(steps):
         request, response = frames(kind, number, size, version)
         requests += request
-        responses += [response] if response else []
-        if pause_ms or number == len(steps) - 1:
-            for pair in pairs:
-                exchange(pair, requests, list(responses), cut)
-                pair.advance(pause_ms)
-            requests, responses = b"", []
-            assert outcome(pairs[0]) == outcome(pairs[1])
-
-
-def exchange(pair: Pair, requests: bytes, responses: list[bytes], cut: int) -> None:
-    """Nothing; all bytes went through in pieces, answers as soon as their requests had reached the broker."""
-    for at in range(0, len(requests), cut):
-        pair.send(requests[at : at + cut])
-    while responses:
-        due = len(pair.session.flow.in_flight)
-        if not due:
-            assert pair.session.wake_at_ms is not None, "nothing is under way and nobody waits"
-            pair.advance(pair.session.wake_at_ms - pair.now_ms)
-            continue
-        data = b"".join(responses[:due])
-        del responses[:due]
-        for at in range(0, len(data), cut):
-            pair.answer(data[at : at + cut])
+        responses |= {number: response} if response else {}
+        is_late = size % 5 == 0 and number < len(steps) - 1  # the broker answers with the next ones
+        if pause_ms or kind in ("limit", "terms", "claim") or number == len(steps) - 1:
+            for side in sides:
+                side.send(requests, cut)
+                if not is_late:
+                    side.answer(dict(responses), cut)
+                side.pair.advance(pause_ms)
+                side.change(kind, size)
+            requests, responses = b"", responses if is_late else {}
+            assert sides[0].outcome() == sides[1].outcome()

@@ -1,7 +1,8 @@
 """Produce requests that start with the same bytes, as a producer sends them all day long."""
 
+from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias
 
 from kafka_quotas.enforcement.client import Client
 from kafka_quotas.enforcement.exchange import Exchange
@@ -14,12 +15,16 @@ START: Final = Struct(">iIi")
 """Length, API key and version as one figure, correlation id."""
 START_BYTES: Final = START.size
 
+Plain: TypeAlias = tuple[str, int, int, bytes, int, Callable[[float, int], int], list[Exchange]]
+"""User, `Client.version`, place on the wire, start, where that ends, what records bytes, spares: all that has to be
+known of plain requests, in one tuple because that is looked at once per read."""
+
 
 class Repeated:
     """What one such request came to, so that the next ones need not be parsed.
 
     `start` is what stands behind `START`, up to and with the acks, and `end` where that ends in the request. With
-    `is_plain` such a request needs nothing but to be charged with its bytes, and its response nothing at all if it ends
+    `plain` such a request needs nothing but to be charged with its bytes, and its response nothing at all if it ends
     with `response_end`; its exchange can then serve another one, and waits for that in `spares`.
     """
 
@@ -28,8 +33,8 @@ class Repeated:
         "client",
         "end",
         "expects_response",
-        "is_plain",
         "place_on_wire",
+        "plain",
         "response_end",
         "spares",
         "start",
@@ -43,8 +48,13 @@ class Repeated:
         self.expects_response = like.expects_response
         self.client = client
         self.response_end = bare_end(like.api_version)
-        self.is_plain = bool(self.response_end) and like.expects_response and not client.counts_requests
         self.spares: list[Exchange] = []
+        is_plain = self.response_end and like.expects_response and not client.counts_requests
+        self.plain: Plain | None = (
+            (client.user, client.version, self.place_on_wire, self.start, self.end, client.produce.record, self.spares)
+            if is_plain
+            else None
+        )
         self._like = (like.place, like.treatment)
 
     def exchange(self, correlation_id: int, frame_length: int) -> Exchange:

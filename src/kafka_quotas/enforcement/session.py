@@ -28,6 +28,7 @@ from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.charging import Charging
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.event_log import OnCharge
+from kafka_quotas.enforcement.exchange import PRODUCE
 from kafka_quotas.enforcement.flow import Flow
 from kafka_quotas.enforcement.frame_stream import FrameStream
 from kafka_quotas.enforcement.holds import DELAYED, DRAINING, THROTTLED
@@ -78,7 +79,9 @@ class Session:
         self._side = RequestSide(flow, intake, identity=identity, charging=charging, responses=responses)
         flow.requests = FrameStream(self._side.begin, self._side.end, flow.to_upstream)
         flow.responses = FrameStream(responses.begin, responses.end, flow.to_client)
-        self.shortcut = Shortcut(flow, intake, self._side, charging)
+        self.shortcut = Shortcut(
+            flow, intake, self._side, charging=charging, identity=identity, quotas=quotas, claim=claims.get(PRODUCE)
+        )
         """For the shell to offer each read to first; what it does not take is for the following two."""
         self.from_client = flow.requests.feed
         """(chunk, now_ms, offset behind what the shortcut took): takes what the client sent; raises `ProtocolError`

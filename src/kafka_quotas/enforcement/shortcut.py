@@ -9,11 +9,14 @@ and `ResponseSide`; what is done here is exactly what they would do, and a prope
 
 from typing import Final
 
+from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.charging import Charging
 from kafka_quotas.enforcement.flow import Flow
+from kafka_quotas.enforcement.identity import Identity
 from kafka_quotas.enforcement.repeated import START, START_BYTES
 from kafka_quotas.enforcement.request_intake import RequestIntake
 from kafka_quotas.enforcement.request_side import RequestSide
+from kafka_quotas.enforcement.whole_treatment import Claim
 from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.response_header import RESPONSE_HEAD, RESPONSE_HEAD_BYTES
 
@@ -24,28 +27,61 @@ _response_head: Final = RESPONSE_HEAD.unpack_from
 class Shortcut:
     """Both directions of one connection."""
 
-    __slots__ = ("_charging", "_flow", "_in_flight", "_intake", "_requests", "_responses", "_side", "_tells")
+    __slots__ = (
+        "_charging",
+        "_claim",
+        "_flow",
+        "_identity",
+        "_in_flight",
+        "_intake",
+        "_max_bytes",
+        "_quotas",
+        "_requests",
+        "_responses",
+        "_side",
+        "_tells",
+    )
 
-    def __init__(self, flow: Flow, intake: RequestIntake, side: RequestSide, charging: Charging) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        intake: RequestIntake,
+        side: RequestSide,
+        *,
+        charging: Charging,
+        identity: Identity,
+        quotas: BrokerQuotas,
+        claim: Claim | None,
+    ) -> None:
         self._flow = flow
         self._in_flight = flow.in_flight
         self._requests = flow.requests
         self._responses = flow.responses
         self._intake = intake
+        self._max_bytes = intake.max_request_bytes
         self._side = side
         self._charging = charging
         self._tells = charging.tells
+        self._identity = identity
+        self._quotas = quotas
+        self._claim = claim
 
     def requests(self, data: bytes, now_ms: int) -> int:
         """The offset behind those requests at the start of a read with which all is done: they pass as they are.
 
         The last of them is the one that took its client over the quota, if one did: then something is held now.
         """
-        last = self._intake.repeated
-        if last is None or not last.is_plain or self._flow.request_holds or not self._requests.is_between:
+        last = self._intake.last
+        if last is None or last.plain is None or self._flow.request_holds or not self._requests.is_between:
             return 0
-        in_flight, spares, record = self._in_flight, last.spares, last.client.produce.record
-        place_on_wire, start, least, most = last.place_on_wire, last.start, last.end, self._intake.max_request_bytes
+        user, version, place_on_wire, start, least, record, spares = last.plain
+        # `RequestIntake.repeated`, written out: these lines run for every read.
+        if user != self._identity.principal or version != self._quotas.version:
+            return 0
+        if self._claim is not None and self._claim.is_active:
+            return 0
+        in_flight, most, tells = self._in_flight, self._max_bytes, self._tells
+        before = len(in_flight)
         offset, end = 0, len(data)
         while end - offset >= least:
             length, place, correlation_id = _request_start(data, offset)
@@ -61,15 +97,15 @@ class Shortcut:
             exchange = spares.pop() if spares else last.plain_exchange()
             exchange.correlation_id = correlation_id
             exchange.frame_length = length
-            self._side.count += 1
             throttle_ms = record(length, now_ms)
-            if throttle_ms > 0 or self._tells:
+            if throttle_ms > 0 or tells:
                 self._charging.charged(exchange, last.client, last.client.produce, throttle_ms, now_ms)
-                if throttle_ms > 0:
-                    exchange.repeats = None
-                    self._side.sent(exchange, now_ms)
-                    break
+            if throttle_ms > 0:
+                exchange.repeats = None  # it has a throttle time: no other request may get it
+                self._side.sent(exchange, now_ms)
+                break
             in_flight.append(exchange)
+        self._side.count += len(in_flight) - before
         return offset
 
     def responses(self, data: bytes) -> int:
