@@ -81,14 +81,23 @@ def main() -> None:
             measure(case, data)
 
 
-def measure(case: str, data: Path) -> None:
-    """One line: the case in a process of its own."""
+def measured(case: str, data: Path) -> dict[str, float]:
+    """Steps, seconds and peak memory of a case in a process of its own. Raises `RuntimeError` where it fails."""
     command = [sys.executable, __file__, "--case", case, "--data", str(data)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        print(f"{case:26} failed: {done.stderr.strip().splitlines()[-1]}")
+        raise RuntimeError(done.stderr.strip().splitlines()[-1])
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def measure(case: str, data: Path) -> None:
+    """One line of figures."""
+    try:
+        found = measured(case, data)
+    except RuntimeError as error:
+        print(f"{case:26} failed: {error}")
         return
-    found = json.loads(done.stdout.splitlines()[-1])
     aim = f"{AIMS[case] / 1e6:g}" if case in AIMS else ""
     speed = found["steps"] / found["wall_s"] / 1e6
     print(
@@ -231,7 +240,7 @@ def session():  # type: ignore[no-untyped-def]
     return spark_session(SparkSettings(log_file=folder / "spark.log", driver_memory="4g"))
 
 
-def make_events(path: Path, count: int, clients: int, giant: float) -> None:
+def make_events(path: Path, count: int, clients: int, giant: float, *, hours: float = 1.0) -> None:
     """A folder of produce events as an ingest leaves it, made bucket by bucket so as to need little memory."""
     random = np.random.default_rng(1)
     weights = 1 / np.arange(1, clients + 1) ** 1.1
@@ -249,7 +258,7 @@ def make_events(path: Path, count: int, clients: int, giant: float) -> None:
         folder = ingest / "events" / "dt=2026-11-21" / f"bucket={bucket}"
         folder.mkdir(parents=True)
         chosen = own[np.searchsorted(np.cumsum(weights[own]) / weights[own].sum(), random.random(rows))]
-        times = BASE_MS + np.sort(random.integers(0, 3_600_000, rows))
+        times = BASE_MS + np.sort(random.integers(0, round(hours * 3_600_000), rows))
         write_bucket(folder / "part-0.parquet", chosen, times, random.integers(200, 20_000, rows))
     (ingest / MANIFEST_FILE).write_text("{}")
 

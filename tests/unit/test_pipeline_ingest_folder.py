@@ -58,7 +58,9 @@ def test_files_of_events_are_bucketed_by_client_and_broker_and_sorted_by_time(tm
     place: dict[tuple[Any, ...], int] = {}
     for bucket in DataFolder.open(tmp_path / "data").events_buckets():
         for file in bucket.files:
-            rows = local_engine.pq.ParquetFile(file).read().to_pylist()
+            parquet = local_engine.pq.ParquetFile(file)
+            assert parquet.schema_arrow.names[parquet.metadata.row_group(0).sorting_columns[0].column_index] == "ts_ms"
+            rows = parquet.read().to_pylist()
             order = [(row["ts_ms"], row["src_file"], row["src_offset"]) for row in rows]
             assert order == sorted(order)
             for row in rows:

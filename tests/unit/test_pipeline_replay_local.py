@@ -13,7 +13,7 @@ from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.core.simulation import Algorithm, Event, Operation, new_limiter, replay
-from kafka_quotas.pipeline.event_slices import event_slices, time_range_ms
+from kafka_quotas.pipeline.event_slices import COLUMNS, event_slices, time_range_ms
 from kafka_quotas.pipeline.layout import DataFolder
 from kafka_quotas.pipeline.local_tasks import run_tasks, task_files
 from kafka_quotas.pipeline.per import Per
@@ -180,6 +180,18 @@ def test_a_file_out_of_order_and_clocks_that_jump_are_put_in_order(tmp_path: Pat
     file = tmp_path / "unordered.parquet"
     pq.write_table(events_table([{"ts_ms": int(time)} for time in times]), file, row_group_size=100)
     assert pa.concat_tables(list(event_slices([file])))["ts_ms"].to_pylist() == sorted(times.tolist())
+
+
+def test_a_file_is_believed_to_be_sorted_where_its_statistics_agree(tmp_path: Path) -> None:
+    events = events_table([{"ts_ms": BASE_MS + step} for step in range(300)])
+    by_time = pq.SortingColumn.from_ordering(events.schema, [("ts_ms", "ascending")])
+    file = tmp_path / "groups-swapped.parquet"
+    with pq.ParquetWriter(file, events.schema, sorting_columns=by_time) as writer:
+        for begin in (200, 0, 100):
+            writer.write_table(events.slice(begin, 100))
+    assert pa.concat_tables(list(event_slices([file]))).to_pylist() == events.select(COLUMNS).to_pylist()
+    (read,) = event_slices([file], columns=("ts_ms", "bytes"))
+    assert read.column_names == ["ts_ms", "bytes"]
 
 
 def test_a_half_written_file_is_named(tmp_path: Path) -> None:

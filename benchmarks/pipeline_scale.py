@@ -1,0 +1,85 @@
+"""How the pipeline's replay grows: with the events, with one giant client, with the number of clients.
+
+    python benchmarks/pipeline_scale.py [--cases doubling,giant,entities,hundred]
+
+doubling   1 M to 64 M events: processor seconds beside those of half as many, and peak memory
+giant      20 M events, 40 % of them of one client, beside the same without it
+entities   20 M events of 1 million clients
+hundred    100 M events; peak memory may be 4 GiB
+
+Events come at the same rate, 20 M an hour, so that twice as many last twice as long. The replay runs in a closed loop,
+in a process of its own, twice; the second run is told, and the largest memory of both. See `pipeline.py` for the rest.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from pipeline import make_events, measured
+
+EVENTS_PER_HOUR = 20e6
+CLIENTS = 10_000
+MOST_MIB = 4096
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", default=",".join(CASES), help=f"of {', '.join(CASES)}")
+    given = parser.parse_args()
+    for case in given.cases.split(","):
+        print(f"{case:32}{'M events/s':>11}{'wall s':>9}{'CPU s':>8}{'others':>8}{'peak MiB':>10}")
+        CASES[case]()
+        print()
+
+
+def doubling() -> None:
+    """The sizes from 1 M to 64 M events."""
+    before_s = None
+    for millions in (1, 2, 4, 8, 16, 32, 64):
+        cpu_s = tell(f"{millions} M", millions * 1_000_000)["cpu_s"]
+        if before_s is not None:
+            print(f"{'':32}{cpu_s / before_s:.2f} times the processor time of half as many", flush=True)
+        before_s = cpu_s
+
+
+def giant() -> None:
+    """One client that has two fifths of the events, and none such."""
+    even = tell("20 M, the largest has 11 %", 20_000_000)
+    uneven = tell("20 M, the largest has 40 %", 20_000_000, share=0.4)
+    print(f"{'':32}{uneven['wall_s'] / even['wall_s']:.2f} times as long")
+
+
+def entities() -> None:
+    """A million clients."""
+    for case in ("replay", "usage"):
+        tell(f"20 M of 1 M clients, {case}", 20_000_000, clients=1_000_000, case=case)
+
+
+def hundred() -> None:
+    """What fits into 4 GiB."""
+    peak_mib = tell("100 M", 100_000_000)["peak_mib"]
+    print(f"{'':32}{'within' if peak_mib <= MOST_MIB else 'MORE THAN'} {MOST_MIB} MiB")
+
+
+CASES: dict[str, Callable[[], None]] = {"doubling": doubling, "giant": giant, "entities": entities, "hundred": hundred}
+
+
+def tell(
+    name: str, count: int, *, clients: int = CLIENTS, share: float = 0.0, case: str = "replay"
+) -> dict[str, float]:
+    """The figures of a case over so many events, which are printed."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "events"
+        make_events(data, count, clients, share, hours=count / EVENTS_PER_HOUR)
+        found = measured(case, data)
+    print(
+        f"{name:32}{found['steps'] / found['wall_s'] / 1e6:11.2f}{found['wall_s']:9.2f}{found['cpu_s']:8.2f}"
+        f"{found['others_s']:8.2f}{found['peak_mib']:10.0f}",
+        flush=True,
+    )
+    return found
+
+
+if __name__ == "__main__":
+    main()
