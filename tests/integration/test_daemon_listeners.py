@@ -135,6 +135,26 @@ def test_a_listener_is_full_until_somebody_leaves_and_an_address_until_then_refu
         daemon.wait_until(lambda status: status.connections == 0)
 
 
+def test_a_listeners_limits_follow_its_file_and_what_needs_a_restart_is_said(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    path = config(tmp_path, "max.connections=1")
+    options = ["--listener-config", str(path)]
+    with running_daemon(tmp_path, upstream=cluster.brokers[1].address, options=options) as daemon:
+        reload = ("daemon", "reload", "--control", str(daemon.control))
+        with connected(daemon.bootstrap) as first, connected(daemon.bootstrap) as late:
+            assert node_at(first) == 1
+            daemon.wait_until(lambda status: status.counters["connections_delayed"] == 1)
+            path.write_text("max.connections=1\nport.range=20000-20001\n")
+            code, _, err = run_cli(*reload)
+            assert code == 1
+            assert "port.range can't change while the daemon runs" in err
+            path.write_text("max.connections=2\n")
+            code, out, _ = run_cli(*reload)
+            assert (code, str(path) in out) == (0, True), out
+            assert node_at(late) == node_at(first) == 1
+
+
 def test_connections_beyond_the_rate_of_a_listener_wait_and_are_served(cluster: FakeCluster, tmp_path: Path) -> None:
     options = ["--listener-config", str(config(tmp_path, "max.connection.creation.rate=4"))]
     options += ["--quota-window-num", "2", "--quota-window-size-seconds", "1"]

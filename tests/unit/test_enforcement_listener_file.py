@@ -7,7 +7,12 @@ import pytest
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.enforcement.address import Address
-from kafka_quotas.enforcement.listener_file import all_listeners, read_listener
+from kafka_quotas.enforcement.listener_file import (
+    ListenerFiles,
+    all_listeners,
+    read_listener,
+    refuse_restart,
+)
 from kafka_quotas.enforcement.listener_settings import ListenerSettings
 
 PLACES = "listen=0.0.0.0:19094\nupstream=broker-1:9094\n"
@@ -59,18 +64,34 @@ def test_every_property_is_understood(tmp_path: Path) -> None:
 
 
 def test_the_main_listener_is_completed_and_keeps_what_options_said(tmp_path: Path) -> None:
-    (main,) = all_listeners(MAIN, written(tmp_path, "max.connections=5\n"), ())
+    (main,) = all_listeners(ListenerFiles(main=MAIN, more_of_main=written(tmp_path, "max.connections=5\n")))
     assert (main.name, main.advertised_host, main.port_range, main.max_connections) == ("main", "kept", (1, 2), 5)
-    assert all_listeners(MAIN, None, ()) == (MAIN,)
+    assert all_listeners(ListenerFiles(main=MAIN)) == (MAIN,)
 
 
 def test_listeners_have_names_of_their_own(tmp_path: Path) -> None:
     first = written(tmp_path, PLACES)
     (tmp_path / "again").mkdir()
     second = written(tmp_path / "again", PLACES)
-    assert [listener.name for listener in all_listeners(MAIN, None, [first])] == ["main", "external"]
+    assert [listener.name for listener in all_listeners(ListenerFiles(main=MAIN, others=(first,)))] == [
+        "main",
+        "external",
+    ]
     with pytest.raises(UsageError, match="two listeners are called external"):
-        all_listeners(MAIN, None, [first, second])
+        all_listeners(ListenerFiles(main=MAIN, others=(first, second)))
+
+
+def test_what_only_a_restart_can_change_is_named_and_what_can_change_is_not_refused(tmp_path: Path) -> None:
+    live = (
+        "max.connections=5\nmax.connections.per.ip=2\nmax.connection.creation.rate=9\nprincipal=p\nadvertised.host=h\n"
+    )
+    path = written(tmp_path, PLACES)
+    before = read_listener(path)
+    refuse_restart(before, read_listener(written(tmp_path, PLACES + "\n" + live)), path)
+    fixed = "\nport.range=7000-7001\nsecurity.protocol=SASL_PLAINTEXT\nproxy.protocol.trusted=127.0.0.1\n"
+    now = read_listener(written(tmp_path, PLACES + fixed))
+    with pytest.raises(UsageError, match=r"port\.range, security\.protocol, proxy\.protocol\.trusted can't change"):
+        refuse_restart(before, now, path)
 
 
 @pytest.mark.parametrize(

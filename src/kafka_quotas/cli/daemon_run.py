@@ -67,7 +67,7 @@ from kafka_quotas.core.mutation_bucket import MutationAlgorithm
 from kafka_quotas.core.units import parse_bytes
 from kafka_quotas.enforcement.address import parse_address
 from kafka_quotas.enforcement.event_log_settings import ROTATE_S
-from kafka_quotas.enforcement.listener_file import all_listeners, parse_port_range
+from kafka_quotas.enforcement.listener_file import ListenerFiles, all_listeners, parse_port_range
 from kafka_quotas.enforcement.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.log import LogFormat
 from kafka_quotas.enforcement.metrics_choice import TOP, MetricsChoice
@@ -171,8 +171,10 @@ def run(
         port_range=None if port_range is None else parse_port_range(port_range),
         advertised_host=advertised_host,
     )
+    files = ListenerFiles(main=main, more_of_main=listener_config, others=tuple(listener or ()))
     settings = DaemonSettings(
-        listeners=all_listeners(main, listener_config, listener or ()),
+        listeners=all_listeners(files),
+        listener_files=files,
         connection_rate=connection_rate,
         rules=rules,
         static_quotas=static_quotas,

@@ -42,11 +42,15 @@ class BrokerConnections:
     def ended(self, listener: str, ip: str) -> None:
         """Nothing; one that was open is not any more, and who waits for that is told."""
         self._open.closed(listener, ip)
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Nothing; who waits for room looks whether there is some by now."""
         ended, self._ended = self._ended, asyncio.Event()
         ended.set()
 
     async def one_ended(self) -> None:
-        """Nothing; a connection has ended since."""
+        """Nothing; a connection has ended since, or there may be room for another reason."""
         await self._ended.wait()
 
 

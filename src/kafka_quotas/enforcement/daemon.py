@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -27,6 +28,7 @@ from kafka_quotas.enforcement.event_log_writer import EventLogWriter
 from kafka_quotas.enforcement.gate import Gate
 from kafka_quotas.enforcement.health import Health
 from kafka_quotas.enforcement.ledger import Ledger
+from kafka_quotas.enforcement.listener_file import ListenerFiles, refuse_restart
 from kafka_quotas.enforcement.log import Log
 from kafka_quotas.enforcement.metrics import exposition
 from kafka_quotas.enforcement.metrics_server import MetricsServer
@@ -114,6 +116,7 @@ class _Daemon:
         self._book = ConnectionBook(settings.rules.window, broker_rate=settings.connection_rate)
         self._signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
         self._changed = 0
+        self._gate: Gate | None = None
         self._follower = StoreFollower(
             open_store,
             loop=self._loop,
@@ -149,6 +152,7 @@ class _Daemon:
                 topics=self._topics,
                 charges=None if events is None else events.charges,
             )
+            self._gate = gate
             self._keep_state(stack, gate)
             stack.callback(gate.close)
             reporter = self._reporter(gate, events)
@@ -301,6 +305,23 @@ class _Daemon:
         costs = self._settings.cost_model
         if costs is not None:
             yield ReloadedFile(path=costs, read=lambda: self._costs_read(costs))
+
+        listeners = self._settings.listener_files
+        if listeners is None:
+            return
+        for number, listener in listeners.paths.items():
+            yield ReloadedFile(path=listener, read=partial(self._listener_read, listeners, number))
+
+    def _listener_read(self, files: ListenerFiles, number: int) -> Use:
+        settings = files.read(number)
+        refuse_restart(self._settings.listeners[number], settings, files.paths[number])
+
+        def use() -> int:
+            if self._gate is not None:
+                self._gate.follow(number, settings)
+            return 0
+
+        return use
 
     def _static_read(self, path: Path) -> Use:
         entries = read_static_quotas(path)

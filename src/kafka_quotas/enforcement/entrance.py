@@ -63,7 +63,8 @@ class Entrance:
         is_shadow: bool,
     ) -> None:
         self._room = room
-        self._settings = settings
+        self.settings = settings
+        """On which terms connections come in."""
         self._route = route
         self._route_by_host = route_by_host
         self._connections = connections
@@ -97,8 +98,8 @@ class Entrance:
     def _accepted(self, client: socket.socket, peer: Address) -> None:
         self._room.counters.connections_accepted += 1
         connections = self._connections(self._route)
-        delay_ms = connections.delay_ms(self._settings, self._room.clock.now_ms())
-        is_late = delay_ms > 0 or connections.is_full(self._settings)
+        delay_ms = connections.delay_ms(self.settings, self._room.clock.now_ms())
+        is_late = delay_ms > 0 or connections.is_full(self.settings)
         self._room.counters.connections_delayed += is_late
         if is_late and not self._is_shadow:
             self._listener.hold()
@@ -112,7 +113,7 @@ class Entrance:
     ) -> None:
         """Nothing; the connection came in after its delay and when there was room; those behind it follow."""
         await asyncio.sleep(delay_ms / 1000)
-        while connections.is_full(self._settings):
+        while connections.is_full(self.settings):
             await connections.one_ended()
         self._waiting = None
         self._enter(client, peer)
@@ -128,8 +129,8 @@ class Entrance:
         """Nothing; it was seen whose connection it is and for which broker, and it is let in or sent away."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                source = peer if self._settings.proxy_sources is None else await self._proxied(client, peer)
-                route = await self._asked_for(client) if self._settings.shares_port else self._route
+                source = peer if self.settings.proxy_sources is None else await self._proxied(client, peer)
+                route = await self._asked_for(client) if self.settings.shares_port else self._route
         except (KafkaQuotasError, OSError) as error:
             client.close()
             self._room.counters.connections_failed += 1
@@ -145,7 +146,7 @@ class Entrance:
 
     async def _proxied(self, client: socket.socket, peer: Address) -> Address:
         """Where a connection comes from by its PROXY protocol header."""
-        trusted = self._settings.proxy_sources or ()
+        trusted = self.settings.proxy_sources or ()
         if not any(ip_address(peer.host.partition("%")[0]) in network for network in trusted):
             raise ProtocolError(
                 f"{peer.host} may not say whose connection it passes on", hint="proxy.protocol.trusted lists who may"
@@ -189,8 +190,8 @@ class Entrance:
     def _admit(self, client: socket.socket, source: Address, route: Route) -> None:
         """Nothing; the connection is served unless its address has too many, or made them too fast."""
         connections = self._connections(route)
-        delay_ms = connections.ip_delay_ms(self._settings, source.host, self._room.clock.now_ms())
-        is_one_too_many = not delay_ms and connections.is_refused(self._settings, source.host)
+        delay_ms = connections.ip_delay_ms(self.settings, source.host, self._room.clock.now_ms())
+        is_one_too_many = not delay_ms and connections.is_refused(self.settings, source.host)
         self._room.counters.connections_throttled += delay_ms > 0
         self._room.counters.connections_refused += is_one_too_many
         if delay_ms > 0 and not self._is_shadow:
@@ -200,7 +201,7 @@ class Entrance:
             self._say("connection refused: its address has as many as it may", source)
             client.close()
         else:
-            name = self._settings.name
+            name = self.settings.name
             connections.began(name, source.host)
             self._serve(Arrival(client=client, route=route, source=source, connections=connections, listener=name))
 
@@ -214,5 +215,5 @@ class Entrance:
         task.add_done_callback(self._tasks.discard)
 
     def _say(self, event: str, peer: Address, **fields: str) -> None:
-        who = {"client": str(peer), "listener": self._settings.name}
+        who = {"client": str(peer), "listener": self.settings.name}
         self._room.notify(Notice(event=event, severity=Severity.WARNING, fields={**who, **fields}))

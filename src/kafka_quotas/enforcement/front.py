@@ -69,6 +69,15 @@ class Front:
         self._same_place = SamePlace(settings.upstream, room.loop)
         bootstrap.port = self._open(bootstrap, settings.listen.host, [settings.listen.port])
 
+    def follow(self, settings: ListenerSettings) -> None:
+        """Nothing; these settings hold from the next connection on. What `refuse_restart` is about is what it was."""
+        self.settings = settings
+        self.mapping = PrincipalMapping(settings.principal_mapping)
+        for entrance in self._entrances:
+            entrance.settings = settings
+        for route in self.directory.routes:
+            self._connections(route).look_again()
+
     def advertised(self, route: Route) -> Address:
         """What clients are told for a route, where it does not depend on the way they came."""
         return Address(host=self._host_of(route) or self.settings.listen.host, port=route.port)

@@ -90,6 +90,11 @@ class Gate:
         """Where clients may connect to, and the route from there."""
         return [(front.advertised(route), route) for front in self.fronts for route in front.directory.routes]
 
+    def follow(self, number: int, settings: ListenerSettings) -> None:
+        """Nothing; a listener's settings hold from the next connection on, the listener's place being `number`."""
+        self._rules[settings.name] = _rules(self._settings.rules, settings)
+        self.fronts[number].follow(settings)
+
     async def drain(self, timeout_s: float) -> int:
         """How many connections had to be cut; all others answered what had been asked before they closed."""
         self._stop_listening()

@@ -16,7 +16,7 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Final
@@ -166,15 +166,59 @@ def _networks(properties: Mapping[str, str]) -> tuple[Network, ...] | None:
     return networks
 
 
-def all_listeners(
-    main: ListenerSettings, more_of_main: Path | None, others: Iterable[Path]
-) -> tuple[ListenerSettings, ...]:
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerFiles:
+    """The main listener, the file that says more about it (None: none does), and the files of all others."""
+
+    main: ListenerSettings
+    more_of_main: Path | None = None
+    others: tuple[Path, ...] = ()
+
+    @property
+    def paths(self) -> dict[int, Path]:
+        """The file of each listener that has one, by the listener's place among `all_listeners`."""
+        more = {} if self.more_of_main is None else {0: self.more_of_main}
+        return more | dict(enumerate(self.others, start=1))
+
+    def read(self, number: int) -> ListenerSettings:
+        """The listener at a place. Raises `UsageError` where its file can't be understood."""
+        if number:
+            return read_listener(self.others[number - 1])
+        return self.main if self.more_of_main is None else complete_listener(self.main, self.more_of_main)
+
+
+_FIXED: Final = {
+    "listen": "listen",
+    "upstream": "upstream",
+    "upstream_node_id": "upstream.node.id",
+    "port_range": "port.range",
+    "host_pattern": "broker.host.pattern",
+    "requires_authentication": "security.protocol",
+    "tls": "ssl.*",
+    "upstream_tls": "upstream.ssl.*",
+    "proxy_sources": "proxy.protocol.trusted",
+}
+"""What a listener can't change while it is open, and what the properties for it are called."""
+
+
+def refuse_restart(before: ListenerSettings, now: ListenerSettings, path: Path) -> None:
+    """Nothing; a listener can become what its file says by now, with its sockets and connections open.
+
+    Raises `UsageError` for what only a restart can change.
+    """
+    fixed = [name for setting, name in _FIXED.items() if getattr(before, setting) != getattr(now, setting)]
+    if fixed:
+        raise UsageError(
+            f"{path}: {', '.join(fixed)} can't change while the daemon runs", hint="restart it, or put back what it was"
+        )
+
+
+def all_listeners(files: ListenerFiles) -> tuple[ListenerSettings, ...]:
     """The main listener, completed by a file where there is one, and those that are described by other files.
 
     Raises `UsageError` where a file can't be understood, or two listeners have one name.
     """
-    completed = main if more_of_main is None else complete_listener(main, more_of_main)
-    listeners = (completed, *map(read_listener, others))
+    listeners = tuple(files.read(number) for number in range(1 + len(files.others)))
     names = [listener.name for listener in listeners]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

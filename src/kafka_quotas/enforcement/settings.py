@@ -6,6 +6,7 @@ from pathlib import Path
 from kafka_quotas.enforcement.address import Address
 from kafka_quotas.enforcement.control import ControlAccess
 from kafka_quotas.enforcement.event_log_settings import EventLogSettings
+from kafka_quotas.enforcement.listener_file import ListenerFiles
 from kafka_quotas.enforcement.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.log import LogFormat
 from kafka_quotas.enforcement.metrics_choice import MetricsChoice
@@ -16,7 +17,8 @@ from kafka_quotas.enforcement.rules import Rules
 class DaemonSettings:
     """Where the daemon listens and what it stands in front of.
 
-    The first listener is the main one; their names differ. `connection_rate` is how many connections per second may be
+    The first listener is the main one; their names differ. `listener_files` says what to read again at a reload.
+    `connection_rate` is how many connections per second may be
     made to each broker, through whichever listener, None for any number. `control` is
     the path of the Unix socket, None puts it in the user's runtime folder; `control_access` is who may use it.
     `metrics` serves Prometheus, `event_log` writes a line per charge, `state_file` remembers what was charged across a
@@ -24,6 +26,7 @@ class DaemonSettings:
     """
 
     listeners: tuple[ListenerSettings, ...]
+    listener_files: ListenerFiles | None = None
     connection_rate: float | None = None
     rules: Rules = field(default_factory=Rules)
     static_quotas: Path | None = None
