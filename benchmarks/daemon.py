@@ -55,7 +55,7 @@ defaults
   timeout connect 5s
   timeout client 1h
   timeout server 1h
-listen relay
+{options}listen relay
   bind 127.0.0.1:{listen}{tls}
   server broker 127.0.0.1:{upstream}
 """
@@ -73,12 +73,17 @@ def set_quota(store_url: str, **quotas: float) -> None:
 
 
 @contextmanager
-def haproxy(folder: Path, upstream: int, certificate: Path | None = None) -> Iterator[tuple[int, int]]:
-    """(port, process id) of HAProxy in TCP mode with one thread; TLS ends there if there is a certificate."""
+def haproxy(
+    folder: Path, upstream: int, certificate: Path | None = None, *, options: str = ""
+) -> Iterator[tuple[int, int]]:
+    """(port, process id) of HAProxy in TCP mode with one thread; TLS ends there if there is a certificate.
+
+    `options` are further lines of its defaults.
+    """
     port = free_ports(1)
     config = folder / "haproxy.cfg"
     tls = "" if certificate is None else f" ssl crt {certificate}"
-    config.write_text(HAPROXY.format(listen=port, upstream=upstream, tls=tls))
+    config.write_text(HAPROXY.format(listen=port, upstream=upstream, tls=tls, options=options))
     process = subprocess.Popen(["haproxy", "-db", "-f", str(config)], stderr=subprocess.DEVNULL)
     try:
         wait_for_port(port)
