@@ -1,5 +1,6 @@
 """Produce requests that start with the same bytes, as a producer sends them all day long."""
 
+from collections import deque
 from collections.abc import Callable
 from struct import Struct
 from typing import Final, TypeAlias
@@ -14,8 +15,10 @@ from kafka_quotas.wire.walk import compact_string, string
 START: Final = Struct(">iIi")
 """Length, API key and version as one figure, correlation id."""
 START_BYTES: Final = START.size
+MAX_SPARES: Final = 32
+"""How many exchanges are kept for later requests; who pipelines more than that has the others made anew."""
 
-Plain: TypeAlias = tuple[str, int, int, bytes, int, Callable[[float, int], int], list[Exchange]]
+Plain: TypeAlias = tuple[str, int, int, bytes, int, Callable[[float, int], int], deque[Exchange]]
 """User, `Client.version`, place on the wire, start, where that ends, what records bytes, spares: all that has to be
 known of plain requests, in one tuple because that is looked at once per read."""
 
@@ -48,7 +51,7 @@ class Repeated:
         self.expects_response = like.expects_response
         self.client = client
         self.response_end = bare_end(like.api_version)
-        self.spares: list[Exchange] = []
+        self.spares: deque[Exchange] = deque(maxlen=MAX_SPARES)
         is_plain = self.response_end and like.expects_response and not client.counts_requests
         self.plain: Plain | None = (
             (client.user, client.version, self.place_on_wire, self.start, self.end, client.produce.record, self.spares)
