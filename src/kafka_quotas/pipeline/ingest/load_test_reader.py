@@ -17,7 +17,7 @@ def read_load_test(task: IngestTask, harvest: Harvest) -> Iterator[Harvest]:
     """Rows in batches, as `parse_task` gives them. Raises `OSError` where the file can't be read."""
     counts, src_file = harvest.counts, str(task.path)
     try:
-        if not read_head(task.path, len(PARQUET_MAGIC)) == PARQUET_MAGIC:
+        if read_head(task.path, len(PARQUET_MAGIC)) != PARQUET_MAGIC:
             raise BadLineError("this document has no events; samples.parquet beside it does")  # noqa: TRY301
         for rows in sample_batches(task.path):
             _take(rows, task, harvest)
