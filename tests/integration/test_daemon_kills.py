@@ -1,5 +1,8 @@
-"""SIGKILL for the broker, the daemon and the store in turn, under load: clients recover, and nothing that was
-acknowledged is lost or there twice."""
+"""SIGKILL for the broker, the daemon and the store in turn, under load.
+
+Clients recover, nothing that was acknowledged is lost or there twice, and the event log goes on in its topic, which the
+broker keeps as well.
+"""
 
 import signal
 import threading
@@ -25,6 +28,7 @@ from kafka_quotas.stores.store import Alteration
 TIMEOUT_S = 240.0
 CLIENT_ID = "load"
 QUOTA = 2_000_000.0
+EVENTS = "quota-events"
 
 
 def wait_until(what: str, holds: Callable[[], bool]) -> None:
@@ -100,11 +104,12 @@ def consumed(bootstrap: str, topic: str) -> list[bytes]:
 
 @contextmanager
 def daemon(folder: Path, *, port: int, upstream: str, store: str) -> Iterator[DaemonProcess]:
-    """A daemon that is always at the same place."""
+    """A daemon that is always at the same place, and logs to a topic of the broker behind it."""
     started = DaemonProcess(
         [
             *("--upstream", upstream, "--listen", f"127.0.0.1:{port}", "--store", store),
             *("--control", str(folder / "c.sock"), "--state-file", str(folder / "state")),
+            *("--event-log", f"kafka://{upstream}/{EVENTS}"),
         ]
     )
     try:
@@ -125,6 +130,23 @@ def set_limit(address: str) -> None:
         entity = Entity.of(client_id=CLIENT_ID)
         (result,) = store.alter([Alteration(entity=entity, changes={"producer_byte_rate": QUOTA})])
     assert result.error is None, result.error
+
+
+def every_charge_is_in_the_topic(process: DaemonProcess, bootstrap: str) -> None:
+    """Nothing; what the daemon has logged by now came to the topic, whatever became of its broker meanwhile."""
+    counters = process.status().counters
+    assert counters["events_dropped"] == 0
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": EVENTS})
+    try:
+        wait_until("the events are there", lambda: events_in(consumer) >= counters["events_logged"] > 0)
+    finally:
+        consumer.close()
+
+
+def events_in(consumer: Consumer) -> int:
+    """How many records the topic of events has."""
+    first, behind = consumer.get_watermark_offsets(TopicPartition(EVENTS, 0), timeout=TIMEOUT_S)
+    return int(behind) - int(first)
 
 
 def limits(process: DaemonProcess) -> int:
@@ -149,6 +171,7 @@ def test_broker_daemon_and_store_are_killed_in_turn(tmp_path: Path, unique_name:
                 broker.start_again()
                 broker.wait_ready(lambda: kafka_brokers(kafka.bootstrap) == 1)
                 load.goes_on()
+                every_charge_is_in_the_topic(first, kafka.bootstrap)
                 first.send(signal.SIGKILL)
                 first.wait()
                 with daemon(tmp_path, **place) as second:

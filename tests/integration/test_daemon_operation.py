@@ -12,6 +12,8 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,7 @@ from tests.support.fake_broker import (
 from tests.support.pinged import PING, ping, throttling_broker
 
 from kafka_quotas.core.entity import Entity
+from kafka_quotas.enforcement.listener import PAUSE_S
 
 APP = Entity.of(client_id="app")
 
@@ -59,12 +62,22 @@ def test_descriptors_that_run_out_and_come_back(daemon: DaemonProcess) -> None:
         try:
             daemon.wait_for_log("Too many open files")
             ping(healthy)
+            ping(healthy)
+            daemon.wait_for_log("can't accept connections", count=4, timeout_s=60)
+            refused = [at_s(line) for line in daemon.lines("can't accept connections")]
+            assert all(later - before > 0.9 * PAUSE_S for before, later in pairwise(refused)), "it rests in between"
         finally:
             for each in crowd:
                 each.close()
-        daemon.wait_until(lambda status: status.connections == 1)
+        status = daemon.wait_until(lambda status: status.connections == 1)
+        assert status.counters["accept_failures"] >= 4
         with connected(daemon.bootstrap) as late:
             ping(late)
+
+
+def at_s(line: str) -> float:
+    """When a line was logged, in seconds since the epoch."""
+    return datetime.fromisoformat(line.split(" ", maxsplit=1)[0]).timestamp()
 
 
 def test_sigterm_answers_what_was_asked_and_takes_nothing_new(tmp_path: Path) -> None:

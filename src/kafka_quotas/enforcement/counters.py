@@ -11,6 +11,8 @@ class Counters:
     """The daemon's counters since it started."""
 
     connections_accepted: int = 0
+    accept_failures: int = 0
+    """Attempts to accept a connection that failed: no file descriptor was left."""
     connections_failed: int = 0
     """Connections closed for an error of either side's protocol or network."""
     connections_delayed: int = 0

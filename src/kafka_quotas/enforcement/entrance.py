@@ -75,7 +75,7 @@ class Entrance:
         self._waiting: socket.socket | None = None
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
         self._is_plain = settings.proxy_sources is None and not settings.shares_port
-        self._listener = Listener(room.loop, sock, accept=self._accepted, notify=room.notify)
+        self._listener = Listener(room.loop, sock, accept=self._accepted, counters=room.counters, notify=room.notify)
 
     @property
     def port(self) -> int:

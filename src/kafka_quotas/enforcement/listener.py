@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.address import Address
+from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.notice import Notice, Notify, Severity
 
 BACKLOG: Final = 1024
@@ -54,10 +55,19 @@ def bind(host: str, ports: Iterable[int]) -> socket.socket:
 class Listener:
     """Accepts connections on one socket and hands them over."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, *, accept: Accept, notify: Notify) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        *,
+        accept: Accept,
+        counters: Counters,
+        notify: Notify,
+    ) -> None:
         self._loop = loop
         self._socket = sock
         self._accept = accept
+        self._counters = counters
         self._notify = notify
         self._pause: asyncio.TimerHandle | None = None
         self._is_held = False
@@ -105,6 +115,7 @@ class Listener:
 
     def _rest(self, error: OSError) -> None:
         """Nothing; accepting goes on after a pause, for connections that end meanwhile free what is missing."""
+        self._counters.accept_failures += 1
         self._notify(
             Notice(
                 event="can't accept connections",
