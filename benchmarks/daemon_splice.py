@@ -52,6 +52,8 @@ def spliced(source: socket.socket, sink: socket.socket) -> None:
             left = 4 + struct.unpack_from(">i", head)[0] - HEAD_BYTES
             while left:
                 moved = os.splice(source.fileno(), into, left, flags=os.SPLICE_F_MOVE)
+                if not moved:
+                    return
                 left -= moved
                 while moved:
                     moved -= os.splice(out, sink.fileno(), moved, flags=os.SPLICE_F_MOVE)
