@@ -6,7 +6,6 @@ as acknowledged. From the first failure seen on every record is watched.
 """
 
 import functools
-import random
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from kafka_quotas.loadtest.client_errors import property_error
 from kafka_quotas.loadtest.client_settings import client_properties
 from kafka_quotas.loadtest.delivery import SEQUENCE_SIZE, STAMP_SIZE, stamp
 from kafka_quotas.loadtest.engine import RunClock
+from kafka_quotas.loadtest.filler import filler
 from kafka_quotas.loadtest.load_client import LONGEST_WAIT_S, ClientState
 from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
 from kafka_quotas.loadtest.workload import Loop
@@ -37,7 +37,7 @@ class ProducerLoad(ClientState):
         self._producer = self._open()
         self._is_stamped = entity.record_size >= STAMP_SIZE
         filler_size = entity.record_size - STAMP_SIZE if self._is_stamped else entity.record_size
-        self._filler = random.Random(entity.name.label).randbytes(filler_size)  # noqa: S311 - only incompressible
+        self._filler = filler(entity, size=filler_size)
         self._head = stamp(plan.run_id, plan.entities.index(entity), 0)[:-SEQUENCE_SIZE]
         self._backlog = max(2, _backlog_bytes(entity) // entity.record_size)
         if entity.loop is Loop.CLOSED:
