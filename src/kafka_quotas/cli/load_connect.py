@@ -18,7 +18,7 @@ from kafka_quotas.loadtest.workload import Arrival, Loop, Workload
 ConnectionQuota = Annotated[
     str | None,
     typer.Option(
-        "--quota",
+        "--set-quota",
         metavar="RATE",
         help="Set this connection_creation_rate on 127.0.0.1, where clients on the broker's machine come from, for the "
         "time of the run: 20. Without it the quota in force is what is judged by.",
@@ -48,7 +48,7 @@ def connect(
     in_flight: flood_options.InFlight = 5,
     duration: options.Duration = "30s",
     warmup: options.Warmup = None,
-    quota: ConnectionQuota = None,
+    set_quota: ConnectionQuota = None,
     brokers: options.Brokers = None,
     expect: flood_options.Expect = None,
     quota_window_num: QuotaWindowNum = None,
@@ -93,7 +93,7 @@ def connect(
         entities=clients.spelled_out(ScenarioEntity(client_id=None, does=Workload.CONNECT)),
         duration_s=0.0,
         window=window.chosen(target, mutations=False),
-        quotas=address_quota(quota),
+        quotas=address_quota(set_quota),
     )
     flooding = flood_options.Flooding(
         target=target,

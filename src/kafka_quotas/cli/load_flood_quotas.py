@@ -1,4 +1,4 @@
-"""The quotas that `--quota` of a flood sets for the time of its run."""
+"""The quotas that `--set-quota` of a flood sets for the time of its run."""
 
 from collections.abc import Sequence
 
@@ -18,8 +18,8 @@ def client_quotas(names: Sequence[EntityName], key: QuotaKey, texts: list[str] |
         values *= len(names)
     if values and len(values) != len(names):
         raise UsageError(
-            f"--quota is given {len(values)} times for {len(names)} entities",
-            hint="give --quota once for all, or once per --entity in the same order",
+            f"--set-quota is given {len(values)} times for {len(names)} entities",
+            hint="give --set-quota once for all, or once per --entity in the same order",
         )
     return tuple(
         ScenarioQuota(entity=_entity(name), values=((key.name, value),))
@@ -44,5 +44,5 @@ def _entity(name: EntityName) -> Entity:
 def _value(key: QuotaKey, text: str) -> float:
     value = parse_quota_value(key, text)
     if value <= 0:
-        raise UsageError(f"--quota must be above 0, not {text!r}")
+        raise UsageError(f"--set-quota must be above 0, not {text!r}")
     return value

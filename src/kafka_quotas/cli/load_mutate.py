@@ -95,7 +95,7 @@ Client = Annotated[
 MutationQuota = Annotated[
     list[str] | None,
     typer.Option(
-        "--quota",
+        "--set-quota",
         metavar="RATE",
         help="Set this controller_mutation_rate (partitions/s) on the clients for the time of the run: 5; once for all "
         "or once for each. Without it the quotas in force are what is judged by.",
@@ -136,7 +136,7 @@ def mutate(
     honor_throttle: flood_options.HonorThrottle = "yes",
     duration: options.Duration = "30s",
     warmup: options.Warmup = None,
-    quota: MutationQuota = None,
+    set_quota: MutationQuota = None,
     brokers: options.Brokers = None,
     expect: flood_options.Expect = None,
     controller_quota_window_num: ControllerWindowNum = None,
@@ -198,7 +198,7 @@ def mutate(
         entities=clients.spelled_out(ScenarioEntity(client_id=None, does=Workload.MUTATE, flood=flood)),
         duration_s=0.0,
         window=window,
-        quotas=client_quotas(clients.names(), CONTROLLER_MUTATION_RATE, quota),
+        quotas=client_quotas(clients.names(), CONTROLLER_MUTATION_RATE, set_quota),
         broker_settings=(
             ("controller.quota.window.num", str(window.samples)),
             ("controller.quota.window.size.seconds", str(window.window_s)),

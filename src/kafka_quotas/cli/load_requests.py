@@ -74,7 +74,7 @@ MinBytes = Annotated[
 RequestQuota = Annotated[
     list[str] | None,
     typer.Option(
-        "--quota",
+        "--set-quota",
         metavar="PERCENT",
         help="Set this request_percentage on the clients for the time of the run: 1, 200; once for all or once for "
         "each. What a client gets by it can't be told from outside, so --expect says what is wanted.",
@@ -112,7 +112,7 @@ def requests(
     record_size: options.RecordSize = "100",
     duration: options.Duration = "30s",
     warmup: options.Warmup = None,
-    quota: RequestQuota = None,
+    set_quota: RequestQuota = None,
     brokers: options.Brokers = None,
     expect: flood_options.Expect = None,
     quota_window_num: QuotaWindowNum = None,
@@ -176,7 +176,7 @@ def requests(
         duration_s=0.0,
         window=window.chosen(target, mutations=False),
         topics=topics,
-        quotas=client_quotas(clients.names(), REQUEST_PERCENTAGE, quota),
+        quotas=client_quotas(clients.names(), REQUEST_PERCENTAGE, set_quota),
     )
     flooding = flood_options.Flooding(
         target=target,

@@ -5,10 +5,10 @@ memory that does not grow, so that a day of arrivals costs no more than its last
 """
 
 import random
+from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
@@ -17,6 +17,7 @@ from kafka_quotas.loadtest.schedule import ConstantSchedule, Schedule
 from kafka_quotas.loadtest.workload import Arrival
 
 _BLOCK: Final = 256
+_KEPT: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,7 @@ class PoissonSchedule:
     arrivals_per_second: Fraction
     seed: int
     _even: ConstantSchedule = field(init=False, repr=False)
+    _kept: "dict[int, array[int]]" = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_even", ConstantSchedule(records_per_second=self.arrivals_per_second))
@@ -49,9 +51,19 @@ class PoissonSchedule:
         block = (self._even.due_count(elapsed_ns) - 1) // _BLOCK  # the span that this instant lies in
         return block * _BLOCK + bisect_right(self._instants(block), elapsed_ns)
 
-    def _instants(self, block: int) -> tuple[int, ...]:
-        first_ns = self._even.intended_ns(block * _BLOCK)
-        return _sorted_instants(self.seed, block, first_ns, self._even.intended_ns((block + 1) * _BLOCK) - first_ns)
+    def _instants(self, block: int) -> "array[int]":
+        """The instants of one span, sorted. Those of a few spans are kept: the one to be sent, the one that is due."""
+        kept = self._kept
+        found = kept.get(block)
+        if found is None:
+            if len(kept) >= _KEPT:
+                del kept[next(iter(kept))]
+            first_ns = self._even.intended_ns(block * _BLOCK)
+            span_ns = self._even.intended_ns((block + 1) * _BLOCK) - first_ns
+            source = random.Random(f"{self.seed}/{block}")  # noqa: S311 - spread, not secrets
+            instants = sorted(first_ns + int(source.random() * span_ns) for _ in range(_BLOCK))
+            found = kept[block] = array("q", instants)
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +101,3 @@ def schedule_of(entity: EntityLoad, *, seed: int) -> Schedule | None:
             return PoissonSchedule(arrivals_per_second=rate, seed=seed)
         case Arrival.BURST:
             return BurstSchedule(arrivals_per_second=rate, burst_size=entity.burst_size)
-
-
-@lru_cache(maxsize=4_096)
-def _sorted_instants(seed: int, block: int, first_ns: int, span_ns: int) -> tuple[int, ...]:
-    """The instants of one block: sorted, uniform in its span."""
-    source = random.Random(f"{seed}/{block}")  # noqa: S311 - spread, not secrets
-    return tuple(first_ns + instant for instant in sorted(int(source.random() * span_ns) for _ in range(_BLOCK)))

@@ -29,6 +29,7 @@ _SMALLEST_SHARE: Final = 16 * 1024
 _RECORD_OVERHEAD: Final = 12
 _SENDS_IN_A_ROW: Final = 32  # then others have their turn
 _LATENCIES_PER_BATCH: Final = 4
+_SMALL_BATCH: Final = 50
 _FILLER_BYTES: Final = 65_536
 _UNKNOWN_TOPIC: Final = 3
 _MOVED: Final = (5, 6)  # LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER
@@ -121,8 +122,9 @@ class RawProducer(ConnectedClient):
         self.recorder.acknowledged(now_ns, records=records, size=records * self.entity.record_size)
 
     def _due_times(self, records: int, now_ns: int) -> tuple[tuple[int, int], ...]:
-        """When the records were due: the first of each quarter stands for all of it."""
-        first, step = self.pacer.taken, -(-records // _LATENCIES_PER_BATCH)
+        """When the records were due: the first of each quarter stands for all of it, in small batches for all."""
+        first = self.pacer.taken
+        step = records if records < _SMALL_BATCH else -(-records // _LATENCIES_PER_BATCH)
         return tuple(
             (self.pacer.intended_ns(first + at, now_ns), min(step, records - at)) for at in range(0, records, step)
         )
