@@ -81,6 +81,7 @@ class _Verdict:
     expect: list[str] | None
     control: str | None
     control_factor: float | None
+    prometheus: list[str] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +133,7 @@ def produce(
     expect: flood_options.Expect = None,
     control: record_options.Control = None,
     control_factor: ControlFactor = None,
+    prometheus: options.Prometheus = None,
     read_back: record_options.ReadBack = True,
     store: options.QuotaStore = None,
     command_config: CommandConfig = None,
@@ -177,7 +179,7 @@ def produce(
         windows=flood_options.GivenWindow(
             num=quota_window_num, size_s=quota_window_size_seconds, file=window_file, of_brokers=broker_windows
         ),
-        verdict=_Verdict(expect=expect, control=control, control_factor=control_factor),
+        verdict=_Verdict(expect=expect, control=control, control_factor=control_factor, prometheus=prometheus),
         duration=duration,
         warmup=warmup,
         journal_dir=journal_dir,
@@ -215,6 +217,7 @@ def consume(
     expect: flood_options.Expect = None,
     control: record_options.Control = None,
     control_factor: ControlFactor = None,
+    prometheus: options.Prometheus = None,
     store: options.QuotaStore = None,
     command_config: CommandConfig = None,
     quota_window_num: QuotaWindowNum = None,
@@ -257,7 +260,7 @@ def consume(
         windows=flood_options.GivenWindow(
             num=quota_window_num, size_s=quota_window_size_seconds, file=window_file, of_brokers=broker_windows
         ),
-        verdict=_Verdict(expect=expect, control=control, control_factor=control_factor),
+        verdict=_Verdict(expect=expect, control=control, control_factor=control_factor, prometheus=prometheus),
         duration=duration,
         warmup=warmup,
         journal_dir=journal_dir,
@@ -286,6 +289,7 @@ def _run(does: Workload, given: _Given, keeping: Keeping) -> int:
         scale=1.0,
         expectations=tuple(parse_expectation(text) for text in given.verdict.expect or []),
         control_factor=given.verdict.control_factor,
+        prometheus=tuple(given.verdict.prometheus or ()),
         is_typed=True,
         keeps_names=True,
         reads_quotas=choice.chosen or bool(scenario.quotas),
