@@ -18,7 +18,7 @@ from kafka_quotas.loadtest.conclusion import Evidence, conclude
 from kafka_quotas.loadtest.delivery import Delivery
 from kafka_quotas.loadtest.durations import LatencySummary
 from kafka_quotas.loadtest.event_log_charges import logged_charges
-from kafka_quotas.loadtest.expectation import Expectation, parse_expectation
+from kafka_quotas.loadtest.expectation import Expectation, check_entities, parse_expectation
 from kafka_quotas.loadtest.host_limits import HostLimits, host_limits, raise_open_files
 from kafka_quotas.loadtest.plan import EntityName, LoadPlan
 from kafka_quotas.loadtest.probe import TopicProbes
@@ -126,6 +126,11 @@ def ready_scenario(order: RunOrder) -> tuple[Scenario, float]:
     if found:
         more = f" (and {len(found) - 1} more, see load-test validate)" if len(found) > 1 else ""
         raise UsageError(f"{found[0].message}{more}", hint=found[0].hint)
+    check_entities(
+        (*map(parse_expectation, scenario.expect), *order.expectations),
+        [name.label for name in client_names(scenario)],
+        has_control=any(entity.control for entity in scenario.entities),
+    )
     return scenario, scale
 
 

@@ -9,7 +9,7 @@ also names the control clients. Values carry the unit of their metric: `50ms`, `
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -98,7 +98,7 @@ def parse_expectation(text: str) -> Expectation:
     )
 
 
-def check_entities(expectations: tuple[Expectation, ...], labels: list[str], *, has_control: bool) -> None:
+def check_entities(expectations: Sequence[Expectation], labels: Sequence[str], *, has_control: bool) -> None:
     """Nothing, if every client that is named takes part; asked before a run.
 
     Raises `UsageError` for one that does not.
