@@ -31,6 +31,7 @@ from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.plan import PlannedChange
 from kafka_quotas.core.usage import Usage
 from kafka_quotas.enforcement.counters import Counters
+from kafka_quotas.loadtest.run_journal import RunPlace, open_journal
 
 ROOT = Path(__file__).parents[2]
 SHAPES: dict[str, Any] = json.loads(Path(__file__).with_name("json_envelopes.json").read_text(encoding="utf-8"))
@@ -77,6 +78,9 @@ EXAMPLES = {
     "doctor": "doctor --store STORE",
     "why": "why --store STORE --user alice --client app",
     "top": "top --store STORE --once",
+    "load-test list": "load-test list",
+    "load-test validate": "load-test validate kip599-burst --embedded",
+    "load-test restore": "load-test restore --journal-dir JOURNALS --dry-run",
     "pipeline usage": "pipeline usage DATA --store STORE",
     "pipeline replay": "pipeline replay DATA --quotas FILE",
     "pipeline recommend": "pipeline recommend DATA",
@@ -171,7 +175,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         "FILE": str(tmp_path / "q.yaml"),
         "WRONG": str(tmp_path / "wrong.yaml"),
         "DATA": str(tmp_path / "data"),
+        "JOURNALS": str(tmp_path / "journals"),
     }
+    _run_left_behind(tmp_path / "journals")
     _seen_rates(monkeypatch)
 
     def told(example: str, form: str, *, terminal: bool = False) -> str:
@@ -189,6 +195,15 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     for line in set_up:
         assert run_cli(*line.split(), environment=environment)[0] == 0
     return told
+
+
+def _run_left_behind(folder: Path) -> None:
+    """The journal of a load test that was killed."""
+    place = RunPlace(run="1", scenario="ratio", started_ms=0, bootstrap="", store_url="", command_config=None)
+    with open_journal(folder, place) as journal:
+        journal.quotas([PlannedChange(entity=Entity.of(user="alice"), key=RATE, old=None, new=1.0)])
+        journal.topics("kafka-quotas-ratio-")
+        journal.folder(Path("kafka-quotas-1"))
 
 
 def _seen_rates(monkeypatch: pytest.MonkeyPatch) -> None:
