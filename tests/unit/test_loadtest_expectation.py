@@ -58,7 +58,7 @@ def test_what_is_not_met_says_who_failed_and_by_what(text: str, told: str) -> No
 def test_of_many_who_failed_some_are_named() -> None:
     judgement = parse_expectation("achieved > 1GB/s").judge(result(*[greedy()] * 5))
 
-    assert judgement.evidence.endswith("greedy 1996000, greedy 1996000, greedy 1996000, and 2 more")
+    assert judgement.evidence.endswith("greedy 1.996 MB/s, greedy 1.996 MB/s, greedy 1.996 MB/s, and 2 more")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_every_metric_has_a_value_and_a_text() -> None:
     for name, metric in METRICS.items():
         value = metric.of(entity)
         if value is not None:
-            assert parse_expectation(f"{name} >= {_written(metric.text(value))}").metric is metric
+            assert parse_expectation(f"{name} >= {_written(metric.text(value, entity.unit))}").metric is metric
 
 
 def _written(text: str) -> str:

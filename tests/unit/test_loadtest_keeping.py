@@ -175,7 +175,7 @@ def test_the_comparison_is_an_exit_code_and_a_document(kept: Path, tmp_path: Pat
     assert code == 1
     assert "WORSE: 1 of" in out
     row = next(line for line in out.splitlines() if "WORSE" in line and "achieved" in line)
-    assert row.split() == ["greedy", "achieved", "1996000", "1800000", "-9.8%", "5%", "WORSE"]
+    assert row.split() == ["greedy", "achieved", "1.996", "MB/s", "1.8", "MB/s", "-9.8%", "5%", "WORSE"]
 
     code, out, _ = run_cli("load-test", "compare", str(kept), str(slower), "--max-rate-fall", "0.1", "--output", "json")
     document = json.loads(out)

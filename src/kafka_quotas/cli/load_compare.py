@@ -66,7 +66,7 @@ def comparison_listing(comparison: Comparison) -> Listing:
             "notes": list(comparison.notes),
             "differences": [
                 {
-                    "entity": each.entity,
+                    "entity": each.entity.name.label,
                     "metric": each.metric.name,
                     "first": each.first,
                     "second": each.second,
@@ -116,7 +116,7 @@ def _shown(comparison: Comparison) -> list[Difference]:
 def _row(difference: Difference) -> list[Cell]:
     change = difference.change
     return [
-        difference.entity,
+        difference.entity.name.label,
         difference.metric.name,
         _figure(difference, difference.first),
         _figure(difference, difference.second),
@@ -127,7 +127,7 @@ def _row(difference: Difference) -> list[Cell]:
 
 
 def _figure(difference: Difference, value: float | None) -> str:
-    return "" if value is None else difference.metric.text(value)
+    return "" if value is None else difference.metric.text(value, difference.entity.unit)
 
 
 def _share(text: str, option: str) -> float:

@@ -35,9 +35,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One figure of one client in both runs; None where a run has none. `allowed` is a share, None for counts."""
+    """One figure of one client (as it was in the second run) in both runs; None where a run has none.
 
-    entity: str
+    `allowed` is a share, None for counts.
+    """
+
+    entity: EntityResult
     metric: Metric
     first: float | None
     second: float | None
@@ -90,20 +93,16 @@ def _seconds_ratio(first: LoadResult, second: LoadResult) -> float:
 
 
 def _differences(before: EntityResult, after: EntityResult, limits: Limits, seconds: float) -> Iterator[Difference]:
-    label = after.name.label
     for name, allowed in (("achieved", limits.rate), ("achieved/quota", limits.rate)):
-        yield _relative(label, METRICS[name], before, after, allowed=-allowed)
+        yield _relative(METRICS[name], before, after, allowed=-allowed)
     for name in ("response.p50", "response.p99"):
-        yield _relative(label, METRICS[name], before, after, allowed=limits.latency, grain=_GRAIN_MS)
-    yield _relative(
-        label, METRICS["throttle.sum"], before, after, allowed=limits.throttle, grain=_GRAIN_MS, growth=seconds
-    )
+        yield _relative(METRICS[name], before, after, allowed=limits.latency, grain=_GRAIN_MS)
+    yield _relative(METRICS["throttle.sum"], before, after, allowed=limits.throttle, grain=_GRAIN_MS, growth=seconds)
     for name in ("records.failed", "records.lost", "records.duplicated"):
-        yield _counted(label, METRICS[name], before, after)
+        yield _counted(METRICS[name], before, after)
 
 
 def _relative(
-    label: str,
     metric: Metric,
     before: EntityResult,
     after: EntityResult,
@@ -122,16 +121,16 @@ def _relative(
         if allowed > 0:
             worse, better = better, worse
         outcome = Outcome.WORSE if worse else Outcome.BETTER if better else Outcome.SAME
-    return Difference(entity=label, metric=metric, first=first, second=second, allowed=abs(allowed), outcome=outcome)
+    return Difference(entity=after, metric=metric, first=first, second=second, allowed=abs(allowed), outcome=outcome)
 
 
-def _counted(label: str, metric: Metric, before: EntityResult, after: EntityResult) -> Difference:
+def _counted(metric: Metric, before: EntityResult, after: EntityResult) -> Difference:
     """A count of mishaps: any more than before are worse."""
     first, second = metric.of(before), metric.of(after)
     outcome = Outcome.NOT_COMPARED
     if first is not None and second is not None:
         outcome = Outcome.WORSE if second > first else Outcome.BETTER if second < first else Outcome.SAME
-    return Difference(entity=label, metric=metric, first=first, second=second, allowed=None, outcome=outcome)
+    return Difference(entity=after, metric=metric, first=first, second=second, allowed=None, outcome=outcome)
 
 
 def _notes(first: LoadResult, second: LoadResult) -> Iterator[str]:

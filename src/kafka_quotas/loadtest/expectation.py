@@ -32,6 +32,7 @@ _COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
 }
 _EXAMPLES: Final = "examples: 'achieved/quota in 0.9..1.05', 'entity(app).response.p99 < 50ms', 'throttle.count > 0'"
 _CONTROL: Final = "control"
+_MOST_TOLD: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,19 +55,18 @@ class Expectation:
     def judge(self, result: LoadResult) -> Judgement:
         """The judgement on a run: met where every client that is meant meets it; not met where none is there."""
         values = [
-            (entity.name.label, value)
-            for entity in _meant(self.entity, result)
-            if (value := self.metric.of(entity)) is not None
+            (entity, value) for entity in _meant(self.entity, result) if (value := self.metric.of(entity)) is not None
         ]
-        failed = [(label, value) for label, value in values if not self.met_by(value)]
+        failed = [(entity, value) for entity, value in values if not self.met_by(value)]
         state = State.MET if values and not failed else State.NOT_MET
         return Judgement(aspect=Aspect.EXPECTATION, state=state, evidence=self._told(values, failed))
 
-    def _told(self, values: list[tuple[str, float]], failed: list[tuple[str, float]]) -> str:
+    def _told(self, values: list[tuple[EntityResult, float]], failed: list[tuple[EntityResult, float]]) -> str:
         if not values:
             return f"{self.text}: no client of the run has that figure"
-        told = ", ".join(f"{label} {self.metric.text(value)}" for label, value in (failed or values)[:3])
-        more = len(failed or values) - 3
+        shown = (failed or values)[:_MOST_TOLD]
+        told = ", ".join(f"{entity.name.label} {self.metric.text(value, entity.unit)}" for entity, value in shown)
+        more = len(failed or values) - len(shown)
         return f"{self.text}: {told}" + (f", and {more} more" if more > 0 else "")
 
 

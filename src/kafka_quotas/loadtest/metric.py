@@ -11,6 +11,7 @@ from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.units import format_number, parse_bytes
 from kafka_quotas.loadtest.delivery import Delivery
 from kafka_quotas.loadtest.durations import LatencySummary
+from kafka_quotas.loadtest.rate_unit import RateUnit
 from kafka_quotas.loadtest.result import EntityResult
 
 
@@ -56,8 +57,10 @@ class Metric:
     dimension: Dimension
     of: Callable[[EntityResult], float | None]
 
-    def text(self, value: float) -> str:
-        """A value for people."""
+    def text(self, value: float, unit: RateUnit) -> str:
+        """A value for people; `unit` is that of the client's rates."""
+        if self.dimension is Dimension.RATE:
+            return unit.text(value)
         if self.dimension is Dimension.DURATION:
             return format_duration_ms(float(f"{value:.4g}"))
         return format_number(float(f"{value:.6g}"))
