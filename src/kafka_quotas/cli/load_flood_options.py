@@ -193,6 +193,7 @@ class Flooding:
     warmup: str | None
     brokers: int | None
     expect: list[str] | None
+    prometheus: list[str] | None
     journal_dir: Path | None
     yes: bool
     keeping: Keeping
@@ -213,6 +214,7 @@ class Flooding:
             journal_folder=self.journal_dir or default_journal_folder(),
             scale=1.0,
             expectations=tuple(parse_expectation(text) for text in self.expect or []),
+            prometheus=tuple(self.prometheus or ()),
         )
         self.keeping.check()
         if asks is not None and order.target.is_theirs and not self.yes:
