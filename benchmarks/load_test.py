@@ -258,13 +258,13 @@ def memory() -> None:
     for name, hours in (("an hour", 1), ("a day", 24), ("two days", 48)):
         tracemalloc.start()
         seen = Recorder(start_ns=0, measure_from_ns=0)
-        rate = Fraction(20)
+        rate = Fraction(5)
         schedules = (
             ConstantSchedule(records_per_second=rate),
             PoissonSchedule(arrivals_per_second=rate, seed=1),
             BurstSchedule(arrivals_per_second=rate, burst_size=10),
         )
-        for index in range(hours * 3600 * 20):
+        for index in range(hours * 3600 * 5):
             now_ns = schedules[1].intended_ns(index)
             seen.response(now_ns, charged=1000, throttle_ms=index % 7)
             seen.acknowledged(now_ns, records=1, size=1000)
@@ -300,7 +300,8 @@ def main() -> None:
         small = {"log.retention.bytes": "100000000", "log.segment.bytes": "50000000"}
         with kafka_4(properties={**small, "log.retention.check.interval.ms": "2000"}) as kafka:
             topic = NewTopic(TOPIC, PARTITIONS, 1)
-            AdminClient({"bootstrap.servers": kafka.bootstrap}).create_topics([topic])[TOPIC].result(30)
+            admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+            admin.create_topics([topic])[TOPIC].result(30)
             if "pacing" in parts:
                 pacing(kafka, seconds=given.seconds)
             if "speed" in parts:

@@ -21,6 +21,7 @@ class FakeBroker:
         self.port: int = self._server.getsockname()[1]
         self.address = f"{host}:{self.port}"
         self._connections: list[socket.socket] = []
+        self.accepted = 0
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
 
@@ -40,6 +41,7 @@ class FakeBroker:
                 connection, _ = self._server.accept()
             except OSError:
                 return
+            self.accepted += 1
             self._connections.append(connection)
             thread = threading.Thread(target=self._handle, args=(connection,), daemon=True)
             self._threads.append(thread)

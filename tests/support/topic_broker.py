@@ -70,6 +70,8 @@ class TopicBroker:
     """Names to the error codes that their results get."""
     throttle_ms: int = 0
     leader: int = 1
+    brokers: list[tuple[int, str, int]] = field(default_factory=list)
+    """Node id, host and port of those that metadata tell of."""
     asked: list[tuple[int, int]] = field(default_factory=list)
     taken: list[tuple[str, int, bytes]] = field(default_factory=list)
     """Topic, partition and records of what was produced."""
@@ -102,7 +104,12 @@ class TopicBroker:
             found = [self._told(version, self._name(topic, version), topic) for topic in named]
             if version < 4 or request.allow_auto_topic_creation:
                 self._auto_create(found)
-        return {"brokers": [], "cluster_id": "c", "controller_id": 1, "topics": found}
+        broker_type = _RESPONSES[METADATA][version].MetadataResponseBroker
+        brokers = [
+            broker_type(version=version, node_id=node, host=host, port=port, rack=None)
+            for node, host, port in self.brokers
+        ]
+        return {"brokers": brokers, "cluster_id": "c", "controller_id": 1, "topics": found}
 
     def _auto_create(self, found: list[Any]) -> None:
         for topic in found:

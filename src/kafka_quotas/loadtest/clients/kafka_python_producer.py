@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.client_settings import request_size
 from kafka_quotas.loadtest.clients.kafka_python_client import KafkaPythonClient
-from kafka_quotas.loadtest.clients.kafka_python_settings import PATIENT_MS, translated_error
+from kafka_quotas.loadtest.clients.kafka_python_settings import PATIENT_MS, request_timeout_ms, translated_error
 from kafka_quotas.loadtest.delivery import STAMP_SIZE, stamp
 from kafka_quotas.loadtest.engine import RunClock
 from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
@@ -67,7 +67,7 @@ class KafkaPythonProducer(KafkaPythonClient):
             compression_type=compression,
             enable_idempotence=False,
             max_in_flight_requests_per_connection=self.entity.in_flight,
-            request_timeout_ms=PATIENT_MS - 1000,
+            request_timeout_ms=request_timeout_ms(self.plan, self.entity),
             delivery_timeout_ms=PATIENT_MS,
             max_block_ms=int(self.plan.connect_timeout_s * 1000),
         )

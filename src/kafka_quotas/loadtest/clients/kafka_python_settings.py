@@ -32,8 +32,23 @@ def shared_settings(plan: LoadPlan, entity: EntityLoad) -> dict[str, Any]:
         "bootstrap_timeout_ms": _BOOTSTRAP_MS,
         "security_protocol": given.get("security.protocol", "PLAINTEXT").strip().upper(),
         "ssl_context": access.tls,
+        **_versions(given),
         **({} if access.login is None else _login(given, access.login.mechanism)),
     }
+
+
+def request_timeout_ms(plan: LoadPlan, entity: EntityLoad) -> int:
+    """How long an answer is waited for: as long as a throttle time may be, unless `request.timeout.ms` is given.
+
+    Raises `UsageError` for one that is no number of milliseconds.
+    """
+    given = {**dict(plan.properties), **dict(entity.properties)}.get("request.timeout.ms")
+    if given is None:
+        return PATIENT_MS - 1000
+    if not given.isdecimal() or not 0 < int(given) < PATIENT_MS:
+        hint = f"1 to {PATIENT_MS - 1}, for example 30000"
+        raise UsageError(f"request.timeout.ms is no number of milliseconds: {given!r}", hint=hint)
+    return int(given)
 
 
 def translated_error(error: Exception, *, bootstrap: str) -> Exception:
@@ -54,6 +69,17 @@ def translated_error(error: Exception, *, bootstrap: str) -> Exception:
             f"no broker answers at {bootstrap}: {_told(error)}", hint="check --bootstrap-server HOST:PORT"
         )
     return KafkaQuotasError(f"the Kafka client failed: {_told(error)}")
+
+
+def _versions(given: Mapping[str, str]) -> dict[str, Any]:
+    """The broker's version where it is not to be asked: the embedded cluster's answer is one the library can't read."""
+    if given.get("api.version.request", "true") != "false":
+        return {}
+    version = given.get("broker.version.fallback", "2.1.0")
+    parts = version.split(".")
+    if len(parts) < 2 or not all(part.isdecimal() for part in parts):
+        raise UsageError(f"broker.version.fallback is no version: {version!r}", hint="for example 2.1.0")
+    return {"api_version": tuple(map(int, parts[:2]))}
 
 
 def _login(given: Mapping[str, str], mechanism: str) -> dict[str, Any]:

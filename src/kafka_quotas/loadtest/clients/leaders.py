@@ -19,7 +19,7 @@ Address: TypeAlias = tuple[str, int]
 _VERSION: Final = 8
 _NO_LEADER: Final = -1
 _UNKNOWN_TOPIC: Final = 3
-_PATIENCE: Final = 20  # looks: a topic that was just made, or lost its leader, needs a moment
+_PATIENCE: Final = 12  # looks: a topic that was just made, or lost its leader, needs a moment
 _LOOK_S: Final = 0.25
 
 

@@ -76,6 +76,8 @@ class RawMutator(ConnectedClient):
             self.wake_at(min(waits), now_ns)
         if not self._mutations.is_exhausted:
             self.wake_when_due(now_ns)
+        elif not self._again and not any(each.in_flight for each in self.connections):
+            self.end()
 
     def abandoned(self, connection: RawConnection) -> None:
         """Nothing; unanswered topics failed, or are unfinished where the run is over."""
@@ -140,7 +142,6 @@ class RawMutator(ConnectedClient):
         self.hold_back(connection, now_ns, answer.throttle_ms)
         self.pacer.answered(now_ns)
         self.pump()
-        self._end_if_done(connection)
 
     def _settle(self, call: _Call, throttled: set[str], now_ns: int) -> None:
         """Nothing; what was throttled is tried again or has failed, and a call without any is done."""
@@ -157,12 +158,6 @@ class RawMutator(ConnectedClient):
         for call in [call for call in self._again if call.deadline_ns <= now_ns]:
             self._again.remove(call)
             self.recorder.failed(error_name(THROTTLING_QUOTA_EXCEEDED), len(call.topics))
-
-    def _end_if_done(self, connection: RawConnection) -> None:
-        """Nothing; the client has ended where all its topics have had their turn."""
-        others = any(each.in_flight for each in self.connections)
-        if self._mutations.is_exhausted and not self._again and not connection.in_flight and not others:
-            self.end()
 
     def _refused(self, topic: str, code: int) -> None:
         if code in _NOT_AUTHORIZED:
