@@ -28,6 +28,6 @@ def test_an_answer_is_waited_for_as_long_as_is_asked() -> None:
 def test_a_broker_that_is_not_asked_for_its_version_is_given_one() -> None:
     assert "api_version" not in shared_settings(PLAN, CLIENT)
     assert shared_settings(PLAN, with_property("api.version.request", "false"))["api_version"] == (2, 1)
+    both = replace(CLIENT, properties=(("api.version.request", "false"), ("broker.version.fallback", "new")))
     with pytest.raises(UsageError, match=r"broker\.version\.fallback"):
-        both = (("api.version.request", "false"), ("broker.version.fallback", "new"))
-        shared_settings(PLAN, replace(CLIENT, properties=both))
+        shared_settings(PLAN, both)
