@@ -76,6 +76,21 @@ def options() -> set[str]:
     return {name for parameter in run.params for name in parameter.opts}
 
 
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_pages_on_the_daemon_name_every_option(name: str) -> None:
+    pages = "".join(
+        (EXAMPLES.parents[1] / "docs" / page).read_text(encoding="utf-8")
+        for page in ("daemon.md", "metrics.md", "decision-api.md")
+    )
+    named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", pages))
+    everywhere = {"--help", "--output", "--columns", "--limit", "--no-headers"}
+    wanted = {option for parameter in COMMANDS[name].params for option in parameter.opts if option.startswith("--")}
+    assert wanted - everywhere <= named, wanted - everywhere - named
+
+
 @pytest.mark.parametrize("name", ["kafka-quotas.service", "Containerfile"])
 def test_the_unit_and_the_container_file_use_options_that_there_are(name: str) -> None:
     text = (EXAMPLES / name).read_text(encoding="utf-8")
