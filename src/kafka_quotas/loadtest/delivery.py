@@ -4,22 +4,24 @@ Contract: pure. A record begins with its stamp: the run's id, the index of its c
 counts from 0. Stamps of other runs, and records that hold none, are passed over.
 """
 
-import struct
 from dataclasses import dataclass
+from struct import Struct
+from typing import Final
 
 from kafka_quotas.loadtest.judgement import State
 
-_STAMP = struct.Struct(">QIQ")
-STAMP_SIZE = _STAMP.size
+STAMP: Final = Struct(">QIQ")
+"""Run id, index of the client in the plan, number of the record; all big-endian."""
+STAMP_SIZE: Final = STAMP.size
 """20 bytes at the start of a record's value; shorter records carry no stamp and can't be checked."""
-SEQUENCE_SIZE = 8
+SEQUENCE_SIZE: Final = 8
 """Bytes of the record's number, the last ones of its stamp, big-endian."""
-_RUN_ID_MASK = 2**64 - 1
+_RUN_ID_MASK: Final = 2**64 - 1
 
 
 def stamp(run_id: int, entity: int, sequence: int) -> bytes:
     """The first bytes of a record: run id (as 64 bits), index of the client in the plan, number of the record."""
-    return _STAMP.pack(run_id & _RUN_ID_MASK, entity, sequence)
+    return STAMP.pack(run_id & _RUN_ID_MASK, entity, sequence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,7 @@ class StampCounter:
         if value is None or len(value) < STAMP_SIZE:
             self._others += 1
             return
-        run_id, entity, sequence = _STAMP.unpack_from(value)
+        run_id, entity, sequence = STAMP.unpack_from(value)
         if run_id != self._run_id or sequence >= self._limits.get(entity, 0):
             self._others += 1
             return

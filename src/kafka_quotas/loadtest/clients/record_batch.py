@@ -16,10 +16,9 @@ from typing import Any, Final
 import crc32c
 import numpy as np
 
+from kafka_quotas.loadtest.delivery import STAMP
 from kafka_quotas.wire.walk import encode_unsigned_varint
 
-STAMP: Final = Struct(">QIQ")
-"""Run id, entity index, sequence; a record below its size carries none."""
 BATCH_HEAD_BYTES: Final = 61
 MAX_RECORDS: Final = 100_000
 _HEAD: Final = Struct(">qiibIhiqqqhii")
