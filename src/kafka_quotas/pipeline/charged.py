@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.pipeline.arrow_compute import compute as pc
+from kafka_quotas.pipeline.kernels.order import order_by_time
 
 PERCENT_PER_MS: Final = 0.1
 """A thread that is busy for a whole second uses 100 %: Kafka records request time so."""
@@ -119,7 +120,11 @@ def charges_of(events: pa.Table, clients: Int64s, wanted: Callable[[QuotaType], 
             picked = charged & _is_of(quota_type, events["quota_type"])
         positions = np.flatnonzero(picked)
         if positions.size:
-            chosen = slice(None) if positions.size == times_ms.size else positions  # a slice copies nothing
+            order = order_by_time(times_ms[positions])
+            if order is not None:
+                positions = positions[order]
+            as_they_are = order is None and positions.size == times_ms.size
+            chosen = slice(None) if as_they_are else positions  # a slice copies nothing
             yield Charges(
                 quota_type=quota_type,
                 events=positions,

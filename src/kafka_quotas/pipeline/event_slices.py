@@ -1,8 +1,9 @@
-"""Files of events as one stream in order of time, a slice at a time, in memory that does not grow with the files.
+"""Files of events as one stream, slice by slice in order of time, in memory that does not grow with the files.
 
-Invariants: a slice is sorted by ts_ms and begins at or after the end of the one before; it holds whole seconds, so that
-what is counted by the second is counted once. A file that is not sorted, which no ingest writes, is sorted in memory;
-one that says that it is (`sorting_columns`, as ours do) is not looked through to find out.
+Invariants: a slice begins at or after the end of the one before; it holds whole seconds, so that what is counted by the
+second is counted once. Within a slice the files come one behind the other, each sorted by ts_ms: whoever needs them in
+order sorts the few columns that it needs, not all. A file that is not sorted, which no ingest writes, is sorted in
+memory; one that says that it is (`sorting_columns`, as ours do) is not looked through to find out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,7 +44,7 @@ COLUMNS: Final = (
 def event_slices(
     files: Sequence[Path], *, columns: Sequence[str] = COLUMNS, slice_rows: int = SLICE_ROWS
 ) -> Iterator[pa.Table]:
-    """The events of the files in order of time, with these columns; `ts_ms` is among them.
+    """The events of the files in slices, with these columns; `ts_ms` is among them.
 
     Raises `KafkaQuotasError` for a file that can't be read.
     """
@@ -56,7 +57,7 @@ def event_slices(
             streams.append(_Stream(span.path, columns, max(slice_rows // overlapping, _FEWEST_ROWS)))
         until_ms = min(each.known_until_ms for each in streams)
         if parts := [part for each in streams if (part := each.take(until_ms)) is not None]:
-            yield _in_order(parts)
+            yield pa.concat_tables(parts)
         for each in streams:
             if each.known_until_ms <= until_ms:
                 each.read_more()
@@ -172,11 +173,3 @@ def _says_sorted(metadata: pq.FileMetaData) -> bool:
     return all(each is not None and each.has_min_max for each in times) and all(
         earlier.max <= later.min for earlier, later in pairwise(times)
     )
-
-
-def _in_order(parts: Sequence[pa.Table]) -> pa.Table:
-    """The events of several sorted parts, sorted."""
-    if len(parts) == 1:
-        return parts[0]
-    joined = pa.concat_tables(parts)
-    return joined.take(pa.array(np.argsort(joined["ts_ms"].to_numpy(), kind="stable")))

@@ -1,7 +1,7 @@
 """One task of a replay: a stream of slices through the limiters of every proposal, and what came of it.
 
-Contract: knows neither engine nor files. All events of whoever may share a bucket are in one task, in order of time.
-Buckets are numbered within the task: `bucket` is a place in `buckets`.
+Contract: knows neither engine nor files. All events of whoever may share a bucket are in one task; a slice begins at or
+after the end of the one before. Buckets are numbered within the task: `bucket` is a place in `buckets`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

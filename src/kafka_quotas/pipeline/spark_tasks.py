@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Tables = Mapping[str, pa.Table]
 Work = Callable[[Iterable[pa.Table]], Tables]
-"""From slices of events in order of time to a task's tables by name."""
+"""From slices of events to a task's tables by name."""
 
 PART: Final = "part"
 FOUND: Final = "found"
@@ -73,7 +73,7 @@ def found_in_rows(
         held = [batch for batch in batches if batch.num_rows]
         context = TaskContext.get()
         if held and context is not None:
-            tables = work([pa.Table.from_batches(held).sort_by("ts_ms")])
+            tables = work([pa.Table.from_batches(held)])
             yield from _packed(context.partitionId(), tables, schema)
 
     return events.select(*columns).repartition(*told_apart_by).mapInArrow(run, _spark_schema(schema))

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.pipeline import charged
-from kafka_quotas.pipeline.kernels.order import order_by_time
 
 Client = tuple[str, int, str, str]
 """Cluster, broker id, user and client-id."""
@@ -33,13 +32,11 @@ def charges_of(events: pa.Table) -> Iterator[Charges]:
     numbers = clients.of(events)
     throttle_ms = charged.numbers(events["throttle_ms"])
     for each in charged.charges_of(events, numbers, lambda _: True):
-        by_time = order_by_time(each.times_ms)
-        order = slice(None) if by_time is None else by_time
         yield Charges(
             quota_type=each.quota_type,
             names=tuple(clients.clients),
-            clients=each.clients[order],
-            times_ms=each.times_ms[order],
-            amounts=each.amounts[order],
-            throttle_ms=throttle_ms[each.events][order],
+            clients=each.clients,
+            times_ms=each.times_ms,
+            amounts=each.amounts,
+            throttle_ms=throttle_ms[each.events],
         )
