@@ -37,7 +37,7 @@ ops = st.lists(
     st.tuples(
         steps_ms,
         st.one_of(
-            st.tuples(st.sampled_from(["record", "decide"]), values),
+            st.tuples(st.sampled_from(["record", "decide", "admit"]), values),
             st.tuples(st.sampled_from(["measure", "window", "peek", "sum"]), st.none()),
             st.tuples(st.just("bound"), bounds),
             st.tuples(st.just("dimensions"), st.tuples(samples, windows_ms)),
@@ -65,6 +65,9 @@ def test_rate_bucket_is_kafkas_to_the_last_bit(
             case "decide":
                 expected = reference.record_and_throttle_ms(value, now_ms, bound, longest_ms)
                 assert bucket.record_and_throttle_ms(value, now_ms) == expected
+            case "admit":
+                if bucket.admit(value, now_ms):
+                    assert reference.record_and_throttle_ms(value, now_ms, bound, longest_ms) == 0
             case "measure":
                 peeked = bucket.peek(now_ms)
                 assert reference.measure(now_ms) == bucket.measure(now_ms) == peeked

@@ -121,6 +121,18 @@ class RateBucket(Rate):
         allowed = self._bound * (self._whole_ms / 1000.0)
         self._room = allowed - others - (allowed + size) * _ROUNDING
 
+    def admit(self, value: float, now_ms: int) -> bool:
+        """Whether a value was recorded, which surely gives no throttle time; False says nothing and records nothing.
+
+        Several values may be recorded as their sum as long as all that is recorded is whole: then sums are exact.
+        """
+        total = self._value + value
+        if total <= self._room and self._oldest_ms <= now_ms < self._due_ms:
+            self._value = total
+            self._last_ms = self.recorded_ms = now_ms
+            return True
+        return False
+
     def _bounded_throttle_ms(self, rate: float, window_ms: int) -> int:
         """The throttle time in ms, whatever the bound: none above 0, a time cut at the longest, one beyond 32 bits."""
         return narrow_to_int32(bounded_throttle_time_ms(rate, self._bound, window_ms, self._max_throttle_ms))

@@ -311,6 +311,11 @@ class Limiter:
         bucket = self._bucket if self._generation == self._manager.generation else self._resolve()
         return 0 if bucket is None else bucket.record_and_throttle_ms(value, now_ms)
 
+    def admit(self, value: float, now_ms: int) -> bool:
+        """Whether a value was recorded, which surely gives no throttle time; False says nothing and records nothing."""
+        bucket = self._bucket if self._generation == self._manager.generation else self._resolve()
+        return bucket is None or (type(bucket) is RateBucket and bucket.admit(value, now_ms))
+
     def record_without_throttle(self, value: float, now_ms: int) -> None:
         """Record a value without a check: the next check sees it. Nothing happens before any configuration."""
         bucket = self._resolve()

@@ -18,8 +18,8 @@ START_BYTES: Final = START.size
 MAX_SPARES: Final = 32
 """How many exchanges are kept for later requests; who pipelines more than that has the others made anew."""
 
-Plain: TypeAlias = tuple[str, int, int, bytes, int, Callable[[float, int], int], deque[Exchange]]
-"""User, `Client.version`, place on the wire, start, where that ends, what records bytes, spares: all that has to be
+Plain: TypeAlias = tuple[str, int, int, bytes, int, Callable[[float, int], bool], deque[Exchange]]
+"""User, `Client.version`, place on the wire, start, where that ends, what admits bytes, spares: all that has to be
 known of plain requests, in one tuple because that is looked at once per read."""
 
 
@@ -54,7 +54,7 @@ class Repeated:
         self.spares: deque[Exchange] = deque(maxlen=MAX_SPARES)
         is_plain = self.response_end and like.expects_response and not client.counts_requests
         self.plain: Plain | None = (
-            (client.user, client.version, self.place_on_wire, self.start, self.end, client.produce.record, self.spares)
+            (client.user, client.version, self.place_on_wire, self.start, self.end, client.produce.admit, self.spares)
             if is_plain
             else None
         )

@@ -11,9 +11,10 @@ from typing import Final
 
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.charging import Charging
+from kafka_quotas.enforcement.exchange import Exchange
 from kafka_quotas.enforcement.flow import Flow
 from kafka_quotas.enforcement.identity import Identity
-from kafka_quotas.enforcement.repeated import START, START_BYTES
+from kafka_quotas.enforcement.repeated import START, START_BYTES, Repeated
 from kafka_quotas.enforcement.request_intake import RequestIntake
 from kafka_quotas.enforcement.request_side import RequestSide
 from kafka_quotas.enforcement.whole_treatment import Claim
@@ -74,15 +75,15 @@ class Shortcut:
         last = self._intake.last
         if last is None or last.plain is None or self._flow.request_holds or not self._requests.is_between:
             return 0
-        user, version, place_on_wire, start, least, record, spares = last.plain
+        user, version, place_on_wire, start, least, admit, spares = last.plain
         # `RequestIntake.repeated`, written out: these lines run for every read.
         if user != self._identity.principal or version != self._quotas.version:
             return 0
         if self._claim is not None and self._claim.is_active:
             return 0
-        in_flight, most, tells = self._in_flight, self._max_bytes, self._tells
-        before = len(in_flight)
-        offset, end = 0, len(data)
+        in_flight, most = self._in_flight, self._max_bytes
+        count = size = offset = 0
+        end = len(data)
         while end - offset >= least:
             length, place, correlation_id = _request_start(data, offset)
             behind = offset + FRAME_LENGTH_BYTES + length
@@ -97,16 +98,31 @@ class Shortcut:
             exchange = spares.pop() if spares else last.plain_exchange()
             exchange.correlation_id = correlation_id
             exchange.frame_length = length
-            throttle_ms = record(length, now_ms)
-            if throttle_ms > 0 or tells:
-                self._charging.charged(exchange, last.client, last.client.produce, throttle_ms, now_ms)
+            in_flight.append(exchange)
+            count += 1
+            size += length
+        if count and (self._tells or not admit(size, now_ms)):
+            return self._charge_each(last, [in_flight.pop() for _ in range(count)], now_ms)
+        self._side.count += count
+        return offset
+
+    def _charge_each(self, last: Repeated, latest: list[Exchange], now_ms: int) -> int:
+        """The offset behind those requests, of which the last is the first of the list, that may pass at once."""
+        client, limiter, passed = last.client, last.client.produce, 0
+        while latest:
+            exchange = latest.pop()
+            passed += FRAME_LENGTH_BYTES + exchange.frame_length
+            self._side.count += 1
+            throttle_ms = limiter.record(exchange.frame_length, now_ms)
+            if throttle_ms > 0 or self._tells:
+                self._charging.charged(exchange, client, limiter, throttle_ms, now_ms)
             if throttle_ms > 0:
                 exchange.repeats = None  # it has a throttle time: no other request may get it
                 self._side.sent(exchange, now_ms)
                 break
-            in_flight.append(exchange)
-        self._side.count += len(in_flight) - before
-        return offset
+            self._in_flight.append(exchange)
+        last.spares.extend(latest)
+        return passed
 
     def responses(self, data: bytes) -> int:
         """The offset behind those responses at the start of a read with which all is done: they pass as they are."""
