@@ -5,8 +5,10 @@ import fcntl
 import json
 import re
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from tests.support.enforcement_frames import Pair, fetch, fetch_response, produce, produce_response
 
 from kafka_quotas.core.errors import UsageError
@@ -16,7 +18,8 @@ from kafka_quotas.enforcement.broker_directory import Route
 from kafka_quotas.enforcement.event_log import Charge, ChargeSource, PendingCharges
 from kafka_quotas.enforcement.event_log_files import EventFiles, EventLogError
 from kafka_quotas.enforcement.event_log_line import FIELDS, charge_line
-from kafka_quotas.enforcement.event_log_settings import EventLogSettings, FolderTarget, parse_topic
+from kafka_quotas.enforcement.event_log_settings import EventLogSettings, FolderTarget, TopicTarget, parse_topic
+from kafka_quotas.enforcement.event_log_topic import EventTopic
 from kafka_quotas.enforcement.event_log_writer import SLICE, EventLogWriter
 from kafka_quotas.enforcement.notice import Notice
 
@@ -229,3 +232,50 @@ def test_topics() -> None:
     for text in ("kafka://", "kafka://h:1", "kafka://h:1/", "kafka:///t", "kafka://h:1/a/b", "h:1/t"):
         with pytest.raises(UsageError, match="not a topic"):
             parse_topic(text)
+
+
+class BrokenProducer:
+    """A producer that takes some lines and then breaks off for a reason, for good or not."""
+
+    made: ClassVar[int] = 0
+    reasons: ClassVar[list[KafkaError]] = []
+
+    def __init__(self, properties: dict[str, object]) -> None:
+        del properties
+        self.taken: list[str] = []
+        type(self).made += 1
+
+    def produce(self, topic: str, value: str, **options: object) -> None:
+        del topic, options
+        if len(self.taken) >= 2 and self.reasons:
+            raise KafkaException(self.reasons[0])
+        self.taken.append(value)
+
+    def poll(self, timeout_s: float) -> int:
+        del timeout_s
+        return 0
+
+    def purge(self) -> None:
+        pass
+
+    def flush(self, timeout_s: float) -> int:
+        del timeout_s
+        return 0
+
+
+@pytest.mark.parametrize("fatal", [False, True])
+def test_a_topic_that_can_not_be_written_costs_lines_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, *, fatal: bool
+) -> None:
+    monkeypatch.setattr(BrokenProducer, "made", 0)
+    reasons = [KafkaError(KafkaError._FATAL if fatal else KafkaError._UNKNOWN_TOPIC, "broke off", fatal=fatal)]
+    monkeypatch.setattr(BrokenProducer, "reasons", reasons)
+    monkeypatch.setattr("confluent_kafka.Producer", BrokenProducer)
+    topic = EventTopic(TopicTarget(bootstrap="127.0.0.1:1", topic="events"))
+    lines = ['{"v":1,"broker_id":1,"user":"u","client_id":"c","ip":"i"}\n'] * 3
+    assert topic.write(lines) == 2, "what was taken is, and the rest is lost"
+    with pytest.raises(EventLogError, match="broke off"):
+        topic.write(lines)
+    assert BrokenProducer.made == 1 + fatal, "a producer that broke off for good has a successor"
+    reasons.clear()
+    assert topic.write(lines) == 3

@@ -9,7 +9,7 @@ from kafka_quotas.enforcement.event_log_files import EventLogError
 from kafka_quotas.enforcement.event_log_settings import TopicTarget
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message
+    from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 CLIENT_ID: Final = "kafka-quotas-event-log"
 _QUEUE_RECORDS: Final = 100_000
@@ -31,24 +31,29 @@ class EventTopic:
     """Gives lines to the producer of a topic. For one thread at a time."""
 
     def __init__(self, target: TopicTarget) -> None:
-        from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - only daemons that log to a topic
-
-        self._topic = target.topic
-        try:
-            self._producer = Producer({**_DEFAULTS, "bootstrap.servers": target.bootstrap, **target.properties})
-        except KafkaException as error:
-            raise EventLogError(f"can't log to {target}: {error}") from error
+        self._target = target
+        self._producer = _opened(target)
         self._undelivered = 0
 
     def write(self, lines: list[str]) -> int:
-        """How many of the lines the producer took, less those that it lost since the last call."""
+        """How many of the lines the producer took, less those that it lost since the last call.
+
+        Raises `EventLogError` where it takes none for another reason than that it has no room for them.
+        """
+        from confluent_kafka import KafkaException  # noqa: PLC0415 - only daemons that log to a topic
+
         taken = 0
         for line in lines:
             try:
-                self._producer.produce(self._topic, line[:-1], key=_key(line), on_delivery=self._delivered)
+                self._producer.produce(self._target.topic, line[:-1], key=_key(line), on_delivery=self._delivered)
                 taken += 1
             except BufferError:
                 break
+            except KafkaException as error:
+                if taken:
+                    break  # the next call says why
+                self._recover(error)
+                raise EventLogError(f"can't log to {self._target}: {error}") from error
         self._producer.poll(0)
         lost, self._undelivered = self._undelivered, 0
         return taken - lost
@@ -62,10 +67,27 @@ class EventTopic:
         self._producer.flush(_FLUSH_S)
         self._producer.purge()
 
+    def _recover(self, error: "KafkaException") -> None:
+        """Nothing; a producer that broke off for good, as one that numbers its batches may, has a successor."""
+        if error.args[0].fatal():
+            self._producer.purge()
+            self._producer.flush(0)
+            self._producer = _opened(self._target)
+
     def _delivered(self, error: "KafkaError | None", record: "Message") -> None:
         del record
         if error is not None:
             self._undelivered += 1
+
+
+def _opened(target: TopicTarget) -> "Producer":
+    """A producer for the topic. Raises `EventLogError` where its properties can't be meant."""
+    from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - only daemons that log to a topic
+
+    try:
+        return Producer({**_DEFAULTS, "bootstrap.servers": target.bootstrap, **target.properties})
+    except KafkaException as error:
+        raise EventLogError(f"can't log to {target}: {error}") from error
 
 
 def _key(line: str) -> str:
