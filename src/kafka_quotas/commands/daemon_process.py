@@ -27,7 +27,7 @@ LISTENING = "daemon listening"
 _HOST = "127.0.0.1"
 _PORTS = range(20_000, 32_000)  # below the range that outgoing connections are given
 _PORT_ATTEMPTS = 20
-_READY_S = 20.0
+_READY_S = 60.0  # on a machine that is very busy an interpreter takes half a minute to start
 _LOOK_S = 0.02
 _STOP_S = 1.0
 

@@ -4,22 +4,21 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from kafka_quotas.commands.interruption import Interruption, interruptible
 from kafka_quotas.commands.load_flood_topics import floods_topics, ready_flood_topics
 from kafka_quotas.commands.load_metrics import BrokerMetrics
-from kafka_quotas.commands.load_target import EVENT_LOG, LoadTarget, Stage, stage, venue
+from kafka_quotas.commands.load_order import RunOrder, ScenarioResult, VariantResult, ready_scenario
+from kafka_quotas.commands.load_target import EVENT_LOG, Stage, stage, venue
 from kafka_quotas.commands.load_undoing import Undoing, run_folder
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.conclusion import Evidence, conclude
 from kafka_quotas.loadtest.delivery import Delivery
 from kafka_quotas.loadtest.durations import LatencySummary
 from kafka_quotas.loadtest.event_log_charges import logged_charges
-from kafka_quotas.loadtest.expectation import Expectation, check_entities, parse_expectation
-from kafka_quotas.loadtest.host_limits import HostLimits, host_limits, raise_open_files
+from kafka_quotas.loadtest.expectation import parse_expectation
+from kafka_quotas.loadtest.host_limits import raise_open_files
 from kafka_quotas.loadtest.plan import EntityName, LoadPlan
 from kafka_quotas.loadtest.probe import TopicProbes
 from kafka_quotas.loadtest.progress import Watcher
@@ -30,67 +29,11 @@ from kafka_quotas.loadtest.result import EntityKey, LoadResult
 from kafka_quotas.loadtest.run import run_load
 from kafka_quotas.loadtest.run_journal import RunJournal, RunPlace, open_journal
 from kafka_quotas.loadtest.scenario import Scenario, Variant
-from kafka_quotas.loadtest.scenario_check import obstacles
-from kafka_quotas.loadtest.scenario_partitions import largest_scale
 from kafka_quotas.loadtest.scenario_plan import Venue, client_names, same_load, scenario_plan, solo_plan
-from kafka_quotas.loadtest.scenario_scale import scaled
 from kafka_quotas.loadtest.target_watch import PATIENCE_S, TargetWatch
 from kafka_quotas.loadtest.topics import TopicAdmin
 
 _PROBE_GRACE_S: Final = 60.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOrder:
-    """What is to be run, and where. `scale` None is the one that fits, see `fitting_scale`.
-
-    `expectations` are more than the scenario's own; `control_factor` is how many times its solo p99 a control client's
-    may be, None for what the scenario says. `is_typed`: it was spelled out by options, which say themselves who is who,
-    and it may be too short to judge. `keeps_names`: topics go without a prefix where the cluster ends with the run.
-    Without `reads_quotas` clients are judged by the quotas it names alone, without `checks_delivery` nothing is read
-    back.
-    `prometheus` are addresses of the brokers' own metrics, read beside the run.
-    """
-
-    scenario: Scenario
-    target: LoadTarget
-    journal_folder: Path
-    scale: float | None = None
-    expectations: tuple[Expectation, ...] = ()
-    control_factor: float | None = None
-    is_typed: bool = False
-    keeps_names: bool = False
-    reads_quotas: bool = True
-    checks_delivery: bool = True
-    prometheus: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VariantResult:
-    """A run of one variant."""
-
-    variant: Variant
-    result: LoadResult
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScenarioResult:
-    """A scenario's runs in order. Only the run with quotas is judged; the one without is what to compare it with.
-
-    `interrupted`: it was ended before all was run. `leftovers` is what could not be put back, one line each.
-    """
-
-    scenario: Scenario
-    scale: float
-    runs: tuple[VariantResult, ...]
-    interrupted: bool
-    leftovers: tuple[str, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether everything ran and was put back, and the run with quotas met all that it is judged by."""
-        judged = [run.result for run in self.runs if run.variant is Variant.WITH_QUOTAS]
-        return not (self.interrupted or self.leftovers) and all(result.ok for result in judged)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,38 +43,6 @@ class Audience:
     warn: Callable[[str], None]
     step: Callable[[str], None]
     watcher: Watcher | None = None
-
-
-def fitting_scale(scenario: Scenario, target: LoadTarget, limits: HostLimits) -> float:
-    """The scale where none was given: all of it on a cluster that is there, else what suits a laptop.
-
-    A broker that is started here gets no more partitions than the machine allows.
-    """
-    if target.is_theirs or not scenario.scaling.multiplies:
-        return 1.0
-    return min(scenario.scaling.laptop, largest_scale(scenario, limits))
-
-
-def ready_scenario(order: RunOrder) -> tuple[Scenario, float]:
-    """The scenario as it is to be run, with the scale that was taken.
-
-    Raises `UsageError` with the first of its obstacles, and how many more there are.
-    """
-    limits = host_limits()
-    window = order.target.window
-    scenario = order.scenario if window is None else replace(order.scenario, window=window)
-    scale = order.scale if order.scale is not None else fitting_scale(scenario, order.target, limits)
-    scenario = scaled(scenario, scale)
-    found = obstacles(scenario, order.target.ground(limits), is_typed=order.is_typed)
-    if found:
-        more = f" (and {len(found) - 1} more, see load-test validate)" if len(found) > 1 else ""
-        raise UsageError(f"{found[0].message}{more}", hint=found[0].hint)
-    check_entities(
-        (*map(parse_expectation, scenario.expect), *order.expectations),
-        [name.label for name in client_names(scenario)],
-        has_control=any(entity.control for entity in scenario.entities),
-    )
-    return scenario, scale
 
 
 def run_scenario(order: RunOrder, *, clock: Clock, audience: Audience) -> ScenarioResult:
@@ -251,6 +162,8 @@ class _ScenarioRun:
                 watcher=self._audience.watcher,
                 ready=lambda: marks.extend(mark_topics(behind) if self._order.checks_delivery else ()),
             )
+            for each in probes:
+                each.ask_until(0.0 if result.interrupted else plan.warmup_s + plan.duration_s)
         answers = tuple(answer for each in probes for answer in each.answers)
         return _Measured(
             plan=plan,

@@ -42,6 +42,10 @@ class TopicProbes:
         """The probes in the order in which they were asked."""
         return tuple(sorted(self._answers, key=lambda answer: answer.at_s))
 
+    def ask_until(self, after_s: float) -> None:
+        """Nothing; so long after the start it goes on asking, for what a load leaves behind outlasts its answers."""
+        time.sleep(max(0.0, self._start_s + after_s - time.monotonic()))
+
     def __enter__(self) -> Self:
         self._start_s = time.monotonic()
         self._clock.start()
