@@ -108,7 +108,7 @@ def load_test(bootstrap: str, *, client: str, record_size: int, seconds: float, 
 def read_load_test(text: str) -> tuple[int, float]:
     """Records and records/s in our own document."""
     document = json.loads(text)
-    acked = sum(entity["acked"] for entity in document["entities"])
+    acked = sum(entity["records"]["acked"] for entity in document["entities"])
     return acked, acked / document["elapsed_s"]
 
 
@@ -247,7 +247,7 @@ def pacing(kafka: Kafka, *, seconds: float) -> None:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             document = json.loads(done.stdout)
             due = ConstantSchedule(records_per_second=Fraction(rate)).due_count(int(document["elapsed_s"] * 1e9))
-            sent = sum(entity["sent"] for entity in document["entities"])
+            sent = sum(entity["records"]["sent"] for entity in document["entities"])
             cells.append(f"{(sent / due - 1) * 100:+.2f}")
         print(f"| {rate:,} | " + " | ".join(cells) + " |", flush=True)
 

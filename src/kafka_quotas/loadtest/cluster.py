@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafka_quotas.loadtest.client_errors import LoadRefusedError, is_fatal, property_error, translated
 from kafka_quotas.loadtest.client_settings import probe_properties
@@ -11,6 +11,7 @@ from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
+    from confluent_kafka.admin import AdminClient
 
 _ATTEMPT_S = 1.0
 
@@ -58,23 +59,21 @@ def look_at_topic(plan: LoadPlan, entity: EntityLoad) -> TopicView:
 
 def reach_cluster(plan: LoadPlan, entity: EntityLoad) -> None:
     """Nothing; the cluster answers, and lets the entity in. Raises what `look_at_topic` raises where it does not."""
-    from confluent_kafka import Consumer, KafkaException  # noqa: PLC0415 - loads librdkafka
+    from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
+    from confluent_kafka.admin import AdminClient  # noqa: PLC0415
 
     errors: list[KafkaError] = []
-    properties = probe_properties(plan, entity)
+    properties: dict[str, Any] = {**probe_properties(plan, entity), "error_cb": errors.append}
     try:
-        client = Consumer({**properties, "group.id": "kafka-quotas-load-test", "error_cb": errors.append})
+        client = AdminClient(properties)  # a consumer would look for its group, and brokers make a topic for that
     except (KafkaException, ValueError, TypeError) as error:
         raise property_error(error) from error
     deadline = time.monotonic() + plan.connect_timeout_s
-    try:
-        while not _answers(client, plan, errors, deadline):
-            pass
-    finally:
-        client.close()
+    while not _answers(client, plan, errors, deadline):
+        pass
 
 
-def _answers(client: "Consumer", plan: LoadPlan, errors: "list[KafkaError]", deadline: float) -> bool:
+def _answers(client: "AdminClient", plan: LoadPlan, errors: "list[KafkaError]", deadline: float) -> bool:
     """Whether the cluster has answered in a short attempt."""
     from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
 

@@ -1,0 +1,142 @@
+"""Floods from the command line, and clients that log in, against a real broker and against what is not there."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from tests.support.java_process import free_port
+from tests.support.raw_load import raw, run_raw
+from tests.support.run_cli import run_cli
+from tests.support.servers import USERS, Kafka
+
+from kafka_quotas.loadtest.client_errors import LoadRefusedError
+from kafka_quotas.loadtest.workload import RequestFlood, Workload
+
+QUICK = ("--duration", "2s", "--warmup", "0s", "--yes", "--output", "json")
+USER = next(iter(USERS))
+
+
+def topics_of(kafka: Kafka) -> set[str]:
+    """The topics that load tests have made; brokers make some for themselves."""
+    topics = AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=20).topics
+    return {name for name in topics if name.startswith("kafka-quotas-")}
+
+
+def flooded(*arguments: str, journal: Path) -> tuple[int, dict[str, Any]]:
+    """Exit code and document of a flood, whose only client is in `only`."""
+    code, out, err = run_cli("load-test", *arguments, *QUICK, "--journal-dir", str(journal))
+    assert out, err
+    document = json.loads(out)
+    (only,) = document["entities"]
+    return code, {**document, "only": only}
+
+
+def test_requests_flood_a_topic_that_is_made_and_removed(kafka4: Kafka, tmp_path: Path) -> None:
+    before = topics_of(kafka4)
+
+    _, document = flooded(
+        "requests", "--api", "fetch", "--rate", "50req/s", "--bootstrap-server", kafka4.bootstrap, journal=tmp_path
+    )
+
+    assert document["only"]["records"]["acked"] > 0
+    assert document["only"]["records"]["failed"] == {}
+    assert topics_of(kafka4) == before
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("client", ["raw", "kafka-python"])
+def test_topics_are_mutated_and_none_is_left(kafka4: Kafka, tmp_path: Path, client: str) -> None:
+    before = topics_of(kafka4)
+
+    for kind in ("create", "delete", "partitions"):
+        _, document = flooded(
+            *("mutate", "--kind", kind, "--topics", "4", "--topics-per-request", "2", "--partitions", "2"),
+            *("--rate", "4req/s", "--client", client, "--bootstrap-server", kafka4.bootstrap),
+            journal=tmp_path,
+        )
+        assert document["only"]["records"]["acked"] > 0, kind
+        assert document["only"]["records"]["failed"] == {}, kind
+
+    assert topics_of(kafka4) == before
+
+
+def test_connections_are_counted(kafka4: Kafka, tmp_path: Path) -> None:
+    _, document = flooded("connect", "--rate", "20conn/s", "--bootstrap-server", kafka4.bootstrap, journal=tmp_path)
+
+    assert document["only"]["unit"] == "connections/s"
+    assert document["only"]["records"]["acked"] > 0
+    assert document["only"]["records"]["failed"] == {}
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_raw_clients_log_in(kafka4: Kafka, mechanism: str, tls: bool) -> None:
+    address = kafka4.sasl_tls_bootstrap if tls else kafka4.sasl_bootstrap
+    flood = RequestFlood(api="ApiVersions")
+    properties = login(kafka4, mechanism, tls=tls)
+
+    (client,) = run_raw(
+        address,
+        [raw(Workload.REQUESTS, flood=flood, rate=100)],
+        seconds=60.0,
+        properties=properties,
+        until=lambda: True,
+    )
+    assert client.error is None
+
+    (refused,) = run_raw(
+        address,
+        [raw(Workload.REQUESTS, flood=flood, rate=100)],
+        seconds=60.0,
+        properties={**properties, "sasl.password": "wrong"},
+    )
+    assert isinstance(refused.error, LoadRefusedError)
+    assert "authentication failed" in refused.error.message
+
+
+def login(kafka: Kafka, mechanism: str, *, tls: bool) -> dict[str, str]:
+    """A user's properties by librdkafka's names."""
+    trust = {"ssl.ca.location": kafka.client_properties(USER, tls=True)["ssl.truststore.location"]} if tls else {}
+    return {
+        "security.protocol": "SASL_SSL" if tls else "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": USER,
+        "sasl.password": USERS[USER],
+        **trust,
+    }
+
+
+def test_a_flood_of_nobody_is_told_at_once(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+
+    code, out, err = run_cli(
+        *("load-test", "connect", "--bootstrap-server", address, "--yes", "--journal-dir", str(tmp_path))
+    )
+
+    assert (code, out) == (1, "")
+    assert f"{address}" in err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("requests", "--api", "Nonsense", "--bootstrap-server", "h:1"), "no flood of Nonsense requests"),
+        (("requests", "--api", "Fetch"), "say what to put under load"),
+        (("requests", "--api", "Fetch", "--unauthorised", "--bootstrap-server", "h:1"), "--unauthorised needs a topic"),
+        (("requests", "--api", "Fetch", "--bootstrap-server", "h:1"), "makes a topic"),
+        (("requests", "--api", "Fetch", "--rate", "5MB/s", "--embedded"), "rate in bytes"),
+        (("mutate", "--bootstrap-server", "h:1"), "floods the cluster"),
+        (("mutate", "--client", "librdkafka", "--bootstrap-server", "h:1"), "can't flood"),
+        (("mutate", "--set-quota", "0", "--bootstrap-server", "h:1"), "above 0"),
+        (("connect", "--rate", "5conn/s", "--rate", "6conn/s", "--embedded"), "--rate is given 2 times"),
+        (("connect", "--set-quota", "5", "--bootstrap-server", "h:1"), "sets the connection quota"),
+    ],
+)
+def test_floods_that_can_not_be_meant_are_refused(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    code, out, err = run_cli("load-test", *arguments, "--journal-dir", str(tmp_path))
+
+    assert (code, out) == (2, "")
+    assert said in err
