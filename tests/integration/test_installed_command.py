@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kafka_quotas.loadtest.scenario_file import shipped_names
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PAGES = sorted(path.name for path in (ROOT / "man" / "man1").glob("*.1"))
@@ -75,6 +77,7 @@ def test_the_wheel_ships_pages_completions_and_types_and_nothing_beside(wheel: P
         "share/fish/vendor_completions.d/kafka-quotas.fish",
     }
     assert "kafka_quotas/py.typed" in names
+    assert {f"kafka_quotas/loadtest/scenarios/{name}.yaml" for name in shipped_names()} <= set(names)
     assert {name.split("/")[0] for name in names} == {"kafka_quotas", f"{stem}.dist-info", f"{stem}.data"}
 
 

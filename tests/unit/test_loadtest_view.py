@@ -18,7 +18,7 @@ from kafka_quotas.cli.load_view import load_listing, print_load
 from kafka_quotas.cli.load_words import duration_text
 from kafka_quotas.cli.output import Output
 from kafka_quotas.commands.demo import CAST
-from kafka_quotas.commands.load_run import RunOrder
+from kafka_quotas.commands.load_order import RunOrder
 from kafka_quotas.commands.window_settings import WindowSource
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.loadtest.cycles import Direction

@@ -16,7 +16,7 @@ from kafka_quotas.cli.load_run import carried_out, tell
 from kafka_quotas.cli.load_target_options import GivenTarget
 from kafka_quotas.cli.render import is_terminal
 from kafka_quotas.cli.window_options import chosen_windows
-from kafka_quotas.commands.load_run import RunOrder
+from kafka_quotas.commands.load_order import RunOrder
 from kafka_quotas.core.duration import parse_duration_ms
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_config import QuotaWindow

@@ -17,7 +17,7 @@ from kafka_quotas.cli.output import Output
 from kafka_quotas.cli.render import is_terminal, write
 from kafka_quotas.cli.store_choice import StoreChoice, choose_store
 from kafka_quotas.cli.window_options import QuotaWindowNum, QuotaWindowSize, WindowFile
-from kafka_quotas.commands.load_run import RunOrder
+from kafka_quotas.commands.load_order import RunOrder
 from kafka_quotas.commands.load_target import LoadTarget
 from kafka_quotas.commands.load_test import DEFAULT_TOPIC, LoadRequest, is_unlimited, load_scenario, shortest_s
 from kafka_quotas.core.errors import UsageError

@@ -17,7 +17,8 @@ from kafka_quotas.cli.output import Output
 from kafka_quotas.cli.render import is_terminal, write
 from kafka_quotas.cli.window_options import QuotaWindowNum, QuotaWindowSize, WindowFile, chosen_windows
 from kafka_quotas.commands.load_list import needs_broker
-from kafka_quotas.commands.load_run import Audience, RunOrder, ready_scenario, run_scenario
+from kafka_quotas.commands.load_order import RunOrder, ready_scenario
+from kafka_quotas.commands.load_run import Audience, run_scenario
 from kafka_quotas.commands.load_target import LoadTarget
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_config import QuotaWindow

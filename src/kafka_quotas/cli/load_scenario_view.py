@@ -9,7 +9,7 @@ from kafka_quotas.cli.load_keeping import Keeping
 from kafka_quotas.cli.load_words import duration_text
 from kafka_quotas.cli.output import Output
 from kafka_quotas.cli.render import write
-from kafka_quotas.commands.load_run import ScenarioResult
+from kafka_quotas.commands.load_order import ScenarioResult
 from kafka_quotas.loadtest.result import LoadResult, ProbeAnswer
 from kafka_quotas.loadtest.scenario import Variant
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from kafka_quotas.commands.load_list import seconds_under_load
-from kafka_quotas.commands.load_run import fitting_scale
+from kafka_quotas.commands.load_order import fitting_scale
 from kafka_quotas.commands.load_target import LoadTarget
 from kafka_quotas.loadtest.host_limits import HostLimits
 from kafka_quotas.loadtest.scenario import Scenario
