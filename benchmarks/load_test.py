@@ -246,7 +246,7 @@ def pacing(kafka: Kafka, *, seconds: float) -> None:
             command = load_test(kafka.bootstrap, client=client, record_size=100, seconds=seconds, rate=f"{rate}rec/s")
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             document = json.loads(done.stdout)
-            due = ConstantSchedule(records_per_second=Fraction(rate)).due_count(int(document["elapsed_s"] * 1e9))
+            due = ConstantSchedule(records_per_second=Fraction(rate)).due_count(int(document["elapsed_s"] * 1e9) - 1)
             sent = sum(entity["records"]["sent"] for entity in document["entities"])
             cells.append(f"{(sent / due - 1) * 100:+.2f}")
         print(f"| {rate:,} | " + " | ".join(cells) + " |", flush=True)
