@@ -11,6 +11,7 @@ from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.units import format_number, parse_bytes
 from kafka_quotas.loadtest.delivery import Delivery
 from kafka_quotas.loadtest.durations import LatencySummary
+from kafka_quotas.loadtest.peak_rate import peak_client_rate, peak_minute_rate
 from kafka_quotas.loadtest.rate_unit import RateUnit
 from kafka_quotas.loadtest.result import EntityResult
 
@@ -102,6 +103,16 @@ def _found(count_of: Callable[[Delivery], int]) -> Callable[[EntityResult], floa
     return value
 
 
+def _peak(peak_of: Callable[..., float]) -> Callable[[EntityResult], float | None]:
+    """The highest rate by some measure as a share of the quota; None where there is no quota."""
+
+    def value(entity: EntityResult) -> float | None:
+        quota = entity.verdict.quota
+        return None if quota is None else peak_of(entity.seconds, sample_s=entity.sample_s) / quota
+
+    return value
+
+
 def _metrics() -> list[Metric]:
     count, duration, rate = Dimension.COUNT, Dimension.DURATION, Dimension.RATE
     figures: list[tuple[str, Dimension, Callable[[EntityResult], float | None]]] = [
@@ -110,6 +121,8 @@ def _metrics() -> list[Metric]:
         ("quota", rate, lambda entity: entity.verdict.quota),
         ("achieved/quota", Dimension.RATIO, lambda entity: entity.verdict.ratio),
         ("achieved/offered", Dimension.RATIO, _of_offer),
+        ("peak_minute/quota", Dimension.RATIO, _peak(peak_minute_rate)),
+        ("peak_client/quota", Dimension.RATIO, _peak(peak_client_rate)),
         ("throttle.count", count, lambda entity: float(entity.throttle.count)),
         ("throttle.sum", duration, lambda entity: entity.throttle.sum_ms),
         ("throttle.avg", duration, lambda entity: entity.throttle.avg_ms),
