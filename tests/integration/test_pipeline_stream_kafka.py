@@ -1,4 +1,7 @@
-"""A stream from a real topic, killed in the middle and started again: every event counts once."""
+"""Streams from and to real topics, killed in the middle and started again: every event counts once.
+
+The daemon feeds one of them, so that what it enforces, what is seen live and what is recorded are the same events.
+"""
 
 import json
 import os
@@ -6,25 +9,35 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.daemon_process import running_daemon, set_quota
 from tests.support.servers import Kafka
+
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.pipeline.stream.source import TopicSource
+from kafka_quotas.pipeline.stream.topic_sink import TopicSink
 
 pytestmark = pytest.mark.timeout(900)
 _DEADLINE_S = 600.0
-_EVENTS = 2000
+_EVENTS = 1200
 _BATCH = 200
+_LATE = 5
+_WINDOW = ("--quota-window-num", "2", "--quota-window-size-seconds", "1")
 _START_MS = 1_795_262_400_000
 _BAD = b'{"v":1,"ts_ms":"rubbish"}'
 
 
-def event(number: int) -> bytes:
-    fields = {"v": 1, "ts_ms": _START_MS + number, "cluster": "c", "broker_id": 1, "connection": number % 3}
+def event(number: int, *, ts_ms: int | None = None) -> bytes:
+    at_ms = _START_MS + number if ts_ms is None else ts_ms
+    fields = {"v": 1, "ts_ms": at_ms, "cluster": "c", "broker_id": 1, "connection": number % 3}
     client = {"user": f"u{number % 4}", "client_id": "app", "ip": "10.0.0.7", "quota_type": "produce", "api_key": 0}
     amounts = {"bytes": number, "thread_ms": 0, "mutations": 0, "throttle_ms": 1, "is_exempt": False}
     return json.dumps(fields | client | amounts).encode()
@@ -52,77 +65,157 @@ def live_rows(folder: Path) -> list[dict[str, Any]]:
     return [row for file in sorted(folder.glob("batch=*/*.parquet")) for row in pq.ParquetFile(file).read().to_pylist()]
 
 
-def wait_for_batches(folder: Path, count: int, process: subprocess.Popen[str]) -> None:
-    deadline_s = time.monotonic() + _DEADLINE_S
-    while len(list(folder.glob("batch=*"))) < count:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
-
-
-def killed_after(batches: int, folder: Path, arguments: list[str]) -> None:
-    """Nothing, once a stream has written some batches and was killed, its Java with it, without being asked."""
+def killed_once(holds: Callable[[], bool], arguments: list[str]) -> None:
+    """Nothing; a stream was killed, its Java with it, without being asked, as soon as the condition held."""
     process = subprocess.Popen(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
+    deadline_s = time.monotonic() + _DEADLINE_S
     try:
-        wait_for_batches(folder, batches, process)
+        while not holds():
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 
+def run_to_the_end(arguments: list[str]) -> str:
+    """What a stream says that takes what is there and ends."""
+    done = subprocess.run([*arguments, "--once"], capture_output=True, text=True, timeout=_DEADLINE_S, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def send_late_events(bootstrap: str, topic: str) -> None:
+    """Nothing; events of the first user came a minute after their time."""
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(_LATE):
+        producer.produce(topic, event(4 * number, ts_ms=_START_MS - 60_000), key="0")
+    assert producer.flush(120) == 0
+
+
+def produce_through_a_daemon(bootstrap: str, topic: str, folder: Path) -> tuple[int, int]:
+    """How often a client was throttled by a daemon, and for how many ms together; each charge is in the topic."""
+    create(bootstrap, f"{topic}-through")
+    set_quota(folder, Entity.of(user="ANONYMOUS"), producer_byte_rate=50_000.0)
+    options = ["--event-log", f"kafka://{bootstrap}/{topic}", *_WINDOW]
+    with running_daemon(folder, upstream=bootstrap, options=options) as daemon:
+        settings = {"bootstrap.servers": daemon.bootstrap, "message.timeout.ms": 120_000}
+        producer = Producer(settings)
+        for _ in range(4):
+            producer.produce(f"{topic}-through", bytes(100_000))
+            assert producer.flush(120) == 0
+        (throttled,) = [each for each in daemon.status().throttles if each.user == "ANONYMOUS"]
+    return throttled.times, throttled.total_ms
+
+
 def test_every_event_of_a_topic_counts_once_through_kill_9(kafka4: Kafka, unique_name: str, tmp_path: Path) -> None:
     fill(kafka4.bootstrap, unique_name)
     quotas = tmp_path / "quotas.yaml"
-    quotas.write_text("entries:\n  - {entity: {user: u1}, quotas: {producer_byte_rate: 100k}}\n")
+    quotas.write_text(
+        "entries:\n"
+        "  - {entity: {user: u1}, quotas: {producer_byte_rate: 100k}}\n"
+        "  - {entity: {user: ANONYMOUS}, quotas: {producer_byte_rate: 50k}}\n"
+    )
     out = tmp_path / "live"
     options = ["--out", str(out), "--quotas", str(quotas), "--master", "local[2]", "--spark-log", str(tmp_path / "log")]
-    arguments = command(f"kafka://{kafka4.bootstrap}/{unique_name}", *options)
-    killed_after(3, out, [*arguments, "--interval", "10ms"])
-    before = len(list(out.glob("batch=*")))
-    assert before < _EVENTS / _BATCH  # it was in the middle
-    done = subprocess.run([*arguments, "--once"], capture_output=True, text=True, timeout=_DEADLINE_S, check=False)
-    assert done.returncode == 0, done.stderr
+    arguments = command(f"kafka://{kafka4.bootstrap}/{unique_name}", *options, *_WINDOW)
+    killed_once(lambda: len(list(out.glob("batch=*"))) >= 2, [*arguments, "--interval", "10ms"])
+    assert len(list(out.glob("batch=*"))) < _EVENTS / _BATCH  # it was in the middle
+    send_late_events(kafka4.bootstrap, unique_name)
+    throttled = produce_through_a_daemon(kafka4.bootstrap, unique_name, tmp_path)
+    told = run_to_the_end(arguments)
     rows = live_rows(out)
-    assert {user: sum(row["events"] for row in rows if row["user"] == user) for user in ("u0", "u1", "u2", "u3")} == {
-        f"u{each}": _EVENTS // 4 for each in range(4)
-    }
-    for each in range(4):
-        last = max((row for row in rows if row["user"] == f"u{each}"), key=lambda row: row["batch_id"])
-        assert (last["total_events"], last["total_amount"]) == (_EVENTS // 4, sum(range(each, _EVENTS, 4)))
-        assert sum(row["observed_throttle_ms"] for row in rows if row["user"] == f"u{each}") == _EVENTS // 4
-    assert sum(row["late_events"] for row in rows) == 0
+    each_user = {f"u{number}": [row for row in rows if row["user"] == f"u{number}"] for number in range(4)}
+    for number, own in enumerate(each_user.values()):
+        late = _LATE if number == 0 else 0
+        assert sum(row["events"] for row in own) == _EVENTS // 4
+        last = max(own, key=lambda row: row["batch_id"])
+        amount = sum(range(number, _EVENTS, 4)) + sum(range(0, 4 * late, 4))
+        assert (last["total_events"], last["total_amount"]) == (_EVENTS // 4 + late, amount)
+        assert sum(row["late_events"] for row in own) == late
+        assert sum(row["observed_throttle_ms"] for row in own) == _EVENTS // 4 + late
+    assert f"{_LATE} charges too late" in told
+    watched = [row for row in rows if row["user"] == "ANONYMOUS" and row["quota_type"] == "produce"]
+    assert sum(row["amount"] for row in watched) > 400_000
+    for figure in ("throttle_ms", "observed_throttle_ms"):  # reckoned from the daemon's log, and told by it
+        assert (sum(row["throttled_events"] for row in watched), sum(row[figure] for row in watched)) == throttled
+    assert throttled > (0, 0)
     unreadable = out / "_checkpoint" / "kafka-quotas-unreadable"
     assert [row["raw"] for row in live_rows(unreadable)] == [_BAD.decode()]
 
 
-def test_live_rows_go_to_a_topic_once_from_a_folder(kafka4: Kafka, unique_name: str, tmp_path: Path) -> None:
+def test_live_rows_are_in_a_topic_once_through_kill_9(kafka4: Kafka, unique_name: str, tmp_path: Path) -> None:
     folder = tmp_path / "events"
     folder.mkdir()
-    for number in range(3):
-        lines = (event(each) for each in range(number * 100, number * 100 + 100))
+    for number in range(6):
+        lines = [event(each) for each in range(number * 100, number * 100 + 100)]
+        lines += [event(0, ts_ms=_START_MS - 60_000)] * (number == 5)  # far too late
         (folder / f"events-{number}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     create(kafka4.bootstrap, unique_name)
     target = f"kafka://{kafka4.bootstrap}/{unique_name}"
-    options = ["--out", target, "--checkpoint", str(tmp_path / "state"), "--master", "local[1]", "--once"]
+    options = ["--out", target, "--checkpoint", str(tmp_path / "state"), "--master", "local[1]"]
     arguments = [*command(str(folder), *options), "--batch-size", "1", "--spark-log", str(tmp_path / "log")]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=_DEADLINE_S, check=False)
-    assert done.returncode == 0, done.stderr
-    found = records(kafka4.bootstrap, unique_name, 12)
+    killed_once(
+        lambda: {row["batch_id"] for row in records(kafka4.bootstrap, unique_name)} >= {0, 1},
+        [*arguments, "--interval", "10ms"],
+    )
+    run_to_the_end(arguments)
+    found = records(kafka4.bootstrap, unique_name)
     assert sorted((row["batch_id"], row["user"], row["events"]) for row in found) == [
-        (batch, f"u{user}", 25) for batch in range(3) for user in range(4)
+        (batch, f"u{user}", 25) for batch in range(6) for user in range(4)
     ]
+    assert [(row["user"], row["late_events"]) for row in found if row["late_events"]] == [("u0", 1)]
 
 
-def records(bootstrap: str, topic: str, count: int) -> list[dict[str, Any]]:
+def live_table(batch_id: int) -> pa.Table:
+    """Two rows of a batch, with what the sink looks at."""
+    keys = {name: ["x", "y"] for name in ("cluster", "broker_id", "quota_type", "user", "client_id")}
+    return pa.table({**keys, "batch_id": [batch_id] * 2})
+
+
+def test_a_batch_that_a_topic_has_is_not_written_again(kafka4: Kafka, unique_name: str) -> None:
+    create(kafka4.bootstrap, unique_name)
+    topic = TopicSource(bootstrap=kafka4.bootstrap, topic=unique_name)
+
+    def sink() -> TopicSink:
+        return TopicSink(topic, name=f"stream-{unique_name}")
+
+    first = sink()
+    first.write(live_table(0), batch_id=0)
+    first.write(live_table(1), batch_id=1)
+    first.close()  # and now the checkpoint is not written: both batches come again
+    dying = Producer({"bootstrap.servers": kafka4.bootstrap, "transactional.id": f"stream-{unique_name}"})
+    dying.init_transactions(60)
+    dying.begin_transaction()
+    dying.produce(unique_name, b'{"batch_id": 2}')
+    dying.flush(60)  # it is in the topic, and never committed
+    others = Producer({"bootstrap.servers": kafka4.bootstrap})
+    for _ in range(30):
+        others.produce(unique_name, b'{"batch_id": -1}')
+    others.flush(60)
+    again = sink()
+    for batch_id in (1, 2):
+        again.write(live_table(batch_id), batch_id=batch_id)
+    again.close()
+    anew = TopicSink(topic, name=f"another-{unique_name}")  # a checkpoint that begins with batch 0 again
+    anew.write(live_table(0), batch_id=0)
+    anew.close()
+    found = [row["batch_id"] for row in records(kafka4.bootstrap, unique_name)]
+    assert sorted(number for number in found if number >= 0) == [0, 0, 0, 0, 1, 1, 2, 2]
+
+
+def records(bootstrap: str, topic: str) -> list[dict[str, Any]]:
+    """The committed records of a topic, read to its end."""
     settings = {"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
     consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})
-    consumer.subscribe([topic])
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(2)])
     found: list[dict[str, Any]] = []
     ends, deadline_s = set(), time.monotonic() + _DEADLINE_S
     while len(ends) < 2:
-        assert time.monotonic() < deadline_s, f"{len(found)} of {count}"
+        assert time.monotonic() < deadline_s, f"{len(found)} so far"
         message = consumer.poll(1.0)
         if message is not None and message.error() is None:
             found.append(json.loads(message.value()))
