@@ -15,6 +15,8 @@ from kafka_quotas.pipeline.report.what_if import Points, WhatIf
 
 _TOP = 10
 _TABLE_ROWS = 25
+_WHOLE_FROM = 0.1
+"""Smaller shares have a decimal: 1.5 % is not within a tolerance of 1 %."""
 _UNITS = {
     QuotaType.PRODUCE: "bytes/s",
     QuotaType.FETCH: "bytes/s",
@@ -254,7 +256,8 @@ def _why(override: Override, advice: Advice) -> str:
     demand = override.demand
     busiest = demand.busiest(advice.tolerance.time_share).broker_id
     where = f", most of all at broker {busiest}" if len(demand.brokers) > 1 else ""
-    return f"the default would slow it down in {override.throttled_share_at_default:.0%} of its time{where}"
+    share = override.throttled_share_at_default
+    return f"the default would slow it down in {share:.{0 if share >= _WHOLE_FROM else 1}%} of its time{where}"
 
 
 def _method(result: ReportResult) -> ReportSection:
