@@ -21,8 +21,8 @@ from kafka_quotas.core.quota_config import QuotaWindow
 BROKER_ID: Final = 1
 REQUEST_LOG: Final = "kafka-request.log"
 _SECURED: Final = "SECURED"
-_READY_S: Final = 90.0
-_FORMAT_S: Final = 90.0
+_READY_S: Final = 180.0
+_FORMAT_S: Final = 180.0
 _STOP_S: Final = 20.0
 _LOOK_S: Final = 0.2
 
