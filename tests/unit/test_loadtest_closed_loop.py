@@ -23,10 +23,7 @@ def test_a_producer_that_is_throttled_to_its_quota_is_found_to_be(loop: Loop) ->
 
 
 def test_the_tight_bounds_apply_to_nearly_all_of_them() -> None:
-    verdicts = [
-        judge(loop.produce(windows=7.3), quota=loop.quota, window_ms=loop.window_ms)
-        for loop in PRODUCERS
-    ]
+    verdicts = [judge(loop.produce(windows=7.3), quota=loop.quota, window_ms=loop.window_ms) for loop in PRODUCERS]
 
     assert sum(verdict.tolerance <= 0.02 for verdict in verdicts) >= 0.8 * len(verdicts)
 
@@ -59,8 +56,6 @@ def test_a_consumer_of_a_broker_stays_within_its_bounds(quota: float, request_si
         request_size = int(quota / 10)
     loop = Loop(quota=quota, request=request_size)
 
-    verdict = judge(
-        loop.consume(windows=8), quota=quota, window_ms=loop.window_ms, direction=Direction.CONSUME
-    )
+    verdict = judge(loop.consume(windows=8), quota=quota, window_ms=loop.window_ms, direction=Direction.CONSUME)
 
     assert verdict.ok

@@ -50,9 +50,7 @@ def test_a_client_that_got_nothing_is_no_success() -> None:
     nothing = Observation(acks=[], offered=None, throttle_count=0, elapsed_ms=15_000)
 
     for quota in (None, 1e6):
-        verdict = entity_verdict(
-            nothing, quota=quota, window_ms=3000, warmup_ms=0, direction=Direction.PRODUCE
-        )
+        verdict = entity_verdict(nothing, quota=quota, window_ms=3000, warmup_ms=0, direction=Direction.PRODUCE)
         assert not verdict.ok
 
 
