@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _APP_NAME: Final = "kafka-quotas"
 _CONNECT_PORT: Final = 15002
+_PY4J: Final = "An error occurred while calling"
 _PROBE_TIMEOUT_S: Final = 5.0
 
 
@@ -127,4 +128,6 @@ def _output_to(log_file: Path) -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    """The first line that says what was the matter: py4j's own only says which call it was."""
+    lines = [line.strip(": ") for line in str(error).splitlines() if line.strip(": ")]
+    return next((line for line in lines if not line.startswith(_PY4J)), type(error).__name__)

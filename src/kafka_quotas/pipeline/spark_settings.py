@@ -14,6 +14,8 @@ DEFAULT_MASTER: Final = "local[*]"
 _PARTITIONS_PER_CORE: Final = 4
 _ARROW_BATCH_ROWS: Final = 100_000
 _ENVIRONMENT_FOLDER: Final = "environment"
+_PACKED: Final = (".tar.gz", ".tgz")
+"""What Spark unpacks with the permissions of its files."""
 _SHIPPED_PYTHON: Final = f"{_ENVIRONMENT_FOLDER}/bin/python"
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -39,6 +41,10 @@ class SparkSettings:
         if self.env_archive is not None and not self.env_archive.is_file():
             raise UsageError(
                 f"--env-archive: there is no file {self.env_archive}", hint="pack one with venv-pack or conda-pack"
+            )
+        if self.env_archive is not None and not self.env_archive.name.endswith(_PACKED):
+            raise UsageError(
+                f"--env-archive: {self.env_archive} is no .tar.gz", hint="other archives lose who may run its Python"
             )
         if self.is_local and self.env_archive is not None:
             raise UsageError("--env-archive is for clusters", hint="local workers run in this environment already")
