@@ -91,12 +91,21 @@ class _ScenarioRun:
             staged.make(self._scenario.topics, prefix=self._prefix)
             plan: LoadPlan | None = None
             for variant in self._scenario.variants:
+                if plan is not None:
+                    self._clear(plan, staged)
                 measured = self._under_quotas(variant, staged, journal, plan)
                 plan = measured.plan
                 runs.append(VariantResult(variant=variant, result=self._concluded(variant, staged, measured)))
                 if measured.result.interrupted:
                     break
         return tuple(runs)
+
+    def _clear(self, plan: LoadPlan, staged: Stage) -> None:
+        """Nothing; what a flood has left is gone, so that the next variant finds what the last one found."""
+        if floods_topics(plan):
+            self._audience.step("removing the topics of the flood")
+            with closing(staged.topics()) as admin:
+                ready_flood_topics(plan, admin)
 
     def _place(self) -> RunPlace:
         """What the journal says of the run; of a target that ends with it nothing has to be put back."""

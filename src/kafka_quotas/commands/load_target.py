@@ -33,6 +33,8 @@ from kafka_quotas.wire.topic_changes import WantedTopic
 EVENT_LOG: Final = "events"
 _MOST_BROKERS: Final = 16
 """Ports kept for a daemon in front of a cluster whose size is not known yet: one for each broker."""
+_PATIENCE_S: Final = 180.0
+"""How long a broker here may take for a change of a topic or a quota: after a flood many others are before it."""
 _HEAP_MB: Final = 512
 _HEAP_KB_PER_PARTITION: Final = 80
 
@@ -243,7 +245,7 @@ def _own_broker(stack: ExitStack, target: LoadTarget, scenario: Scenario, folder
         bootstrap=broker.secured or broker.bootstrap,
         admin=broker.bootstrap,
         store_url=own_store if target.through_daemon else f"kafka://{broker.bootstrap}",
-        settings=StoreSettings(),
+        settings=StoreSettings(timeout_s=_PATIENCE_S),
         folder=folder,
         filler=Filler(bootstrap=broker.bootstrap),
         properties={**target.properties, **({} if security is None else security.common)},

@@ -31,6 +31,7 @@ class TopicAdmin:
     def __init__(self, bootstrap: str, *, settings: StoreSettings) -> None:
         self._connection = KafkaConnection(parse_store_url(f"kafka://{bootstrap}"), settings=settings)
         self._timeout_ms = int(settings.timeout_s * 1000)
+        self._ready_s = max(_READY_S, settings.timeout_s)
 
     def make(self, topics: Sequence[WantedTopic]) -> None:
         """Nothing; the topics are there, and each partition has a leader.
@@ -40,8 +41,8 @@ class TopicAdmin:
         for batch in _batches(topics):
             self.ask_for(*batch)
         wanted = {topic.name: topic.partitions for topic in topics}
-        if not Polling(_LOOK_S).until(lambda: self._led(wanted), timeout_s=_READY_S):
-            raise LoadRefusedError(f"the run's topics got no leaders within {_READY_S:.0f} s")
+        if not Polling(_LOOK_S).until(lambda: self._led(wanted), timeout_s=self._ready_s):
+            raise LoadRefusedError(f"the run's topics got no leaders within {self._ready_s:.0f} s")
 
     def ask_for(self, *topics: WantedTopic) -> None:
         """Nothing; the cluster has taken the order for these topics, which may not be visible yet.
@@ -72,14 +73,14 @@ class TopicAdmin:
         Raises `StoreError` where one can't be removed.
         """
         removed: list[str] = []
-        deadline_s = time.monotonic() + _READY_S
+        deadline_s = time.monotonic() + self._ready_s
         while (names := self.named(prefix)) and time.monotonic() < deadline_s:
             removed += [name for name in names if name not in removed]
             for batch in _batches(names):
                 self._delete(batch)
         if names:
             raise StoreError(
-                f"{len(names)} topics are still there after {_READY_S:.0f} s: {names[0]} ...",
+                f"{len(names)} topics are still there after {self._ready_s:.0f} s: {names[0]} ...",
                 hint="kafka-quotas load-test restore tries again",
             )
         return tuple(removed)
