@@ -147,13 +147,7 @@ class _ScenarioRun:
         """What was measured of one variant, the control clients alone first."""
         names = client_names(self._scenario)
         in_force = self._in_force(staged, names)
-        if before is None:
-            plan = scenario_plan(self._scenario, in_force, place, run_id=self._run_id)
-        else:
-            plan = same_load(replace(before, bootstrap=place.bootstrap, run_id=before.run_id + 1), in_force)
-        if floods_topics(plan):
-            with closing(staged.topics()) as admin:
-                ready_flood_topics(plan, admin)
+        plan = self._planned(in_force, staged, place, before)
         solo = self._solo(plan)
         behind = replace(plan, bootstrap=staged.bootstrap)
         marks: list[TopicMark] = []
@@ -188,6 +182,17 @@ class _ScenarioRun:
             changed=watch.findings,
             outages=outages.findings,
         )
+
+    def _planned(self, in_force: InForce, staged: Stage, place: Venue, before: LoadPlan | None) -> LoadPlan:
+        """The plan of a variant, with the load of `before` where there is one; topics for its floods are there."""
+        if before is None:
+            plan = scenario_plan(self._scenario, in_force, place, run_id=self._run_id)
+        else:
+            plan = same_load(replace(before, bootstrap=place.bootstrap, run_id=before.run_id + 1), in_force)
+        if floods_topics(plan):
+            with closing(staged.topics()) as admin:
+                ready_flood_topics(plan, admin)
+        return plan
 
     def _in_force(self, staged: Stage, names: Sequence[EntityName]) -> InForce:
         """The quotas that hold for the clients, or none where nobody is to be asked."""

@@ -11,8 +11,8 @@ from typing import Final, Self
 from kafka_quotas.core.errors import KafkaQuotasError, StoreRefusedError
 
 INTERVAL_S: Final = 1.0
-PATIENCE_S: Final = 3.0
-"""An answer that takes longer is none: a target that is merely busy answers in milliseconds."""
+PATIENCE_S: Final = 8.0
+"""An answer that takes longer is none: a target that is merely busy answers in time."""
 
 
 class TargetWatch:
