@@ -1,10 +1,10 @@
 """How the pipeline's replay grows: with the events, with one giant client, with the number of clients.
 
-    python benchmarks/pipeline_scale.py [--cases doubling,giant,entities,hundred]
+    python benchmarks/pipeline_scale.py [--cases doubling,giant,entities,hundred] [--events 20e6]
 
 doubling   1 M to 64 M events: processor seconds beside those of half as many, and peak memory
-giant      20 M events, 40 % of them of one client, beside the same without it
-entities   20 M events of 1 million clients
+giant      20 M events (`--events`), 40 % of them of one client, beside the same without it
+entities   20 M events (`--events`) of 1 million clients
 hundred    100 M events; peak memory may be 4 GiB
 
 Events come at the same rate, 20 M an hour, so that twice as many last twice as long. The replay runs in a closed loop,
@@ -26,14 +26,15 @@ MOST_MIB = 4096
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", default=",".join(CASES), help=f"of {', '.join(CASES)}")
+    parser.add_argument("--events", type=float, default=EVENTS_PER_HOUR)
     given = parser.parse_args()
     for case in given.cases.split(","):
         print(f"{case:32}{'M events/s':>11}{'wall s':>9}{'CPU s':>8}{'others':>8}{'peak MiB':>10}")
-        CASES[case]()
+        CASES[case](int(given.events))
         print()
 
 
-def doubling() -> None:
+def doubling(_: int) -> None:
     """The sizes from 1 M to 64 M events."""
     before_s = None
     for millions in (1, 2, 4, 8, 16, 32, 64):
@@ -43,26 +44,31 @@ def doubling() -> None:
         before_s = cpu_s
 
 
-def giant() -> None:
+def giant(count: int) -> None:
     """One client that has two fifths of the events, and none such."""
-    even = tell("20 M, the largest has 11 %", 20_000_000)
-    uneven = tell("20 M, the largest has 40 %", 20_000_000, share=0.4)
+    even = tell("the largest has 15 %", count)
+    uneven = tell("the largest has 40 %", count, share=0.4)
     print(f"{'':32}{uneven['wall_s'] / even['wall_s']:.2f} times as long")
 
 
-def entities() -> None:
+def entities(count: int) -> None:
     """A million clients."""
     for case in ("replay", "usage"):
-        tell(f"20 M of 1 M clients, {case}", 20_000_000, clients=1_000_000, case=case)
+        tell(f"1 M clients, {case}", count, clients=1_000_000, case=case)
 
 
-def hundred() -> None:
+def hundred(_: int) -> None:
     """What fits into 4 GiB."""
     peak_mib = tell("100 M", 100_000_000)["peak_mib"]
     print(f"{'':32}{'within' if peak_mib <= MOST_MIB else 'MORE THAN'} {MOST_MIB} MiB")
 
 
-CASES: dict[str, Callable[[], None]] = {"doubling": doubling, "giant": giant, "entities": entities, "hundred": hundred}
+CASES: dict[str, Callable[[int], None]] = {
+    "doubling": doubling,
+    "giant": giant,
+    "entities": entities,
+    "hundred": hundred,
+}
 
 
 def tell(
