@@ -105,3 +105,12 @@ def test_silence_until_the_end_counts_where_it_is_longer_than_a_window(end_ms: f
     acks = [(float(t_ms), 100) for t_ms in range(0, 10_000, 100)]
 
     assert average(acks, window_ms=3000, skip_ms=0, end_ms=end_ms).per_second == pytest.approx(per_second, rel=0.02)
+
+
+def test_a_stall_that_ends_with_the_run_takes_nothing_from_the_average() -> None:
+    steady = [(t_ms, 100) for t_ms in range(0, 10_000, 100)]
+    stalled = [ack for ack in steady if ack[0] <= 9000] + [(9900, 900)]
+
+    for acks in (steady, stalled):
+        assert average(acks, window_ms=3000, skip_ms=0).per_second == pytest.approx(1000)
+    assert average([], window_ms=3000).span_ms == average([(0, 5)], window_ms=3000).span_ms == 0

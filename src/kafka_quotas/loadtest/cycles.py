@@ -130,16 +130,20 @@ def average(
 ) -> CycleMeasurement:
     """The plain average after `skip_ms` (None: the first window): right for a client that no quota holds back.
 
-    Such a client makes no burst into an empty past, so what is left out may be shorter than a window. Where more than a
-    window passed in silence until `end_ms`, that counts too.
+    Such a client makes no burst into an empty past, so what is left out may be shorter than a window. What comes with
+    an acknowledgement was done since the one before, so the first amount is left out and the last one counts: a stall
+    that ends with the run takes nothing away. Where more than a window passed in silence until `end_ms`, that counts.
 
     Raises `UsageError` for a window that is not above 0.
     """
     times, before = _after(acks, _checked_window(window_ms) if skip_ms is None else skip_ms)
-    last_ms = acks[-1][0] if acks else 0.0
-    if end_ms is not None and end_ms - last_ms > window_ms:
-        times, before = [*times, end_ms], [*before, (before[-1] + acks[-1][1]) if before else 0]
-    return _average(times, before, window_ms=window_ms)
+    if not times:
+        return _average(times, before, window_ms=window_ms)
+    upto = [*before[1:], before[-1] + acks[-1][1]]
+    since = [amount - upto[0] for amount in upto]
+    if end_ms is not None and end_ms - acks[-1][0] > window_ms:
+        times, since = [*times, end_ms], [*since, since[-1]]
+    return _average(times, since, window_ms=window_ms)
 
 
 def _checked_window(window_ms: int) -> int:
