@@ -156,7 +156,7 @@ def limits(process: DaemonProcess) -> int:
 @pytest.mark.timeout(900)  # on a busy machine each start of a server takes a minute
 def test_broker_daemon_and_store_are_killed_in_turn(tmp_path: Path, unique_name: str) -> None:
     port = free_port()
-    with zookeeper_process() as (address, zookeeper), kafka_4() as kafka:
+    with zookeeper_process() as (address, zookeeper), kafka_4(restarts=True) as kafka:
         place = {"port": port, "upstream": kafka.bootstrap, "store": f"zk://{address}"}
         set_limit(address)
         with daemon(tmp_path, **place) as first:

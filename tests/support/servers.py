@@ -20,6 +20,7 @@ import base64
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,11 +92,16 @@ class Kafka:
 
 @contextmanager
 def kafka_4(
-    *, brokers: int = 1, is_quorum: bool = False, properties: Mapping[str, str] | None = None
+    *,
+    brokers: int = 1,
+    is_quorum: bool = False,
+    restarts: bool = False,
+    properties: Mapping[str, str] | None = None,
 ) -> Iterator[Kafka]:
     """A Kafka 4 cluster under KRaft with some more broker properties; stopped at the end.
 
     The first broker is the controller as well; with `is_quorum` all of them are, so that any of them may be restarted.
+    `restarts` says that brokers will be.
 
     Raises `MissingServerError` where it can't be fetched or does not come up.
     """
@@ -106,19 +112,24 @@ def kafka_4(
         make_certificates(work)
         controllers = {node_id: free_port() for node_id in range(1, (brokers if is_quorum else 1) + 1)}
         nodes = {node_id: _Ports() for node_id in range(1, brokers + 1)}
-        servers = []
-        for node_id, ports in nodes.items():
+
+        def formatted(node_id: int) -> Path:
             settings = {
-                **_common_properties(work, f"data-{node_id}", ports),
-                **_kraft_properties(node_id, controllers, ports),
+                **_common_properties(work, f"data-{node_id}", nodes[node_id]),
+                **_kraft_properties(node_id, controllers, nodes[node_id]),
                 **(properties or {}),
             }
             configuration = _write_properties(work / f"broker-{node_id}.properties", settings)
             _format_storage(folder, configuration, cluster_id, first=node_id == 1, is_quorum=is_quorum)
-            name = f"Kafka 4 broker {node_id}"
-            servers.append(
-                _start_broker(stack, folder, configuration, name=name, options=QUICK_START if is_quorum else ())
-            )
+            return configuration
+
+        with ThreadPoolExecutor(max_workers=brokers) as formatting:  # but a server ends with the thread that started it
+            configurations = list(formatting.map(formatted, nodes))
+        options = QUICK_START if is_quorum or restarts else ()
+        servers = [
+            _start_broker(stack, folder, configuration, name=f"Kafka 4 broker {node_id}", options=options)
+            for node_id, configuration in zip(nodes, configurations, strict=True)
+        ]
         for server, ports in zip(servers, nodes.values(), strict=True):
             server.wait_ready(lambda port=ports.plain: kafka_brokers(f"127.0.0.1:{port}") == brokers)  # type: ignore[misc]
         yield Kafka(
