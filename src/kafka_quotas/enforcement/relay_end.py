@@ -36,6 +36,8 @@ class RelayEnd(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self.write: Callable[[bytes], None] = _drop
         """Writes bytes, or keeps them; drops them where there is no connection."""
+        self.is_gone = True
+        """Whether there is no connection, not yet or not any more."""
         self.is_paused = False
 
     @property
@@ -49,11 +51,6 @@ class RelayEnd(asyncio.Protocol):
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
         fd: int = -1 if sock is None else sock.fileno()
         return fd if fd >= 0 else None
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether there is no connection, not yet or not any more."""
-        return self._transport is None
 
     def send(self, pieces: list[Buffer]) -> None:
         """Nothing; the pieces are written or kept, and the list is empty."""
@@ -102,6 +99,7 @@ class RelayEnd(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Nothing; the connection is there."""
         self._transport = cast("asyncio.Transport", transport)
+        self.is_gone = False
         self.write = self._transport.write
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
         _keep_alive(self._transport.get_extra_info("socket"))
@@ -120,6 +118,7 @@ class RelayEnd(asyncio.Protocol):
         """Nothing; the relay is told."""
         del exc  # reset or ended: either way nothing more comes
         self._transport = None
+        self.is_gone = True
         self.write = _drop
         self._gone()
 
