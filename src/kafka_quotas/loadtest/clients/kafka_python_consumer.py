@@ -33,7 +33,8 @@ class KafkaPythonConsumer(KafkaPythonClient):
 
     def opened(self) -> "KafkaConsumer":
         """The library's consumer, which has its partitions or its group."""
-        from kafka import KafkaConsumer, TopicPartition  # noqa: PLC0415 - only its own clients load the library
+        from kafka import KafkaConsumer  # noqa: PLC0415 - only its own clients load the library
+        from kafka.structs import TopicPartition  # noqa: PLC0415
 
         most_bytes = self.entity.batch_bytes or request_size(self.entity.quota)
         client: Any = KafkaConsumer(
@@ -68,7 +69,8 @@ class KafkaPythonConsumer(KafkaPythonClient):
 
     def closed(self, client: "KafkaConsumer") -> None:
         """Nothing; the consumer is closed. What was on its way to it is lost to nobody."""
-        averages = client.metrics().get("consumer-fetch-manager-metrics", {})
+        metrics: Any = client.metrics()
+        averages = metrics.get("consumer-fetch-manager-metrics", {})
         size, records = averages.get("fetch-size-avg", 0.0), averages.get("records-per-request-avg", 0.0)
         if size > 0 and records > 0 and self.recorder.acked:
             payload = records * self.recorder.acked_bytes / self.recorder.acked

@@ -58,13 +58,15 @@ class KafkaPythonProducer(KafkaPythonClient):
             def flush(self, timeout: float | None = None) -> None:
                 """Nothing; what has no answer is given up."""
 
-        compression = None if self.entity.compression == "none" else self.entity.compression
+        choices: dict[str, Any] = {
+            "acks": _ACKS[self.entity.acks],
+            "compression_type": None if self.entity.compression == "none" else self.entity.compression,
+        }
         return Producer(
             **self.settings,
-            acks=_ACKS[self.entity.acks],
+            **choices,
             batch_size=max(self.entity.batch_bytes or request_size(self.entity.quota), self.entity.record_size),
             linger_ms=_LINGER_MS,
-            compression_type=compression,
             enable_idempotence=False,
             max_in_flight_requests_per_connection=self.entity.in_flight,
             request_timeout_ms=request_timeout_ms(self.plan, self.entity),
@@ -90,7 +92,8 @@ class KafkaPythonProducer(KafkaPythonClient):
         """Nothing; the producer is closed, and records without an answer are unfinished."""
         self._count()
         self.unfinished = self.recorder.sent - self.recorder.acked - self.recorder.failures.total()
-        self._reckon_wire(client.metrics()["producer-metrics"])
+        metrics: Any = client.metrics()
+        self._reckon_wire(metrics["producer-metrics"])
         client.close(timeout=0)
 
     def _reckon_wire(self, averages: Mapping[str, float]) -> None:
