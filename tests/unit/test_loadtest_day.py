@@ -15,12 +15,12 @@ from kafka_quotas.loadtest.workload import Arrival
 
 DAY_S = 24 * 3600
 RATE = 20
-LOOK_MS = 5000
+LOOK_MS = 10_000
 ROOM = RecorderRoom()
 
 
 def _driven(client: RecordedClient, arrival: Arrival) -> None:
-    """A client that looks at its schedule every 5 s, sends all that is due, and is throttled for a second each time."""
+    """A client that looks at its schedule every 10 s, sends all that is due, and is throttled for a second."""
     schedule = schedule_of(_with(client.entity, arrival), seed=1)
     assert schedule is not None
     clock, recorder = VirtualClock(0), client.recorder

@@ -28,7 +28,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("drawn")
     control = replace(unlimited(), control=True, solo=unlimited().response)
     probes = (ProbeAnswer(at_s=1.0, wait_ms=250.0), ProbeAnswer(at_s=2.0, wait_ms=None, error="no answer"))
-    keep_result(replace(result(greedy(), control), probes=probes), folder)
+    keep_result(replace(result(greedy(), control), probes=probes), folder, picture=True)
     return folder
 
 
@@ -43,6 +43,12 @@ def _kept_plainly(run: LoadResult, folder: Path) -> Path:
     folder.mkdir()
     (folder / "run.json").write_text(json_text(envelope(load_listing(run))), encoding="utf-8")
     return folder
+
+
+def test_a_run_is_kept_in_every_form(kept: Path) -> None:
+    assert json.loads((kept / "run.json").read_text(encoding="utf-8"))["schema"] == "kafka-quotas.load-test/2"
+    assert (kept / "run.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(path.name for path in kept.iterdir()) == ["report.html", "run.json", "run.png", "samples.parquet"]
 
 
 def test_a_full_disk_leaves_the_folder_as_it_was(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,11 +93,14 @@ def test_a_kept_run_is_drawn_again_from_its_files(kept: Path) -> None:
     page = (kept / "report.html").read_bytes()
     (kept / "report.html").unlink()
 
+    picture = (kept / "run.png").read_bytes()
+    (kept / "run.png").unlink()
+
     code, out, err = run_cli("load-test", "report", str(kept), "--png")
 
     assert (code, "held" in out) == (0, True)
     assert (kept / "report.html").read_bytes() == page
-    assert (kept / "run.png").read_bytes().startswith(b"\x89PNG")
+    assert (kept / "run.png").read_bytes() == picture
     assert "report.html and run.png drawn in" in err
 
 

@@ -1,7 +1,6 @@
 """A load test's result in every form, live and afterwards."""
 
 import io
-import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from tests.support.run_cli import run_cli
 from kafka_quotas.cli import demo as demo_command
 from kafka_quotas.cli.chart import Style
 from kafka_quotas.cli.load_chart import load_series
-from kafka_quotas.cli.load_keeping import keep_result
 from kafka_quotas.cli.load_live import bar, live_view, progress_rows
 from kafka_quotas.cli.load_view import load_listing, print_load
 from kafka_quotas.cli.load_words import duration_text
@@ -68,14 +66,6 @@ def test_the_chart_holds_rates_limits_and_throttle_times() -> None:
     ]
     assert series[0].points[0] == (3.0, 2e6)  # the end of the first whole window
     assert [each.name for each in load_series(result(unlimited()), limited_only=True)] == []
-
-
-def test_the_result_is_kept_whole(tmp_path: Path) -> None:
-    keep_result(result(greedy(), unlimited()), tmp_path, picture=True)
-
-    assert json.loads((tmp_path / "run.json").read_text())["schema"] == "kafka-quotas.load-test/2"
-    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["report.html", "run.json", "run.png", "samples.parquet"]
 
 
 @pytest.mark.parametrize(
