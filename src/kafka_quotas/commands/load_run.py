@@ -13,6 +13,7 @@ from kafka_quotas.commands.load_order import RunOrder, ScenarioResult, VariantRe
 from kafka_quotas.commands.load_target import EVENT_LOG, Stage, stage, venue
 from kafka_quotas.commands.load_undoing import Undoing, run_folder
 from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.loadtest.conclusion import Evidence, conclude
 from kafka_quotas.loadtest.delivery import Delivery
 from kafka_quotas.loadtest.durations import LatencySummary
@@ -32,6 +33,7 @@ from kafka_quotas.loadtest.scenario import Scenario, Variant
 from kafka_quotas.loadtest.scenario_plan import Venue, client_names, same_load, scenario_plan, solo_plan
 from kafka_quotas.loadtest.target_watch import PATIENCE_S, TargetWatch
 from kafka_quotas.loadtest.topics import TopicAdmin
+from kafka_quotas.loadtest.workload import Workload
 
 _PROBE_GRACE_S: Final = 60.0
 
@@ -180,7 +182,7 @@ class _ScenarioRun:
             solo=solo,
             marks=tuple(marks),
             changed=watch.findings,
-            outages=outages.findings,
+            outages=(*outages.findings, *self._deleted_topics(plan, staged)),
         )
 
     def _planned(self, in_force: InForce, staged: Stage, place: Venue, before: LoadPlan | None) -> LoadPlan:
@@ -228,6 +230,17 @@ class _ScenarioRun:
         settings = replace(staged.settings, timeout_s=PATIENCE_S)
         with closing(TopicAdmin(staged.admin, settings=settings)) as admin, TargetWatch(admin.answers) as watch:
             yield watch
+
+    def _deleted_topics(self, plan: LoadPlan, staged: Stage) -> tuple[str, ...]:
+        """Which topics that records were moved through are gone after the load, one line each."""
+        moved = sorted({load.topic for load in plan.entities if load.workload in (Workload.PRODUCE, Workload.CONSUME)})
+        if staged.embedded is not None or not moved:
+            return ()
+        try:
+            with closing(TopicAdmin(staged.admin, settings=replace(staged.settings, timeout_s=PATIENCE_S))) as admin:
+                return tuple(f"topic {name} was deleted during the run" for name in admin.missing(moved))
+        except KafkaQuotasError:
+            return ()  # whoever administers may not look, or the target is gone, which its watch tells
 
     def _probes(self, staged: Stage, variant: Variant) -> list[TopicProbes]:
         return [

@@ -67,6 +67,12 @@ class TopicAdmin:
         topics = self._connection.send(MetadataRequest(topics=None)).topics
         return tuple(sorted(topic.name for topic in topics if topic.name.startswith(prefix)))
 
+    def missing(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Those of the topics that are not there, in order."""
+        topics = self._connection.send(MetadataRequest(topics=tuple(names))).topics
+        unknown = {topic.name for topic in topics if topic.error_code == _UNKNOWN_TOPIC}
+        return tuple(name for name in names if name in unknown)
+
     def remove(self, prefix: str) -> tuple[str, ...]:
         """The names of the topics that began with the prefix, all of which are gone.
 
