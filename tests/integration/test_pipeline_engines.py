@@ -1,15 +1,22 @@
-"""Spark's ways to run an ingest, each with a real server, against the local engine: the same rows."""
+"""Spark's ways to run jobs, each with a real server, against the local engine: the same rows."""
 
+import json
 import os
+import re
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from tests.support.java_process import java
-from tests.support.pipeline_logs import SAMPLE_LINES, log_text, table_rows
+from tests.support.packed_environment import packed_environment
+from tests.support.pipeline_logs import ROOT, SAMPLE_LINES, log_text, table_rows
 from tests.support.spark_servers import spark_cluster, spark_connect
 
 from kafka_quotas.pipeline.schemas import CLIENT_THROTTLE, EVENTS, METRICS, QUARANTINE
@@ -17,45 +24,178 @@ from kafka_quotas.pipeline.schemas import CLIENT_THROTTLE, EVENTS, METRICS, QUAR
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(java() is None, reason="Spark needs Java, and there is none here"),
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(2700),
 ]
-_TIMEOUT_S = 600
+_TIMEOUT_S = 1200
+_EXECUTOR = b"CoarseGrainedExecutorBackend"
+_WINDOW = ("--quota-window-num", "3")
+TABLES = {
+    "usage": ("entities", "usage", "usage_profile"),
+    "replay": ("entities", "whatif", "throttle_spans"),
+}
 
 
-def ingest(folder: Path, out: Path, *arguments: str) -> str:
-    """What an installed command says on standard error, which ingests logs of all kinds."""
-    command = [sys.executable, "-m", "kafka_quotas", "pipeline", "ingest", "--out", str(out), "--timezone", "UTC"]
-    sources = ["--source", "examples/request-log/{broker_id}/*.gz", "--source", f"{folder}/logs/{{broker_id}}/*"]
-    done = subprocess.run(
-        [*command, *sources, *arguments],
-        capture_output=True,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """Logs of all kinds, quotas, and the tables that the local engine makes of them."""
+
+    logs: Path
+    quotas: Path
+    tables: Path
+
+
+def commands(logs: Path, quotas: Path, out: Path, engine: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """An ingest, and the usage and a replay of its events, on one engine."""
+    sources = ("--source", "examples/request-log/{broker_id}/*.gz", "--source", f"{logs}/{{broker_id}}/*")
+    data, table = str(out / "data"), ("--output", "csv")
+    return [
+        ("pipeline", "ingest", *sources, "--timezone", "UTC", "--out", data, *engine),
+        ("pipeline", "usage", data, *_WINDOW, "--quotas", str(quotas), "--out", str(out / "usage"), *table, *engine),
+        ("pipeline", "replay", data, *_WINDOW, str(quotas), "--out", str(out / "replay"), "--spans", *table, *engine),
+    ]
+
+
+def started(series: list[tuple[str, ...]]) -> "subprocess.Popen[str]":
+    """The process of commands that run one after the other."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.support.command_series", *(json.dumps(each) for each in series)],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=_TIMEOUT_S,
-        check=False,
         env={name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))},
     )
-    assert done.returncode == 0, done.stderr
-    return done.stderr
 
 
-@pytest.mark.parametrize("server", [spark_cluster, spark_connect], ids=["standalone", "connect"])
-def test_an_ingest_on_spark_gives_the_rows_of_the_local_engine(
-    tmp_path: Path, server: Callable[[Path], AbstractContextManager[str]]
-) -> None:
-    logs = tmp_path / "logs" / "3"
+def told_by(process: "subprocess.Popen[str]") -> str:
+    """What a process says on standard error, which must end well."""
+    try:
+        _, told = process.communicate(timeout=_TIMEOUT_S)
+    finally:
+        process.kill()
+    assert process.returncode == 0, told
+    return told
+
+
+def rows(folder: Path, table: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pq.read_table(folder / table).to_pylist()
+    return found
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """Brokers' logs with rubbish in them, scrapes and statistics, and what the local engine makes of them."""
+    folder = tmp_path_factory.mktemp("recorded")
+    logs = folder / "logs" / "3"
     logs.mkdir(parents=True)
     (logs / "kafka-request.log").write_text(log_text(50) + "rubbish\n" + log_text(10, first=50)[:-30])
     (logs / "1795262400.prom").write_text('kafka_server_produce_byte_rate{user="u",client_id=""} 5 1795262400000\n')
     (logs / "client.txt").write_text("producer-metrics:produce-throttle-time-avg:{client-id=p} : 12.5\n")
-    ingest(tmp_path, tmp_path / "local", "--engine", "local")
-    spark_log = tmp_path / "spark.log"
-    with server(tmp_path) as master:
-        told = ingest(tmp_path, tmp_path / "spark", "--master", master, "--spark-log", str(spark_log))
-    assert f"note: engine spark: --master {master} was given" in told
+    quotas = folder / "quotas.yaml"
+    quotas.write_text(
+        "entries:\n  - {entity: {user: null}, quotas: {producer_byte_rate: 60k, request_percentage: 1}}\n"
+    )
+    told_by(started(commands(logs.parent, quotas, folder / "local", ("--engine", "local"))))
+    return Recorded(logs=logs.parent, quotas=quotas, tables=folder / "local")
+
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A standalone cluster's master, and its folder."""
+    folder = tmp_path_factory.mktemp("standalone")
+    with spark_cluster(folder) as master:
+        yield master, folder
+
+
+@pytest.fixture(scope="module")
+def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A Connect server's address, and its folder."""
+    folder = tmp_path_factory.mktemp("connect")
+    with spark_connect(folder) as master:
+        yield master, folder
+
+
+@pytest.mark.parametrize(
+    ("server", "jobs"),
+    [
+        pytest.param("standalone", ("ingest", "replay"), id="standalone"),  # usage is in the next test
+        pytest.param("connect", ("ingest", "usage", "replay"), id="connect"),
+    ],
+)
+def test_jobs_on_spark_give_the_rows_of_the_local_engine(
+    tmp_path: Path, recorded: Recorded, server: str, jobs: tuple[str, ...], request: pytest.FixtureRequest
+) -> None:
+    master, _ = request.getfixturevalue(server)
+    engine = ("--master", master, "--spark-log", str(tmp_path / "spark.log"))
+    told = told_by(
+        started([each for each in commands(recorded.logs, recorded.quotas, tmp_path, engine) if each[1] in jobs])
+    )
+    assert told.count(f"note: engine spark: --master {master} was given") == len(jobs)
     assert "WARN" not in told  # Spark's own noise is in the log
     for table, least in ((EVENTS, 2 * SAMPLE_LINES + 59), (QUARANTINE, 2), (METRICS, 1), (CLIENT_THROTTLE, 1)):
-        rows = table_rows(tmp_path / "spark", table)
-        assert len(rows) >= least
+        found = table_rows(tmp_path / "data", table)
+        assert len(found) >= least
         if table is CLIENT_THROTTLE:  # its time is the file's own: the same file, the same time
-            assert rows[0]["throttle_ms"] == 12.5
-        assert rows == table_rows(tmp_path / "local", table)
+            assert found[0]["throttle_ms"] == 12.5
+        assert found == table_rows(recorded.tables / "data", table)
+    for job in jobs[1:]:
+        for name in TABLES[job]:
+            expected = rows(recorded.tables / job, name)
+            assert expected
+            assert rows(tmp_path / job, name) == expected, name
+
+
+def test_a_killed_executor_and_one_without_numba_change_no_row(
+    tmp_path: Path, recorded: Recorded, standalone: tuple[str, Path]
+) -> None:
+    master, folder = standalone
+    before = set((folder / "work").glob("app-*"))
+    engine = (
+        "--master",
+        master,
+        "--spark-log",
+        str(tmp_path / "log"),
+        "--env-archive",
+        str(packed_environment(tmp_path)),
+    )
+    usage = ("usage", str(recorded.tables / "data"), *_WINDOW, "--quotas", str(recorded.quotas))
+    process = started([("pipeline", *usage, "--out", str(tmp_path / "usage"), *engine)])
+    try:
+        executor = running_executor(folder / "work", before, process)
+        os.kill(executor, signal.SIGKILL)
+    finally:
+        told = told_by(process)
+    assert "kernels ran in NumPy, for numba is not installed everywhere: equal results, slower" in told
+    (application,) = set((folder / "work").glob("app-*")) - before
+    assert sorted(each.name for each in application.iterdir()) == ["0", "1"]  # the killed one, and the one after it
+    for name in TABLES["usage"]:
+        assert rows(tmp_path / "usage", name) == rows(recorded.tables / "usage", name), name
+
+
+def running_executor(work: Path, before: set[Path], process: "subprocess.Popen[str]") -> int:
+    """The process id of the executor of a new application, once it has begun with a task."""
+    deadline_s = time.monotonic() + _TIMEOUT_S
+    while process.poll() is None and time.monotonic() < deadline_s:
+        for application in set(work.glob("app-*")) - before:
+            log = application / "0" / "stderr"
+            if log.is_file() and re.search(r"Running task .* in stage", log.read_text(errors="replace")):
+                return next(pid for pid in _processes(application / "0") if _EXECUTOR in _command(pid))
+        time.sleep(0.02)
+    raise AssertionError(f"no executor began with a task: {process.communicate()[1]}")
+
+
+def _processes(folder: Path) -> Iterator[int]:
+    """The processes that run in a folder."""
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            if (each / "cwd").resolve() == folder.resolve():
+                yield int(each.name)
+        except OSError:
+            continue  # it has ended meanwhile
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
