@@ -22,16 +22,16 @@ class _Exporter(HTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: _Exporter
-
     def do_GET(self) -> None:
-        if self.server.failing:
+        exporter = self.server
+        assert isinstance(exporter, _Exporter)
+        if exporter.failing:
             self.send_error(500)
             return
-        self.server.scrapes += 1
+        exporter.scrapes += 1
         self.send_response(200)
         self.end_headers()
-        rate = 1000 * self.server.scrapes
+        rate = 1000 * exporter.scrapes
         text = f"kafka_server_quota_byte_rate{{{_LABELS}}} {rate}\nkafka_server_quota_throttle_time{{{_LABELS}}} 12.5\n"
         self.wfile.write(text.encode())
 
