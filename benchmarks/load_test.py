@@ -24,6 +24,7 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -41,6 +42,7 @@ TOPIC = "bench"
 PARTITIONS = 4
 BATCH_BYTES = 1_000_000
 PARTS = ("speed", "recorder", "pacing", "memory")
+WARMUP_S = 2.0
 RATES = (10, 1_000, 10_000, 50_000)
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -101,15 +103,23 @@ def load_test(bootstrap: str, *, client: str, record_size: int, seconds: float, 
     return [
         *(str(Path(sys.executable).with_name("kafka-quotas")), "load-test", "produce", "--output", "json"),
         *("--bootstrap-server", bootstrap, "--topic", TOPIC, "--client", client, "--acks", "1", "--no-read-back"),
-        *("--record-size", str(record_size), "--duration", f"{seconds:g}s", "--warmup", "0s", "--rate", rate),
+        *(
+            "--record-size",
+            str(record_size),
+            "--duration",
+            f"{seconds:g}s",
+            "--warmup",
+            f"{WARMUP_S:g}s",
+            "--rate",
+            rate,
+        ),
     ]
 
 
-def read_load_test(text: str) -> tuple[int, float]:
-    """Records and records/s in our own document."""
-    document = json.loads(text)
-    acked = sum(entity["records"]["acked"] for entity in document["entities"])
-    return acked, acked / document["elapsed_s"]
+def read_load_test(record_size: int, text: str) -> tuple[int, float]:
+    """Records in our own document, and records/s after the warm-up, in which connections are made."""
+    (only,) = json.loads(text)["entities"]
+    return only["records"]["acked"], only["verdict"]["achieved"] / only["wire_ratio"] / record_size
 
 
 def bare(bootstrap: str, *, record_size: int, seconds: float) -> list[str]:
@@ -130,6 +140,8 @@ def bare_loop(bootstrap: str, record_size: int, seconds: float) -> None:
         }
     )
     payload, produce = os.urandom(record_size), producer.produce
+    produce(TOPIC, payload)
+    producer.flush()  # connected
     begin_s, sent = time.monotonic(), 0
     while time.monotonic() - begin_s < seconds:
         for _ in range(500):
@@ -198,9 +210,10 @@ def _round(kafka: Kafka, record_size: int, seconds: float, count: int, records: 
     """One round of every contender."""
     broker = kafka.servers[0].pid
     of_ours = {"record_size": record_size, "seconds": seconds}
+    read_ours = partial(read_load_test, record_size)
     contenders = {
-        "load-test, raw": (load_test(kafka.bootstrap, client="raw", **of_ours), read_load_test),
-        "load-test, librdkafka": (load_test(kafka.bootstrap, client="librdkafka", **of_ours), read_load_test),
+        "load-test, raw": (load_test(kafka.bootstrap, client="raw", **of_ours), read_ours),
+        "load-test, librdkafka": (load_test(kafka.bootstrap, client="librdkafka", **of_ours), read_ours),
         "confluent-kafka, bare": (bare(kafka.bootstrap, **of_ours), read_bare),
         "ProducerPerformance": (
             performance(kafka, record_size=record_size, records=max(records // count, 1)),
