@@ -100,7 +100,7 @@ def _run(bootstrap: str, name: str) -> dict[Direction, EntityResult]:
         window=WINDOW,
     )
     result = run_load(plan, clock=SystemClock())
-    return {entity.direction: entity for entity in result.entities}
+    return {Direction(entity.workload.value): entity for entity in result.entities}
 
 
 def _set(url: str, entity: Entity, changes: dict[str, float | None]) -> None:
