@@ -35,6 +35,9 @@ _MOST_BROKERS: Final = 16
 """Ports kept for a daemon in front of a cluster whose size is not known yet: one for each broker."""
 _PATIENCE_S: Final = 180.0
 """How long a broker here may take for a change of a topic or a quota: after a flood many others are before it."""
+_CONNECT_S: Final = 10.0
+_FIRST_CONNECT_S: Final = 20.0
+"""How long a login may take at a broker that has just started: its first ones are slow."""
 _HEAP_MB: Final = 512
 _HEAP_KB_PER_PARTITION: Final = 80
 
@@ -188,6 +191,7 @@ def venue(
             bootstrap=staged.bootstrap,
             prefix=prefix,
             enforcers=target.enforcers,
+            connect_timeout_s=_CONNECT_S if target.is_theirs else _FIRST_CONNECT_S,
             credentials=staged.credentials,
             properties=staged.properties,
         )
@@ -215,6 +219,7 @@ def venue(
             bootstrap=daemon.bootstrap,
             prefix=prefix,
             enforcers=target.enforcers,
+            connect_timeout_s=_CONNECT_S if target.is_theirs else _FIRST_CONNECT_S,
             credentials=staged.credentials,
             properties=staged.properties,
         )

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from kafka_quotas.core.quota_key import REQUEST_PERCENTAGE
 from kafka_quotas.loadtest.plan import EntityLoad, EntityName, LoadPlan
@@ -11,8 +10,6 @@ from kafka_quotas.loadtest.quotas_in_force import KEY_OF, InForce
 from kafka_quotas.loadtest.scenario import NUMBER, Scenario, ScenarioEntity
 from kafka_quotas.loadtest.workload import MutationFlood, RequestFlood, Workload
 
-_CONNECT_TIMEOUT_S: Final = 20.0
-"""A broker that was started a moment ago is slow with its first login and its first TLS handshake."""
 Credentials = Callable[[EntityName], tuple[tuple[str, str], ...]]
 """The client properties that make a connection this client's user's."""
 
@@ -32,6 +29,7 @@ class Venue:
     bootstrap: str
     prefix: str
     enforcers: int | None = None
+    connect_timeout_s: float = 10.0
     credentials: Credentials = field(default=anybody, repr=False)
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -54,7 +52,7 @@ def scenario_plan(scenario: Scenario, in_force: InForce, venue: Venue, *, run_id
         warmup_s=scenario.unjudged_s,
         window=scenario.window,
         enforcers=venue.enforcers,
-        connect_timeout_s=_CONNECT_TIMEOUT_S,
+        connect_timeout_s=venue.connect_timeout_s,
         run_id=run_id,
         properties=tuple(venue.properties.items()),
     )

@@ -18,7 +18,8 @@ PATIENCE_S: Final = 8.0
 class TargetWatch:
     """Asks in a thread of its own while it is entered. `ask` raises where nothing answers within `PATIENCE_S`.
 
-    A target that refuses to answer whoever asks here is not asked again.
+    A target that refuses to answer whoever asks here is not asked again, and one that never answered (whoever
+    administers may have no login there) is not taken for gone.
     """
 
     def __init__(self, ask: Callable[[], None], *, interval_s: float = INTERVAL_S) -> None:
@@ -47,6 +48,7 @@ class TargetWatch:
         self._thread.join()
 
     def _watch(self) -> None:
+        has_answered = False
         while not self._stop.wait(self._interval_s):
             asked_s = time.monotonic() - self._start_s
             try:
@@ -54,8 +56,10 @@ class TargetWatch:
             except StoreRefusedError:
                 return
             except KafkaQuotasError:
-                self._silent_since_s = asked_s if self._silent_since_s is None else self._silent_since_s
+                if has_answered and self._silent_since_s is None:
+                    self._silent_since_s = asked_s
                 continue
+            has_answered = True
             if self._silent_since_s is not None:
                 back_s = time.monotonic() - self._start_s
                 self._outages.append(f"the target did not answer from {self._silent_since_s:.0f} s to {back_s:.0f} s")
