@@ -113,8 +113,10 @@ class RawFlood(ConnectedClient):
             code = read_produce_answer(frame).error_code
         elif self._request.api_key == FETCH:
             answer = read_fetch_answer(frame)
+            if not answer.partitions and not answer.error_code:
+                return  # a broker answers so where a quota is exceeded, whatever was asked for
             code = answer.error_code or max(each.error_code for each in answer.partitions)
-            self._follow(max(each.high_watermark for each in answer.partitions))
+            self._follow(max((each.high_watermark for each in answer.partitions), default=0))
         else:
             return
         if self._flood.unauthorised:
