@@ -46,6 +46,18 @@ def test_requests_flood_a_topic_that_is_made_and_removed(kafka4: Kafka, tmp_path
     assert not list(tmp_path.iterdir())
 
 
+def test_a_fetch_that_the_broker_withholds_is_an_answer_like_any_other(
+    kafka4: Kafka, tmp_path: Path, unique_name: str
+) -> None:
+    limit = ("--entity", f"/{unique_name}", "--set-quota", "0.5")
+    _, document = flooded(
+        "requests", "--api", "fetch", *limit, "--bootstrap-server", kafka4.bootstrap, journal=tmp_path
+    )
+
+    assert document["only"]["throttle"]["count"] > 0
+    assert document["only"]["records"]["failed"] == {}
+
+
 @pytest.mark.parametrize("client", ["raw", "kafka-python"])
 def test_topics_are_mutated_and_none_is_left(kafka4: Kafka, tmp_path: Path, client: str) -> None:
     before = topics_of(kafka4)
