@@ -67,8 +67,11 @@ def evidence_lines(result: LoadResult) -> list[str]:
     told = [judgement for judgement in result.judgements if few or judgement.entity is None or not judgement.ok]
     lines = [_evidence_line(judgement) for judgement in told[:MOST_ROWS]]
     met = sum(judgement.state is State.MET for judgement in result.judgements if judgement not in told)
-    if not few:
-        lines.append(f"{met} judgements more are met, {max(len(told) - MOST_ROWS, 0)} that are not are not shown")
+    left = len(told) - MOST_ROWS
+    if left > 0:
+        lines.append(f"{left} judgements more are not met or not checked")
+    if met:
+        lines.append(f"{met} judgements more are met")
     return lines
 
 
@@ -92,7 +95,7 @@ def quota_text(entity: EntityResult) -> str:
     """The quota, and what it is made of where several brokers keep it."""
     quota = entity.verdict.quota
     if quota is None:
-        return "unlimited"
+        return "" if entity.verdict.kind is Kind.UNJUDGED else "unlimited"  # it may be limited by what no rate shows
     parts = "" if entity.enforcers == 1 else f" ({entity.enforcers} brokers)"
     return f"{entity.unit.text(quota)}{parts}"
 

@@ -115,6 +115,8 @@ def _prediction(entity: EntityResult, window: QuotaWindow, *, is_time_limited: b
     quota, recorder = entity.verdict.quota, entity.recorder
     if quota is None or recorder is None or entity.shares_quota or entity.workload not in _PREDICTED:
         return None
+    if entity.verdict.kind is Kind.UNJUDGED:
+        return None
     source, events = recorded_charges(entity)
     announced_ms = recorder.throttle_sum_us / 1000
     unknown = _untold(entity, source, recorder)

@@ -107,11 +107,12 @@ def _verdict(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> 
     end_s = max(min(client.entity.stop_s or facts.elapsed_s, facts.elapsed_s) for client in clients)
     seen = _seen(clients, elapsed_s=max(end_s - start_s, 0.0), end_s=end_s)
     warmup_ms = max(plan.warmup_s - start_s, 0.0) * 1000
+    quota = None if entity.quota is None else entity.quota * _enforcers(plan, clients[0], facts)
     if not entity.is_judged:
-        return unjudged_verdict(seen, window_ms=plan.window_ms, warmup_ms=warmup_ms)
+        return unjudged_verdict(seen, quota=quota, window_ms=plan.window_ms, warmup_ms=warmup_ms)
     return entity_verdict(
         seen,
-        quota=None if entity.quota is None else entity.quota * _enforcers(plan, clients[0], facts),
+        quota=quota,
         window_ms=plan.window_ms,
         warmup_ms=warmup_ms,
         direction=entity.direction,

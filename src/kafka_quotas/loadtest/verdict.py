@@ -89,12 +89,16 @@ def entity_verdict(
     return _unhindered(seen, measured, quota)
 
 
-def unjudged_verdict(seen: Observation, *, window_ms: int, warmup_ms: float) -> EntityVerdict:
-    """The verdict on a client whose rate proves nothing, for thread time limits it, or errors that are to come."""
+def unjudged_verdict(seen: Observation, *, quota: float | None, window_ms: int, warmup_ms: float) -> EntityVerdict:
+    """The verdict on a client whose rate proves nothing, for thread time limits it, or errors that are to come.
+
+    Its quota, where it has one that its rate could be held against, is told all the same.
+    """
     measured = average(seen.acks, window_ms=window_ms, skip_ms=warmup_ms, end_ms=seen.end_ms)
     told = _unhindered(seen, measured, None)
     evidence = f"{told.evidence}; its rate proves nothing here and is not judged"
-    return replace(told, kind=Kind.UNJUDGED, ok=True, evidence=evidence)
+    ratio = None if quota is None else told.achieved / quota
+    return replace(told, kind=Kind.UNJUDGED, ok=True, quota=quota, ratio=ratio, evidence=evidence)
 
 
 def shared_verdict(own: EntityVerdict, together: EntityVerdict, *, others: int) -> EntityVerdict:
