@@ -1,9 +1,11 @@
 """What a quota promises greedy, modest and unlimited clients."""
 
+from dataclasses import replace
+
 import pytest
 
 from kafka_quotas.loadtest.cycles import Direction
-from kafka_quotas.loadtest.verdict import EntityVerdict, Kind, Observation, entity_verdict
+from kafka_quotas.loadtest.verdict import EntityVerdict, Kind, Observation, entity_verdict, unjudged_verdict
 
 
 def steady(rate: float, *, seconds: int = 15) -> list[tuple[float, int]]:
@@ -52,6 +54,28 @@ def test_a_client_that_got_nothing_is_no_success() -> None:
     for quota in (None, 1e6):
         verdict = entity_verdict(nothing, quota=quota, window_ms=3000, warmup_ms=0, direction=Direction.PRODUCE)
         assert not verdict.ok
+
+
+def test_a_single_answer_has_no_rate_and_is_no_failure_without_a_quota() -> None:
+    once = Observation(acks=[(300.0, 560)], offered=None, throttle_count=0, elapsed_ms=1000)
+
+    free = entity_verdict(once, quota=None, window_ms=3000, warmup_ms=0, direction=Direction.PRODUCE)
+    throttled = entity_verdict(
+        replace(once, throttle_count=1), quota=None, window_ms=3000, warmup_ms=0, direction=Direction.PRODUCE
+    )
+
+    assert free.ok
+    assert free.evidence == "all answered at one instant, which has no rate, never throttled"
+    assert not throttled.ok
+
+
+def test_the_quota_of_a_client_whose_rate_is_not_judged_is_told() -> None:
+    seen = Observation(acks=steady(2e6), offered=None, throttle_count=3, elapsed_ms=15_000)
+
+    verdict = unjudged_verdict(seen, quota=1e6, window_ms=3000, warmup_ms=3000)
+
+    assert (verdict.kind, verdict.ok, verdict.quota) == (Kind.UNJUDGED, True, 1e6)
+    assert verdict.ratio == pytest.approx(2, rel=1e-3)
 
 
 def short(*, seconds: int, quota: float | None, window_ms: int = 11_000) -> EntityVerdict:

@@ -134,7 +134,8 @@ def _greedy(
 def _unhindered(seen: Observation, measured: CycleMeasurement, quota: float | None) -> EntityVerdict:
     """The verdict on a client that should get all it offers."""
     achieved, offered = measured.per_second, seen.offered
-    got_all = achieved > 0 if offered is None else achieved >= offered * (1 - TOLERANCE - seen.offer_slack)
+    at_once = measured.span_ms <= 0 and len(seen.acks) == 1  # a single answer: it has an instant, but no rate
+    got_all = achieved > 0 or at_once if offered is None else achieved >= offered * (1 - TOLERANCE - seen.offer_slack)
     throttled = quota is None and seen.throttle_count > 0
     return EntityVerdict(
         kind=Kind.UNLIMITED if quota is None else Kind.MODEST,
@@ -147,7 +148,7 @@ def _unhindered(seen: Observation, measured: CycleMeasurement, quota: float | No
         upper=None,
         cycles=measured.cycles,
         span_ms=measured.span_ms,
-        evidence=_told(seen, achieved),
+        evidence=_told(seen, None if at_once else achieved),
         unit=seen.unit,
     )
 
@@ -157,9 +158,12 @@ def _too_short(measured_ms: float, window_ms: int) -> str:
     return f"the run left {left} after the first window, and it takes more than a window of {window} to judge"
 
 
-def _told(seen: Observation, achieved: float) -> str:
-    rate = seen.unit.text(achieved)
+def _told(seen: Observation, achieved: float | None) -> str:
+    """What was achieved, of what was offered; None achieved is all of it in a single answer."""
     throttled = f"throttled {seen.throttle_count} times" if seen.throttle_count else "never throttled"
+    if achieved is None:
+        return f"all answered at one instant, which has no rate, {throttled}"
+    rate = seen.unit.text(achieved)
     if seen.offered is None:
         return f"{rate}, {throttled}"
     return f"{rate} of the {seen.unit.text(seen.offered)} it offered, {throttled}"
