@@ -25,6 +25,8 @@ RATE, FETCH, SHARE, MUTATIONS, CONNECTIONS = (
     "connection_creation_rate",
 )
 ALL_STORES = ("local", "zookeeper", "kafka3", "kafka4")
+PLENTY = 5000.0
+"""Connections/s: brokers keep to the default for addresses at once, and the suite itself comes from one."""
 OpenStore = Callable[[], Store]
 
 
@@ -113,8 +115,8 @@ class TestAlter:
 
     @pytest.mark.parametrize("address", ["10.1.2.3", None])
     def test_takes_addresses(self, store: Store, address: str | None) -> None:
-        _set(store, Entity.of(ip=address), connection_creation_rate=7.0)
-        assert quotas_of(store, Entity.of(ip=address)) == {CONNECTIONS: 7.0}
+        _set(store, Entity.of(ip=address), connection_creation_rate=PLENTY)
+        assert quotas_of(store, Entity.of(ip=address)) == {CONNECTIONS: PLENTY}
 
     def test_keeps_the_largest_values_exactly(self, store: Store) -> None:
         alice = Entity.of(user="alice")
@@ -251,7 +253,8 @@ STORED = (
 def filled(store: Store) -> Store:
     alterations = [
         Alteration(
-            entity=entity, changes={CONNECTIONS if isinstance(entity.ip, str) or entity.ip is None else RATE: 5.0}
+            entity=entity,
+            changes={CONNECTIONS: PLENTY} if isinstance(entity.ip, str) or entity.ip is None else {RATE: 5.0},
         )
         for entity in STORED
     ]
