@@ -202,7 +202,7 @@ def quota(seconds: float) -> None:
             acks = acknowledged(daemon.bootstrap, seconds)
             spent = cpu_ns(daemon.pid) - before
     total = sum(size for _, size in acks) / 1e6
-    verdict = judge(acks, quota_bytes_per_second=QUOTA, window_ms=WINDOW.samples * WINDOW.window_ms)
+    verdict = judge(acks, quota=QUOTA, window_ms=WINDOW.samples * WINDOW.window_ms)
     print(f"with a quota of {QUOTA / 1e6:g} MB/s over {seconds:g} s: {verdict.evidence}; holds: {verdict.ok}")
     print(f"daemon: {spent / 1000 / total:.0f} us of CPU per MB, {spent / 1e7 / seconds:.1f} % of one core")
 

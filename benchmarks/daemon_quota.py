@@ -186,7 +186,7 @@ def one(kafka: Kafka, client: str, connections: int, seconds: float) -> str:
         acks = charged(folder / "events", kind)
     verdict = judge(
         acks,
-        quota_bytes_per_second=QUOTA,
+        quota=QUOTA,
         window_ms=daemon.WINDOW.samples * daemon.WINDOW.window_ms,
         direction=Direction.CONSUME if kind == "fetch" else Direction.PRODUCE,
     )
