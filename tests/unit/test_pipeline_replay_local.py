@@ -1,6 +1,5 @@
 """Replays of recorded events on this machine, against `core` event by event."""
 
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from kafka_quotas.core.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.core.simulation import Algorithm, Event, Operation, new_limiter, replay
 from kafka_quotas.pipeline.event_slices import COLUMNS, event_slices, time_range_ms
 from kafka_quotas.pipeline.layout import DataFolder
-from kafka_quotas.pipeline.local_tasks import read_ahead, run_tasks, task_files
+from kafka_quotas.pipeline.local_tasks import run_tasks, task_files
 from kafka_quotas.pipeline.per import Per
 from kafka_quotas.pipeline.progress import ignore_progress
 from kafka_quotas.pipeline.replay_plan import Model, ReplayPlan
@@ -211,16 +210,3 @@ def test_tables_take_the_place_of_earlier_ones(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(KafkaQuotasError, match="cannot write tables"):
         write_tables(tmp_path / "file", {"numbers": pa.table({"n": [1]})})
-
-
-def test_slices_read_ahead_come_in_order_and_so_does_what_reading_raises() -> None:
-    def slices() -> Iterator[pa.Table]:
-        for number in range(5):
-            yield pa.table({"number": [number]})
-        raise UsageError("the sixth can't be read")
-
-    ahead = read_ahead(slices())
-
-    assert [next(ahead)["number"].to_pylist() for _ in range(5)] == [[0], [1], [2], [3], [4]]
-    with pytest.raises(UsageError, match="sixth"):
-        next(ahead)

@@ -39,16 +39,12 @@ def run_tasks(
     columns: Sequence[str] = COLUMNS,
 ) -> list[_Found]:
     """What came of each task, in their order; `columns` of the events are read."""
-    cores = os.cpu_count() or 1
-    workers = max(min(cores, len(tasks)), 1)
-    handed_over = read_ahead if len(tasks) < cores else iter
+    workers = max(min(os.cpu_count() or 1, len(tasks)), 1)
     sizes = [sum(file.stat().st_size for file in files) for files in tasks]
     found: dict[int, _Found] = {}
     with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="pipeline") as pool:
         largest_first = sorted(range(len(tasks)), key=lambda number: -sizes[number])
-        running = {
-            pool.submit(_run_task, tasks[number], work, columns, handed_over): number for number in largest_first
-        }
+        running = {pool.submit(_run_task, tasks[number], work, columns): number for number in largest_first}
         try:
             for future in as_completed(running):
                 found[running[future]] = future.result()
@@ -60,22 +56,5 @@ def run_tasks(
     return [found[number] for number in range(len(tasks))]
 
 
-def _run_task(
-    files: Sequence[Path],
-    work: Callable[[Iterator[pa.Table]], _Found],
-    columns: Sequence[str],
-    handed_over: Callable[[Iterator[pa.Table]], Iterator[pa.Table]],
-) -> _Found:
-    return work(handed_over(event_slices(files, columns=columns)))
-
-
-def read_ahead(slices: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The slices, each read in another thread while the one before it is worked on: for tasks fewer than cores.
-
-    Raises what reading raises, when the slice is due.
-    """
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-ahead") as reader:
-        coming = reader.submit(next, slices, None)
-        while (events := coming.result()) is not None:
-            coming = reader.submit(next, slices, None)
-            yield events
+def _run_task(files: Sequence[Path], work: Callable[[Iterator[pa.Table]], _Found], columns: Sequence[str]) -> _Found:
+    return work(event_slices(files, columns=columns))
