@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kafka_quotas.loadtest.plan import EntityLoad
-from kafka_quotas.loadtest.recorder import Recorder
+from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
+from kafka_quotas.loadtest.recorder import Recorder, room_for
 
 if TYPE_CHECKING:
     from kafka_quotas.loadtest.wire_ratio import WireCount
@@ -23,6 +23,22 @@ class RunClock:
     start_ns: int
     measure_from_ns: int
     end_ns: int
+
+    def part_of(self, entity: EntityLoad) -> tuple[int, int]:
+        """When a client begins and ends to take part, in nanoseconds of the same clock."""
+        end_ns = self.end_ns
+        if entity.stop_s is not None:
+            end_ns = min(end_ns, self.start_ns + int(entity.stop_s * 1e9))
+        return self.start_ns + int(entity.start_s * 1e9), end_ns
+
+    def recorder(self, plan: LoadPlan) -> Recorder:
+        """The empty record of one client of the plan, with the room that so many clients leave it."""
+        return Recorder(
+            start_ns=self.start_ns,
+            measure_from_ns=self.measure_from_ns,
+            window_ms=plan.window_ms,
+            room=room_for(len(plan.entities)),
+        )
 
 
 class LoadClient(Protocol):

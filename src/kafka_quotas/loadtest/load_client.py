@@ -12,7 +12,6 @@ from kafka_quotas.loadtest.arrival_schedule import schedule_of
 from kafka_quotas.loadtest.client_errors import is_fatal, translated
 from kafka_quotas.loadtest.engine import LoadClient, RunClock
 from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
-from kafka_quotas.loadtest.recorder import Recorder, room_for
 from kafka_quotas.loadtest.wire_ratio import WireCount, wire_count
 
 if TYPE_CHECKING:
@@ -31,20 +30,12 @@ class ClientState:
         self.plan = plan
         self.entity = entity
         self.clock = clock
-        self.recorder = Recorder(
-            start_ns=clock.start_ns,
-            measure_from_ns=clock.measure_from_ns,
-            window_ms=plan.window_ms,
-            room=room_for(len(plan.entities)),
-        )
+        self.recorder = clock.recorder(plan)
         self.wire = WireCount(wire_bytes=0, payload_bytes=0)
         self.error: Exception | None = None
         self.unfinished = 0
         self.last_trouble: KafkaError | None = None
-        self.start_ns = clock.start_ns + int(entity.start_s * 1e9)
-        self.end_ns = clock.end_ns
-        if entity.stop_s is not None:
-            self.end_ns = min(clock.end_ns, clock.start_ns + int(entity.stop_s * 1e9))
+        self.start_ns, self.end_ns = clock.part_of(entity)
         self.schedule = schedule_of(entity, seed=plan.seed + plan.entities.index(entity))
 
     @property

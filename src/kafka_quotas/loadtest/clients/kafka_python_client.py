@@ -16,7 +16,6 @@ from kafka_quotas.loadtest.clients.kafka_python_throttles import ThrottleLog
 from kafka_quotas.loadtest.clients.pacer import Pacer
 from kafka_quotas.loadtest.engine import LoadClient, RunClock
 from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
-from kafka_quotas.loadtest.recorder import Recorder, room_for
 from kafka_quotas.loadtest.wire_ratio import WireCount
 from kafka_quotas.stores.library_logging import quieten
 
@@ -29,20 +28,12 @@ class KafkaPythonClient(ABC):
     def __init__(self, plan: LoadPlan, entity: EntityLoad, clock: RunClock) -> None:
         self.plan = plan
         self.entity = entity
-        self.recorder = Recorder(
-            start_ns=clock.start_ns,
-            measure_from_ns=clock.measure_from_ns,
-            window_ms=plan.window_ms,
-            room=room_for(len(plan.entities)),
-        )
+        self.recorder = clock.recorder(plan)
         self.wire = WireCount(wire_bytes=0, payload_bytes=0)
         self.unfinished = 0
         self.error: Exception | None = None
         self.trouble: Exception | None = None
-        self.start_ns = clock.start_ns + int(entity.start_s * 1e9)
-        self.end_ns = clock.end_ns
-        if entity.stop_s is not None:
-            self.end_ns = min(clock.end_ns, clock.start_ns + int(entity.stop_s * 1e9))
+        self.start_ns, self.end_ns = clock.part_of(entity)
         schedule = schedule_of(entity, seed=plan.seed + plan.entities.index(entity))
         self.pacer = Pacer(schedule, origin_ns=self.start_ns, loop=entity.loop)
         self.settings = shared_settings(plan, entity)

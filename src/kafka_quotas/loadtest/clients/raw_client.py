@@ -13,7 +13,6 @@ from kafka_quotas.loadtest.clients.leaders import Leaders
 from kafka_quotas.loadtest.clients.pacer import Pacer
 from kafka_quotas.loadtest.engine import RunClock
 from kafka_quotas.loadtest.plan import EntityLoad, LoadPlan
-from kafka_quotas.loadtest.recorder import Recorder, room_for
 from kafka_quotas.loadtest.wire_ratio import WireCount
 
 
@@ -24,20 +23,12 @@ class RawClient(ABC):
         self.plan = plan
         self.entity = entity
         self.leaders = leaders
-        self.recorder = Recorder(
-            start_ns=clock.start_ns,
-            measure_from_ns=clock.measure_from_ns,
-            window_ms=plan.window_ms,
-            room=room_for(len(plan.entities)),
-        )
+        self.recorder = clock.recorder(plan)
         self.wire = WireCount(wire_bytes=0, payload_bytes=0)
         self.error: Exception | None = None
         self.trouble: Exception | None = None
         self.unfinished = 0
-        self.start_ns = clock.start_ns + int(entity.start_s * 1e9)
-        self.end_ns = clock.end_ns
-        if entity.stop_s is not None:
-            self.end_ns = min(clock.end_ns, clock.start_ns + int(entity.stop_s * 1e9))
+        self.start_ns, self.end_ns = clock.part_of(entity)
         self.access = client_access(plan, entity)
         self.pacer = Pacer(schedule_of(entity, seed=plan.seed + index), origin_ns=self.start_ns, loop=entity.loop)
 
