@@ -17,6 +17,7 @@ from kafka_quotas.cli.load_target_options import GivenTarget
 from kafka_quotas.cli.render import is_terminal
 from kafka_quotas.cli.window_options import chosen_windows
 from kafka_quotas.commands.load_order import RunOrder
+from kafka_quotas.commands.load_test import one_for_each
 from kafka_quotas.core.duration import parse_duration_ms
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_config import QuotaWindow
@@ -172,16 +173,8 @@ class GivenClients:
         return tuple(parse_entity_name(text) for text in self.entities or [_DEFAULT_ENTITY])
 
     def _rates(self) -> tuple[OfferedRate, ...]:
-        count = len(self.names())
         rates = tuple(parse_offered_rate(text) for text in self.rates or []) or (AS_FAST_AS_POSSIBLE,)
-        if len(rates) == 1:
-            return rates * count
-        if len(rates) != count:
-            raise UsageError(
-                f"--rate is given {len(rates)} times for {count} entities",
-                hint="give --rate once for all, or once per --entity in the same order",
-            )
-        return rates
+        return one_for_each(rates, len(self.names()), option="--rate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

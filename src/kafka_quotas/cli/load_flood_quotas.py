@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from kafka_quotas.commands.load_test import client_quotas
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_key import CONNECTION_CREATION_RATE, QuotaKey
@@ -11,20 +12,9 @@ from kafka_quotas.loadtest.quotas_in_force import LOCAL_ADDRESS
 from kafka_quotas.loadtest.scenario import ScenarioQuota
 
 
-def client_quotas(names: Sequence[EntityName], key: QuotaKey, texts: list[str] | None) -> tuple[ScenarioQuota, ...]:
+def typed_quotas(names: Sequence[EntityName], key: QuotaKey, texts: list[str] | None) -> tuple[ScenarioQuota, ...]:
     """A quota of this key for each client, from one text for all or one for each; none where there is no text."""
-    values = [_value(key, text) for text in texts or []]
-    if len(values) == 1:
-        values *= len(names)
-    if values and len(values) != len(names):
-        raise UsageError(
-            f"--set-quota is given {len(values)} times for {len(names)} entities",
-            hint="give --set-quota once for all, or once per --entity in the same order",
-        )
-    return tuple(
-        ScenarioQuota(entity=_entity(name), values=((key.name, value),))
-        for name, value in zip(names, values or [], strict=bool(values))
-    )
+    return client_quotas(names, key, [_value(key, text) for text in texts or []])
 
 
 def address_quota(text: str | None) -> tuple[ScenarioQuota, ...]:
@@ -33,12 +23,6 @@ def address_quota(text: str | None) -> tuple[ScenarioQuota, ...]:
         return ()
     key = CONNECTION_CREATION_RATE
     return (ScenarioQuota(entity=Entity.of(ip=LOCAL_ADDRESS), values=((key.name, _value(key, text)),)),)
-
-
-def _entity(name: EntityName) -> Entity:
-    if name.user is None:
-        return Entity.of(client_id=name.client_id)
-    return Entity.of(user=name.user, client_id=name.client_id)
 
 
 def _value(key: QuotaKey, text: str) -> float:

@@ -7,7 +7,7 @@ import typer
 from kafka_quotas.cli import load_flood_options as flood_options
 from kafka_quotas.cli import load_options as options
 from kafka_quotas.cli import load_target_options as target_options
-from kafka_quotas.cli.load_flood_quotas import client_quotas
+from kafka_quotas.cli.load_flood_quotas import typed_quotas
 from kafka_quotas.cli.load_keeping import Keeping
 from kafka_quotas.cli.options import CommandConfig, OutputForm
 from kafka_quotas.cli.output import Output
@@ -199,7 +199,7 @@ def mutate(
         entities=clients.spelled_out(ScenarioEntity(client_id=None, does=Workload.MUTATE, flood=flood)),
         duration_s=0.0,
         window=window,
-        quotas=client_quotas(clients.names(), CONTROLLER_MUTATION_RATE, set_quota),
+        quotas=typed_quotas(clients.names(), CONTROLLER_MUTATION_RATE, set_quota),
         broker_settings=(
             ("controller.quota.window.num", str(window.samples)),
             ("controller.quota.window.size.seconds", str(window.window_s)),

@@ -8,11 +8,12 @@ import typer
 from kafka_quotas.cli import load_flood_options as flood_options
 from kafka_quotas.cli import load_options as options
 from kafka_quotas.cli import load_target_options as target_options
-from kafka_quotas.cli.load_flood_quotas import client_quotas
+from kafka_quotas.cli.load_flood_quotas import typed_quotas
 from kafka_quotas.cli.load_keeping import Keeping
 from kafka_quotas.cli.options import CommandConfig, OutputForm
 from kafka_quotas.cli.output import Output
 from kafka_quotas.cli.window_options import QuotaWindowNum, QuotaWindowSize, WindowFile
+from kafka_quotas.commands.load_test import one_for_each
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_key import REQUEST_PERCENTAGE
 from kafka_quotas.core.units import parse_bytes
@@ -177,7 +178,7 @@ def requests(
         duration_s=0.0,
         window=window.chosen(target, mutations=False),
         topics=topics,
-        quotas=client_quotas(clients.names(), REQUEST_PERCENTAGE, set_quota),
+        quotas=typed_quotas(clients.names(), REQUEST_PERCENTAGE, set_quota),
     )
     flooding = flood_options.Flooding(
         target=target,
@@ -199,15 +200,7 @@ def _floods(apis: list[str], flood: RequestFlood, *, count: int) -> tuple[Reques
     for api in apis:
         if api.lower() not in names:
             raise UsageError(f"no flood of {api} requests is known", hint=f"one of {', '.join(FLOOD_APIS)}")
-    floods = tuple(replace(flood, api=names[api.lower()]) for api in apis)
-    if len(floods) == 1:
-        return floods * count
-    if len(floods) != count:
-        raise UsageError(
-            f"--api is given {len(floods)} times for {count} entities",
-            hint="give --api once for all, or once per --entity in the same order",
-        )
-    return floods
+    return one_for_each([replace(flood, api=names[api.lower()]) for api in apis], count, option="--api")
 
 
 def _topics(floods: tuple[RequestFlood, ...], topic: str | None) -> tuple[ScenarioTopic, ...]:

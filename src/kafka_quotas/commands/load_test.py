@@ -1,6 +1,6 @@
 """`load-test produce` and `consume`: a scenario that is spelled out by options, of clients that move records."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -52,8 +52,8 @@ def load_scenario(request: LoadRequest) -> Scenario:
     """
     does = request.what.does
     count = len(request.entities)
-    rates = _each(request.rates, count, option="--rate") or (AS_FAST_AS_POSSIBLE,) * count
-    quotas = _each(request.quotas, count, option="--quota")
+    rates = one_for_each(request.rates, count, option="--rate") or (AS_FAST_AS_POSSIBLE,) * count
+    quotas = one_for_each(request.quotas, count, option="--quota")
     labels = [name.label for name in request.entities]
     if request.control is not None and request.control.removeprefix("/") not in labels:
         raise UsageError(f"--control {request.control} is none of the clients", hint=f"they are {', '.join(labels)}")
@@ -77,7 +77,7 @@ def load_scenario(request: LoadRequest) -> Scenario:
         warmup_s=request.warmup_s,
         window=request.window,
         topics=(_topic(request),),
-        quotas=_quotas(request, KEY_OF[does]),
+        quotas=client_quotas(request.entities, KEY_OF[does], request.set_quotas),
     )
 
 
@@ -129,13 +129,31 @@ def _topic(request: LoadRequest) -> ScenarioTopic:
     return ScenarioTopic(name=request.topic, partitions=_PARTITIONS, fill=fill, record_size=size)
 
 
-def _quotas(request: LoadRequest, key: QuotaKey) -> tuple[ScenarioQuota, ...]:
-    """The quotas to set for the time of the run."""
-    values = _each(request.set_quotas, len(request.entities), option="--set-quota")
+def client_quotas(names: Sequence[EntityName], key: QuotaKey, values: Sequence[float]) -> tuple[ScenarioQuota, ...]:
+    """A quota of this key for each client, from nothing, one value for all, or one for each.
+
+    Raises `UsageError` for any other number of values.
+    """
+    spread = one_for_each(values, len(names), option="--set-quota")
     return tuple(
         ScenarioQuota(entity=_entity(name), values=((key.name, value),))
-        for name, value in zip(request.entities, values, strict=bool(values))
+        for name, value in zip(names, spread, strict=bool(spread))
     )
+
+
+def one_for_each(values: Sequence[_T], count: int, *, option: str) -> tuple[_T, ...]:
+    """One value per entity, or nothing where nothing was given.
+
+    Raises `UsageError` where the option is given neither once nor once for each.
+    """
+    if len(values) == 1:
+        return tuple(values) * count
+    if values and len(values) != count:
+        raise UsageError(
+            f"{option} is given {len(values)} times for {count} entities",
+            hint=f"give {option} once for all, or once per --entity in the same order",
+        )
+    return tuple(values)
 
 
 def _entity(name: EntityName) -> Entity:
@@ -143,15 +161,3 @@ def _entity(name: EntityName) -> Entity:
     if name.user is None:
         return Entity.of(client_id=name.client_id)
     return Entity.of(user=name.user, client_id=name.client_id)
-
-
-def _each(values: tuple[_T, ...], count: int, *, option: str) -> tuple[_T, ...]:
-    """One value per entity, or nothing where nothing was given."""
-    if len(values) == 1:
-        return values * count
-    if values and len(values) != count:
-        raise UsageError(
-            f"{option} is given {len(values)} times for {count} entities",
-            hint=f"give {option} once for all, or once per --entity in the same order",
-        )
-    return values
