@@ -28,9 +28,10 @@ from kafka_quotas.stores.store_url import parse_store_url
 from kafka_quotas.wire.cost_probe import CostProbe, ProbeAnswer
 from kafka_quotas.wire.error_names import error_name
 from kafka_quotas.wire.metadata import MetadataRequest
-from kafka_quotas.wire.scratch_topic import CreateScratchTopic, DeleteScratchTopic
+from kafka_quotas.wire.topic_changes import CreateTopics, DeleteTopics, WantedTopic
 
 LEADER_WAIT_S: Final = 30.0
+_TOPIC_TIMEOUT_MS: Final = 30_000
 ANSWER_S: Final = 30.0
 """How long one answer may take."""
 
@@ -87,9 +88,12 @@ def _scratch_topic(connection: KafkaConnection, settings: StoreSettings, url: st
     topic = f"kafka-quotas-calibrate-{uuid.uuid4().hex[:12]}"
     connection.node_ids()
     controller = connection.send(MetadataRequest()).controller_id
-    code = connection.send(CreateScratchTopic(topic=topic), node_id=controller)
-    if code:
-        raise StoreError(f"can't make the topic {topic}: {error_name(code)}", hint="calibrating needs a scratch topic")
+    wanted = WantedTopic(name=topic, partitions=1, replication_factor=-1)
+    (made,) = connection.send(CreateTopics(topics=[wanted], timeout_ms=_TOPIC_TIMEOUT_MS), node_id=controller)
+    if made.error_code:
+        raise StoreError(
+            f"can't make the topic {topic}: {error_name(made.error_code)}", hint="calibrating needs a scratch topic"
+        )
     try:
         cluster = KafkaCluster(parse_store_url(url), settings=settings)
         try:
@@ -99,7 +103,7 @@ def _scratch_topic(connection: KafkaConnection, settings: StoreSettings, url: st
             cluster.close()
         yield topic
     finally:
-        connection.send(DeleteScratchTopic(topic=topic), node_id=controller)
+        connection.send(DeleteTopics(topics=[topic], timeout_ms=_TOPIC_TIMEOUT_MS), node_id=controller)
 
 
 def _leaders(cluster: KafkaCluster, topic: str) -> bool:
