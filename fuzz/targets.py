@@ -110,7 +110,7 @@ def _response_readers(place: tuple[int, int], frame: bytes) -> None:
     if api_key == 0:
         produce_results.partition_results(api_version, frame)
     elif api_key == 1:
-        fetch_response.fetch_error_code(api_version, frame, 0)
+        fetch_response.fetch_result(api_version, frame, 0)
         rewrite_tail(api_version, frame, _translate)
     elif api_key == 3:
         metadata_topics.known_topics(api_version, frame)

@@ -10,6 +10,7 @@ from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.enforcement.event_log import Charge
 from kafka_quotas.enforcement.exchange import PRODUCE, Exchange
 from kafka_quotas.enforcement.refusal import Refusal
+from kafka_quotas.enforcement.request_intake import RequestIntake
 from kafka_quotas.enforcement.rules import Rules
 from kafka_quotas.enforcement.terms import Mode, Terms, TermsBook
 from kafka_quotas.enforcement.whole_treatment import Answer, Unclaimed, Verdict
@@ -54,6 +55,14 @@ class EveryThird:
     charges = Refusal.charges
 
 
+class FullParse(RequestIntake):
+    """Parses every request, whatever the one before it was."""
+
+    @property
+    def repeated(self) -> None:
+        return None
+
+
 class Side:
     """A connection and what was charged on it, with shortcuts or without."""
 
@@ -68,7 +77,7 @@ class Side:
             takes_shortcuts=takes_shortcuts,
         )
         if not takes_shortcuts:
-            self.pair.session._side._begin_again = lambda chunk, offset: None
+            self.pair.session._intake.__class__ = FullParse
 
     def change(self, kind: str, size: int) -> None:
         """Nothing; from now on other limits or terms hold, or every third request is answered here, or not any more."""
@@ -103,7 +112,7 @@ class Side:
             for throttles in (ledger.throttles, ledger.upstream_throttles, ledger.shadow_throttles)
         ]
         in_flight = [exchange.correlation_id for exchange in session.flow.in_flight]
-        held = (session.request_holds, session.response_holds, session.wake_at_ms)
+        held = (session.state, session.flow.is_delaying, session.wake_at_ms)
         rate = self.pair.broker.client("ANONYMOUS", CLIENT_ID).produce.peek(self.pair.now_ms)
         seen = (self.pair.upstream, self.pair.client, held, in_flight, session.request_count)
         return *seen, counts, rate, self.charges, self.pair.now_ms

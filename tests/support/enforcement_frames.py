@@ -10,7 +10,7 @@ from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.event_log import OnCharge
-from kafka_quotas.enforcement.identity import Identity
+from kafka_quotas.enforcement.identity import Identity, SaslState
 from kafka_quotas.enforcement.ledger import Ledger
 from kafka_quotas.enforcement.notice import Notice
 from kafka_quotas.enforcement.rules import Rules
@@ -97,6 +97,17 @@ def fetch_response(correlation_id: int, *, size: int = 1000, version: int = 11, 
     return framed(start[4:] + b"\xee" * (size - len(start)))
 
 
+def question(correlation_id: int, *, client_id: str = CLIENT_ID) -> bytes:
+    """What the broker is asked before the first request of a client that counts: a Metadata of no topic."""
+    return request(3, 1, correlation_id, bytes(4), client_id=client_id)
+
+
+def question_answer(correlation_id: int, *, brokers: int = 1) -> bytes:
+    """The answer to it: brokers, the controller and no topic; an error names no broker."""
+    broker = struct.pack(">i", 1) + b"\x00\x04host" + struct.pack(">i", 9092) + b"\xff\xff"
+    return response(correlation_id, struct.pack(">i", brokers) + brokers * broker + struct.pack(">ii", 1, 0))
+
+
 def throttle_of(frame: bytes, offset: int = 8) -> int:
     """The throttle time at an offset of a frame; negative offsets count from its end."""
     place = offset if offset >= 0 else len(frame) + offset
@@ -118,7 +129,9 @@ class Pair:
         model: CostModel = COSTS,
         claims: Mapping[int, Claim] = NO_CLAIMS,
         takes_shortcuts: bool = True,
+        is_served: bool = True,
     ) -> None:
+        """`is_served` says that the broker has shown already that it serves the client, who has no need for SASL."""
         self.takes_shortcuts = takes_shortcuts
         self.rules = rules or Rules(window=WINDOW)
         self.broker = broker or BrokerQuotas(self.rules.window, book=self.rules.book)
@@ -129,6 +142,8 @@ class Pair:
         self.ledger = Ledger(self.notices.append)
         self.brokers_named: list[tuple[int, str, int]] = []
         self.identity = Identity(rules=self.rules, counters=self.counters, notify=self.notices.append)
+        if is_served:
+            self.identity.state = SaslState.COMPLETE
         self.session = Session(
             quotas=self.broker,
             identity=self.identity,

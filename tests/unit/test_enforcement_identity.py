@@ -3,9 +3,30 @@
 import json
 import struct
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 
 import pytest
-from tests.support.enforcement_frames import WINDOW, Pair, framed, produce, produce_response, request, response
+from tests.support.enforcement_frames import (
+    CLIENT_ID,
+    WINDOW,
+    fetch,
+    framed,
+    produce,
+    produce_response,
+    question,
+    question_answer,
+    request,
+    response,
+)
+from tests.support.enforcement_frames import Pair as ServedPair
+from tests.support.sasl_frames import (
+    PLAIN_TOKEN,
+    SCRAM_FIRST,
+    authenticate,
+    authenticate_answer,
+    handshake,
+    handshake_answer,
+)
 
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import ProtocolError
@@ -14,25 +35,19 @@ from kafka_quotas.enforcement.identity import MAX_UNAUTHENTICATED_REQUESTS
 from kafka_quotas.enforcement.rules import ANONYMOUS, UNKNOWN_PRINCIPAL, Rules
 
 LIMIT = {QuotaType.PRODUCE: 1000.0}
-PLAIN_TOKEN = b"\x00alice\x00secret"
-SCRAM_FIRST = b"n,,n=al=2Cice,r=nonce"
 
 
-def handshake(mechanism: str, *, version: int = 1, correlation_id: int = 1) -> bytes:
-    name = mechanism.encode()
-    return request(17, version, correlation_id, struct.pack(">h", len(name)) + name)
+class Pair(ServedPair):
+    """A session of which nobody knows whether its client has to authenticate."""
 
-
-def handshake_answer(*, error: int = 0, correlation_id: int = 1) -> bytes:
-    return response(correlation_id, struct.pack(">hi", error, 0))
-
-
-def authenticate(token: bytes, *, correlation_id: int = 2) -> bytes:
-    return request(36, 1, correlation_id, struct.pack(">i", len(token)) + token)
-
-
-def authenticate_answer(token: bytes = b"", *, error: int = 0, correlation_id: int = 2) -> bytes:
-    return response(correlation_id, struct.pack(">hhi", error, -1, len(token)) + token + bytes(8))
+    def __init__(
+        self,
+        *,
+        quotas: Mapping[QuotaType, float] | None = None,
+        rules: Rules | None = None,
+        entity: Entity | None = None,
+    ) -> None:
+        super().__init__(quotas=quotas, rules=rules, entity=entity, is_served=False)
 
 
 def exchanged(pair: Pair, mechanism: str, *rounds: tuple[bytes, bytes]) -> None:
@@ -41,6 +56,13 @@ def exchanged(pair: Pair, mechanism: str, *rounds: tuple[bytes, bytes]) -> None:
     for token, answer in rounds:
         assert pair.send(authenticate(token)) == authenticate(token)
         assert pair.answer(authenticate_answer(answer)) == authenticate_answer(answer)
+
+
+def proved(pair: Pair, first: bytes, *, correlation_id: int = 3) -> None:
+    """The client's first request went on once the broker had answered what it answers to those only that it serves."""
+    assert pair.send(first) == question(correlation_id)
+    assert pair.answer(question_answer(correlation_id)) == b""
+    assert pair.upstream.endswith(question(correlation_id) + first)
 
 
 def test_without_authentication_everybody_is_anonymous() -> None:
@@ -102,7 +124,7 @@ def test_what_can_not_be_read_becomes_the_fallback_and_is_said(mechanism: str) -
     pair = Pair(rules=Rules(window=WINDOW, unknown_principal="somebody"))
     exchanged(pair, mechanism, (b"\x60opaque", b"\x60more"), (b"\x60opaque", b""))
     assert pair.session.principal == ANONYMOUS
-    pair.send(produce(3))  # the client knows that it is through
+    proved(pair, produce(3))  # the client knows that it is through
     assert pair.session.principal == "somebody"
     assert pair.counters.unknown_principals == 1
     assert pair.notices[-1].fields == {"mechanism": mechanism, "counts_as": "somebody"}
@@ -114,7 +136,7 @@ def test_what_can_not_be_read_is_not_taken_for_a_success_when_it_fails() -> None
     pair.answer(handshake_answer())
     pair.send(authenticate(b"\x60opaque"))
     pair.answer(authenticate_answer(error=58))
-    with pytest.raises(ProtocolError, match="before authentication"):
+    with pytest.raises(ProtocolError, match="refused the client"):
         pair.send(produce(3))
     assert pair.counters.authentications == 0
 
@@ -216,7 +238,8 @@ def test_a_refused_mechanism_starts_nothing() -> None:
     pair = Pair()
     pair.send(handshake("OTHER", version=0))
     pair.answer(handshake_answer(error=33))
-    assert pair.send(produce(2)) == produce(2)
+    with pytest.raises(ProtocolError, match="refused the client"):
+        pair.send(produce(2))
     assert pair.session.principal == ANONYMOUS
 
 
@@ -263,22 +286,22 @@ def test_opaque_raw_tokens_pass_until_the_first_request() -> None:
         assert pair.answer(framed(answer)) == framed(answer)
     assert pair.send(framed(b"\x05\x04last")) == framed(b"\x05\x04last")  # nobody answers this one
     assert pair.session.principal == ANONYMOUS
-    assert pair.send(produce(2)) == produce(2)
+    proved(pair, produce(3))
     assert pair.session.principal == UNKNOWN_PRINCIPAL
-    assert pair.answer(produce_response(2)) == produce_response(2)
+    assert pair.answer(produce_response(3)) == produce_response(3)
 
 
 def test_a_client_that_starts_with_a_kerberos_token() -> None:
     pair = Pair()
     assert pair.send(framed(b"\x60first")) == framed(b"\x60first")
     assert pair.answer(framed(b"\x60reply")) == framed(b"\x60reply")
-    assert pair.send(produce(2)) == produce(2)
+    proved(pair, produce(3))
     assert pair.session.principal == UNKNOWN_PRINCIPAL
 
 
 def test_quotas_follow_the_principal_on_the_same_connection() -> None:
     pair = Pair(quotas=LIMIT, entity=Entity.of(user="alice"))
-    pair.send(produce(9, size=50_000))
+    proved(pair, produce(9, size=50_000), correlation_id=9)
     pair.answer(produce_response(9))
     assert pair.session.mute is None
     exchanged(pair, "PLAIN", (PLAIN_TOKEN, b""))
@@ -292,3 +315,127 @@ def test_an_authentication_request_is_not_gathered_without_end() -> None:
     token = bytes(600_000)
     with pytest.raises(ProtocolError, match="authentication request announces"):
         Pair().send(authenticate(token)[:100])
+
+
+# Requests of authentication that come before the one in front of them was answered.
+
+
+def pipelined(pair: Pair, *rounds: tuple[bytes, bytes]) -> None:
+    """The client sends all at once; the broker answers one after the other what has reached it."""
+    pair.send(b"".join(sent for sent, _ in rounds))
+    for number, (_, answer) in enumerate(rounds, 1):
+        assert pair.upstream == b"".join(sent for sent, _ in rounds[:number])
+        pair.answer(answer)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "GSSAPI", "NOBODY"])
+def test_a_handshake_behind_the_token_does_not_lose_the_name(mechanism: str) -> None:
+    pair = Pair()
+    pipelined(
+        pair,
+        (handshake("PLAIN"), handshake_answer()),
+        (authenticate(PLAIN_TOKEN), authenticate_answer()),
+        (handshake(mechanism, correlation_id=3), handshake_answer(error=34, correlation_id=3)),
+    )
+    assert pair.session.principal == "alice"
+    assert pair.send(produce(4)) == produce(4)
+    assert pair.session.principal == "alice"
+    assert pair.counters.unknown_principals == 0
+
+
+def test_a_second_token_behind_the_first_does_not_change_the_name() -> None:
+    pair = Pair()
+    other = authenticate(b"\x00bob\x00secret", correlation_id=3)
+    pipelined(
+        pair,
+        (handshake("PLAIN"), handshake_answer()),
+        (authenticate(PLAIN_TOKEN), authenticate_answer()),
+        (other, authenticate_answer(error=34, correlation_id=3)),
+    )
+    assert pair.session.principal == "alice"
+
+
+def test_a_request_behind_the_token_is_charged_to_whom_the_broker_let_in() -> None:
+    pair = Pair(quotas=LIMIT, entity=Entity.of(user="alice"))
+    pipelined(
+        pair,
+        (handshake("PLAIN"), handshake_answer()),
+        (authenticate(PLAIN_TOKEN), authenticate_answer()),
+        (produce(3, size=50_000), produce_response(3)),
+    )
+    assert pair.session.mute is not None
+    assert pair.session.mute.limiter.entity == Entity.of(user="alice")
+
+
+def test_nothing_but_tokens_passes_while_a_client_authenticates_again() -> None:
+    pair = Pair()
+    exchanged(pair, "PLAIN", (PLAIN_TOKEN, b""))
+    pair.send(produce(3))
+    pair.send(handshake("PLAIN", correlation_id=4))
+    pair.answer(produce_response(3) + handshake_answer(correlation_id=4))
+    with pytest.raises(ProtocolError, match="before authentication"):
+        pair.send(produce(5))
+
+
+def test_a_client_may_authenticate_again_as_often_as_it_likes() -> None:
+    pair = Pair()
+    for _ in range(MAX_UNAUTHENTICATED_REQUESTS):
+        exchanged(pair, "PLAIN", (PLAIN_TOKEN, b""))
+    assert pair.session.principal == "alice"
+
+
+# Nothing counts before the broker has shown that it serves the client.
+
+
+@pytest.mark.parametrize("error", [33, 34, 35])
+def test_a_refused_handshake_does_not_open_a_listener_for_sasl(error: int) -> None:
+    pair = Pair(quotas=LIMIT, rules=Rules(window=WINDOW, requires_authentication=True))
+    assert pair.send(handshake("BOGUS") + produce(2, size=50_000)) == handshake("BOGUS")
+    with pytest.raises(ProtocolError):
+        pair.answer(handshake_answer(error=error))
+    assert pair.upstream == handshake("BOGUS")
+    assert pair.broker.client(ANONYMOUS, CLIENT_ID).produce.peek(pair.now_ms) == 0
+
+
+@pytest.mark.parametrize("first", [produce(3, size=5004), produce(3, size=5004, acks=0), fetch(3)])
+def test_a_request_counts_only_once_the_broker_has_shown_that_it_serves_the_client(first: bytes) -> None:
+    pair = Pair(quotas=LIMIT)
+    assert pair.send(request(18, 0, 1, b"") + first) == request(18, 0, 1, b"") + question(3)
+    assert pair.answer(response(1, b"\x00\x00" + bytes(4))) != b""
+    assert pair.broker.client(ANONYMOUS, CLIENT_ID).produce.peek(pair.now_ms) == 0
+    pair.answer(question_answer(3))
+    assert pair.upstream.endswith(first)
+    assert (pair.broker.client(ANONYMOUS, CLIENT_ID).produce.peek(pair.now_ms) == 0) is (first == fetch(3))
+
+
+def test_the_response_to_what_costs_nothing_shows_it_as_well() -> None:
+    pair = Pair(quotas=LIMIT)
+    metadata = request(3, 1, 1, bytes(4))
+    assert pair.send(metadata) == metadata
+    pair.answer(question_answer(1))
+    assert pair.send(produce(2)) == produce(2)
+
+
+def test_a_listener_without_sasl_says_so_by_refusing_a_handshake() -> None:
+    pair = Pair()
+    pair.send(handshake("PLAIN"))
+    pair.answer(handshake_answer(error=34))
+    assert pair.send(produce(2)) == produce(2)
+    assert pair.session.principal == ANONYMOUS
+
+
+def test_the_question_does_not_come_into_the_middle_of_another_request() -> None:
+    metadata = request(3, 1, 1, struct.pack(">ih", 1, 200) + bytes(200))
+    pair = Pair()
+    pair.send(metadata[:100])
+    assert pair.send(metadata[100:] + produce(2)) == metadata[100:] + question(2)
+
+
+def test_who_stops_in_the_middle_of_an_opaque_mechanism_is_not_served() -> None:
+    pair = Pair(quotas=LIMIT)
+    exchanged(pair, "GSSAPI", (b"\x60opaque", b"\x60more"))
+    pair.send(produce(3, size=50_000))
+    with pytest.raises(ProtocolError, match="refused the client"):
+        pair.answer(question_answer(3, brokers=0))
+    assert pair.counters.unknown_principals == 0
+    assert pair.broker.client(UNKNOWN_PRINCIPAL, CLIENT_ID).produce.peek(pair.now_ms) == 0

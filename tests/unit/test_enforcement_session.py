@@ -18,7 +18,7 @@ from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.holds import BACKPRESSURE, THROTTLED
+from kafka_quotas.enforcement.flow import AWAITING_RESPONSE, DRAINING, READING, THROTTLED
 from kafka_quotas.enforcement.rules import Rules, ThrottleStyle, UnknownApi
 
 PRODUCE_LIMIT = {QuotaType.PRODUCE: 1000.0}
@@ -47,7 +47,7 @@ def test_a_produce_within_its_quota_passes_and_nothing_is_held() -> None:
     pair = Pair(quotas=PRODUCE_LIMIT)
     data = produce(1) + produce(2, size=500)
     assert pair.send(data) == data
-    assert pair.session.request_holds == 0
+    assert pair.session.state is READING
     answers = produce_response(1) + produce_response(2)
     assert pair.answer(answers) == answers
     assert pair.session.mute is None
@@ -78,7 +78,7 @@ def test_the_mute_starts_with_the_response_and_not_before() -> None:
     pair.send(produce(1, size=5004))
     assert pair.advance(10_000) == b""
     assert pair.session.wake_at_ms is None
-    assert pair.session.request_holds
+    assert pair.session.state is AWAITING_RESPONSE
     pair.answer(produce_response(1))
     assert pair.session.wake_at_ms == pair.now_ms + 3000
 
@@ -150,11 +150,11 @@ def test_back_pressure_that_ends_does_not_end_a_mute() -> None:
     pair = Pair(quotas=PRODUCE_LIMIT)
     second = produce(2, size=300)
     pair.send(produce(1, size=5004) + second)
-    pair.session.hold_requests(BACKPRESSURE)
+    pair.session.flow.pause_requests()
     pair.answer(produce_response(1))
-    pair.session.release_requests(BACKPRESSURE, pair.now_ms)
+    pair.session.flow.resume_requests(pair.now_ms)
     assert pair.session.to_upstream == []
-    assert pair.session.request_holds == THROTTLED
+    assert pair.session.state is THROTTLED
     assert pair.advance(3000) == second
 
 
@@ -163,16 +163,16 @@ def test_a_mute_that_ends_does_not_end_back_pressure() -> None:
     second = produce(2, size=300)
     pair.send(produce(1, size=5004) + second)
     pair.answer(produce_response(1))
-    pair.session.hold_requests(BACKPRESSURE)
+    pair.session.flow.pause_requests()
     assert pair.advance(3000) == b""
-    pair.session.release_requests(BACKPRESSURE, pair.now_ms)
+    pair.session.flow.resume_requests(pair.now_ms)
     assert b"".join(map(bytes, pair.session.to_upstream)) == second
 
 
 def test_nothing_is_forwarded_again_by_releasing_what_did_not_hold() -> None:
     pair = Pair()
     pair.send(produce(1))
-    pair.session.release_requests(BACKPRESSURE, pair.now_ms)
+    pair.session.flow.resume_requests(pair.now_ms)
     assert pair.session.to_upstream == []
 
 
@@ -181,7 +181,7 @@ def test_a_wake_too_early_does_nothing() -> None:
     pair.send(produce(1, size=5004) + produce(2, size=300))
     pair.answer(produce_response(1))
     pair.session.wake(pair.now_ms + 2999)
-    assert pair.session.request_holds == THROTTLED
+    assert pair.session.state is THROTTLED
     assert pair.session.wake_at_ms == pair.now_ms + 3000
 
 
@@ -235,7 +235,7 @@ def test_a_client_with_a_fetch_quota_gains_nothing_by_pipelining() -> None:
     assert len(pair.upstream) == 2 * len(capped)
     pair.answer(fetch_response(2, size=9000))
     assert len(pair.upstream) == 2 * len(capped)
-    assert pair.session.request_holds == THROTTLED
+    assert pair.session.state is THROTTLED
 
 
 def test_fetch_version_0_has_no_field_and_is_muted_all_the_same() -> None:
@@ -273,7 +273,7 @@ def test_delay_style_holds_the_response_back_and_mutes_nobody_after_it() -> None
     second = produce(2, size=100, version=5)
     assert pair.send(produce(1, size=5004, version=5) + second)[-len(second) :] != second
     assert pair.answer(produce_response(1, version=5)) == b""
-    assert pair.session.response_holds
+    assert pair.session.flow.is_delaying
     assert pair.advance(2999) == b""
     assert pair.client == b""
     assert pair.advance(1) == second
@@ -332,17 +332,17 @@ def test_brokers_do_not_share_buckets() -> None:
     one, other = Pair(quotas=PRODUCE_LIMIT), Pair(quotas=PRODUCE_LIMIT, broker=BrokerQuotas(WINDOW))
     one.send(produce(1, size=2004))
     other.send(produce(1, size=2004))
-    assert not one.session.request_holds
-    assert not other.session.request_holds
+    assert one.session.state is READING
+    assert other.session.state is READING
 
 
 def test_every_other_client_id_on_the_connection_has_its_own_limit() -> None:
     pair = Pair(quotas=PRODUCE_LIMIT)
     free = produce(1, size=50_000, client_id="other")
     assert pair.send(free) == free
-    assert pair.session.request_holds == 0
+    assert pair.session.state is READING
     pair.send(produce(2, size=5004))
-    assert pair.session.request_holds
+    assert pair.session.state is AWAITING_RESPONSE
 
 
 def test_a_response_out_of_order_closes_the_connection() -> None:
@@ -396,4 +396,4 @@ def test_a_drained_session_ends_the_request_it_is_at_and_begins_no_other() -> No
     assert not pair.session.drained
     pair.answer(produce_response(1))
     assert pair.session.drained
-    assert pair.session.request_holds
+    assert pair.session.state is DRAINING

@@ -28,6 +28,8 @@ from kafka_quotas.enforcement.policy_file import PolicyFile
 from kafka_quotas.enforcement.rules import Rules, ThrottleStyle
 from kafka_quotas.enforcement.terms import EntityTerms, FetchOverQuota, Mode, Scope, Terms, TermsBook
 from kafka_quotas.stores.store import QuotaEntry
+from kafka_quotas.wire.fetch_request import fetch_session
+from kafka_quotas.wire.request_header import parse_request_header
 
 APP = Entity.of(client_id=CLIENT_ID)
 FETCH_LIMIT = {QuotaType.FETCH: 1000.0}
@@ -99,11 +101,36 @@ def test_the_bytes_of_an_emptied_fetch_count_for_nothing_and_what_follows_passes
     pair = Pair(quotas=FETCH_LIMIT, rules=EMPTIES)
     pair.send(session_fetch(1, version=11, session_id=0, epoch=0))
     pair.answer(told_fetch(1, version=11, size=5004))
+    pair.answer(told_fetch(1, version=11, size=26, session_id=0))  # to the end of the session that it had made
     pair.advance(3000)
     pair.send(session_fetch(2, version=11, session_id=0, epoch=0))
     small = told_fetch(2, version=11, size=1004)
     assert pair.answer(small) == small
     assert pair.session.mute is None
+
+
+@pytest.mark.parametrize("version", range(7, 18))
+def test_the_session_of_an_emptied_full_fetch_is_ended_at_the_broker(version: int) -> None:
+    pair = Pair(quotas=FETCH_LIMIT, rules=EMPTIES)
+    full = session_fetch(1, version=version, session_id=0, epoch=0)
+    before = len(pair.send(full + produce(2)))
+    pair.answer(told_fetch(1, version=version, size=5004, session_id=4711))
+    ended = pair.upstream[before:]
+    header = parse_request_header(ended)
+    assert header is not None
+    assert (header.api_key, header.api_version, header.correlation_id, header.client_id) == (1, version, 1, CLIENT_ID)
+    assert fetch_session(ended, header) == (4711, -1)
+    assert len(ended) == header.frame_end
+    assert pair.answer(told_fetch(1, version=version, size=26, session_id=0)) == b""
+    assert pair.advance(3000) == produce(2)
+    assert pair.answer(produce_response(2)) == produce_response(2)
+
+
+def test_the_session_of_an_incremental_fetch_that_is_emptied_goes_on() -> None:
+    pair = Pair(quotas=FETCH_LIMIT, rules=EMPTIES)
+    before = len(pair.send(session_fetch(1, version=11, session_id=77, epoch=3)))
+    pair.answer(told_fetch(1, version=11, size=5004, session_id=77))
+    assert len(pair.upstream) == before
 
 
 def test_an_error_of_the_broker_reaches_the_client_of_an_over_quota_fetch() -> None:

@@ -1,68 +1,22 @@
 """Requests that somebody deals with as a whole: changed, answered here, or preceded by a question to the broker."""
 
 import struct
-from dataclasses import dataclass, field
 
 import pytest
 from tests.support.enforcement_frames import CLIENT_ID, Pair, produce, produce_response, request, response, throttle_of
+from tests.support.whole_requests import ClaimAll, Treatment
 
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.exchange import Exchange
 from kafka_quotas.enforcement.rules import Rules
 from kafka_quotas.enforcement.terms import Mode
-from kafka_quotas.enforcement.whole_treatment import Answer, Ask, Pass, Unclaimed, Verdict, WholeTreatment
-from kafka_quotas.wire.request_header import RequestHeader
-from kafka_quotas.wire.walk import Buffer
+from kafka_quotas.enforcement.whole_treatment import Answer, Ask, Pass, Unclaimed, WholeTreatment
 
 CREATE_TOPICS = 19
 VERSION = 3
 ASKED_FOR = request(CREATE_TOPICS, VERSION, 7, b"three topics")
 THEIRS = response(7, struct.pack(">i", 0) + b"result")
-
-
-@dataclass
-class Treatment:
-    """Does what a test says, and notes what it was shown."""
-
-    verdicts: list[Verdict] = field(default_factory=list)
-    throttle_ms: int = 0
-    throttle_at_response_ms: int = 0
-    answer: bytes | None = None
-    shown: list[tuple[str, bytes]] = field(default_factory=list)
-
-    def on_request(self, frame: bytearray, exchange: Exchange, now_ms: int) -> Verdict:
-        self.shown.append(("request", bytes(frame)))
-        self._throttle(exchange, self.throttle_ms)
-        return self.verdicts.pop(0) if self.verdicts else Pass(frame=frame)
-
-    def on_told(self, frame: bytearray, exchange: Exchange, now_ms: int) -> None:
-        self.shown.append(("told", bytes(frame)))
-
-    def on_response(self, frame: bytearray, exchange: Exchange, now_ms: int) -> Buffer:
-        self.shown.append(("response", bytes(frame)))
-        self._throttle(exchange, self.throttle_at_response_ms)
-        return frame if self.answer is None else self.answer
-
-    def charges(self) -> tuple[()]:
-        return ()
-
-    def _throttle(self, exchange: Exchange, throttle_ms: int) -> None:
-        assert exchange.client is not None
-        exchange.throttled(exchange.client.mutation, throttle_ms)
-
-
-@dataclass
-class ClaimAll:
-    """Claims every request once its first `needed` bytes are there."""
-
-    treatment: WholeTreatment | Unclaimed
-    is_active: bool = True
-    needed: int = 0
-
-    def claim(self, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> WholeTreatment | Unclaimed:
-        return self.treatment if len(chunk) - header.start >= self.needed else Unclaimed.NEED_MORE
 
 
 def pair_with(treatment: WholeTreatment | Unclaimed, *, api_key: int = CREATE_TOPICS, needed: int = 0) -> Pair:

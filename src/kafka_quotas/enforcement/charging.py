@@ -12,15 +12,12 @@ from typing import Final
 from kafka_quotas.core.cost_model import CostModel
 from kafka_quotas.core.quota_manager import Limiter, QuotaType
 from kafka_quotas.core.throttle_time import nanos_to_percentage
-from kafka_quotas.enforcement.batch_order import BatchOrder
 from kafka_quotas.enforcement.client import Client
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.event_log import OnCharge
 from kafka_quotas.enforcement.exchange import FETCH, Exchange
 from kafka_quotas.enforcement.flow import Flow
-from kafka_quotas.enforcement.holds import AWAITING
 from kafka_quotas.enforcement.ledger import Ledger
-from kafka_quotas.enforcement.refusal import Refusal
 
 _NANOS_PER_US: Final = 1000
 _NANOS_PER_MS: Final = 1_000_000
@@ -52,7 +49,7 @@ class Charging:
         return self._on_charge is not None
 
     def charged(self, exchange: Exchange, client: Client, limiter: Limiter, throttle_ms: int, now_ms: int) -> None:
-        """Nothing; a request whose bytes were recorded costs its client this throttle time, which may be 0."""
+        """Note what a request whose bytes were recorded costs its client: a throttle time, which may be 0."""
         if throttle_ms > 0:
             throttle_ms = self._violated(exchange, client, limiter, throttle_ms)
         self._tell(exchange, limiter, exchange.frame_length, throttle_ms, now_ms)
@@ -124,19 +121,17 @@ class Charging:
         exchange.throttled(limiter, throttle_ms)
         return throttle_ms
 
-    def refuse(self, exchange: Exchange, limiter: Limiter, wait_ms: int, order: BatchOrder) -> None:
-        """Nothing; a request is going to be refused for what it would have been delayed by."""
-        exchange.limiter = None
-        exchange.whole = Refusal(limiter, wait_ms, order)
+    def refused(self, limiter: Limiter, wait_ms: int) -> None:
+        """Count a request that is going to be refused for what it would have been delayed by."""
         self._counters.refused_requests += 1
         self._ledger.refused(limiter, wait_ms)
 
     def judge(self, exchange: Exchange, now_ms: int) -> None:
-        """Nothing; a throttle time that a treatment put into an exchange is none for shadows and at most the cap.
+        """Make a throttle time that a treatment put into an exchange none for shadows, and at most the cap.
 
-        What the treatment recorded is told to the event log.
+        What the treatment recorded goes to the event log.
         """
-        client, limiter = exchange.client, exchange.limiter
+        client, limiter = exchange.client, exchange.throttled_by
         throttle_ms, exchange.throttle_ms = exchange.throttle_ms, 0
         if client is not None and limiter is not None and throttle_ms > 0:
             throttle_ms = self._violated(exchange, client, limiter, throttle_ms)
@@ -145,24 +140,27 @@ class Charging:
                 self._tell(exchange, charged, amount, throttle_ms if charged is limiter else 0, now_ms)
 
     def heed_upstream(self, exchange: Exchange, upstream_ms: int) -> None:
-        """Nothing; a throttle time that the broker set counts if it is the larger, and is said if we limit as well."""
-        if upstream_ms <= 0 or exchange.limiter is None:
+        """Note a throttle time that the broker set: it counts if it is the larger, and is said if we limit as well."""
+        limiter = exchange.accountable
+        if upstream_ms <= 0 or limiter is None:
             return
-        if exchange.limited:
-            self._ledger.throttled_upstream(exchange.quota_type, exchange.limiter, upstream_ms)
+        if limiter.bound is not None:
+            self._ledger.throttled_upstream(limiter.quota_type, limiter, upstream_ms)
         exchange.upstream_ms = upstream_ms
 
     def settle(self, exchange: Exchange, now_ms: int) -> None:
-        """Nothing; what waited for this response goes on, or the client is muted from now on."""
-        flow = self._flow
+        """Mute the client for the throttle time of a request whose response was seen, and let go on what awaited it.
+
+        **Source:** KIP-219: the throttle time counts from when the response goes out, in `SocketServer` by muting the
+        channel until then.
+        """
         if exchange.throttle_ms and not exchange.delayed:
-            flow.request_holds &= ~AWAITING
             self.count(exchange, now_ms)
-            flow.mute_client(exchange, now_ms)
-        elif flow.request_holds & AWAITING:
-            flow.release_requests(AWAITING, now_ms)
+            self._flow.throttle(exchange, now_ms)
+        self._flow.answered(exchange, now_ms)
 
     def count(self, exchange: Exchange, now_ms: int) -> None:
-        """Nothing; it is counted whose quota makes a client wait."""
-        if exchange.limiter is not None:
-            self._ledger.throttled(exchange.quota_type, exchange.limiter, exchange.throttle_ms, now_ms)
+        """Count whose quota makes a client wait."""
+        limiter = exchange.throttled_by
+        if limiter is not None:
+            self._ledger.throttled(limiter.quota_type, limiter, exchange.throttle_ms, now_ms)

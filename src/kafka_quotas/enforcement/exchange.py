@@ -1,7 +1,7 @@
 """A request on its way and what its response needs.
 
 `Treatment` is looked up once per API and version. An `Exchange` is made per request on the hot path: a plain slotted
-class, written by the session alone.
+class, written by the session alone, each of its slots by one part of it.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.core.quota_manager import Limiter, QuotaType
+from kafka_quotas.core.quota_manager import Limiter
 from kafka_quotas.enforcement.client import Client
 from kafka_quotas.enforcement.frame_stream import Decision
 from kafka_quotas.wire.api_table import API_TABLE
@@ -19,6 +19,7 @@ from kafka_quotas.wire.request_header import RequestHeader
 from kafka_quotas.wire.walk import Buffer
 
 if TYPE_CHECKING:
+    from kafka_quotas.enforcement.identity import SaslClaim
     from kafka_quotas.enforcement.repeated import Repeated
     from kafka_quotas.enforcement.whole_treatment import WholeTreatment
 
@@ -80,26 +81,14 @@ def treatment_of(api_key: int, api_version: int) -> Treatment:
 
 
 class Exchange:
-    """A request that was received or is being received, and the state of its response.
-
-    `place` is API key and version, by which the tables of the wire layer are asked.
-    `frame_length` counts header and body, without the length field, as Kafka's `request.sizeInBytes`; `request` tells
-    how to pass them on. `client` is None for requests that no quota concerns. `decides` says that what the client
-    sends next has to wait for this response. `throttle_ms` is how long the client has to wait for this exchange, and
-    `quota_type` and `limiter` whose quota makes it wait (until then: the byte rate that the exchange counts for);
-    `upstream_ms` is how long the broker said. `charged` says that the response was charged, `delayed` that it was held
-    back already, `patched` that its throttle time is written. The time of `exempt` requests counts for no quota.
-    `session_id` is set for a fetch that is answered empty if it goes over its quota: the fetch session that the answer
-    names. `repeats` is set for a plain Produce that is like others: nothing has to be done to its response unless that
-    is out of the ordinary, or something follows it. `whole` deals with the request as a whole; `answer` is the
-    response where the broker is not asked for it. `on_told` takes the response to a request of our own.
-    """
+    """A request that was received or is being received, and the state of its response."""
 
     __slots__ = (
         "answer",
         "api_key",
         "api_version",
         "charged",
+        "claim",
         "client",
         "correlation_id",
         "decides",
@@ -111,49 +100,100 @@ class Exchange:
         "on_told",
         "patched",
         "place",
-        "quota_type",
         "repeats",
         "request",
         "session_id",
         "throttle_ms",
+        "throttled_by",
         "treatment",
         "upstream_ms",
         "whole",
     )
 
     def __init__(self, place: tuple[int, int], correlation_id: int, frame_length: int, treatment: Treatment) -> None:
+        # What it is: by whoever makes it.
         self.place = place
+        """API key and version, by which the tables of the wire layer are asked."""
         self.api_key, self.api_version = place
         self.correlation_id = correlation_id
         self.frame_length = frame_length
-        self.request: Decision = frame_length + FRAME_LENGTH_BYTES
-        self.treatment = treatment
-        self.client: Client | None = None
-        self.limiter: Limiter | None = None
-        self.quota_type = QuotaType.PRODUCE
-        self.throttle_ms = self.upstream_ms = 0
-        self.expects_response = True
-        self.decides = self.charged = self.delayed = self.patched = self.exempt = False
-        self.repeats: Repeated | None = None
-        self.whole: WholeTreatment | None = None
-        self.session_id: int | None = None
-        self.answer: Buffer | None = None
+        """Bytes of header and body, without the length field, as Kafka's `request.sizeInBytes`."""
         self.on_told: OnTold | None = None
+        """What takes the response to a request of our own."""
+
+        # What was decided about it by its first bytes: by `RequestIntake`, and the claims that it asks.
+        self.request: Decision = frame_length + FRAME_LENGTH_BYTES
+        """How to pass it on."""
+        self.client: Client | None = None
+        """Whose quotas it concerns, None for none."""
+        self.limiter: Limiter | None = None
+        """The byte rate that it counts for, None for none."""
+        self.expects_response = True
+        self.decides = False
+        """Whether what the client sends next waits for this response."""
+        self.exempt = False
+        """Whether its time counts for no quota."""
+        self.session_id: int | None = None
+        """The fetch session that an empty answer names; None for what is never answered empty."""
+        self.whole: WholeTreatment | None = None
+        """What deals with it as a whole."""
+        self.repeats: Repeated | None = None
+        """What it is like, for a plain Produce whose bare response may pass unseen; `unlike` ends that."""
+
+        # What became of it when it had come as a whole: by `RequestSide`.
+        self.answer: Buffer | None = None
+        """Its response where the broker is not asked for it."""
+        self.claim: SaslClaim | None = None
+        """Who the client says it is, in a request that takes part in authentication."""
+
+        # What it cost: by `Charging`, and `throttled` for those who deal with whole requests.
+        self.throttle_ms = 0
+        """How long the client has to wait for it."""
+        self.throttled_by: Limiter | None = None
+        """Whose quota makes the client wait, None while none does."""
+        self.upstream_ms = 0
+        """How long the broker makes the client wait for it."""
+
+        # How far its response is: by `ResponseSide`.
+        self.treatment = treatment
+        """What the response needs, narrowed when the response turns out to need less."""
+        self.charged = False
+        """Whether the response was charged."""
+        self.delayed = False
+        """Whether the response was held back already."""
+        self.patched = False
+        """Whether the throttle time is in the response."""
 
     @classmethod
     def of(cls, header: RequestHeader) -> "Exchange":
-        """The exchange of a request with this header; raises what `treatment_of` raises."""
+        """Make the exchange of a request with this header; raises what `treatment_of` raises."""
         place = (header.api_key, header.api_version)
         return cls(place, header.correlation_id, header.frame_length, treatment_of(*place))
+
+    @classmethod
+    def own(cls, correlation_id: int, on_told: OnTold) -> "Exchange":
+        """Make the exchange of a request of our own, whose response the client never sees."""
+        exchange = cls((ASKED, 0), correlation_id, 0, IDENTITY)
+        exchange.on_told = on_told
+        return exchange
+
+    @property
+    def accountable(self) -> Limiter | None:
+        """Whose quota makes the client wait or, while none does, the byte rate that it counts for."""
+        return self.throttled_by or self.limiter
 
     @property
     def limited(self) -> bool:
         """Whether the client has a limit at the moment."""
-        return self.limiter is not None and self.limiter.bound is not None
+        limiter = self.throttled_by or self.limiter
+        return limiter is not None and limiter.bound is not None
 
     def throttled(self, limiter: Limiter, throttle_ms: int) -> None:
-        """Nothing; the client waits for so long at least, for this limit unless it waits longer for another one."""
+        """Let the client wait for so long at least, for this limit unless it waits longer for another one."""
         if throttle_ms > self.throttle_ms:
-            self.quota_type = limiter.quota_type
-            self.limiter = limiter
+            self.throttled_by = limiter
             self.throttle_ms = throttle_ms
+
+    def unlike(self) -> None:
+        """Have the response seen, and let no other request use this exchange: it is plain no more."""
+        self.repeats = None

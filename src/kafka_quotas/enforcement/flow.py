@@ -1,29 +1,59 @@
-"""What is under way on one connection, and what stands still: the state that both its directions share.
+"""The state of one connection that both its directions share: what is under way, and why nothing new may begin.
 
-The shell reads the holds and the outputs after everything it fed, and calls `Session.wake` at `wake_at_ms`.
+`ConnectionState` is drawn in docs/architecture.md; every change from one state to another is a method of `Flow`.
+Back-pressure is no state: a side whose peer does not take bytes is left unread in any of them, and frames end as usual.
+Invariants: at most one request is awaited, and it is the last in `in_flight`; while the state is not `READING` the
+client's stream is between two frames, or inside the last one that began before.
 """
 
 from collections import deque
+from enum import Enum
+from typing import Final
 
 from kafka_quotas.enforcement.exchange import Exchange
 from kafka_quotas.enforcement.frame_stream import FrameStream
-from kafka_quotas.enforcement.holds import THROTTLED
 from kafka_quotas.enforcement.mute import Mute
 from kafka_quotas.wire.walk import Buffer
 
 
+class ConnectionState(Enum):
+    """What a connection does with the client's next request; but for `READING` none may begin."""
+
+    READING = "reading"
+    """The next request begins as soon as its first bytes are there."""
+    AWAITING_RESPONSE = "awaiting a response"
+    """The last request decides about the next one: its response carries a throttle time, or names the client."""
+    THROTTLED = "throttled"
+    """The client is over a quota and is left unread until its throttle time is over."""
+    DRAINING = "draining"
+    """The daemon ends: what was begun ends and is answered."""
+    CLOSED = "closed"
+    """Both connections end."""
+
+
+READING: Final = ConnectionState.READING
+AWAITING_RESPONSE: Final = ConnectionState.AWAITING_RESPONSE
+THROTTLED: Final = ConnectionState.THROTTLED
+DRAINING: Final = ConnectionState.DRAINING
+CLOSED: Final = ConnectionState.CLOSED
+"""The members as plain names: looking one up in its class costs as much as a small request's arithmetic."""
+
+
 class Flow:
-    """The two streams, why each of them stands still (see `holds`), and the requests that wait for their responses."""
+    """The two streams, the requests that wait for their responses, and the state of the connection."""
 
     __slots__ = (
+        "awaited",
+        "client_is_full",
         "in_flight",
+        "is_delaying",
         "mute",
-        "request_holds",
         "requests",
-        "response_holds",
         "responses",
+        "state",
         "to_client",
         "to_upstream",
+        "upstream_is_full",
         "wake_at_ms",
     )
 
@@ -31,34 +61,100 @@ class Flow:
     responses: FrameStream
 
     def __init__(self) -> None:
+        self.state = READING
         self.in_flight: deque[Exchange] = deque()
-        self.request_holds = 0
-        self.response_holds = 0
+        self.awaited: Exchange | None = None
+        """The one request whose response lets the next begin; no other response does."""
+        self.mute: Mute | None = None
+        self.wake_at_ms: int | None = None
+        self.is_delaying = False
+        """Whether the next response is held back for its throttle time (KIP-13's style)."""
+        self.upstream_is_full = False
+        """Whether the broker does not take bytes as fast as they come."""
+        self.client_is_full = False
+        """Whether the client does not take bytes as fast as they come."""
         self.to_upstream: list[Buffer] = []
         self.to_client: list[Buffer] = []
-        self.wake_at_ms: int | None = None
-        self.mute: Mute | None = None
 
-    def release_requests(self, reason: int, now_ms: int) -> None:
-        """Nothing; what had waited for this reason goes on, unless another one holds."""
-        self.request_holds &= ~reason
-        if not self.request_holds:
-            self.requests.resume(now_ms)
+    def await_response(self, exchange: Exchange) -> None:
+        """Let no request begin before the response to this one was seen."""
+        self.awaited = exchange
+        if self.state is READING:
+            self.state = AWAITING_RESPONSE
 
-    def release_responses(self, reason: int, now_ms: int) -> None:
-        """Nothing; what had waited for this reason goes on, unless another one holds."""
-        self.response_holds &= ~reason
-        if not self.response_holds:
-            self.responses.resume(now_ms)
+    def answered(self, exchange: Exchange, now_ms: int) -> None:
+        """Let the next request begin if this one was awaited; the response to any other changes nothing."""
+        if self.awaited is not exchange:
+            return
+        self.awaited = None
+        if self.state is AWAITING_RESPONSE:
+            # A response in front of the awaited one may have muted the client meanwhile: its time goes on.
+            is_muted = self.mute is not None and not self.is_delaying
+            self._enter(THROTTLED if is_muted else READING, now_ms)
+
+    def throttle(self, exchange: Exchange, now_ms: int) -> None:
+        """Leave the client unread from now on for the throttle time of a request."""
+        self.hold_for(exchange, now_ms)
+        if self.state is READING:
+            self.state = THROTTLED
+
+    def delay(self, exchange: Exchange, now_ms: int) -> None:
+        """Hold the next response back for its throttle time, and with it what the client sends after the request."""
+        self.is_delaying = True
+        self.hold_for(exchange, now_ms)
+        if self.awaited is None:
+            self.await_response(exchange)
 
     def hold_for(self, exchange: Exchange, now_ms: int) -> None:
-        """Nothing; somebody waits for the throttle time of an exchange from now on, and it shows who."""
-        assert exchange.limiter is not None
+        """Wake up when the throttle time of a request is over, and show whose quota it is until then."""
+        assert exchange.throttled_by is not None
+        # The broker's throttle time holds from the same response on: a client waits once, for the longer of the two.
         until_ms = max(now_ms + max(exchange.throttle_ms, exchange.upstream_ms), self.wake_at_ms or 0)
         self.wake_at_ms = until_ms
-        self.mute = Mute(quota_type=exchange.quota_type, limiter=exchange.limiter, since_ms=now_ms, until_ms=until_ms)
+        self.mute = Mute(limiter=exchange.throttled_by, since_ms=now_ms, until_ms=until_ms)
 
-    def mute_client(self, exchange: Exchange, now_ms: int) -> None:
-        """Nothing; the client's side stands still for the throttle time of an exchange."""
-        self.request_holds |= THROTTLED
-        self.hold_for(exchange, now_ms)
+    def wake(self, now_ms: int) -> None:
+        """End the throttle time that is over by now, if one is."""
+        if self.wake_at_ms is None or now_ms < self.wake_at_ms:
+            return
+        self.wake_at_ms = self.mute = None
+        if self.is_delaying:
+            self.is_delaying = False
+            if not self.client_is_full:
+                self.responses.resume(now_ms)
+        if self.state is THROTTLED:
+            self._enter(READING, now_ms)
+
+    def pause_requests(self) -> None:
+        """Leave the client unread until the broker takes bytes again."""
+        self.upstream_is_full = True
+
+    def resume_requests(self, now_ms: int) -> None:
+        """Pass on what waited for the broker to take bytes, unless it may not begin for another reason."""
+        self.upstream_is_full = False
+        if self.state is READING:
+            self.requests.resume(now_ms)
+
+    def pause_responses(self) -> None:
+        """Leave the broker unread until the client takes bytes again."""
+        self.client_is_full = True
+
+    def resume_responses(self, now_ms: int) -> None:
+        """Pass on what waited for the client to take bytes, unless a response is held back."""
+        self.client_is_full = False
+        if not self.is_delaying:
+            self.responses.resume(now_ms)
+
+    def drain(self) -> None:
+        """Let no further request begin, for good."""
+        if self.state is not CLOSED:
+            self.state = DRAINING
+
+    def close(self) -> None:
+        """Let nothing begin any more; both connections end."""
+        self.state = CLOSED
+
+    def _enter(self, state: ConnectionState, now_ms: int) -> None:
+        self.state = state
+        if state is READING and not self.upstream_is_full:
+            self.requests.resume(now_ms)

@@ -1,22 +1,26 @@
 """Who a client is: read from the SASL exchange as it passes, believed once the broker has said yes.
 
-Invariants: nothing is checked here and nothing is answered, the broker does both; a name never holds before the
-broker's success. What can't be read (GSSAPI, tokens of other mechanisms, SCRAM with a delegation token, which does not
-name the token's owner) becomes the configured fallback and is counted, never silently ANONYMOUS. Of mechanisms that
-can't be read only the client knows which answer was the last: its first other request says so. Re-authentication is
-the same exchange once more. Where TLS ends at the daemon the name in the client's certificate holds until SASL names
-another. Before it is known who a client is, its requests are few and small.
-**Source:** KIP-43, KIP-152, KIP-368; `SaslServerAuthenticator`, `DefaultKafkaPrincipalBuilder` (4.x).
+`SaslState` is drawn in docs/architecture.md. Invariants: nothing is checked here and nothing is answered, the broker
+does both; a name never holds before the broker's success, and is the one in the request that the broker answered. What
+can't be read (GSSAPI, tokens of other mechanisms, SCRAM with a delegation token, which does not name the token's owner)
+becomes the configured fallback and is counted, never silently ANONYMOUS. No request of authentication is followed by
+another one before it was answered: a broker too takes one after the other. Nothing is charged to a connection before
+the broker has shown that it serves it, by letting the client in or by answering what only the served get answered.
+Where TLS ends at the daemon the name in the client's certificate holds until SASL names another.
+**Source:** KIP-43, KIP-152, KIP-368; `SaslServerAuthenticator`, `KafkaChannel.maybeBeginServerReauthentication`,
+`KafkaApis.handleSaslHandshakeRequest`, `DefaultKafkaPrincipalBuilder` (4.3.1).
 """
 
+from enum import Enum
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.enforcement.counters import Counters
-from kafka_quotas.enforcement.exchange import API_VERSIONS, RAW_TOKEN, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from kafka_quotas.enforcement.exchange import API_VERSIONS, RAW_TOKEN, SASL_AUTHENTICATE, SASL_HANDSHAKE, Exchange
 from kafka_quotas.enforcement.notice import Notice, Notify, Severity
 from kafka_quotas.enforcement.rules import ANONYMOUS, Rules
 from kafka_quotas.wire.frame import MAX_UNAUTHENTICATED_BYTES
+from kafka_quotas.wire.metadata_request import ask_for_brokers, has_brokers
 from kafka_quotas.wire.request_header import RequestHeader, parse_request_header
 from kafka_quotas.wire.sasl import (
     RAW_TOKENS_UNTIL,
@@ -27,14 +31,74 @@ from kafka_quotas.wire.sasl import (
     raw_token,
 )
 from kafka_quotas.wire.sasl_identity import OAUTHBEARER, PLAIN, SCRAM, oauthbearer_subject, plain_user, scram_identity
+from kafka_quotas.wire.walk import Buffer
 
 _SCRAM_SUCCESS: Final = b"v="
 _READABLE: Final = (PLAIN, *SCRAM, OAUTHBEARER)
-_AUTHENTICATION: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
+AUTHENTICATION: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
+"""What a broker takes from one who has not authenticated."""
 MAX_UNAUTHENTICATED_REQUESTS: Final = 32
 """Most requests and tokens of one who has not authenticated: Kerberos takes some 8, all others fewer."""
+ILLEGAL_SASL_STATE: Final = 34
+"""What a broker answers to SASL where it is not expected: on a listener without it, or when the client is in."""
 _REQUEST_START: Final = 0
 """First byte of every request: the upper half of an API key. No opaque mechanism's token starts like that."""
+
+
+class SaslState(Enum):
+    """How far a connection's authentication is, in the words of Kafka's `SaslServerAuthenticator.SaslState`.
+
+    Kafka's HANDSHAKE_REQUEST is not told from HANDSHAKE_OR_VERSIONS_REQUEST, and its states of re-authentication not
+    from those of the first one: the daemon does the same in them.
+    """
+
+    INITIAL_REQUEST = "initial request"
+    """Nothing has come; a Kerberos token without a header may."""
+    HANDSHAKE_OR_VERSIONS_REQUEST = "handshake or versions request"
+    """The client has not authenticated, and whether it has to is not known."""
+    AUTHENTICATE = "authenticate"
+    """The broker took the mechanism: tokens come, and nothing else."""
+    AUTHENTICATE_OR_COMPLETE = "authenticate or complete"
+    """The broker took a token of a mechanism that can't be read; only the client knows whether that was the last."""
+    COMPLETE = "complete"
+    """The broker serves the client."""
+    FAILED = "failed"
+    """The broker refused a mechanism or a token, and ends the connection."""
+
+
+class SaslClaim:
+    """What one run of authentication says about the client: the mechanism, and the name in its first token."""
+
+    __slots__ = ("has_token", "is_raw", "mechanism", "user")
+
+    def __init__(self, mechanism: str, *, is_raw: bool) -> None:
+        self.mechanism = mechanism
+        self.is_raw = is_raw
+        """Whether its tokens come without headers."""
+        self.user: str | None = None
+        self.has_token = False
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the mechanism is one whose tokens can be read; those of others only pass."""
+        return self.mechanism in _READABLE
+
+    def read(self, token: bytes, *, bearer_claim: str) -> None:
+        """Take the name from the first token of an exchange; the later ones name nobody."""
+        if self.has_token or not self.is_readable:
+            return
+        self.has_token = True
+        try:
+            self.user = _claimed_name(self.mechanism, token, bearer_claim)
+        except ProtocolError:
+            self.user = None  # the broker gives the verdict; should it be content, the name stays unknown
+
+    def is_last(self, token: bytes) -> bool:
+        """Return whether a token of the broker that came with no error ends the exchange."""
+        if self.mechanism in SCRAM:
+            return token.startswith(_SCRAM_SUCCESS)
+        # What is wrong with a bearer's token is told in a token; the broker refuses when the client acknowledged it.
+        return self.mechanism != OAUTHBEARER or not token
 
 
 class Identity:
@@ -43,54 +107,77 @@ class Identity:
     def __init__(self, *, rules: Rules, counters: Counters, notify: Notify) -> None:
         self._fixed = rules.principal
         self._unknown = rules.unknown_principal
+        self._bearer_claim = rules.oauthbearer_claim
+        self._requires_authentication = rules.requires_authentication
         self._counters = counters
         self._notify = notify
-        self._mechanism = ""
-        self._claimed: str | None = None
-        self._token_sent = False
-        self._claim = rules.oauthbearer_claim
-        self._requires_authentication = rules.requires_authentication
-        self._is_authenticating = False
-        self._opaque_answered = False
+        self._claim: SaslClaim | None = None
         self._request_count = 0
-        self.is_settled = False
-        """Whether it is known who the client is, so that requests need not be looked at for that any more."""
+        self.state = SaslState.INITIAL_REQUEST
         self.principal = rules.principal or ANONYMOUS
         """The name that quotas are looked up by."""
-        self.expects_tokens = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the broker serves the client, so that its requests count."""
+        return self.state is SaslState.COMPLETE
+
+    @property
+    def expects_tokens(self) -> bool:
         """Whether the client's next frame is a bare token, without a header."""
-        self.is_authenticated = False
-        """Whether the broker has said yes at least once."""
+        return self.state is SaslState.AUTHENTICATE and self._claim is not None and self._claim.is_raw
 
     @property
     def reads_tokens(self) -> bool:
-        """Whether the mechanism is one whose tokens can be read; those of others only pass."""
-        return self._mechanism in _READABLE
+        """Whether the tokens that come can be read, and each of them is answered."""
+        return self._claim is not None and self._claim.is_readable
 
     def certified(self, user: str | None) -> None:
-        """Nothing; the client showed a certificate that stands for this user (None: no rule says for which)."""
+        """Take the user that the client's certificate stands for (None: no rule says for which)."""
         if self._fixed is None:
             self.principal = self._or_unknown(user, "client certificate")
 
-    def admit(self, header: RequestHeader) -> None:
-        """Nothing; a client that has not authenticated may send this request. To be called until `is_settled`.
+    # Requests, in front of those that wait for their responses.
 
-        Raises `ProtocolError` where it may not: there were too many, it is too long, or it is not for the
-        unauthenticated.
+    def admit(self, header: RequestHeader) -> None:
+        """Let a request pass of a client that the broker does not serve yet. Not to be called once it does.
+
+        Raises:
+            ProtocolError: There were too many, it is too long, or it is not for the unauthenticated.
         """
-        if header.api_key in _AUTHENTICATION:
+        if self.state is SaslState.INITIAL_REQUEST:
+            self.state = SaslState.HANDSHAKE_OR_VERSIONS_REQUEST
+        if self.state is SaslState.FAILED:
+            raise ProtocolError("a request came after the broker had refused the client")
+        if header.api_key in AUTHENTICATION:
             self._count_request()
             if header.frame_length > MAX_UNAUTHENTICATED_BYTES:
                 raise ProtocolError(f"an authentication request announces {header.frame_length} bytes")
-        elif self._opaque_answered:
-            self._succeed()
-        elif self._requires_authentication or self._is_authenticating:
+        elif self.state is SaslState.AUTHENTICATE or (
+            self._requires_authentication and self.state is not SaslState.AUTHENTICATE_OR_COMPLETE
+        ):
             raise ProtocolError(
                 f"a request of API {header.api_key} came before authentication",
                 hint="the listener is for clients that authenticate by SASL",
             )
-        else:
-            self.is_settled = True
+
+    def wants_proof(self, header: RequestHeader, *, is_charged: bool) -> bool:
+        """Return whether the broker has to show that it serves the client before a request passes.
+
+        A broker never charges one who has not authenticated, and only it knows who has to: the requests of others
+        would let anybody draw on the buckets of those whose client-id they use.
+        """
+        if header.api_key in AUTHENTICATION:
+            return False
+        return is_charged or self.state is SaslState.AUTHENTICATE_OR_COMPLETE
+
+    def question(self, header: RequestHeader) -> bytes:
+        """Return the request that only a client whom the broker serves gets answered: a Metadata of no topic.
+
+        An authenticator takes nothing but ApiVersions and SASL: it ends the connection, or answers with an error that
+        names no broker.
+        """
+        return ask_for_brokers(correlation_id=header.correlation_id, client_id=header.client_id)
 
     def _count_request(self) -> None:
         self._request_count += 1
@@ -98,87 +185,106 @@ class Identity:
             raise ProtocolError(f"more than {MAX_UNAUTHENTICATED_REQUESTS} requests came before authentication")
 
     def expect_opaque_tokens(self) -> None:
-        """Nothing; the client started with a bare token, as Kerberos clients of Kafka 0.9 do."""
-        self._mechanism = "GSSAPI"
-        self.expects_tokens = self._is_authenticating = True
+        """Take bare tokens: the client started with one, as Kerberos clients of Kafka 0.9 do."""
+        self._claim = SaslClaim("GSSAPI", is_raw=True)
+        self.state = SaslState.AUTHENTICATE
 
     def ends_tokens(self, first_byte: int | None) -> bool:
-        """Whether a frame that starts with this byte (None: it is empty) is the first request behind opaque tokens."""
-        if not self.is_settled:
-            self._count_request()
+        """Return whether a frame that starts so (None: it is empty) is the first request after opaque tokens."""
+        self._count_request()
         if self.reads_tokens or first_byte != _REQUEST_START:
             return False
-        self.expects_tokens = False
-        self._succeed()
+        self.state = SaslState.AUTHENTICATE_OR_COMPLETE
         return True
 
-    def asked(self, api_key: int, api_version: int, frame: bytearray) -> None:
-        """Nothing; a whole request (or bare token) of the exchange is taken note of.
+    def asked(self, exchange: Exchange, frame: bytearray) -> None:
+        """Put what a whole request (or bare token) of authentication claims into its exchange.
 
-        Raises `ProtocolError` where a SaslHandshake or SaslAuthenticate request ends too early.
+        Raises:
+            ProtocolError: A SaslHandshake or SaslAuthenticate request ends too early.
         """
-        del api_version
-        if api_key == RAW_TOKEN:
-            self._take_token(raw_token(frame))
-            return
-        header = parse_request_header(frame)
-        assert header is not None, "the request was gathered whole"
-        if api_key == SASL_HANDSHAKE:
-            self._mechanism = handshake_mechanism(frame, header)
-            self._token_sent = False
-            self._claimed = None
+        if exchange.api_key == RAW_TOKEN:
+            token = raw_token(frame)
         else:
-            self._take_token(authenticate_token(frame, header))
+            header = parse_request_header(frame)
+            assert header is not None, "the request was gathered whole"
+            if exchange.api_key == SASL_HANDSHAKE:
+                mechanism = handshake_mechanism(frame, header)
+                exchange.claim = SaslClaim(mechanism, is_raw=header.api_version <= RAW_TOKENS_UNTIL)
+                return
+            token = authenticate_token(frame, header)
+        exchange.claim = self._claim
+        if self._claim is not None:
+            self._claim.read(token, bearer_claim=self._bearer_claim)
 
-    def answered(self, api_key: int, api_version: int, frame: bytearray) -> None:
-        """Nothing; the broker's whole answer is taken note of.
+    # Responses.
 
-        Raises `ProtocolError` where a SaslHandshake or SaslAuthenticate response ends too early.
+    def answered(self, exchange: Exchange, frame: bytearray) -> None:
+        """Go on by the broker's whole answer to a request (or bare token) of authentication.
+
+        Raises:
+            ProtocolError: A SaslHandshake or SaslAuthenticate response ends too early.
         """
-        if api_key == SASL_HANDSHAKE:
-            accepted = handshake_error_code(frame, api_version) == 0
-            self._is_authenticating = accepted
-            self.is_settled = self.is_authenticated or not accepted
-            self.expects_tokens = accepted and api_version <= RAW_TOKENS_UNTIL
-        elif api_key == RAW_TOKEN:
-            self._take_answer(raw_token(frame))
-        else:
-            result = authenticate_result(frame, api_version)
-            if result.error_code == 0:
-                self._take_answer(result.token)
-
-    def _take_token(self, token: bytes) -> None:
-        """Nothing; the first token of an exchange tells who the client says it is."""
-        if self._token_sent or not self.reads_tokens:
+        if exchange.api_key == SASL_HANDSHAKE:
+            error_code = handshake_error_code(frame, exchange.api_version)
+            if error_code == 0:
+                self._claim = exchange.claim
+                self.state = SaslState.AUTHENTICATE
+                return
+        elif exchange.api_key == RAW_TOKEN:
+            self._take_success(exchange.claim, raw_token(frame))
             return
-        self._token_sent = True
-        try:
-            self._claimed = _claimed_name(self._mechanism, token, self._claim)
-        except ProtocolError:
-            self._claimed = None  # the broker gives the verdict; should it be content, the name stays unknown
-
-    def _take_answer(self, token: bytes) -> None:
-        """Nothing; a success of the broker makes the claimed name the principal."""
-        if self._mechanism in SCRAM and not token.startswith(_SCRAM_SUCCESS):
-            return
-        if self._mechanism == OAUTHBEARER and token:
-            return  # what is wrong with the bearer's token: the broker refuses when the client has acknowledged it
-        self.expects_tokens = False
-        if self.reads_tokens:
-            self._succeed()
         else:
-            self._opaque_answered = True
+            result = authenticate_result(frame, exchange.api_version)
+            error_code = result.error_code
+            if error_code == 0:
+                self._take_success(exchange.claim, result.token)
+                return
+        self._take_error(error_code)
 
-    def _succeed(self) -> None:
+    def served(self) -> None:
+        """Count the client as one that the broker serves without SASL, for it answered what only they get answered."""
+        if self.state is SaslState.HANDSHAKE_OR_VERSIONS_REQUEST and not self._requires_authentication:
+            self.state = SaslState.COMPLETE
+
+    def told(self, frame: Buffer) -> None:
+        """Go on by the broker's answer to our `question`."""
+        if self.state is SaslState.AUTHENTICATE_OR_COMPLETE:
+            # Answered by the authenticator, a request that came too soon has a response as well: an error.
+            if has_brokers(frame):
+                self._succeed(self._claim)
+            else:
+                self.state = SaslState.FAILED
+        else:
+            self.served()
+
+    def _take_error(self, error_code: int) -> None:
+        if self.state in (SaslState.COMPLETE, SaslState.FAILED):
+            return  # the broker goes on with who the client was, as where re-authentication is not enabled
+        if error_code != ILLEGAL_SASL_STATE or self.state is SaslState.AUTHENTICATE:
+            self.state = SaslState.FAILED
+        elif self.state is SaslState.HANDSHAKE_OR_VERSIONS_REQUEST:
+            self.served()  # an authenticator in this state accepts or refuses: the listener has no SASL
+
+    def _take_success(self, claim: SaslClaim | None, token: bytes) -> None:
+        """Make the claimed name the principal where a token of the broker is the last one."""
+        if claim is not None and not claim.is_readable:
+            self.state = SaslState.AUTHENTICATE_OR_COMPLETE
+        elif claim is None or claim.is_last(token):
+            self._succeed(claim)
+
+    def _succeed(self, claim: SaslClaim | None) -> None:
         self._counters.authentications += 1
-        self.is_authenticated = True
-        self.is_settled = True
-        self._is_authenticating = self._opaque_answered = False
+        self.state = SaslState.COMPLETE
+        self._claim = None
+        self._request_count = 0
         if self._fixed is None:
-            self.principal = self._or_unknown(self._claimed, self._mechanism)
+            self.principal = self._or_unknown(
+                None if claim is None else claim.user, "none" if claim is None else claim.mechanism
+            )
 
     def _or_unknown(self, user: str | None, mechanism: str) -> str:
-        """The user or, counted and said, the name of those who can't be known."""
+        """Return the user or, counted and logged, the name of those who can't be known."""
         if user is not None:
             return user
         self._counters.unknown_principals += 1
@@ -192,14 +298,15 @@ class Identity:
         return self._unknown
 
 
-def _claimed_name(mechanism: str, token: bytes, claim: str) -> str | None:
-    """The user that a client's first token names; None where it names somebody else's token.
+def _claimed_name(mechanism: str, token: bytes, bearer_claim: str) -> str | None:
+    """Return the user that a client's first token names; None where it names somebody else's token.
 
-    Raises `ProtocolError` for a token that isn't one.
+    Raises:
+        ProtocolError: It is no such token.
     """
     if mechanism == PLAIN:
         return plain_user(token)
     if mechanism == OAUTHBEARER:
-        return oauthbearer_subject(token, claim=claim)
+        return oauthbearer_subject(token, claim=bearer_claim)
     identity = scram_identity(token)
     return None if identity.is_delegation_token else identity.name

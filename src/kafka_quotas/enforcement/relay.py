@@ -16,8 +16,8 @@ from typing import Final
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
 from kafka_quotas.enforcement.counters import Counters
+from kafka_quotas.enforcement.flow import CLOSED, DRAINING, READING, THROTTLED
 from kafka_quotas.enforcement.hang_ups import HangUps
-from kafka_quotas.enforcement.holds import BACKPRESSURE, THROTTLED
 from kafka_quotas.enforcement.notice import Notice, Notify, Severity
 from kafka_quotas.enforcement.relay_end import RelayEnd
 from kafka_quotas.enforcement.session import Session
@@ -71,8 +71,6 @@ class Relay:
         self._timer_ms: int | None = None
         self.way: Way | None = None
         """How the broker was reached, None before `open`."""
-        self._is_closing = False
-        self._is_draining = False
         self._watched_fd: int | None = None
         self._is_unsteady = False
         """Whether what the session holds may have changed without being looked at in `_move`."""
@@ -83,16 +81,15 @@ class Relay:
         self._opening = self._room.loop.create_task(self._open(client, way))
 
     def drain(self) -> None:
-        """Nothing; the connection closes when its last request is answered."""
-        self._is_draining = True
+        """Close the connection when its last request is answered."""
         self.session.drain()
         self._follow()
 
     def close(self) -> None:
-        """Nothing; both connections end when their peers have taken what was sent. A second call does nothing."""
+        """End both connections when their peers have taken what was sent. A second call does nothing."""
         if self._is_closing:
             return
-        self._is_closing = True
+        self.session.close()
         self._watch(wanted=False)
         if self._timer is not None:
             self._timer.cancel()
@@ -101,6 +98,10 @@ class Relay:
         self._client.close()
         self._upstream.close()
         self._check_closed()
+
+    @property
+    def _is_closing(self) -> bool:
+        return self._flow.state is CLOSED
 
     def abort(self) -> None:
         """Nothing; both connections end now."""
@@ -143,7 +144,7 @@ class Relay:
         try:
             now_ms = self._now_ms()
             taken = self._shortcut.requests(data, now_ms)
-            if taken == len(data) and not self._flow.request_holds:
+            if taken == len(data) and self._flow.state is READING:
                 self._upstream.write(data)  # the session is as steady as it was
             else:
                 self.session.from_client(memoryview(data), now_ms, taken)
@@ -170,28 +171,29 @@ class Relay:
             self._break(error)
 
     def _move(self) -> None:
-        """Nothing; what the session put out is written, and both sides do what its holds say."""
+        """Write what the session put out, and have both sides do what its state says."""
         flow = self._flow
         if flow.to_upstream:
             self._upstream.send(flow.to_upstream)
         if flow.to_client:
             self._client.send(flow.to_client)
-        if flow.request_holds or flow.response_holds or self._is_unsteady or flow.wake_at_ms != self._timer_ms:
+        if flow.state is not READING or self._is_unsteady or flow.wake_at_ms != self._timer_ms:
             self._follow()
 
     def _follow(self) -> None:
-        """Nothing; sides are left unread that may not go on, the timer is as the session wants it."""
-        session = self.session
+        """Leave sides unread that may not go on, and set the timer as the session wants it."""
+        session, flow = self.session, self._flow
         if self._is_closing or self._client.is_gone:
             return
-        self._client.pause(wanted=session.request_holds & BACKPRESSURE > 0 or session.waiting_request_bytes > 0)
-        self._upstream.pause(wanted=session.response_holds & BACKPRESSURE > 0 or session.waiting_response_bytes > 0)
-        is_muted = self._client.is_paused and session.request_holds & THROTTLED > 0
+        self._client.pause(wanted=flow.upstream_is_full or session.waiting_request_bytes > 0)
+        self._upstream.pause(wanted=flow.client_is_full or session.waiting_response_bytes > 0)
+        is_muted = self._client.is_paused and flow.state is THROTTLED
         self._watch(wanted=is_muted and session.wants_answers)
-        self._is_unsteady = self._client.is_paused or self._upstream.is_paused or self._is_draining
+        is_draining = flow.state is DRAINING
+        self._is_unsteady = self._client.is_paused or self._upstream.is_paused or is_draining
         if session.wake_at_ms != self._timer_ms:
             self._arm(session.wake_at_ms)
-        if self._is_draining and session.drained:
+        if is_draining and session.drained:
             self.close()
 
     def _watch(self, *, wanted: bool) -> None:
@@ -220,17 +222,17 @@ class Relay:
 
     def _client_full(self, is_full: bool) -> None:  # noqa: FBT001 - what a transport tells
         if is_full:
-            self.session.hold_responses(BACKPRESSURE)
+            self._flow.pause_responses()
             self._follow()
         else:
-            self._resume(lambda now_ms: self.session.release_responses(BACKPRESSURE, now_ms))
+            self._resume(self._flow.resume_responses)
 
     def _upstream_full(self, is_full: bool) -> None:  # noqa: FBT001 - as above
         if is_full:
-            self.session.hold_requests(BACKPRESSURE)
+            self._flow.pause_requests()
             self._follow()
         else:
-            self._resume(lambda now_ms: self.session.release_requests(BACKPRESSURE, now_ms))
+            self._resume(self._flow.resume_requests)
 
     def _resume(self, release: Callable[[int], None]) -> None:
         """Nothing; what a release lets go is moved."""

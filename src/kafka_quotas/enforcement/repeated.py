@@ -1,84 +1,94 @@
 """Produce requests that start with the same bytes, as a producer sends them all day long."""
 
 from collections import deque
-from collections.abc import Callable
 from struct import Struct
-from typing import Final, TypeAlias
+from typing import Final
 
 from kafka_quotas.enforcement.client import Client
-from kafka_quotas.enforcement.exchange import Exchange
+from kafka_quotas.enforcement.exchange import Exchange, treatment_of
 from kafka_quotas.enforcement.response_form import bare_end
 from kafka_quotas.wire.produce_request import FLEXIBLE_SINCE, TRANSACTIONAL_ID_SINCE
 from kafka_quotas.wire.request_header import RequestHeader
-from kafka_quotas.wire.walk import compact_string, string
+from kafka_quotas.wire.walk import Buffer, compact_string, string
 
-START: Final = Struct(">iIi")
+_START: Final = Struct(">iIi")
 """Length, API key and version as one figure, correlation id."""
-START_BYTES: Final = START.size
+_START_BYTES: Final = _START.size
+_unpack_start: Final = _START.unpack_from
 MAX_SPARES: Final = 32
 """How many exchanges are kept for later requests; who pipelines more than that has the others made anew."""
 
-Plain: TypeAlias = tuple[str, int, int, bytes, int, Callable[[float, int], bool], deque[Exchange]]
-"""User, `Client.version`, place on the wire, start, where that ends, what admits bytes, spares: all that has to be
-known of plain requests, in one tuple because that is looked at once per read."""
-
 
 class Repeated:
-    """What one such request came to, so that the next ones need not be parsed.
+    """What one such request came to, so that the next ones need not be parsed: the one way to know a Produce.
 
-    `start` is what stands behind `START`, up to and with the acks, and `end` where that ends in the request. With
-    `plain` such a request needs nothing but to be charged with its bytes, and its response nothing at all if it ends
-    with `response_end`; its exchange can then serve another one, and waits for that in `spares`.
+    Every Produce gets its exchange from here, the first of its kind from what was parsed, those that `match` from what
+    is remembered. With `is_plain` such a request needs nothing but to be charged with its bytes, and its response
+    nothing at all if it ends with `response_end`; its exchange can then serve another one, and waits in `spares`.
     """
 
     __slots__ = (
-        "_like",
+        "_expects_response",
+        "_place",
+        "_place_on_wire",
+        "_start",
+        "_treatment",
         "client",
         "end",
-        "expects_response",
-        "place_on_wire",
-        "plain",
+        "is_plain",
         "response_end",
         "spares",
-        "start",
     )
 
-    def __init__(self, chunk: memoryview, header: RequestHeader, like: Exchange, client: Client) -> None:
-        """Remembers the request with this header and exchange, whose acks are in the chunk."""
+    def __init__(self, chunk: memoryview, header: RequestHeader, client: Client, *, expects_response: bool) -> None:
+        """Remember the request with this header, whose acks are in the chunk."""
+        self._place = (header.api_key, header.api_version)
+        self._treatment = treatment_of(*self._place)
+        self._place_on_wire = header.api_key << 16 | header.api_version
+        self._expects_response = expects_response
         self.end = _acks_end(chunk, header) - header.start
-        self.place_on_wire = header.api_key << 16 | header.api_version
-        self.start = bytes(chunk[header.start + START_BYTES : header.start + self.end])
-        self.expects_response = like.expects_response
+        """How many bytes a request has up to and with its acks."""
+        self._start = bytes(chunk[header.start + _START_BYTES : header.start + self.end])
         self.client = client
-        self.response_end = bare_end(like.api_version)
+        self.response_end = bare_end(header.api_version)
         self.spares: deque[Exchange] = deque(maxlen=MAX_SPARES)
-        is_plain = self.response_end and like.expects_response and not client.counts_requests
-        self.plain: Plain | None = (
-            (client.user, client.version, self.place_on_wire, self.start, self.end, client.produce.admit, self.spares)
-            if is_plain
-            else None
-        )
-        self._like = (like.place, like.treatment)
+        self.is_plain = bool(self.response_end) and expects_response and not client.counts_requests
 
-    def exchange(self, correlation_id: int, frame_length: int) -> Exchange:
-        """The exchange of one more such request."""
-        place, treatment = self._like
-        exchange = Exchange(place, correlation_id, frame_length, treatment)
-        exchange.expects_response = self.expects_response
+    def match(self, data: Buffer, offset: int) -> tuple[int, int] | None:
+        """Return length and correlation id of the request at an offset if it begins like this one, else None.
+
+        That is what producers send all day long, and to compare costs less than to parse. Equal are API and version,
+        client-id, transactional id and acks; None too where not all of that is there yet.
+        """
+        if len(data) - offset < self.end:
+            return None
+        length, place, correlation_id = _unpack_start(data, offset)
+        if (
+            place != self._place_on_wire
+            or length < self.end
+            or data[offset + _START_BYTES : offset + self.end] != self._start
+        ):
+            return None
+        return length, correlation_id
+
+    def exchange(self, frame_length: int, correlation_id: int) -> Exchange:
+        """Make the exchange of one such request."""
+        exchange = Exchange(self._place, correlation_id, frame_length, self._treatment)
         exchange.client = self.client
         exchange.limiter = self.client.produce
-        exchange.exempt = not self.expects_response
+        exchange.expects_response = self._expects_response
+        exchange.exempt = not self._expects_response
         return exchange
 
     def plain_exchange(self) -> Exchange:
-        """A further exchange that can serve one plain request after the other."""
+        """Make an exchange that can serve one plain request after the other."""
         exchange = self.exchange(0, 0)
         exchange.repeats = self
         return exchange
 
 
 def _acks_end(chunk: memoryview, header: RequestHeader) -> int:
-    """The offset behind the acks of a Produce request, which are known to be there."""
+    """Return the offset behind the acks of a Produce request, which are known to be there."""
     offset = header.end
     if header.api_version >= TRANSACTIONAL_ID_SINCE:
         skip = compact_string if header.api_version >= FLEXIBLE_SINCE else string

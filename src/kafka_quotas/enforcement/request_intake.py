@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.core.quota_manager import Limiter, QuotaType
-from kafka_quotas.enforcement.batch_order import BatchOrder
+from kafka_quotas.core.quota_manager import Limiter
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.client import Client
 from kafka_quotas.enforcement.exchange import (
@@ -13,13 +12,13 @@ from kafka_quotas.enforcement.exchange import (
     IDENTITY,
     PRODUCE,
     RAW_TOKEN,
-    SASL_HANDSHAKE,
     Exchange,
 )
 from kafka_quotas.enforcement.frame_stream import Frame, Patch
-from kafka_quotas.enforcement.identity import Identity
+from kafka_quotas.enforcement.identity import AUTHENTICATION, Identity, SaslState
 from kafka_quotas.enforcement.order_treatment import OrderTreatment
-from kafka_quotas.enforcement.repeated import START, START_BYTES, Repeated
+from kafka_quotas.enforcement.refusal import Refusal
+from kafka_quotas.enforcement.repeated import Repeated
 from kafka_quotas.enforcement.rules import Rules, UnknownApi
 from kafka_quotas.enforcement.whole_treatment import NO_CLAIMS, Claim, Unclaimed
 from kafka_quotas.wire.api_table import API_TABLE
@@ -40,8 +39,8 @@ BROKERS_ONLY: Final = frozenset({4, 5, 6, 7, 56, 67})
 exempt for internal principals, whom the upstream lets act for the cluster, and for nobody else."""
 
 
-Refuse: TypeAlias = Callable[[Exchange, Limiter, int, BatchOrder], None]
-"""(exchange, limiter, ms, order of batches): sees to it that a request is refused instead of being delayed."""
+OnRefused: TypeAlias = Callable[[Limiter, int], None]
+"""(limiter, ms): takes note of a request that is refused instead of being delayed so long."""
 
 
 class RequestIntake:
@@ -53,10 +52,10 @@ class RequestIntake:
         quotas: BrokerQuotas,
         identity: Identity,
         rules: Rules,
-        refuse: Refuse,
+        on_refused: OnRefused,
         claims: Mapping[int, Claim] = NO_CLAIMS,
     ) -> None:
-        self._refuse = refuse
+        self._on_refused = on_refused
         self._quotas = quotas
         self._identity = identity
         self.max_request_bytes = rules.max_request_bytes
@@ -64,7 +63,6 @@ class RequestIntake:
         self._claims = claims
         self._claims_produce = claims.get(PRODUCE)
         self._client: Client | None = None
-        self._is_first = True
         self.last: Repeated | None = None
         """The last Produce, None where each has to be looked at; it counts only as `repeated` says."""
         self.wants_answers = True
@@ -72,68 +70,77 @@ class RequestIntake:
 
     @property
     def repeated(self) -> Repeated | None:
-        """The last Produce, if the next one that starts like it may be dealt with like it."""
+        """The last Produce, if the next one that starts like it may be dealt with like it.
+
+        It may as long as its client's terms and limits are the same, and nobody wants to see requests as a whole. Who
+        the client is does not change without a request of authentication, at which the last Produce is forgotten.
+        """
         last = self.last
         if (
             last is None
-            or last.client.user != self._identity.principal
             or last.client.version != self._quotas.version
             or (self._claims_produce is not None and self._claims_produce.is_active)
         ):
             return None
         return last
 
-    def begin_again(self, chunk: memoryview, offset: int) -> Exchange | None:
-        """The exchange of a Produce that starts as the last one did, but for its length and correlation id; else None.
-
-        That is what producers send all day long; to compare costs less than to parse.
-        """
-        last = self.last
-        if last is None or len(chunk) - offset < last.end:
-            return None
-        length, place, correlation_id = START.unpack_from(chunk, offset)
-        if (
-            place != last.place_on_wire
-            or chunk[offset + START_BYTES : offset + last.end] != last.start
-            or not last.end <= length <= self.max_request_bytes
-            or self.repeated is None
-        ):
-            return None
-        return last.exchange(correlation_id, length)
-
     def begin(self, chunk: memoryview, offset: int, now_ms: int) -> Exchange | None:
-        """The exchange that starts at `offset`, with how to pass its request on; None if more bytes are needed.
+        """Return the exchange that starts at `offset`, with how to pass its request on; None to wait for more bytes.
 
-        Raises `ProtocolError` where this is no request, or one whose response could not be handled.
+        Raises:
+            ProtocolError: This is no request, or one whose response could not be handled.
         """
-        if self._is_first and not self._look_at_first(chunk, offset):
+        repeated = self.repeated
+        if repeated is not None:
+            start = repeated.match(chunk, offset)
+            if start is not None and start[0] <= self.max_request_bytes:
+                return repeated.exchange(*start)
+        identity = self._identity
+        if identity.state is SaslState.INITIAL_REQUEST and not self._look_at_first(chunk, offset):
             return None
-        if self._identity.expects_tokens:
+        if identity.expects_tokens:
             exchange = self._begin_token(chunk, offset)
-            if exchange is not None or self._identity.expects_tokens:
+            if exchange is not None or identity.expects_tokens:
                 return exchange
         header = parse_request_header(chunk, offset, max_frame_bytes=self.max_request_bytes)
         if header is None:
             return None
-        if not self._identity.is_settled:
-            self._identity.admit(header)
+        if not identity.is_complete:
+            identity.admit(header)
+            if identity.wants_proof(header, is_charged=self._may_charge(header.api_key)):
+                return self._question(header)
         exchange = self._begin_request(chunk, header)
         if exchange is not None and exchange.client is not None and exchange.client.refuses:
             self._refuse_over(exchange, header, now_ms)
         return exchange
 
+    def _may_charge(self, api_key: int) -> bool:
+        """Return whether a request of an API may count for a quota."""
+        claim = self._claims.get(api_key)
+        return api_key in (PRODUCE, FETCH) or self._quotas.counts_requests or (claim is not None and claim.is_active)
+
+    def _question(self, header: RequestHeader) -> Exchange:
+        """Return the exchange of a question that goes in front of a request; it takes none of the client's bytes."""
+        exchange = Exchange.own(header.correlation_id, lambda frame, _: self._identity.told(frame))
+        exchange.request = Frame(0, replacement=self._identity.question(header))
+        return exchange
+
     def _begin_request(self, chunk: memoryview, header: RequestHeader) -> Exchange | None:
-        """The exchange of a request with this header; None if more has to be seen of it."""
-        exchange = Exchange.of(header)
-        key = exchange.api_key
+        """Return the exchange of a request with this header; None if more has to be seen of it."""
+        key = header.api_key
+        if key == PRODUCE:
+            wanted = acks(chunk, header)
+            if wanted is None:
+                return None
+            exchange, known = self._take_produce(chunk, header, wants_answer=wanted != 0), True
+        else:
+            exchange, known = Exchange.of(header), True
         if key == FETCH:
             known = self._take_fetch(exchange, chunk, header)
-        elif key == PRODUCE:
-            known = self._take_produce(exchange, chunk, header)
-        elif exchange.treatment is IDENTITY or self._quotas.counts_requests or self._refuses_unknown:
-            known = self._take_other(exchange, header)
-        else:
-            known = True
+        elif key != PRODUCE and (
+            exchange.treatment is IDENTITY or self._quotas.counts_requests or self._refuses_unknown
+        ):
+            self._take_other(exchange, header)
         claim = self._claims.get(key) if self._claims else None
         if claim is not None and known and claim.is_active:
             known = self._claimed(claim, exchange, chunk, header)
@@ -152,7 +159,7 @@ class RequestIntake:
         return client
 
     def _refuse_over(self, exchange: Exchange, header: RequestHeader, now_ms: int) -> None:
-        """Nothing; a Produce or Fetch of a client that is over its byte rate is going to be refused.
+        """Have a Produce or Fetch of a client that is over its byte rate refused.
 
         A Produce of one that is not any more is looked at as long as batches may come behind refused ones.
         """
@@ -161,7 +168,9 @@ class RequestIntake:
             return
         wait_ms = 0 if limiter.bound is None else limiter.would_throttle_ms(0, now_ms)
         if wait_ms > 0:
-            self._refuse(exchange, limiter, wait_ms, self._quotas.order)
+            exchange.limiter = None  # the bytes of what is refused count for nothing
+            exchange.whole = Refusal(limiter, wait_ms, self._quotas.order)
+            self._on_refused(limiter, wait_ms)
         elif exchange.api_key == PRODUCE and exchange.whole is None and self._quotas.order.holds_any(now_ms):
             exchange.whole = OrderTreatment(header, self._quotas.order)
         else:
@@ -181,10 +190,11 @@ class RequestIntake:
         exchange.request = Frame(header.frame_length + FRAME_LENGTH_BYTES, gather=True)
         return True
 
-    def _take_other(self, exchange: Exchange, header: RequestHeader) -> bool:
-        """True: the header is all there is to see of a request that no byte rate concerns.
+    def _take_other(self, exchange: Exchange, header: RequestHeader) -> None:
+        """Decide about a request that no byte rate concerns, of which the header is all there is to see.
 
-        Raises `ProtocolError` for a login that is longer than a broker would take it.
+        Raises:
+            ProtocolError: It is a login that is longer than a broker would take it, or of an API that is refused.
         """
         if self._refuses_unknown and header.api_key not in API_TABLE:
             raise ProtocolError(f"API {header.api_key} is unknown here, and unknown ones are refused")
@@ -192,26 +202,21 @@ class RequestIntake:
             if header.frame_length > MAX_UNAUTHENTICATED_BYTES:
                 raise ProtocolError(f"an authentication request announces {header.frame_length} bytes")
             exchange.request = Frame(header.frame_length + FRAME_LENGTH_BYTES, gather=True)
-            exchange.decides = header.api_key == SASL_HANDSHAKE
-        if self._quotas.counts_requests:
+            # A broker answers one token before it reads the next: what comes after this one is for whom it lets in.
+            exchange.decides = True
+            self.last = None
+        # An authenticator charges nothing. What only the served send was preceded by a proof that the client is.
+        if self._quotas.counts_requests and (self._identity.is_complete or header.api_key not in AUTHENTICATION):
             client = self.client(header.client_id)
             if client.counts_requests:
                 exchange.client = client
-                exchange.exempt = self._is_exempt(exchange, client)
-        return True
-
-    def _is_exempt(self, exchange: Exchange, client: Client) -> bool:
-        """Whether a broker would not count the time of a request that is no Produce and no Fetch."""
-        if exchange.treatment is IDENTITY:
-            return not self._identity.is_authenticated
-        return client.is_internal and exchange.api_key in BROKERS_ONLY
+                exchange.exempt = client.is_internal and exchange.api_key in BROKERS_ONLY
 
     def _look_at_first(self, chunk: memoryview, offset: int) -> bool:
-        """Whether enough of the connection's first bytes is there to see which way it starts."""
+        """Return whether enough of the connection's first bytes is there to see which way it starts."""
         is_token = starts_with_gssapi_token(chunk, offset)
         if is_token is None:
             return False
-        self._is_first = False
         if is_token:
             self._identity.expect_opaque_tokens()
         return True
@@ -229,19 +234,15 @@ class RequestIntake:
         exchange.request = Frame(length + FRAME_LENGTH_BYTES, gather=is_read)
         return exchange
 
-    def _take_produce(self, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> bool:
-        """Whether enough of a Produce has been seen to know whether it will have a response."""
-        wanted = acks(chunk, header)
-        if wanted is None:
-            return False
-        exchange.expects_response = wanted != 0
-        if wanted == 0:
-            exchange.exempt = True
+    def _take_produce(self, chunk: memoryview, header: RequestHeader, *, wants_answer: bool) -> Exchange:
+        """Return the exchange of a Produce whose acks have been seen, and remember what it is like."""
+        if not wants_answer:
             self.wants_answers = False
-        client = exchange.client = self.client(header.client_id)
-        exchange.limiter = client.produce
-        self.last = None if client.refuses else Repeated(chunk, header, exchange, client)
-        return True
+        client = self.client(header.client_id)
+        repeated = Repeated(chunk, header, client, expects_response=wants_answer)
+        # Whether a client that gets errors is over its quota has to be looked at each time.
+        self.last = None if client.refuses else repeated
+        return repeated.exchange(header.frame_length, header.correlation_id)
 
     def _take_fetch(self, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> bool:
         """Whether enough of a Fetch has been seen; its limits are lowered to one window of the quota then."""
@@ -255,7 +256,6 @@ class RequestIntake:
                 exchange.client = client if client.counts_requests else None
                 return True
         limiter = client.fetch
-        exchange.quota_type = QuotaType.FETCH
         window_bytes = None if client.is_shadow else limiter.max_value_in_window
         if client.empties_fetches and (window_bytes is not None or client.counts_requests):
             session = fetch_session(chunk, header)

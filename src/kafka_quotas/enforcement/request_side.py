@@ -5,10 +5,9 @@ deals with as a whole is gathered, and goes on, is answered here, or waits until
 """
 
 from kafka_quotas.enforcement.charging import Charging
-from kafka_quotas.enforcement.exchange import ASKED, IDENTITY, PRODUCE, Exchange
-from kafka_quotas.enforcement.flow import Flow
+from kafka_quotas.enforcement.exchange import IDENTITY, PRODUCE, Exchange
+from kafka_quotas.enforcement.flow import READING, Flow
 from kafka_quotas.enforcement.frame_stream import Decision
-from kafka_quotas.enforcement.holds import AWAITING, DRAINING, NO_NEW_FRAME
 from kafka_quotas.enforcement.identity import Identity
 from kafka_quotas.enforcement.request_intake import RequestIntake
 from kafka_quotas.enforcement.response_side import ResponseSide
@@ -19,51 +18,40 @@ from kafka_quotas.wire.walk import Buffer
 class RequestSide:
     """Takes note of every request of one connection, in `Flow.in_flight` while it waits for its response."""
 
-    __slots__ = (
-        "_begin_again",
-        "_charging",
-        "_flow",
-        "_identity",
-        "_intake",
-        "_receiving",
-        "_responses",
-        "_tells",
-        "count",
-        "is_draining",
-    )
+    __slots__ = ("_charging", "_flow", "_identity", "_intake", "_receiving", "_responses", "_tells", "count")
 
     def __init__(
         self, flow: Flow, intake: RequestIntake, *, identity: Identity, charging: Charging, responses: ResponseSide
     ) -> None:
         self._flow = flow
         self._intake = intake
-        self._begin_again = intake.begin_again
         self._identity = identity
         self._charging = charging
         self._tells = charging.tells
         self._responses = responses
         self._receiving: Exchange | None = None
-        self.is_draining = False
-        """Whether no request may begin any more."""
         self.count = 0
         """How many requests have ended."""
 
     def begin(self, chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
-        """How to pass on the request that starts at an offset; None if it has to wait or more bytes are needed."""
-        if self._flow.request_holds & NO_NEW_FRAME:
+        """Return how to pass on the request at an offset; None if it has to wait or more bytes are needed."""
+        if self._flow.state is not READING:
             return None
-        exchange = self._begin_again(chunk, offset) or self._intake.begin(chunk, offset, now_ms)
+        exchange = self._intake.begin(chunk, offset, now_ms)
         if exchange is None:
             return None
         self._receiving = exchange
         return exchange.request
 
     def end(self, gathered: bytearray | None, now_ms: int) -> Buffer | None:
-        """What goes on in place of a gathered request."""
+        """Return what goes on in place of a gathered request."""
         exchange, self._receiving = self._receiving, None
         assert exchange is not None
-        self.count += 1
         client, flow = exchange.client, self._flow
+        if exchange.on_told is not None:
+            self._asked(exchange)
+            return None
+        self.count += 1
         if client is not None:
             if exchange.api_key == PRODUCE and exchange.limiter is not None:
                 throttle_ms = client.produce.record(exchange.frame_length, now_ms)
@@ -71,13 +59,11 @@ class RequestSide:
                     self._charging.charged(exchange, client, client.produce, throttle_ms, now_ms)
             if client.counts_requests:
                 self._charging.charge_request(exchange, client, now_ms)
-        if self.is_draining:
-            flow.request_holds |= DRAINING
         if gathered is not None:
             if exchange.whole is not None:
                 return self._decide(exchange, gathered, now_ms)
             if exchange.treatment is IDENTITY:
-                self._identity.asked(*exchange.place, gathered)
+                self._identity.asked(exchange, gathered)
         if exchange.expects_response and not (exchange.throttle_ms or exchange.decides):
             flow.in_flight.append(exchange)
         else:
@@ -85,17 +71,18 @@ class RequestSide:
         return gathered
 
     def sent(self, exchange: Exchange, now_ms: int) -> None:
-        """Nothing; the request is on its way to the broker, or answered here already."""
+        """Take note of a request that is on its way to the broker, or answered here already."""
         flow = self._flow
         if exchange.expects_response:
             flow.in_flight.append(exchange)
             if exchange.decides or exchange.throttle_ms:
-                flow.request_holds |= AWAITING
+                flow.await_response(exchange)
         elif exchange.throttle_ms:
+            # Without a response (acks=0) the throttle time counts from the request, as in KafkaApis.
             self._charging.settle(exchange, now_ms)
 
     def _decide(self, exchange: Exchange, frame: bytearray, now_ms: int) -> Buffer | None:
-        """What goes to the broker, once it was decided about a whole request: the request, a question, or nothing."""
+        """Return what goes to the broker, once a whole request was decided about: it, a question, or nothing."""
         assert exchange.whole is not None
         verdict = exchange.whole.on_request(frame, exchange, now_ms)
         self._charging.judge(exchange, now_ms)
@@ -106,7 +93,7 @@ class RequestSide:
             self.sent(exchange, now_ms)
             return verdict.frame
         if self._flow.in_flight:
-            self._flow.in_flight[-1].repeats = None  # its response brings this answer along
+            self._flow.in_flight[-1].unlike()  # its response brings this answer along
         exchange.answer = verdict.frame
         exchange.expects_response = verdict.frame is not None
         self.sent(exchange, now_ms)
@@ -114,7 +101,7 @@ class RequestSide:
         return None
 
     def _ask(self, exchange: Exchange, request: bytearray) -> None:
-        """Nothing; the client's side waits for the answer to a question of our own, which decides about the request."""
+        """Let the client's side wait for the answer to a question of our own, which decides about the request."""
 
         def told(frame: bytearray, now_ms: int) -> None:
             assert exchange.whole is not None
@@ -123,7 +110,8 @@ class RequestSide:
             if sent is not None:
                 self._flow.to_upstream.append(sent)
 
-        asked = Exchange((ASKED, 0), exchange.correlation_id, 0, IDENTITY)
-        asked.on_told = told
-        self._flow.in_flight.append(asked)
-        self._flow.request_holds |= AWAITING
+        self._asked(Exchange.own(exchange.correlation_id, told))
+
+    def _asked(self, question: Exchange) -> None:
+        self._flow.in_flight.append(question)
+        self._flow.await_response(question)

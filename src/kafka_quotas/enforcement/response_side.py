@@ -4,7 +4,6 @@ A response streams unless something in it has to be changed that its first bytes
 charged when its head has been seen, so that its throttle time is written into that head.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
@@ -22,8 +21,7 @@ from kafka_quotas.enforcement.exchange import (
 )
 from kafka_quotas.enforcement.flow import Flow
 from kafka_quotas.enforcement.frame_stream import Decision, Frame, Patch
-from kafka_quotas.enforcement.holds import AWAITING, DELAYED
-from kafka_quotas.enforcement.identity import Identity
+from kafka_quotas.enforcement.identity import AUTHENTICATION, Identity
 from kafka_quotas.enforcement.response_form import (
     bare_produce_response,
     clamped_versions,
@@ -32,7 +30,8 @@ from kafka_quotas.enforcement.response_form import (
     told_throttle_ms,
 )
 from kafka_quotas.wire.addresses import Translate, rewrite_addresses
-from kafka_quotas.wire.fetch_response import charged_bytes, empty_fetch_response, fetch_error_code
+from kafka_quotas.wire.fetch_request import NO_SESSION, final_fetch
+from kafka_quotas.wire.fetch_response import charged_bytes, empty_fetch_response, fetch_result
 from kafka_quotas.wire.fetch_tail import rewrite_tail
 from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES, MAX_UNAUTHENTICATED_BYTES, checked_frame_length
 from kafka_quotas.wire.response_header import parse_response_head
@@ -50,10 +49,15 @@ _STREAMED: Final = (STREAM, TAIL)
 """Treatments that pass a response on as it comes, but for its end."""
 
 
+def _nothing_told(frame: bytearray, now_ms: int) -> None:
+    """Drop the response to a request of our own from which nothing is to be learnt."""
+    del frame, now_ms
+
+
 class ResponseSide:
     """Passes on the responses of one connection."""
 
-    __slots__ = ("_charging", "_delays", "_flow", "_identity", "_only_known", "_translate", "_unasked")
+    __slots__ = ("_charging", "_delays", "_flow", "_identity", "_is_answering", "_only_known", "_translate", "_unasked")
 
     def __init__(
         self,
@@ -72,11 +76,12 @@ class ResponseSide:
         self._delays = delays
         self._only_known = only_known
         self._unasked = False
+        self._is_answering = False
 
     def begin(self, chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
-        """How to pass on the response that starts at an offset; None if it has to wait or more bytes are needed."""
+        """Return how to pass on the response at an offset; None if it has to wait or more bytes are needed."""
         flow = self._flow
-        if flow.response_holds & DELAYED:
+        if flow.is_delaying:
             return None
         exchange = flow.in_flight[0] if flow.in_flight else None
         if exchange is None or exchange.api_key == RAW_TOKEN:
@@ -100,34 +105,44 @@ class ResponseSide:
         return self._begin_charged(exchange, chunk, offset, length, now_ms)
 
     def end(self, gathered: bytearray | None, now_ms: int) -> Buffer | None:
-        """What goes to the client in place of a gathered response, and behind any: answers that waited for it."""
+        """Return what goes to the client in place of a gathered response, and after any: answers that waited for it."""
         flow = self._flow
         if self._unasked:
             self._unasked = False
             return None
-        exchange = flow.in_flight.popleft()
+        in_flight = flow.in_flight
+        exchange = in_flight[0]
+        passed = None
         if exchange.on_told is not None:
             assert gathered is not None
             exchange.on_told(gathered, now_ms)
-            passed = None
         else:
-            passed = None if gathered is None else self._changed(exchange, gathered, now_ms)
-        if not flow.in_flight:
-            if exchange.api_key != FETCH and flow.request_holds & AWAITING:
-                self._charging.settle(exchange, now_ms)
+            if gathered is not None:
+                passed = self._changed(exchange, gathered, now_ms)
+            if not self._identity.is_complete and exchange.api_key not in AUTHENTICATION and exchange.api_key >= 0:
+                self._identity.served()
+        # What goes on now may be answered here at once: such an answer waits until this response has gone out.
+        if exchange is flow.awaited:
+            self._charging.settle(exchange, now_ms)
+        in_flight.popleft()
+        if not in_flight or in_flight[0].answer is None:
             return passed
-        if flow.in_flight[0].answer is None:
-            return passed
-        return b"".join(([] if passed is None else [passed]) + list(self.answers(now_ms)))
+        return b"".join(([] if passed is None else [passed]) + self.answers(now_ms))
 
-    def answers(self, now_ms: int) -> Iterator[Buffer]:
-        """The answers made here that are due now: those of the requests that wait longest."""
-        in_flight = self._flow.in_flight
+    def answers(self, now_ms: int) -> list[Buffer]:
+        """Return the answers made here that are due now: those of the requests that wait longest."""
+        in_flight, due = self._flow.in_flight, list[Buffer]()
+        if self._is_answering:
+            return due  # called by what goes on below: the loop there comes to it, in its turn
+        self._is_answering = True
         while in_flight and (answer := in_flight[0].answer) is not None:
-            exchange = in_flight.popleft()
-            yield self._changed(exchange, bytearray(answer), now_ms)
-            if not in_flight and self._flow.request_holds & AWAITING:
+            exchange = in_flight[0]
+            due.append(self._changed(exchange, bytearray(answer), now_ms))
+            if exchange is self._flow.awaited:
                 self._charging.settle(exchange, now_ms)
+            in_flight.popleft()
+        self._is_answering = False
+        return due
 
     def _begin_charged(
         self, exchange: Exchange, chunk: memoryview, offset: int, length: int, now_ms: int
@@ -139,10 +154,12 @@ class ResponseSide:
             self._delay(exchange, now_ms)
             return None
         if exchange.session_id is not None and exchange.throttle_ms and exchange.whole is None:
-            code = fetch_error_code(exchange.api_version, chunk, offset)
-            if code is None:
+            result = fetch_result(exchange.api_version, chunk, offset)
+            if result is None:
                 return None
-            if code == 0:
+            error_code, made_session_id = result
+            if error_code == 0:
+                self._end_session(exchange, made_session_id)
                 return self._emptied(exchange, exchange.session_id, length, now_ms)
         gather = exchange.treatment not in _STREAMED or exchange.whole is not None
         patch = None
@@ -172,12 +189,32 @@ class ResponseSide:
 
     def _delay(self, exchange: Exchange, now_ms: int) -> None:
         exchange.delayed = True
-        self._flow.response_holds |= DELAYED
         self._charging.count(exchange, now_ms)
-        self._flow.hold_for(exchange, now_ms)
+        self._flow.delay(exchange, now_ms)
+
+    def _end_session(self, exchange: Exchange, session_id: int) -> None:
+        """Have the broker drop the session that it made for a full fetch whose answer is emptied.
+
+        The client is told of none and would never use it, and the broker's cache has room for 1,000. A broker that
+        throttles makes none (`FullFetchContext.getThrottledResponse`). The fetch is awaited, so that the broker's
+        stream is between two requests.
+        """
+        if session_id in (NO_SESSION, exchange.session_id):
+            return
+        assert exchange.client is not None
+        assert self._flow.awaited is exchange
+        self._flow.in_flight.append(Exchange.own(exchange.correlation_id, _nothing_told))
+        self._flow.to_upstream.append(
+            final_fetch(
+                exchange.api_version,
+                session_id=session_id,
+                correlation_id=exchange.correlation_id,
+                client_id=exchange.client.client_id,
+            )
+        )
 
     def _emptied(self, exchange: Exchange, session_id: int, length: int, now_ms: int) -> Decision:
-        """The decision that drops a fetch's data: its bytes count for nothing, and the client gets an empty answer."""
+        """Return the decision that drops a fetch's data: it counts for nothing, and the client gets an empty answer."""
         assert exchange.client is not None
         amount = charged_bytes(exchange.api_version, length)
         self._charging.unrecord_fetch(exchange, exchange.client, amount, now_ms)
@@ -209,7 +246,7 @@ class ResponseSide:
         if exchange.treatment is TAIL and exchange.whole is None:
             return rewrite_tail(exchange.api_version, frame, self._translate)
         if exchange.treatment is IDENTITY:
-            self._identity.answered(*exchange.place, frame)
+            self._identity.answered(exchange, frame)
         elif exchange.treatment is VERSIONS:
             frame = bytearray(clamped_versions(exchange, frame, only_known=self._only_known))
         if exchange.whole is not None and exchange.answer is None:

@@ -1,7 +1,7 @@
 """One client's connection and the broker's behind it: bytes in, bytes out, and when they may move.
 
 No I/O and no clock: the shell feeds what it read, writes what it finds in `to_upstream` and `to_client`, may leave a
-side unread while something holds it (`request_holds`, `response_holds`, see `holds`), and calls `wake` at `wake_at_ms`.
+side unread while bytes of it wait, and calls `wake` at `wake_at_ms`. `state` is one of `flow.ConnectionState`.
 
 How a client is held to its quotas, as a broker of this connection would do it:
 
@@ -10,6 +10,8 @@ How a client is held to its quotas, as a broker of this connection would do it:
 - A Fetch response is charged with its length when its head has been seen, and is delivered; the throttle time counts
   from then. While a client has a fetch limit, what it sends behind a Fetch waits for that decision, so that a client
   that pipelines gains nothing. A broker does the same with every request.
+- Nothing is charged before the broker has let the client in, or has answered what it answers to those only that it
+  serves: see `identity`.
 - Requests are counted and timed (an estimate) when they end, where a client has a limit on that.
 - The response carries the larger of the broker's throttle time and ours, in the versions that have the field.
 
@@ -28,10 +30,8 @@ from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.charging import Charging
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.event_log import OnCharge
-from kafka_quotas.enforcement.exchange import PRODUCE
-from kafka_quotas.enforcement.flow import Flow
+from kafka_quotas.enforcement.flow import READING, ConnectionState, Flow
 from kafka_quotas.enforcement.frame_stream import FrameStream
-from kafka_quotas.enforcement.holds import DELAYED, DRAINING, THROTTLED
 from kafka_quotas.enforcement.identity import Identity
 from kafka_quotas.enforcement.ledger import Ledger
 from kafka_quotas.enforcement.mute import Mute
@@ -74,14 +74,12 @@ class Session:
             only_known=rules.unknown_apis is UnknownApi.REFUSE,
         )
         self._intake = intake = RequestIntake(
-            quotas=quotas, identity=identity, rules=rules, refuse=charging.refuse, claims=claims
+            quotas=quotas, identity=identity, rules=rules, on_refused=charging.refused, claims=claims
         )
         self._side = RequestSide(flow, intake, identity=identity, charging=charging, responses=responses)
         flow.requests = FrameStream(self._side.begin, self._side.end, flow.to_upstream)
         flow.responses = FrameStream(responses.begin, responses.end, flow.to_client)
-        self.shortcut = Shortcut(
-            flow, intake, self._side, charging=charging, identity=identity, quotas=quotas, claim=claims.get(PRODUCE)
-        )
+        self.shortcut = Shortcut(flow, intake, self._side, charging=charging)
         """For the shell to offer each read to first; what it does not take is for the following two."""
         self.from_client = flow.requests.feed
         """(chunk, now_ms, offset behind what the shortcut took): takes what the client sent; raises `ProtocolError`
@@ -101,14 +99,9 @@ class Session:
         return self.flow.to_client
 
     @property
-    def request_holds(self) -> int:
-        """Why the client's side stands still, see `holds`."""
-        return self.flow.request_holds
-
-    @property
-    def response_holds(self) -> int:
-        """Why the broker's side stands still, see `holds`."""
-        return self.flow.response_holds
+    def state(self) -> ConnectionState:
+        """What the connection does with the client's next request."""
+        return self.flow.state
 
     @property
     def wake_at_ms(self) -> int | None:
@@ -152,44 +145,22 @@ class Session:
 
     @property
     def waiting_request_bytes(self) -> int:
-        """How many bytes of the client wait because its side stands still."""
-        return self.flow.requests.rest_bytes if self.flow.request_holds else 0
+        """How many bytes of the client wait because its next request may not begin."""
+        return 0 if self.flow.state is READING else self.flow.requests.rest_bytes
 
     @property
     def waiting_response_bytes(self) -> int:
-        """How many bytes of the broker wait because its side stands still."""
-        return self.flow.responses.rest_bytes if self.flow.response_holds else 0
-
-    def hold_requests(self, reason: int) -> None:
-        """Nothing; the client's side stands still until the reason is released."""
-        self.flow.request_holds |= reason
-
-    def release_requests(self, reason: int, now_ms: int) -> None:
-        """Nothing; the outputs hold what had waited, unless another reason holds."""
-        self.flow.release_requests(reason, now_ms)
-
-    def hold_responses(self, reason: int) -> None:
-        """Nothing; the broker's side stands still until the reason is released."""
-        self.flow.response_holds |= reason
-
-    def release_responses(self, reason: int, now_ms: int) -> None:
-        """Nothing; the outputs hold what had waited, unless another reason holds."""
-        self.flow.release_responses(reason, now_ms)
+        """How many bytes of the broker wait because a response is held back."""
+        return self.flow.responses.rest_bytes if self.flow.is_delaying else 0
 
     def wake(self, now_ms: int) -> None:
-        """Nothing; whoever had to wait until now goes on. Called too early it does nothing."""
-        flow = self.flow
-        if flow.wake_at_ms is None or now_ms < flow.wake_at_ms:
-            return
-        flow.wake_at_ms = None
-        flow.mute = None
-        if flow.response_holds & DELAYED:
-            flow.release_responses(DELAYED, now_ms)
-        if flow.request_holds & THROTTLED:
-            flow.release_requests(THROTTLED, now_ms)
+        """Let go on what had to wait until now; called too early it does nothing."""
+        self.flow.wake(now_ms)
 
     def drain(self) -> None:
-        """Nothing; the request that is being received may end, no other may begin."""
-        self._side.is_draining = True
-        if not self.flow.requests.mid_frame:
-            self.flow.request_holds |= DRAINING
+        """Let the request that is being received end, and no other begin."""
+        self.flow.drain()
+
+    def close(self) -> None:
+        """Let nothing begin any more: both connections end."""
+        self.flow.close()

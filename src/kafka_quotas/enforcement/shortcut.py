@@ -9,19 +9,15 @@ and `ResponseSide`; what is done here is exactly what they would do, and a prope
 
 from typing import Final
 
-from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.charging import Charging
 from kafka_quotas.enforcement.exchange import Exchange
-from kafka_quotas.enforcement.flow import Flow
-from kafka_quotas.enforcement.identity import Identity
-from kafka_quotas.enforcement.repeated import START, START_BYTES, Repeated
+from kafka_quotas.enforcement.flow import READING, Flow
+from kafka_quotas.enforcement.repeated import Repeated
 from kafka_quotas.enforcement.request_intake import RequestIntake
 from kafka_quotas.enforcement.request_side import RequestSide
-from kafka_quotas.enforcement.whole_treatment import Claim
 from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.response_header import RESPONSE_HEAD, RESPONSE_HEAD_BYTES
 
-_request_start: Final = START.unpack_from
 _response_head: Final = RESPONSE_HEAD.unpack_from
 
 
@@ -30,30 +26,17 @@ class Shortcut:
 
     __slots__ = (
         "_charging",
-        "_claim",
         "_flow",
-        "_identity",
         "_in_flight",
         "_intake",
         "_max_bytes",
-        "_quotas",
         "_requests",
         "_responses",
         "_side",
         "_tells",
     )
 
-    def __init__(
-        self,
-        flow: Flow,
-        intake: RequestIntake,
-        side: RequestSide,
-        *,
-        charging: Charging,
-        identity: Identity,
-        quotas: BrokerQuotas,
-        claim: Claim | None,
-    ) -> None:
+    def __init__(self, flow: Flow, intake: RequestIntake, side: RequestSide, *, charging: Charging) -> None:
         self._flow = flow
         self._in_flight = flow.in_flight
         self._requests = flow.requests
@@ -63,36 +46,22 @@ class Shortcut:
         self._side = side
         self._charging = charging
         self._tells = charging.tells
-        self._identity = identity
-        self._quotas = quotas
-        self._claim = claim
 
     def requests(self, data: bytes, now_ms: int) -> int:
-        """The offset behind those requests at the start of a read with which all is done: they pass as they are.
+        """Return the offset behind those requests at the start of a read with which all is done: they pass as is.
 
-        The last of them is the one that took its client over the quota, if one did: then something is held now.
+        The last of them is the one that took its client over the quota, if one did: then it is awaited.
         """
-        last = self._intake.last
-        if last is None or last.plain is None or self._flow.request_holds or not self._requests.is_between:
+        last = self._intake.repeated
+        if last is None or not last.is_plain or self._flow.state is not READING or not self._requests.is_between:
             return 0
-        user, version, place_on_wire, start, least, admit, spares = last.plain
-        # `RequestIntake.repeated`, written out: these lines run for every read.
-        if user != self._identity.principal or version != self._quotas.version:
-            return 0
-        if self._claim is not None and self._claim.is_active:
-            return 0
-        in_flight, most = self._in_flight, self._max_bytes
+        in_flight, most, match, spares = self._in_flight, self._max_bytes, last.match, last.spares
         count = size = offset = 0
         end = len(data)
-        while end - offset >= least:
-            length, place, correlation_id = _request_start(data, offset)
+        while (start := match(data, offset)) is not None:
+            length, correlation_id = start
             behind = offset + FRAME_LENGTH_BYTES + length
-            if (
-                place != place_on_wire
-                or behind > end
-                or not least <= length <= most
-                or data[offset + START_BYTES : offset + least] != start
-            ):
+            if behind > end or length > most:
                 break
             offset = behind
             exchange = spares.pop() if spares else last.plain_exchange()
@@ -101,13 +70,13 @@ class Shortcut:
             in_flight.append(exchange)
             count += 1
             size += length
-        if count and (self._tells or not admit(size, now_ms)):
+        if count and (self._tells or not last.client.produce.admit(size, now_ms)):
             return self._charge_each(last, [in_flight.pop() for _ in range(count)], now_ms)
         self._side.count += count
         return offset
 
     def _charge_each(self, last: Repeated, latest: list[Exchange], now_ms: int) -> int:
-        """The offset behind those requests, of which the last is the first of the list, that may pass at once."""
+        """Return the offset behind those requests, of which the last comes first, that may pass at once."""
         client, limiter, passed = last.client, last.client.produce, 0
         while latest:
             exchange = latest.pop()
@@ -117,7 +86,7 @@ class Shortcut:
             if throttle_ms > 0 or self._tells:
                 self._charging.charged(exchange, client, limiter, throttle_ms, now_ms)
             if throttle_ms > 0:
-                exchange.repeats = None  # it has a throttle time: no other request may get it
+                exchange.unlike()  # its throttle time is written into its response, and no other request may get it
                 self._side.sent(exchange, now_ms)
                 break
             self._in_flight.append(exchange)
@@ -125,9 +94,9 @@ class Shortcut:
         return passed
 
     def responses(self, data: bytes) -> int:
-        """The offset behind those responses at the start of a read with which all is done: they pass as they are."""
+        """Return the offset behind those responses at the start of a read with which all is done: they pass as is."""
         flow, in_flight = self._flow, self._in_flight
-        if flow.response_holds or flow.request_holds or not self._responses.is_between:
+        if flow.state is not READING or flow.is_delaying or not self._responses.is_between:
             return 0
         offset, end = 0, len(data)
         while in_flight and end - offset > RESPONSE_HEAD_BYTES:

@@ -54,7 +54,7 @@ Charge: TypeAlias = tuple[Limiter, float]
 class WholeTreatment(Protocol):
     """Deals with one exchange; made when its header has been seen.
 
-    It may raise `exchange.throttle_ms`, and names in `exchange.quota_type` and `exchange.limiter` whose quota that is.
+    It may make the client wait by `exchange.throttled`.
     """
 
     def on_request(self, frame: bytearray, exchange: Exchange, now_ms: int) -> Verdict:

@@ -13,6 +13,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from kafka_quotas.wire.request_header import RequestHeader
+from kafka_quotas.wire.spelling import OLD, spelling
 from kafka_quotas.wire.walk import (
     Buffer,
     Layout,
@@ -24,6 +25,7 @@ from kafka_quotas.wire.walk import (
     tags,
     walk,
 )
+from kafka_quotas.wire.whole_frame import framed
 
 FETCH: Final = 1
 MAX_BYTES_SINCE: Final = 3
@@ -37,7 +39,13 @@ REPLICA_STATE_TAG: Final = 1
 NO_REPLICA: Final = -1
 """The replica id of a consumer. A broker that follows sends its own, which is 0 or more."""
 
+FLEXIBLE_SINCE: Final = 12
+RACK_SINCE: Final = 11
+
 _INT32: Final = Struct(">i")
+_HEAD: Final = Struct(">hhi")
+_FINAL: Final = Struct(">iiibii")
+"""Waiting time, min_bytes, max_bytes, isolation level, session id, session epoch."""
 _TWO_INT32: Final = Struct(">ii")
 _BODY_V15: Final[Layout] = (
     21,  # waiting time, min_bytes, max_bytes, isolation level, session id, session epoch
@@ -108,6 +116,25 @@ def fetch_session(buffer: Buffer, header: RequestHeader) -> tuple[int, int] | No
         return None
     session_id, epoch = _TWO_INT32.unpack_from(buffer, offset)
     return session_id, epoch
+
+
+def final_fetch(api_version: int, *, session_id: int, correlation_id: int, client_id: str) -> bytes:
+    """Return the request of a consumer that ends a fetch session and asks for no data.
+
+    A broker drops the session of a request with the final epoch, and answers at once where that names no partition.
+    **Source:** KIP-227; `FetchManager.newContext` (4.3.1).
+    """
+    form = spelling(api_version, FLEXIBLE_SINCE)
+    pieces = [form.no_tags]
+    if api_version < REPLICA_TAGGED_SINCE:
+        pieces.append(_INT32.pack(NO_REPLICA))
+    pieces.append(_FINAL.pack(0, 0, 0, 0, session_id, FINAL_EPOCH))
+    pieces += [form.encoded_count(0)] * 2  # topics, forgotten topics
+    if api_version >= RACK_SINCE:
+        pieces.append(form.encoded_text(""))
+    pieces.append(form.no_tags)
+    head = _HEAD.pack(FETCH, api_version, correlation_id) + OLD.encoded_text(client_id)
+    return framed(head + b"".join(pieces))
 
 
 def replica_id(buffer: Buffer, header: RequestHeader) -> int | None:

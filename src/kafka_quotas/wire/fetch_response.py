@@ -22,7 +22,6 @@ from kafka_quotas.wire.whole_frame import framed
 
 THROTTLE_SINCE: Final = 1
 
-_INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _SESSION: Final = Struct(">hi")
 """Error code, session id."""
@@ -52,15 +51,15 @@ def empty_fetch_response(
     return framed(b"".join(pieces))
 
 
-def fetch_error_code(api_version: int, buffer: Buffer, start: int) -> int | None:
-    """Return the error code of the response at `start` as a whole (0: none), or None if more bytes are needed.
+def fetch_result(api_version: int, buffer: Buffer, start: int) -> tuple[int, int] | None:
+    """Return error code (0: none) and fetch session of the response at `start`, or None if more bytes are needed.
 
-    Versions before 7 have none, and get 0.
+    They are of the response as a whole. Versions before 7 have neither, and get (0, `NO_SESSION`).
     """
     if api_version < SESSIONS_SINCE:
-        return 0
+        return 0, NO_SESSION
     offset = start + RESPONSE_HEAD_BYTES + has_header_tags(FETCH, api_version) + 4
-    if len(buffer) < offset + 2:
+    if len(buffer) < offset + _SESSION.size:
         return None
-    code: int = _INT16.unpack_from(buffer, offset)[0]
-    return code
+    error_code, session_id = _SESSION.unpack_from(buffer, offset)
+    return error_code, session_id

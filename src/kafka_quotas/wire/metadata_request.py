@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.request_header import RequestHeader
+from kafka_quotas.wire.response_header import RESPONSE_HEAD_BYTES
 from kafka_quotas.wire.spelling import COMPACT, OLD, ElementList, Spelling, element_list, spelling
 from kafka_quotas.wire.topic_id import TOPIC_ID_BYTES, TopicId
 from kafka_quotas.wire.walk import Buffer, Layout, read_int32, read_unsigned_varint, walk
@@ -27,7 +28,11 @@ BY_NAME_VERSION: Final = 4
 BY_ID_VERSION: Final = 12
 """The version in which topics are asked for by id: the first that can; Kafka 3.1 and later."""
 
+BROKERS_VERSION: Final = 1
+"""The version in which brokers are asked for: the first that can name no topic; Kafka 0.10 and later."""
+
 _HEAD: Final = Struct(">hhi")
+_BROKER_COUNT: Final = Struct(">i")
 
 
 class MetadataRequest(NamedTuple):
@@ -77,6 +82,17 @@ def ask_by_id(topic_ids: Sequence[TopicId], *, correlation_id: int, client_id: s
     no_creation, no_operations = b"\0", b"\0"
     body = form.encoded_count(len(topic_ids)) + topics + no_creation + no_operations + form.no_tags
     return _request(BY_ID_VERSION, correlation_id, client_id, form.no_tags + body)
+
+
+def ask_for_brokers(*, correlation_id: int, client_id: str) -> bytes:
+    """Return the request for the brokers alone, which names no topic."""
+    return _request(BROKERS_VERSION, correlation_id, client_id, _listed(OLD, ()))
+
+
+def has_brokers(frame: Buffer) -> bool:
+    """Return whether the answer to `ask_for_brokers` names a broker: those that are errors name none."""
+    offset = RESPONSE_HEAD_BYTES
+    return len(frame) >= offset + _BROKER_COUNT.size and _BROKER_COUNT.unpack_from(frame, offset)[0] > 0
 
 
 def _listed(form: Spelling, names: Sequence[str]) -> bytes:
