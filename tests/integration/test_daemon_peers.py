@@ -21,6 +21,7 @@ from tests.support.enforcement_frames import (
 from tests.support.fake_broker import (
     FakeBroker,
     answer_each,
+    answer_question,
     connected,
     fake_broker,
     is_closed,
@@ -168,6 +169,7 @@ def test_the_last_requests_of_a_client_that_is_gone_still_reach_the_broker(tmp_p
     ended = threading.Event()
 
     def handler(connection: socket.socket) -> None:
+        answer_question(connection)
         while piece := connection.recv(65536):
             received.append(piece)
         ended.set()

@@ -17,7 +17,7 @@ from tests.support.enforcement_frames import (
     response,
     throttle_of,
 )
-from tests.support.fake_broker import answer_each, connected, fake_broker, receive_frame
+from tests.support.fake_broker import answer_each, answer_question, connected, fake_broker, receive_frame
 
 from kafka_quotas.core.entity import Entity
 
@@ -67,6 +67,7 @@ def test_a_muted_client_that_asked_for_no_answers_is_heard_out(tmp_path: Path) -
     heard: list[int] = []
 
     def counting_broker(connection: socket.socket) -> None:
+        answer_question(connection)
         while True:
             heard.append(int.from_bytes(receive_frame(connection)[8:12], "big"))
 

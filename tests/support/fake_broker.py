@@ -101,6 +101,13 @@ def is_closed(sock: socket.socket) -> bool:
     return True
 
 
+def answer_question(connection: socket.socket) -> None:
+    """Nothing; the daemon's question before a client's first request was answered: the broker serves the client."""
+    frame = receive_frame(connection)
+    assert frame[4:8] == b"\x00\x03\x00\x01", f"{frame!r} is no Metadata of version 1"
+    connection.sendall(struct.pack(">i", 4) + frame[8:12])
+
+
 def answer_each(connection: socket.socket) -> None:
     """Nothing; every request got an empty body under its correlation id, until the connection ended."""
     while True:

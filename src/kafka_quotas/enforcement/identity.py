@@ -259,12 +259,12 @@ class Identity:
             self.served()
 
     def _take_error(self, error_code: int) -> None:
-        if self.state in (SaslState.COMPLETE, SaslState.FAILED):
-            return  # the broker goes on with who the client was, as where re-authentication is not enabled
         if error_code != ILLEGAL_SASL_STATE or self.state is SaslState.AUTHENTICATE:
-            self.state = SaslState.FAILED
+            self.state = SaslState.FAILED  # of re-authentication too: the broker ends the connection
         elif self.state is SaslState.HANDSHAKE_OR_VERSIONS_REQUEST:
-            self.served()  # an authenticator in this state accepts or refuses: the listener has no SASL
+            # An authenticator in this state accepts a mechanism or refuses it: the listener has no SASL. In others
+            # nothing changes: the client is in already and does not authenticate again, or may be.
+            self.served()
 
     def _take_success(self, claim: SaslClaim | None, token: bytes) -> None:
         """Make the claimed name the principal where a token of the broker is the last one."""
