@@ -7,11 +7,13 @@ bits. This is the hot path: one decision is one call, on plain attributes, with 
 (Kafka 4.0).
 """
 
+from operator import attrgetter
 from typing import Final, Protocol
 
 from kafka_quotas.core.quota_key import INT_MAX, LONG_MAX
 from kafka_quotas.core.rate import Rate
 from kafka_quotas.core.resolution import Bucket
+from kafka_quotas.core.samples import SampleRing
 from kafka_quotas.core.throttle_average import METRIC_SAMPLES, METRIC_WINDOW_MS
 from kafka_quotas.core.throttle_time import bounded_throttle_time_ms, mutation_throttle_time_ms, narrow_to_int32
 from kafka_quotas.core.token_bucket import TokenBucket
@@ -133,9 +135,22 @@ class RateBucket(Rate):
             return True
         return False
 
+    def would_throttle_ms(self, value: float, now_ms: int) -> int:
+        """Return the throttle time in ms that recording a value would give, and leave everything as it is."""
+        kept, self._slots = _state(self), self._slots[:]
+        throttle_ms = self.record_and_throttle_ms(value, now_ms)
+        for name, attribute in zip(_STATE, kept, strict=True):
+            setattr(self, name, attribute)
+        return throttle_ms
+
     def _bounded_throttle_ms(self, rate: float, window_ms: int) -> int:
         """The throttle time in ms, whatever the bound: none above 0, a time cut at the longest, one beyond 32 bits."""
         return narrow_to_int32(bounded_throttle_time_ms(rate, self._bound, window_ms, self._max_throttle_ms))
+
+
+_STATE: Final = (*SampleRing.__slots__, "_room", "recorded_ms")
+_state: Final = attrgetter(*_STATE)
+"""What a record changes in a `RateBucket`."""
 
 
 class MutationBucket(TokenBucket):

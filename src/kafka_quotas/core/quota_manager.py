@@ -364,9 +364,14 @@ class Limiter:
         return self._manager.max_value(self.bound)
 
     def would_throttle_ms(self, value: float, now_ms: int) -> int:
-        """The throttle time in ms that recording a value would give; nothing is recorded."""
+        """Return the throttle time in ms that recording a value would give; nothing is recorded."""
         bucket = self._resolve()
-        return 0 if bucket is None else copy.deepcopy(bucket).record_and_throttle_ms(value, now_ms)
+        if bucket is None:
+            return 0
+        if isinstance(bucket, RateBucket | SmoothBucket):
+            return bucket.would_throttle_ms(value, now_ms)
+        # Of mutations, which are asked for by the decision API alone.
+        return copy.deepcopy(bucket).record_and_throttle_ms(value, now_ms)
 
     def peek(self, now_ms: int) -> float | None:
         """The rate per second (or the tokens left) of the bucket; None before any configuration."""

@@ -48,6 +48,13 @@ class SmoothBucket:
             return 0
         return min(mutation_throttle_time_ms(-over, self._bound), self._max_throttle_ms)
 
+    def would_throttle_ms(self, value: float, now_ms: int) -> int:
+        """Return the throttle time in ms that recording a value would give, and leave everything as it is."""
+        kept = (self._spent, self._last_ms, self.recorded_ms)
+        throttle_ms = self.record_and_throttle_ms(value, now_ms)
+        self._spent, self._last_ms, self.recorded_ms = kept
+        return throttle_ms
+
     @property
     def memory(self) -> tuple[float, ...]:
         """The figures that `remember` takes: what is spent, and when that was counted."""

@@ -66,6 +66,10 @@ class SaslState(Enum):
     """The broker refused a mechanism or a token, and ends the connection."""
 
 
+COMPLETE: Final = SaslState.COMPLETE
+"""The member as a plain name: it is looked up for nearly every request."""
+
+
 class SaslClaim:
     """What one run of authentication says about the client: the mechanism, and the name in its first token."""
 
@@ -116,11 +120,6 @@ class Identity:
         self.state = SaslState.INITIAL_REQUEST
         self.principal = rules.principal or ANONYMOUS
         """The name that quotas are looked up by."""
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the broker serves the client, so that its requests count."""
-        return self.state is SaslState.COMPLETE
 
     @property
     def expects_tokens(self) -> bool:
@@ -242,8 +241,13 @@ class Identity:
                 return
         self._take_error(error_code)
 
-    def served(self) -> None:
-        """Count the client as one that the broker serves without SASL, for it answered what only they get answered."""
+    def passed(self, exchange: Exchange) -> None:
+        """Go on by the fact that the broker answered a request, which an authenticator does to few."""
+        if exchange.api_key >= 0 and exchange.api_key not in AUTHENTICATION:
+            self._served()
+
+    def _served(self) -> None:
+        """Count the client as one that the broker serves without SASL."""
         if self.state is SaslState.HANDSHAKE_OR_VERSIONS_REQUEST and not self._requires_authentication:
             self.state = SaslState.COMPLETE
 
@@ -256,7 +260,7 @@ class Identity:
             else:
                 self.state = SaslState.FAILED
         else:
-            self.served()
+            self._served()
 
     def _take_error(self, error_code: int) -> None:
         if error_code != ILLEGAL_SASL_STATE or self.state is SaslState.AUTHENTICATE:
@@ -264,7 +268,7 @@ class Identity:
         elif self.state is SaslState.HANDSHAKE_OR_VERSIONS_REQUEST:
             # An authenticator in this state accepts a mechanism or refuses it: the listener has no SASL. In others
             # nothing changes: the client is in already and does not authenticate again, or may be.
-            self.served()
+            self._served()
 
     def _take_success(self, claim: SaslClaim | None, token: bytes) -> None:
         """Make the claimed name the principal where a token of the broker is the last one."""

@@ -33,6 +33,7 @@ class Repeated:
         "_place_on_wire",
         "_start",
         "_treatment",
+        "admit",
         "client",
         "end",
         "is_plain",
@@ -50,6 +51,8 @@ class Repeated:
         """How many bytes a request has up to and with its acks."""
         self._start = bytes(chunk[header.start + _START_BYTES : header.start + self.end])
         self.client = client
+        self.admit = client.produce.admit
+        """Records the bytes of such requests where that surely gives no throttle time."""
         self.response_end = bare_end(header.api_version)
         self.spares: deque[Exchange] = deque(maxlen=MAX_SPARES)
         self.is_plain = bool(self.response_end) and expects_response and not client.counts_requests

@@ -15,7 +15,7 @@ from kafka_quotas.enforcement.exchange import (
     Exchange,
 )
 from kafka_quotas.enforcement.frame_stream import Frame, Patch
-from kafka_quotas.enforcement.identity import AUTHENTICATION, Identity, SaslState
+from kafka_quotas.enforcement.identity import AUTHENTICATION, COMPLETE, Identity, SaslState
 from kafka_quotas.enforcement.order_treatment import OrderTreatment
 from kafka_quotas.enforcement.refusal import Refusal
 from kafka_quotas.enforcement.repeated import Repeated
@@ -96,6 +96,14 @@ class RequestIntake:
             if start is not None and start[0] <= self.max_request_bytes:
                 return repeated.exchange(*start)
         identity = self._identity
+        if identity.state is not COMPLETE:
+            return self._begin_unserved(chunk, offset, now_ms)
+        header = parse_request_header(chunk, offset, max_frame_bytes=self.max_request_bytes)
+        return None if header is None else self._begin_request(chunk, header, now_ms)
+
+    def _begin_unserved(self, chunk: memoryview, offset: int, now_ms: int) -> Exchange | None:
+        """Return what `begin` does for a client of which it is not known yet that the broker serves it."""
+        identity = self._identity
         if identity.state is SaslState.INITIAL_REQUEST and not self._look_at_first(chunk, offset):
             return None
         if identity.expects_tokens:
@@ -105,11 +113,14 @@ class RequestIntake:
         header = parse_request_header(chunk, offset, max_frame_bytes=self.max_request_bytes)
         if header is None:
             return None
-        if not identity.is_complete:
-            identity.admit(header)
-            if identity.wants_proof(header, is_charged=self._may_charge(header.api_key)):
-                return self._question(header)
-        exchange = self._begin_request(chunk, header)
+        identity.admit(header)
+        if identity.wants_proof(header, is_charged=self._may_charge(header.api_key)):
+            return self._question(header)
+        return self._begin_request(chunk, header, now_ms)
+
+    def _begin_request(self, chunk: memoryview, header: RequestHeader, now_ms: int) -> Exchange | None:
+        """Return the exchange of a request with this header; None if more has to be seen of it."""
+        exchange = self._taken(chunk, header)
         if exchange is not None and exchange.client is not None and exchange.client.refuses:
             self._refuse_over(exchange, header, now_ms)
         return exchange
@@ -125,8 +136,8 @@ class RequestIntake:
         exchange.request = Frame(0, replacement=self._identity.question(header))
         return exchange
 
-    def _begin_request(self, chunk: memoryview, header: RequestHeader) -> Exchange | None:
-        """Return the exchange of a request with this header; None if more has to be seen of it."""
+    def _taken(self, chunk: memoryview, header: RequestHeader) -> Exchange | None:
+        """Return the exchange of a request, but for whether it is going to be refused."""
         key = header.api_key
         if key == PRODUCE:
             wanted = acks(chunk, header)
@@ -206,7 +217,7 @@ class RequestIntake:
             exchange.decides = True
             self.last = None
         # An authenticator charges nothing. What only the served send was preceded by a proof that the client is.
-        if self._quotas.counts_requests and (self._identity.is_complete or header.api_key not in AUTHENTICATION):
+        if self._quotas.counts_requests and (self._identity.state is COMPLETE or header.api_key not in AUTHENTICATION):
             client = self.client(header.client_id)
             if client.counts_requests:
                 exchange.client = client

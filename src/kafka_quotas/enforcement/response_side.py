@@ -21,7 +21,7 @@ from kafka_quotas.enforcement.exchange import (
 )
 from kafka_quotas.enforcement.flow import Flow
 from kafka_quotas.enforcement.frame_stream import Decision, Frame, Patch
-from kafka_quotas.enforcement.identity import AUTHENTICATION, Identity
+from kafka_quotas.enforcement.identity import COMPLETE, Identity
 from kafka_quotas.enforcement.response_form import (
     bare_produce_response,
     clamped_versions,
@@ -119,8 +119,8 @@ class ResponseSide:
         else:
             if gathered is not None:
                 passed = self._changed(exchange, gathered, now_ms)
-            if not self._identity.is_complete and exchange.api_key not in AUTHENTICATION and exchange.api_key >= 0:
-                self._identity.served()
+            if self._identity.state is not COMPLETE:
+                self._identity.passed(exchange)
         # What goes on now may be answered here at once: such an answer waits until this response has gone out.
         if exchange is flow.awaited:
             self._charging.settle(exchange, now_ms)

@@ -58,7 +58,7 @@ class Shortcut:
         in_flight, most, match, spares = self._in_flight, self._max_bytes, last.match, last.spares
         count = size = offset = 0
         end = len(data)
-        while (start := match(data, offset)) is not None:
+        while offset < end and (start := match(data, offset)) is not None:
             length, correlation_id = start
             behind = offset + FRAME_LENGTH_BYTES + length
             if behind > end or length > most:
@@ -70,7 +70,7 @@ class Shortcut:
             in_flight.append(exchange)
             count += 1
             size += length
-        if count and (self._tells or not last.client.produce.admit(size, now_ms)):
+        if count and (self._tells or not last.admit(size, now_ms)):
             return self._charge_each(last, [in_flight.pop() for _ in range(count)], now_ms)
         self._side.count += count
         return offset
