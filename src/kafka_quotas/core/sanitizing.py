@@ -11,6 +11,7 @@ import unicodedata
 from urllib.parse import quote
 
 from kafka_quotas.core.errors import InvalidQuotaError
+from kafka_quotas.core.utf8 import decode_utf8
 
 DEFAULT_NAME = "<default>"
 """The node name of a default entity; never a sanitized name."""
@@ -18,7 +19,6 @@ DEFAULT_NAME = "<default>"
 _JMX_SAFE = re.compile(r"[\w\-%. \t]*", re.ASCII)
 _JMX_ESCAPES = str.maketrans({"\n": "\\n", "\\": "\\\\", '"': '\\"', "*": "\\*", "?": "\\?"})
 _ESCAPED = re.compile(r"(?:%..)+|[%+]", re.DOTALL)
-_ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def sanitize(name: str) -> str:
@@ -47,8 +47,7 @@ def _decoded(escaped: str) -> str:
     if escaped == "%":
         raise InvalidQuotaError("a name ends within a percent escape", hint="a percent sign itself is written %25")
     data = bytes(_byte(escaped[start : start + 2]) for start in range(1, len(escaped), 3))
-    # Java replaces an encoded surrogate once, Python each of its bytes.
-    return _ENCODED_SURROGATE.sub(b"\xef\xbf\xbd", data).decode("utf-8", "replace")
+    return decode_utf8(data)
 
 
 def _byte(digits: str) -> int:

@@ -15,6 +15,7 @@ from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.core.utf8 import decode_utf8, well_formed
 from kafka_quotas.enforcement.decision import (
     MAX_BATCH,
     PROTOCOL_VERSION,
@@ -71,7 +72,7 @@ def write_asks(number: int, asks: Sequence[Ask]) -> bytes:
     """The frame of some questions. Raises `DecisionError` where a text or the batch is too long."""
     parts = [_HEAD.pack(number, _counted(asks))]
     for ask in asks:
-        texts = [text.encode("utf-8", "surrogateescape") for text in (ask.user, ask.client_id, ask.ip, ask.topic)]
+        texts = [well_formed(text).encode() for text in (ask.user, ask.client_id, ask.ip, ask.topic)]
         broker = NO_BROKER if ask.broker is None else ask.broker
         try:
             head = _ASK.pack(ask.op, _code_of(ask.quota_type), broker, ask.amount, *map(len, texts))
@@ -95,7 +96,7 @@ def read_asks(data: bytes | bytearray, start: int, end: int) -> tuple[int, list[
             offset += _ASK.size
             texts = []
             for length in lengths:
-                texts.append(bytes(data[offset : offset + length]).decode("utf-8", "surrogateescape"))
+                texts.append(decode_utf8(bytes(data[offset : offset + length])))
                 offset += length
             asks.append(_ask(op, code, broker, amount, texts))
     except struct.error as error:
@@ -121,7 +122,7 @@ def read_decisions(data: bytes | bytearray, start: int) -> tuple[int, list[Decis
             offset += _DECISION.size
             text = bytes(data[offset : offset + first + second])
             offset += first + second
-            key, entity = text[:first].decode(errors="replace"), text[first:].decode("utf-8", "surrogateescape")
+            key, entity = decode_utf8(text[:first]), decode_utf8(text[first:])
             if status == _FAILED:
                 decisions.append(DecisionError(key))
             else:
@@ -146,7 +147,7 @@ def _decision(decision: Decision | DecisionError) -> bytes:
         text = decision.message.encode("utf-8", "replace")[:1000]
         return _DECISION.pack(_FAILED, 0, 0.0, 0.0, len(text), 0) + text
     status = _SHADOW if decision.is_shadow else _DECIDED
-    key, entity = decision.quota.encode(), decision.entity.encode("utf-8", "surrogateescape")
+    key, entity = decision.quota.encode(), well_formed(decision.entity).encode()
     lengths = (len(key), len(entity))
     return _DECISION.pack(status, decision.delay_ms, decision.limit, decision.observed, *lengths) + key + entity
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
+from kafka_quotas.core.utf8 import well_formed
 from kafka_quotas.enforcement.decision import ASK_TYPES, MAX_BATCH, PROTOCOL_VERSION, Ask, Decision, DecisionError, Op
 from kafka_quotas.enforcement.rules import ANONYMOUS
 
@@ -112,4 +113,4 @@ def _text(data: Mapping[str, Json], name: str, default: str = "") -> str:
     value = data.get(name, default)
     if not isinstance(value, str):
         raise DecisionError(f"{name} is a text, not {value!r}")
-    return value
+    return well_formed(value)

@@ -14,6 +14,7 @@ from typing import Any, Final
 from kafka_quotas.core.bucket_memory import BucketMemory
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.core.utf8 import well_formed
 from kafka_quotas.enforcement.connection_rate import RateMemory, RateOf
 from kafka_quotas.enforcement.policy import NodeId
 from kafka_quotas.enforcement.terms import Mode
@@ -143,7 +144,7 @@ def _buckets_of(rows: list[dict[str, Any]]) -> Iterator[SavedBucket]:
             mode=Mode(row["mode"]),
             quota_type=QuotaType(row["type"]),
             memory=BucketMemory(
-                name=(str(row["user"]), str(row["client_id"])),
+                name=(well_formed(str(row["user"])), well_formed(str(row["client_id"]))),
                 kind=str(row["kind"]),
                 recorded_ms=int(row["recorded_ms"]),
                 figures=_figures(row),
@@ -154,14 +155,17 @@ def _buckets_of(rows: list[dict[str, Any]]) -> Iterator[SavedBucket]:
 def _rates_of(rows: list[dict[str, Any]]) -> Iterator[SavedRate]:
     for row in rows:
         memory = RateMemory(
-            of=RateOf(row["of"]), name=str(row["name"]), recorded_ms=int(row["recorded_ms"]), figures=_figures(row)
+            of=RateOf(row["of"]),
+            name=well_formed(str(row["name"])),
+            recorded_ms=int(row["recorded_ms"]),
+            figures=_figures(row),
         )
         yield SavedRate(broker=_node_id(row), memory=memory)
 
 
 def _meters_of(rows: list[dict[str, Any]]) -> Iterator[SavedMeter]:
     for row in rows:
-        yield SavedMeter(broker=_node_id(row), topic=str(row["topic"]), figures=_figures(row))
+        yield SavedMeter(broker=_node_id(row), topic=well_formed(str(row["topic"])), figures=_figures(row))
 
 
 def _figures(row: dict[str, Any]) -> tuple[float, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.utf8 import decode_utf8
 
 _SEQUENCE, _SET, _OBJECT_IDENTIFIER = 0x30, 0x31, 0x06
 _VERSION_TAG: Final = 0xA0
@@ -73,7 +74,7 @@ def _attribute(data: bytes, pair: _Element) -> str:
     value = parts[1]
     if keyword is None or value.tag not in _STRING_TAGS:
         return f"{keyword or identifier}=#{data[value.start : value.end].hex()}"
-    return f"{keyword}={_escaped(data[value.content : value.end].decode('utf-8', 'replace'))}"
+    return f"{keyword}={_escaped(decode_utf8(data[value.content : value.end]))}"
 
 
 def _escaped(text: str) -> str:

@@ -11,6 +11,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.utf8 import decode_utf8
 from kafka_quotas.wire.api import NEVER
 from kafka_quotas.wire.api_table import API_TABLE
 from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES, MAX_REQUEST_BYTES, checked_frame_length
@@ -74,7 +75,7 @@ def parse_request_header(
             raise ProtocolError("a request's client id is longer than the request")
         if end > len(buffer):
             return None
-        client_id = _client_id(bytes(buffer[id_start:end]))
+        client_id = decode_utf8(bytes(buffer[id_start:end]))
     elif id_length < -1:
         raise ProtocolError(f"a request's client id has the length {id_length}")
     if version < _FLEXIBLE_SINCE.get(key, NEVER):
@@ -87,14 +88,6 @@ def parse_request_header(
             return None
         end = behind
     return _new(RequestHeader, (key, version, correlation_id, client_id, end, offset, length))
-
-
-def _client_id(text: bytes) -> str:
-    """Return the client id; the broker replaces what is not UTF-8 and so do we, forwarding the bytes untouched."""
-    try:
-        return text.decode()
-    except UnicodeDecodeError:
-        return text.decode("utf-8", "replace")
 
 
 def _parse_short(buffer: Buffer, offset: int, max_frame_bytes: int) -> RequestHeader | None:

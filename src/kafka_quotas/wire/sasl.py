@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.utf8 import decode_utf8
 from kafka_quotas.wire.api_table import API_TABLE
 from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.request_header import RequestHeader
@@ -58,7 +59,7 @@ def handshake_mechanism(frame: Buffer, header: RequestHeader) -> str:
     *Raises* `ProtocolError` if the request, which has to be at hand as a whole, ends before it.
     """
     start, end = string_span(frame, header.end, _whole_end(frame, header))
-    return str(frame[start:end], "utf-8", "replace")
+    return decode_utf8(bytes(frame[start:end]))
 
 
 def handshake_error_code(frame: Buffer, api_version: int) -> int:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.utf8 import well_formed
 
 PLAIN: Final = "PLAIN"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -82,7 +83,7 @@ def oauthbearer_subject(token: bytes, *, claim: str = "sub") -> str:
     subject = _claims(parts[1]).get(claim)
     if not isinstance(subject, str) or not subject:
         raise ProtocolError(f"an OAUTHBEARER token has no claim {claim!r} that is a text")
-    return subject
+    return well_formed(subject)
 
 
 def _pairs(text: str, separator: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.utf8 import decode_utf8
 from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.walk import (
     Buffer,
@@ -60,7 +61,7 @@ class Spelling:
         start, behind = self.string_span(frame, offset, end)
         if behind < start:
             return None, start
-        return bytes(frame[start:behind]).decode("utf-8", "replace"), behind
+        return decode_utf8(bytes(frame[start:behind])), behind
 
     def encoded_text(self, text: str | None) -> bytes:
         """Return a string of at most 32,767 bytes, None for null."""
