@@ -74,7 +74,7 @@ def _status(control: Path | None) -> "DaemonStatus":
 
 
 def usage_of_daemon(status: "DaemonStatus") -> UsageReading:
-    """What a daemon's status says of every bucket that has a limit."""
+    """Return what a daemon's status tells of every bucket that has a limit, as the metrics of brokers tell it."""
     return UsageReading(
         origin=f"daemon {status.pid}",
         usages=tuple(
@@ -83,7 +83,7 @@ def usage_of_daemon(status: "DaemonStatus") -> UsageReading:
                 key=row.quota,
                 user=desanitize(row.user),
                 client_id=row.client_id,
-                observed=row.observed,
+                observed=row.observed if row.mutation_rate is None else row.mutation_rate,
                 throttle_ms=_throttle_ms(row, status),
                 limit=row.limit,
             )
@@ -95,7 +95,11 @@ def usage_of_daemon(status: "DaemonStatus") -> UsageReading:
 
 
 def _throttle_ms(bucket: "BucketRow", status: "DaemonStatus") -> float:
-    """The longest throttle time that a client of the bucket waits for now, 0 where none does."""
+    """Return the longest throttle time that a client of the bucket waits for now, in ms; 0 where it holds nobody back.
+
+    Between two such times it is the average of the latest ones, as a broker's `throttle-time` is, and for a bucket of
+    tokens in debt the time until the debt is paid, for what comes before is refused.
+    """
     waits = (
         row.throttle_ms
         for row in status.throttled
@@ -104,7 +108,9 @@ def _throttle_ms(bucket: "BucketRow", status: "DaemonStatus") -> float:
         and bucket.user in ("", sanitize(row.user))
         and bucket.client_id in ("", row.client_id)
     )
-    return float(max(waits, default=0))
+    is_in_debt = bucket.mutation_rate is not None and bucket.observed < 0 and bucket.limit > 0
+    debt_ms = -bucket.observed / bucket.limit * 1000 if is_in_debt else 0.0
+    return float(max(waits, default=0) or max(debt_ms, bucket.throttle_ms))
 
 
 def _of_address(url: str, names: MetricNames) -> Sequence[Usage]:

@@ -30,6 +30,8 @@ _KEYS: Final = {
     "controllermutation": (CONTROLLER_MUTATION_RATE.name, "mutation_rate"),
 }
 """The type of an MBean: the quota key, and the attribute that is its rate."""
+_LIMITS: Final = {"controllermutation": "tokens_limit"}
+"""The type of an MBean: the attribute that is its limit, where that is not its rate's; only daemons tell limits."""
 _THROTTLE_TIME: Final = "throttle_time"
 
 
@@ -105,7 +107,7 @@ def usages_of(samples: Iterable[MetricSample], *, names: MetricNames, broker: st
             client_id=client_id,
             observed=figures[_KEYS[kind][1]],
             throttle_ms=figures.get(_THROTTLE_TIME),
-            limit=figures.get(f"{_KEYS[kind][1]}_limit"),
+            limit=figures.get(_LIMITS.get(kind, f"{_KEYS[kind][1]}_limit")),
         )
         for (told, kind, user, client_id), figures in found.items()
         if _KEYS[kind][1] in figures
