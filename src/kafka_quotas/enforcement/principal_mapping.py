@@ -89,6 +89,12 @@ def _parsed(part: str) -> _Rule | None:
         pattern = re.compile(source, re.ASCII)
     except re.error as error:
         raise UsageError(f"{PROPERTY}: not a pattern: {match[2]!r}: {error}") from error
+    for reference in _REFERENCE.finditer(match[3]):
+        if reference[3] is not None and reference[3] not in pattern.groupindex:
+            raise UsageError(
+                f"{PROPERTY}: {match[2]!r} has no group called {reference[3]!r}",
+                hint=f"name one by (?<{reference[3]}>...), or use $1 for the first group",
+            )
     return _Rule(pattern=pattern, replacement=match[3], case=match[4])
 
 
