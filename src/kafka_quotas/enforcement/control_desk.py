@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement import decision_binary, decision_json
 from kafka_quotas.enforcement.decision import PROTOCOL_VERSION, Ask, Decision, DecisionError
+from kafka_quotas.enforcement.notice import defect
 from kafka_quotas.enforcement.reload import Reloaded, reloaded_to_json
 from kafka_quotas.enforcement.status import DaemonStatus, status_to_json
 
@@ -76,6 +77,8 @@ class ControlDesk:
             result = await self._reload()
         except KafkaQuotasError as error:
             return _line({"ok": False, "error": error.message, "hint": error.hint, **number})
+        except Exception as error:  # noqa: BLE001 - whoever asked gets an answer in any case
+            return _line({"ok": False, "error": defect(error), **number})
         return _line({"ok": True, "reloaded": reloaded_to_json(result), **number})
 
 

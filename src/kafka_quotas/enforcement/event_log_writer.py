@@ -13,7 +13,7 @@ from kafka_quotas.enforcement.event_log_files import EventFiles, EventLogError
 from kafka_quotas.enforcement.event_log_line import charge_line
 from kafka_quotas.enforcement.event_log_settings import EventLogSettings, FolderTarget
 from kafka_quotas.enforcement.event_log_topic import EventTopic
-from kafka_quotas.enforcement.notice import Notice, Notify, Severity
+from kafka_quotas.enforcement.notice import Notice, Notify, Severity, defect
 
 PAUSE_S: Final = 0.2
 """How long charges gather before they are written."""
@@ -72,10 +72,19 @@ class EventLogWriter:
         while not self._stop.wait(PAUSE_S):
             self._write_pending()
         self._write_pending()
-        self._sink.close()
+        try:
+            self._sink.close()
+        except Exception as error:  # noqa: BLE001 - as below
+            self._say_failing(EventLogError(defect(error)))
 
     def _write_pending(self) -> None:
-        """Nothing; what is on the queue by now is written."""
+        """Write what is on the queue by now; no exception ends the thread."""
+        try:
+            self._write_slices()
+        except Exception as error:  # noqa: BLE001 - a defect costs the lines at hand, not all that come after them
+            self._say_failing(EventLogError(defect(error)))
+
+    def _write_slices(self) -> None:
         for _ in range(0, len(self.charges), SLICE):
             lines = [charge_line(self._cluster, *each) for each in self.charges.take(SLICE)]
             self._write(lines)
@@ -85,9 +94,9 @@ class EventLogWriter:
         """Nothing; what the sink took is counted, and the rest as lost."""
         try:
             taken = self._sink.write(lines)
-        except EventLogError as error:
+        except Exception as error:  # noqa: BLE001 - as above
             self._lost += len(lines)
-            self._say_failing(error)
+            self._say_failing(error if isinstance(error, EventLogError) else EventLogError(defect(error)))
             return
         self.written += taken
         self._lost += len(lines) - taken

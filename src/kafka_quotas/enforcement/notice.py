@@ -1,8 +1,10 @@
 """Something an operator should read: one structured line of the log."""
 
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from pathlib import Path
 from typing import TypeAlias
 
 
@@ -31,6 +33,13 @@ class Notice:
 
 Notify: TypeAlias = Callable[[Notice], None]
 """Takes notices; never raises."""
+
+
+def defect(error: Exception) -> str:
+    """Return an unexpected exception as one line: what it is, and where it came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"internal error: {type(error).__name__}: {error}{place}"
 
 
 def _quoted(value: str | float) -> str:

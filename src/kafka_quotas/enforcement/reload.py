@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
-from kafka_quotas.enforcement.notice import Notice, Notify, Severity
+from kafka_quotas.enforcement.notice import Notice, Notify, Severity, defect
 from kafka_quotas.enforcement.store_follower import StoreFollower
 
 Use: TypeAlias = Callable[[], int]
@@ -82,8 +82,9 @@ class Reloader:
         Raises `KafkaQuotasError` where a file can't be used: then all that was in force still is.
         """
         self._notify(Notice(event="reading quotas again", fields={"asked_by": asked_by}))
+        before = self._changed()
         try:
-            uses = [file.read() for file in self._files]
+            changed = self._use_files()
         except KafkaQuotasError as error:
             self._notify(
                 Notice(
@@ -93,8 +94,6 @@ class Reloader:
                 )
             )
             raise
-        before = self._changed()
-        changed = sum([use() for use in uses])
         await self._follower.reread()
         state = self._follower.state
         return Reloaded(
@@ -104,3 +103,16 @@ class Reloader:
             changed=changed + self._changed() - before,
             limits=self._limits(),
         )
+
+    def _use_files(self) -> int:
+        """Put the content of every file in force, and return how many limits differ from before.
+
+        Raises:
+            KafkaQuotasError: where a file can't be used, or for a defect of ours, which must not leave anybody waiting.
+        """
+        try:
+            return sum([use() for use in [file.read() for file in self._files]])
+        except KafkaQuotasError:
+            raise
+        except Exception as error:
+            raise KafkaQuotasError(defect(error)) from error

@@ -1,7 +1,9 @@
 """Following a store: a thread that waits for changes and hands each one to the event loop.
 
 Invariants: the store is opened, asked and closed in the thread alone; what it last said stays in force while it can't
-be reached; a trouble is said once, and once more when it is over.
+be reached; a trouble is said once, and once more when it is over. No exception ends the thread, be it one of a store
+that does what no store may do, or of what is done with its content: it is a trouble like any other. Nobody waits for
+the store for longer than `REREAD_S`.
 """
 
 import asyncio
@@ -15,7 +17,7 @@ from typing import Final, TypeAlias, TypeVar
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError, StoreUnreachableError
 from kafka_quotas.enforcement.counters import Counters
-from kafka_quotas.enforcement.notice import Notice, Notify, Severity
+from kafka_quotas.enforcement.notice import Notice, Notify, Severity, defect
 from kafka_quotas.stores.store import NEVER_WRITTEN, Snapshot, Store
 
 LOOK_S: Final = 0.5
@@ -25,6 +27,8 @@ FIRST_WAIT_S: Final = 30.0
 FIRST_RETRY_S: Final = 0.5
 LONGEST_RETRY_S: Final = 10.0
 JOIN_S: Final = 10.0
+REREAD_S: Final = 20.0
+"""How long a reload waits for the store; shorter than who asked for the reload waits for that."""
 
 T = TypeVar("T")
 
@@ -63,6 +67,7 @@ class StoreFollower:
         self._is_stopping = False
         self._woken = threading.Event()
         self._reread_asked = 0
+        self._is_unused = False
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._first: Future[Snapshot] = Future()
         self._thread = threading.Thread(target=self._run, name="store-follower", daemon=True)
@@ -82,12 +87,19 @@ class StoreFollower:
             raise
 
     async def reread(self) -> None:
-        """Nothing; the store was opened anew and its content applied, or `state` says what keeps it from being read."""
+        """Have the store opened anew and its content applied; `state` says what keeps it from being read.
+
+        Returns when that is done or has failed, and after `REREAD_S` in any case.
+        """
         self._reread_asked += 1
         done: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append((self._reread_asked, done))
         self._woken.set()
-        await done
+        try:
+            async with asyncio.timeout(REREAD_S):
+                await done
+        except TimeoutError:
+            self._lost(StoreUnreachableError(f"it did not answer within {REREAD_S:g} s"), self._reread_asked)
 
     def stop(self) -> None:
         """Nothing; the thread ends within a moment and closes the store."""
@@ -121,22 +133,22 @@ class StoreFollower:
             self._woken.clear()
             if self._is_stopping:
                 return
-            if reread != self._reread_asked:
-                reread = self._reread_asked
-                store.close()
-                since = None
             try:
-                snapshot = store.watch(since)
-            except KafkaQuotasError as error:
+                if reread != self._reread_asked:
+                    reread = self._reread_asked
+                    store.close()
+                    since = None
+                snapshot = store.watch(None if self._is_unused else since)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the thread goes on
                 self._tell(self._lost, error, reread)
                 store.close()
                 self._woken.wait(retry_s)
                 retry_s = min(2 * retry_s, LONGEST_RETRY_S)
                 continue
-            retry_s = FIRST_RETRY_S
             since = snapshot.revision if snapshot is not None else since
             self._tell(self._confirmed, snapshot, reread)
-            self._woken.wait(LOOK_S)
+            self._woken.wait(retry_s if self._is_unused else LOOK_S)
+            retry_s = min(2 * retry_s, LONGEST_RETRY_S) if self._is_unused else FIRST_RETRY_S
 
     def _tell(self, receive: Callable[[T, int], None], what: T, reread: int) -> None:
         """Nothing; the event loop calls `receive` with it, unless it has ended meanwhile."""
@@ -147,27 +159,36 @@ class StoreFollower:
 
     def _confirmed(self, snapshot: Snapshot | None, reread: int) -> None:
         state = self.state
+        if snapshot is None and self._is_unused:
+            return  # what there is could not be used, and is read once more
+        if snapshot is not None:
+            try:
+                self._on_snapshot(snapshot)
+            except Exception as error:  # noqa: BLE001 - a defect, or content that nobody thought of
+                self._is_unused = True
+                self._lost(error, reread)
+                return
+            self._is_unused = False
+            self._counters.store_updates += 1
+            state.revision = snapshot.revision
         state.confirmed_ms = self._clock.now_ms()
         if state.trouble is not None:
             state.trouble = None
             self._notify(Notice(event="store is reached again", fields={"store": state.url}))
-        if snapshot is not None:
-            self._counters.store_updates += 1
-            state.revision = snapshot.revision
-            self._on_snapshot(snapshot)
         self._tell_waiting(reread)
 
-    def _lost(self, error: KafkaQuotasError, reread: int) -> None:
+    def _lost(self, error: Exception, reread: int) -> None:
+        message = error.message if isinstance(error, KafkaQuotasError) else defect(error)
         self._counters.store_failures += 1
         if self.state.trouble is None:
             self._notify(
                 Notice(
                     event="store can't be read; its last content stays in force",
                     severity=Severity.ERROR,
-                    fields={"store": self.state.url, "error": error.message},
+                    fields={"store": self.state.url, "error": message},
                 )
             )
-        self.state.trouble = error.message
+        self.state.trouble = message
         self._tell_waiting(reread)
 
     def _tell_waiting(self, reread: int) -> None:
@@ -205,7 +226,7 @@ class _Reopening:
     def close(self) -> None:
         store, self._store = self._store, None
         if store is not None:
-            with contextlib.suppress(KafkaQuotasError):
+            with contextlib.suppress(Exception):  # it is given up in any case
                 store.close()
 
 
