@@ -16,6 +16,7 @@ from tests.support.fake_cluster import FakeCluster, brokers_told, fake_cluster, 
 from tests.support.java_process import free_port
 from tests.support.run_cli import run_cli
 
+from kafka_quotas.commands.daemon_process import free_ports
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.wire.proxy_protocol import SIGNATURE
 
@@ -190,13 +191,13 @@ def test_in_shadow_mode_nobody_is_kept_out_and_all_is_counted(cluster: FakeClust
 
 def test_two_listeners_share_the_quotas_of_each_broker(cluster: FakeCluster, tmp_path: Path) -> None:
     set_quota(tmp_path, Entity.of(client_id=CLIENT_ID), producer_byte_rate=1000.0)
-    port = free_port()
+    port = free_ports(5)
     lines = (f"listen=127.0.0.1:{port}", f"upstream={cluster.brokers[1].address}", "principal=partner")
     options = ["--listener", str(config(tmp_path, *lines, name="partners"))]
     with running_daemon(tmp_path, upstream=cluster.brokers[1].address, options=options) as daemon:
         other = f"127.0.0.1:{port}"
-        for address in (daemon.bootstrap, other):
-            assert brokers_told(address)[1] == address
+        told = [brokers_told(address)[1] for address in (daemon.bootstrap, other)]
+        assert told[1] == f"127.0.0.1:{port + 2}"
         with connected(daemon.bootstrap) as client:
             client.sendall(produce(1, size=100_000))
             receive_frame(client)
@@ -207,8 +208,8 @@ def test_two_listeners_share_the_quotas_of_each_broker(cluster: FakeCluster, tmp
                 rows = daemon.wait_until(lambda status: sum(row.connections for row in status.throttled) == 2).throttled
         assert {row.broker for row in (*first, *rows)} == {"1"}
         listeners = {(row.broker, row.listen) for row in daemon.status().listeners}
-        assert {("1", daemon.bootstrap), ("1", other)} <= listeners
-        assert len(listeners) == 6
+        assert {("1", daemon.bootstrap), ("1", other), ("1", told[0]), ("1", told[1])} <= listeners
+        assert len(listeners) == 8
 
 
 def test_an_alias_of_a_broker_gets_no_buckets_of_its_own(cluster: FakeCluster, tmp_path: Path) -> None:
@@ -233,8 +234,9 @@ def test_a_broker_whose_id_is_given_is_that_broker_whatever_its_address(cluster:
     cluster.addresses[1] = ("broker-1.invalid", 9092)
     options = ["--listener-config", str(config(tmp_path, "upstream.node.id=1"))]
     with running_daemon(tmp_path, upstream=cluster.brokers[1].address, options=options) as daemon:
-        assert brokers_told(daemon.bootstrap)[1] == daemon.bootstrap
         assert daemon.status().listeners[0].broker == "1"
+        brokers_told(daemon.bootstrap)
+        assert [row.broker for row in daemon.status().listeners] == ["1", "1", "2", "3"]
 
 
 def test_brokers_join_move_and_leave_while_clients_are_connected(cluster: FakeCluster, tmp_path: Path) -> None:

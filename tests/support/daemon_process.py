@@ -136,12 +136,12 @@ def running_daemon(
 ) -> Iterator[DaemonProcess]:
     """A daemon in front of `upstream`, with a local store in `folder` unless `store` names another; stopped at the end.
 
-    `upstream` may name several brokers, the first is taken. Fails where the log holds a traceback.
+    `upstream` may name several brokers. Fails where the log holds a traceback.
     """
     daemon = DaemonProcess(
         [
             "--upstream",
-            upstream.split(",", 1)[0],
+            upstream,
             "--listen",
             "127.0.0.1:0",
             "--store",

@@ -13,11 +13,11 @@ from kafka_quotas.enforcement.listener_file import (
     read_listener,
     refuse_restart,
 )
-from kafka_quotas.enforcement.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.listener_settings import BrokerAddress, ListenerSettings
 
 PLACES = "listen=0.0.0.0:19094\nupstream=broker-1:9094\n"
 MAIN = ListenerSettings(
-    upstream=Address(host="b", port=1), listen=Address(host="l", port=2), advertised_host="kept", port_range=(1, 2)
+    upstreams=(Address(host="b", port=1),), listen=Address(host="l", port=2), advertised_host="kept", port_range=(1, 2)
 )
 
 
@@ -30,7 +30,7 @@ def written(folder: Path, text: str, *, name: str = "external") -> Path:
 def test_every_property_is_understood(tmp_path: Path) -> None:
     text = PLACES + (
         "upstream.node.id=3\nport.range=19095-19099\nadvertised.host=kafka.example\n"
-        "broker.host.pattern=b$(nodeId).kafka.example\nsecurity.protocol=sasl_ssl\nssl.keystore.location=/k.pem\n"
+        "broker.host.pattern=b$(nodeId).kafka.example\nbroker.addresses=7=special.kafka.example:19094\nsecurity.protocol=sasl_ssl\nssl.keystore.location=/k.pem\n"
         "ssl.client.auth=requested\nssl.principal.mapping.rules=RULE:^CN=(.*?),.*$/$1/L, DEFAULT\n"
         "upstream.security.protocol=SSL\nupstream.ssl.truststore.location=/t.pem\nprincipal=partner\n"
         "sasl.oauthbearer.sub.claim.name=email\nproxy.protocol.trusted=10.0.0.0/8, ::1\nmax.connections=100\n"
@@ -40,11 +40,12 @@ def test_every_property_is_understood(tmp_path: Path) -> None:
     assert listener == ListenerSettings(
         name="external",
         listen=Address(host="0.0.0.0", port=19094),
-        upstream=Address(host="broker-1", port=9094),
+        upstreams=(Address(host="broker-1", port=9094),),
         upstream_node_id=3,
         port_range=(19095, 19099),
         advertised_host="kafka.example",
         host_pattern="b$(nodeId).kafka.example",
+        broker_addresses=(BrokerAddress(first=7, last=7, host="special.kafka.example", port=19094),),
         principal="partner",
         requires_authentication=True,
         oauthbearer_claim="email",
@@ -61,6 +62,8 @@ def test_every_property_is_understood(tmp_path: Path) -> None:
         max_connections_per_ip=10,
     )
     assert listener.shares_port
+    assert (listener.node_of("Special.kafka.example"), listener.node_of("b8.kafka.example")) == (7, 8)
+    assert listener.broker_host(7) == "special.kafka.example"
 
 
 def test_the_main_listener_is_completed_and_keeps_what_options_said(tmp_path: Path) -> None:
@@ -103,6 +106,10 @@ def test_what_only_a_restart_can_change_is_named_and_what_can_change_is_not_refu
         (PLACES + "max.connections.per.ip=-1", "max.connections.per.ip"),
         (PLACES + "upstream.security.protocol=TLS", "upstream.security.protocol"),
         (PLACES + "proxy.protocol.trusted=", "names no network"),
+        (PLACES + "upstream.node.id=1\nupstream=b1:1,b2:1", "several upstreams"),
+        (PLACES + "broker.addresses=1:20001", "not an address of a broker"),
+        (PLACES + "ssl.principal.mapping.rules=RULE:^CN=(.*)$/${name}/", "no group called 'name'"),
+        (PLACES + "ssl.principal.mapping.rules=DEFAULT,RULE:^CN=(?<name>.*)$/$1-${nam}/", "no group called 'nam'"),
         (PLACES + "sasl.mechanism=PLAIN", "unknown property sasl.mechanism"),
     ],
 )

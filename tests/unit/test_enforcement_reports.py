@@ -33,6 +33,7 @@ from kafka_quotas.enforcement.status import (
     status_from_json,
     status_to_json,
 )
+from kafka_quotas.enforcement.upstream_health import UpstreamHealth
 
 FIRST = Address(host="broker-1", port=9092)
 SECOND = Address(host="broker-2", port=9092)
@@ -249,33 +250,36 @@ def test_the_log_can_be_json() -> None:
     assert json.loads(lines[0]) == expected
 
 
-def readiness(current: DaemonStatus, *, reachable: bool, times: int = 1) -> tuple[Readiness, int]:
-    """The answer, and how often the broker was tried for it."""
+def readiness(current: DaemonStatus, *, up: set[Address], times: int = 1) -> tuple[Readiness, list[Address]]:
+    """The answer, and which brokers were tried for it."""
     tried: list[Address] = []
 
     async def probe(address: Address) -> bool:
         tried.append(address)
-        return reachable
+        return address in up
 
     async def ask() -> Readiness:
-        health = Health(lambda: current, lambda: FIRST, probe=probe)
+        health = Health(lambda: current, lambda: [FIRST, SECOND], health=UpstreamHealth(probe=probe))
         return [await health.readiness() for _ in range(times)][-1]
 
-    return asyncio.run(ask()), len(tried)
+    return asyncio.run(ask()), tried
 
 
-def test_a_daemon_is_ready_while_it_takes_connections_and_a_broker_does() -> None:
-    told, tried = readiness(status(), reachable=True, times=5)
+def test_a_daemon_is_ready_while_it_takes_connections_and_any_broker_does() -> None:
+    told, tried = readiness(status(), up={FIRST, SECOND}, times=5)
     assert told.ready
-    assert tried == 1
-    unreachable, _ = readiness(status(), reachable=False)
+    assert tried == [FIRST]
+    other, tried = readiness(status(), up={SECOND}, times=5)
+    assert other.ready
+    assert tried == [FIRST, SECOND]
+    unreachable, _ = readiness(status(), up=set())
     assert not unreachable.ready
-    draining, tried = readiness(replace(status(), draining=True), reachable=True)
-    assert (draining.ready, tried) == (False, 0)
+    draining, tried = readiness(replace(status(), draining=True), up={FIRST})
+    assert (draining.ready, tried) == (False, [])
 
 
 def test_a_lost_store_makes_a_daemon_no_less_ready() -> None:
     lost = replace(status(), store=replace(status().store, trouble="gone", age_ms=9000))
-    told, _ = readiness(lost, reachable=True)
+    told, _ = readiness(lost, up={FIRST})
     assert (told.ready, told.store_trouble, told.store_age_ms) == (True, "gone", 9000)
     assert json.loads(told.to_json())["store_trouble"] == "gone"

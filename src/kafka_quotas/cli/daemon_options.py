@@ -33,12 +33,30 @@ Upstream = Annotated[
         rich_help_panel=NETWORK_PANEL,
     ),
 ]
+Upstreams = Annotated[
+    list[str],
+    typer.Option(
+        "--upstream",
+        metavar="HOST:PORT,...",
+        help="Brokers of the cluster to enforce in front of, tried in turn for who bootstraps; may be repeated.",
+        rich_help_panel=NETWORK_PANEL,
+    ),
+]
+BrokerAddresses = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--broker-address",
+        metavar="ID=[HOST:]PORT",
+        help="The port (and host) of a broker's listener, FIRST-LAST=PORT for many node ids; may be repeated.",
+        rich_help_panel=NETWORK_PANEL,
+    ),
+]
 Listen = Annotated[
     str,
     typer.Option(
         "--listen",
         metavar="HOST:PORT",
-        help="Where clients bootstrap; port 0 takes any free one. Brokers get listeners of their own on this host.",
+        help="Where clients bootstrap; port 0 takes free ones. Brokers get listeners of their own on this host.",
         rich_help_panel=NETWORK_PANEL,
     ),
 ]
@@ -47,7 +65,7 @@ PortRange = Annotated[
     typer.Option(
         "--port-range",
         metavar="FIRST-LAST",
-        help="Ports for the brokers' listeners. Default: free ones behind that of --listen.",
+        help="Ports for the brokers' listeners: FIRST + node id. Default: from the port after that of --listen on.",
         rich_help_panel=NETWORK_PANEL,
     ),
 ]

@@ -4,6 +4,7 @@ import sys
 
 from kafka_quotas.cli.daemon_options import (
     AdvertisedHost,
+    BrokerAddresses,
     Cluster,
     ConnectionRate,
     ConnectTimeout,
@@ -29,7 +30,7 @@ from kafka_quotas.cli.daemon_options import (
     Style,
     UnknownApis,
     UnknownPrincipal,
-    Upstream,
+    Upstreams,
     UpstreamWindows,
     control_access,
     event_log_settings,
@@ -65,7 +66,8 @@ from kafka_quotas.commands import daemon
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.mutation_bucket import MutationAlgorithm
 from kafka_quotas.core.units import parse_bytes
-from kafka_quotas.enforcement.address import parse_address
+from kafka_quotas.enforcement.address import parse_address, parse_addresses
+from kafka_quotas.enforcement.broker_ports import parse_broker_addresses
 from kafka_quotas.enforcement.event_log_settings import ROTATE_S
 from kafka_quotas.enforcement.listener_file import ListenerFiles, all_listeners, parse_port_range
 from kafka_quotas.enforcement.listener_settings import ListenerSettings
@@ -84,7 +86,7 @@ _INTERRUPTED = 130
 
 def run(
     *,
-    upstream: Upstream,
+    upstream: Upstreams,
     listen: Listen = "127.0.0.1:9092",
     store: StoreUrl = None,
     command_config: CommandConfig = None,
@@ -108,6 +110,7 @@ def run(
     policy: PolicyFileOption = None,
     cost_model: CostModelOption = None,
     port_range: PortRange = None,
+    broker_address: BrokerAddresses = None,
     advertised_host: AdvertisedHost = None,
     listener_config: ListenerConfig = None,
     listener: MoreListeners = None,
@@ -138,13 +141,15 @@ def run(
 
     It stays in the foreground and writes its log to standard error.
     """
+    upstreams = parse_addresses(upstream)
+    servers = ",".join(map(str, upstreams))
     windows = chosen_windows(
         quota_window_num=quota_window_num,
         quota_window_size_seconds=quota_window_size_seconds,
         controller_window_num=controller_quota_window_num,
         controller_window_size_seconds=controller_quota_window_size_seconds,
         window_file=window_file,
-        bootstrap_server=upstream if upstream_windows else None,
+        bootstrap_server=servers if upstream_windows else None,
         command_config=command_config,
     )
     check_on_violation(on_violation, max_throttle_ms)
@@ -166,9 +171,10 @@ def run(
         internal_principals=frozenset(internal_principal or ()),
     )
     main = ListenerSettings(
-        upstream=parse_address(upstream),
+        upstreams=upstreams,
         listen=parse_address(listen, may_be_zero=True),
         port_range=None if port_range is None else parse_port_range(port_range),
+        broker_addresses=parse_broker_addresses(broker_address or ()),
         advertised_host=advertised_host,
     )
     files = ListenerFiles(main=main, more_of_main=listener_config, others=tuple(listener or ()))
@@ -197,7 +203,7 @@ def run(
             rotate_s=event_log_rotate,
             keep=event_log_keep,
             properties=event_log_config,
-            cluster=cluster or upstream,
+            cluster=cluster or servers,
         ),
     )
     choice = choose_store(store=store, command_config=command_config)

@@ -20,10 +20,12 @@ from typing import IO
 from kafka_quotas.commands.tied_process import tied
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.quota_config import QuotaWindow
+from kafka_quotas.enforcement.control_client import ask_status
 
 LISTENING = "daemon listening"
 """What the daemon's log says when clients may come."""
 
+_CONTROL = "control.sock"
 _HOST = "127.0.0.1"
 _PORTS = range(20_000, 32_000)  # below the range that outgoing connections are given
 _PORT_ATTEMPTS = 20
@@ -51,7 +53,6 @@ def running_daemon(
     store_url: str,
     window: QuotaWindow,
     folder: Path,
-    brokers: int = 1,
     options: Sequence[str] = (),
 ) -> Iterator[RunningDaemon]:
     """A daemon in front of `upstream` while the context lasts; its log and socket are in `folder`.
@@ -60,13 +61,11 @@ def running_daemon(
 
     Raises `DaemonStartError` with the last line of its log where it does not start.
     """
-    port = free_ports(brokers + 1)
     log = folder / "daemon.log"
     with log.open("wb") as sink:
         process = _start(
             sink,
             upstream=upstream,
-            listen=f"{_HOST}:{port}",
             store_url=store_url,
             window=window,
             folder=folder,
@@ -74,7 +73,7 @@ def running_daemon(
         )
         try:
             _wait_until_listening(process, log)
-            yield RunningDaemon(bootstrap=f"{_HOST}:{port}", pid=process.pid)
+            yield RunningDaemon(bootstrap=ask_status(folder / _CONTROL).listeners[0].listen, pid=process.pid)
         finally:
             _end(process)
 
@@ -99,7 +98,6 @@ def _start(
     sink: IO[bytes],
     *,
     upstream: str,
-    listen: str,
     store_url: str,
     window: QuotaWindow,
     folder: Path,
@@ -107,9 +105,9 @@ def _start(
 ) -> "subprocess.Popen[bytes]":
     arguments = {
         "--upstream": upstream,
-        "--listen": listen,
+        "--listen": f"{_HOST}:0",
         "--store": store_url,
-        "--control": str(folder / "control.sock"),
+        "--control": str(folder / _CONTROL),
         "--quota-window-num": str(window.samples),
         "--quota-window-size-seconds": str(window.window_s),
     }

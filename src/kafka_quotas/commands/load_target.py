@@ -31,8 +31,6 @@ from kafka_quotas.stores.store import Store
 from kafka_quotas.wire.topic_changes import WantedTopic
 
 EVENT_LOG: Final = "events"
-_MOST_BROKERS: Final = 16
-"""Ports kept for a daemon in front of a cluster whose size is not known yet: one for each broker."""
 _PATIENCE_S: Final = 180.0
 """How long a broker here may take for a change of a topic or a quota: after a flood many others are before it."""
 _CONNECT_S: Final = 10.0
@@ -212,7 +210,6 @@ def venue(
         store_url=staged.store_url,
         window=scenario.window,
         folder=folder,
-        brokers=_MOST_BROKERS if target.is_theirs else 1,
         options=options,
     ) as daemon:
         yield Venue(

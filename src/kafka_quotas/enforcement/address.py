@@ -1,6 +1,7 @@
 """Where a server listens, as HOST:PORT."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,3 +31,15 @@ def parse_address(text: str, *, may_be_zero: bool = False) -> Address:
     if match is None or not (0 if may_be_zero else 1) <= port <= 65535:
         raise UsageError(f"not a host:port: {text!r}", hint="for example 127.0.0.1:9092 or [::1]:9092")
     return Address(host=match["bracketed"] or match["host"], port=port)
+
+
+def parse_addresses(texts: Iterable[str]) -> tuple[Address, ...]:
+    """Return the addresses in texts of HOST:PORT[,HOST:PORT...], in their order and each once.
+
+    Raises:
+        UsageError: where one is no address, or there is none at all.
+    """
+    found = tuple(dict.fromkeys(parse_address(part) for text in texts for part in text.split(",")))
+    if not found:
+        raise UsageError("no host:port is given", hint="for example broker-1:9092,broker-2:9092")
+    return found

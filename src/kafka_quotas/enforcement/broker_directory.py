@@ -1,11 +1,11 @@
 """Which listener leads to which broker.
 
 Invariants: a broker is known by its node id and keeps its listener when its address changes; a listener is open before
-its address is handed to anybody. The broker behind the bootstrap address is found out by its address: where that is
-the very one that was given, the bootstrap listener becomes the broker's own (unless brokers have names of their own).
+its address is handed to anybody. The bootstrap listener is no broker's own, unless it was given to one; it has a route
+for each bootstrap server. Which broker is behind one of them is found out by its address: the very one that was given.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,83 +17,94 @@ from kafka_quotas.enforcement.policy import NodeId
 class Route:
     """A listener's port and the broker it leads to: `upstream` changes when the broker moves.
 
-    A `node_id` that is None or negative stands for the broker behind a bootstrap address until its own id is known.
+    A `node_id` that is None or negative stands for the broker behind a bootstrap server until its own id is known.
     """
 
     node_id: NodeId
     port: int
     upstream: Address
+    is_located: bool = True
+    """Whether `upstream` is the broker's own address; until that is known it is a bootstrap server's."""
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the broker's node id is known."""
+        return self.node_id is not None and self.node_id >= 0
 
 
 OpenListener: TypeAlias = Callable[[Route], int]
 """Opens a listener for a route and returns its port; raises `ListenError` where there is none to be had."""
 OnNamed: TypeAlias = Callable[[Route, NodeId], None]
-"""Is told the bootstrap route, which has its broker's id now, and what stood for that before."""
+"""Is told a bootstrap route, which has its broker's id now, and what stood for that before."""
 OnMoved: TypeAlias = Callable[[Route], None]
 """Is told a route that leads to another address now."""
 
 
 class BrokerDirectory:
-    """The routes by node id."""
+    """The routes by node id; `owner` is the broker that the bootstrap listener is given to, None for no broker."""
 
     def __init__(
         self,
-        bootstrap: Route,
+        bootstraps: Sequence[Route],
         *,
         open_listener: OpenListener,
         on_named: OnNamed,
         on_moved: OnMoved,
-        is_shared: bool = True,
+        on_located: OnMoved,
+        owner: int | None = None,
     ) -> None:
-        self._bootstrap = bootstrap
-        self._first_upstream = bootstrap.upstream
+        self.bootstraps = tuple(bootstraps)
+        self._servers = tuple((route, route.upstream) for route in bootstraps)
         self._open_listener = open_listener
         self._on_named = on_named
         self._on_moved = on_moved
-        self._is_shared = is_shared
-        self._routes: dict[int, Route] = {}
+        self._on_located = on_located
+        self._routes: dict[int, Route] = {} if owner is None else {owner: bootstraps[0]}
 
     @property
     def routes(self) -> list[Route]:
-        """Every route, the bootstrap's first."""
-        others = (route for _, route in sorted(self._routes.items()) if route is not self._bootstrap)
-        return [self._bootstrap, *others]
-
-    @property
-    def is_named(self) -> bool:
-        """Whether it is known which broker is behind the bootstrap address."""
-        return self._bootstrap.node_id is not None and self._bootstrap.node_id >= 0
+        """Every route, those of the bootstrap servers first."""
+        others = (route for _, route in sorted(self._routes.items()) if route not in self.bootstraps)
+        return [*self.bootstraps, *others]
 
     def known(self, node_id: int) -> Route | None:
-        """The route to a broker that was met before."""
+        """Return the route to a broker that was met or announced before."""
         return self._routes.get(node_id)
 
-    def route(self, node_id: int, address: Address) -> Route:
-        """The route to a broker, which is at this address now; its listener is open.
+    def announce(self, node_id: int) -> None:
+        """Open the listener of a broker whose address is not known yet; until it is, a bootstrap server is behind it.
 
-        Raises `ListenError` where no listener can be opened for a broker met for the first time.
+        Raises:
+            ListenError: where no listener can be opened.
         """
+        if node_id not in self._routes:
+            self._routes[node_id] = self._open(node_id, self.bootstraps[0].upstream, is_located=False)
+
+    def route(self, node_id: int, address: Address) -> Route:
+        """Return the route to a broker, which is at this address now; its listener is open.
+
+        Raises:
+            ListenError: where no listener can be opened for a broker met for the first time.
+        """
+        for bootstrap, server in self._servers:
+            if server == address:
+                self.name(bootstrap, node_id)
         route = self._routes.get(node_id)
         if route is None:
-            route = self._routes[node_id] = self._adopt(node_id, address) or self._open(node_id, address)
+            route = self._routes[node_id] = self._open(node_id, address, is_located=True)
+        was_located, route.is_located = route.is_located, True
         if route.upstream != address:
             route.upstream = address
-            self._on_moved(route)
+            (self._on_moved if was_located else self._on_located)(route)
         return route
 
-    def name(self, node_id: int) -> None:
-        """Nothing; the broker behind the bootstrap address is this one. It may have a listener of its own already."""
-        if not self.is_named:
-            placeholder, self._bootstrap.node_id = self._bootstrap.node_id, node_id
-            self._on_named(self._bootstrap, placeholder)
+    def name(self, bootstrap: Route, node_id: int) -> None:
+        """Take note that this broker is behind a bootstrap server, unless another one is known to be."""
+        if not bootstrap.is_named:
+            placeholder, bootstrap.node_id = bootstrap.node_id, node_id
+            self._on_named(bootstrap, placeholder)
 
-    def _adopt(self, node_id: int, address: Address) -> Route | None:
-        """The bootstrap route, if it is this node's and no other's."""
-        if not self.is_named and address == self._first_upstream:
-            self.name(node_id)
-        return self._bootstrap if self._is_shared and self._bootstrap.node_id == node_id else None
-
-    def _open(self, node_id: int, address: Address) -> Route:
-        route = Route(node_id=node_id, port=0, upstream=address)
+    def _open(self, node_id: int, address: Address, *, is_located: bool) -> Route:
+        route = Route(node_id=node_id, port=0, upstream=address, is_located=is_located)
         route.port = self._open_listener(route)
         return route

@@ -9,7 +9,7 @@ import contextlib
 import gc
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from kafka_quotas.enforcement.log import Log
 from kafka_quotas.enforcement.metrics import exposition
 from kafka_quotas.enforcement.metrics_server import MetricsServer
 from kafka_quotas.enforcement.monotonic_clock import MonotonicClock
-from kafka_quotas.enforcement.notice import Notice
+from kafka_quotas.enforcement.notice import Notice, Severity, defect
 from kafka_quotas.enforcement.policy import Policy
 from kafka_quotas.enforcement.policy_file import read_policy_file
 from kafka_quotas.enforcement.relay import RelayRoom
@@ -48,6 +48,8 @@ from kafka_quotas.stores.store import Snapshot
 
 EXPIRY_S: Final = 60.0
 """How often idle buckets are looked for."""
+BEGUN_AGAIN_S: Final = 5.0
+"""After how long work that a defect ended is begun again."""
 STATIC_SCHEME: Final = "static:"
 GC_THRESHOLD: Final = 50_000
 """Objects made before the collector looks at them. Its default of 700 is reached within a few hundred requests."""
@@ -159,7 +161,7 @@ class _Daemon:
             self._listen_to_signals(stack)
             _spare_collections()
             await self._serve_status(stack, gate, reporter, events)
-            expiry = self._loop.create_task(self._expire())
+            expiry = self._loop.create_task(self._lasting(self._expire))
             stack.callback(expiry.cancel)
             return await self._until_told(gate, reporter)
 
@@ -232,14 +234,14 @@ class _Daemon:
         stack.push_async_callback(control.close)
         fields: dict[str, str | float] = {
             "listen": str(listen),
-            "upstream": str(self._settings.upstream),
+            "upstream": ",".join(map(str, self._settings.upstreams)),
             "store": self._follower.state.url,
             "limits": self._policy.limit_count,
             "control": str(control.path),
         }
         if self._settings.metrics is not None:
             told = exposition(reporter.status, self._settings.metrics_choice)
-            health = Health(reporter.status, lambda: bootstrap.upstream)
+            health = Health(reporter.status, gate.upstreams, health=gate.health)
             metrics = MetricsServer(self._settings.metrics, told, health)
             port = await metrics.start()
             stack.push_async_callback(metrics.close)
@@ -271,6 +273,21 @@ class _Daemon:
     async def _end_asked_again(self) -> None:
         while await self._signals.get() is signal.SIGHUP:
             pass
+
+    async def _lasting(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Begin work that never ends again after a while where a defect ends it, and log that."""
+        while True:
+            try:
+                await work()
+            except Exception as error:  # noqa: BLE001 - what it is for is done without it until then
+                self._notify(
+                    Notice(
+                        event="work in the background failed; it is begun again",
+                        severity=Severity.ERROR,
+                        fields={"error": defect(error)},
+                    )
+                )
+            await asyncio.sleep(BEGUN_AGAIN_S)
 
     async def _expire(self) -> None:
         while True:

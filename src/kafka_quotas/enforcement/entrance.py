@@ -9,7 +9,7 @@ In shadow mode all that is counted and nobody is kept out.
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TypeAlias
@@ -44,6 +44,8 @@ class Arrival:
 Serve: TypeAlias = Callable[[Arrival], None]
 RouteByHost: TypeAlias = Callable[[str | None], Route]
 """The route for the name that a TLS client asked for; raises `ProtocolError` where there is none."""
+Reached: TypeAlias = Callable[[Route], Awaitable[Route]]
+"""The route in place of another, whose broker takes connections; that one where none does."""
 
 
 class Entrance:
@@ -55,8 +57,9 @@ class Entrance:
         sock: socket.socket,
         *,
         settings: ListenerSettings,
-        route: Route,
+        route: Callable[[], Route],
         route_by_host: RouteByHost,
+        reached: Reached | None,
         connections: Callable[[Route], BrokerConnections],
         serve: Serve,
         timeout_s: float,
@@ -67,6 +70,7 @@ class Entrance:
         """On which terms connections come in."""
         self._route = route
         self._route_by_host = route_by_host
+        self._reached = reached
         self._connections = connections
         self._serve = serve
         self._timeout_s = timeout_s
@@ -74,7 +78,7 @@ class Entrance:
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: socket.socket | None = None
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
-        self._is_plain = settings.proxy_sources is None and not settings.shares_port
+        self._is_plain = settings.proxy_sources is None and not settings.shares_port and reached is None
         self._listener = Listener(room.loop, sock, accept=self._accepted, counters=room.counters, notify=room.notify)
 
     @property
@@ -97,7 +101,7 @@ class Entrance:
 
     def _accepted(self, client: socket.socket, peer: Address) -> None:
         self._room.counters.connections_accepted += 1
-        connections = self._connections(self._route)
+        connections = self._connections(self._route())
         delay_ms = connections.delay_ms(self.settings, self._room.clock.now_ms())
         is_late = delay_ms > 0 or connections.is_full(self.settings)
         self._room.counters.connections_delayed += is_late
@@ -121,7 +125,7 @@ class Entrance:
 
     def _enter(self, client: socket.socket, peer: Address) -> None:
         if self._is_plain:
-            self._admit(client, peer, self._route)
+            self._admit(client, peer, self._route())
         else:
             self._start(self._look(client, peer))
 
@@ -130,7 +134,8 @@ class Entrance:
         try:
             async with asyncio.timeout(self._timeout_s):
                 source = peer if self.settings.proxy_sources is None else await self._proxied(client, peer)
-                route = await self._asked_for(client) if self.settings.shares_port else self._route
+                route = await self._asked_for(client) if self.settings.shares_port else self._route()
+                route = route if self._reached is None else await self._reached(route)
         except (KafkaQuotasError, OSError) as error:
             client.close()
             self._room.counters.connections_failed += 1

@@ -1,12 +1,13 @@
 """One listener of the daemon as clients see it: where they bootstrap, and the way to each broker behind it.
 
-Invariants: a broker's way is open before clients are told of it; quotas go by node id, so it is the same broker
-whichever front, name or address it was reached by.
+Invariants: a broker's way is open before clients are told of it, at a port that follows from its node id; quotas go by
+node id, so it is the same broker whichever front, name or address it was reached by. Of several bootstrap servers a
+connection gets to one that takes connections.
 """
 
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -14,20 +15,20 @@ from typing import Final
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.enforcement.address import Address
 from kafka_quotas.enforcement.broker_directory import BrokerDirectory, Route
+from kafka_quotas.enforcement.broker_ports import BrokerPorts, address_of
 from kafka_quotas.enforcement.connections import BrokerConnections
 from kafka_quotas.enforcement.entrance import Arrival, Entrance
-from kafka_quotas.enforcement.listener import bind
+from kafka_quotas.enforcement.listener import ListenError, bind
 from kafka_quotas.enforcement.listener_settings import ListenerSettings
-from kafka_quotas.enforcement.notice import Notice
+from kafka_quotas.enforcement.notice import Notice, Severity
 from kafka_quotas.enforcement.policy import NodeId
 from kafka_quotas.enforcement.principal_mapping import PrincipalMapping
 from kafka_quotas.enforcement.relay import RelayRoom
 from kafka_quotas.enforcement.same_place import SamePlace
 from kafka_quotas.enforcement.tls_keeper import TlsKeeper
+from kafka_quotas.enforcement.upstream_health import TAKEN_S, UpstreamHealth
 from kafka_quotas.enforcement.way import Way
 
-PORTS_TRIED: Final = 1000
-"""How many ports behind the bootstrap listener's are tried for the listeners of brokers."""
 _ANY: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound to
 
 
@@ -39,13 +40,16 @@ class Front:
         room: RelayRoom,
         settings: ListenerSettings,
         *,
-        placeholder: NodeId,
+        ports: BrokerPorts,
+        placeholders: Sequence[NodeId],
+        health: UpstreamHealth,
         connect_timeout_s: float,
         is_shadow: bool,
         connections: Callable[[Route], BrokerConnections],
         serve: Callable[["Front", Arrival], None],
         on_named: Callable[[Route, NodeId], None],
         on_moved: Callable[[Route], None],
+        on_located: Callable[[Route], None],
     ) -> None:
         self.settings = settings
         self.mapping = PrincipalMapping(settings.principal_mapping)
@@ -57,17 +61,30 @@ class Front:
         self._entrances: list[Entrance] = []
         self._tls = self._keeper(settings.tls, is_server=True)
         self._upstream_tls = self._keeper(settings.upstream_tls, is_server=False)
-        node_id = placeholder if settings.upstream_node_id is None else settings.upstream_node_id
-        bootstrap = Route(node_id=node_id, port=settings.listen.port, upstream=settings.upstream)
+        self._ports = ports
+        self._health = health
+        self._unopened: dict[int, str] = {}
+        names = placeholders if settings.upstream_node_id is None else [settings.upstream_node_id]
+        owner = settings.bootstrap_owner
+        bootstraps = [
+            Route(node_id=name if owner is None else owner, port=settings.listen.port, upstream=server)
+            for name, server in zip(names, settings.upstreams, strict=True)
+        ]
         self.directory = BrokerDirectory(
-            bootstrap,
+            bootstraps,
             open_listener=self._open_for_broker,
             on_named=on_named,
             on_moved=on_moved,
-            is_shared=settings.host_pattern is None,
+            on_located=on_located,
+            owner=owner,
         )
-        self._same_place = SamePlace(settings.upstream, room.loop)
-        bootstrap.port = self._open(bootstrap, settings.listen.host, [settings.listen.port])
+        self._aliases = [(route, SamePlace(route.upstream, room.loop)) for route in bootstraps]
+        port = self._open(self._preferred, settings.listen.host, [settings.listen.port], is_bootstrap=True)
+        for route in bootstraps:
+            route.port = port
+        for each in settings.broker_addresses:
+            for node_id in range(each.first, each.last + 1):
+                self.directory.announce(node_id)
 
     def follow(self, settings: ListenerSettings) -> None:
         """Nothing; these settings hold from the next connection on. What `refuse_restart` is about is what it was."""
@@ -89,6 +106,7 @@ class Front:
             timeout_s=self._connect_timeout_s,
             client_tls=None if self._tls is None else self._tls.context,
             upstream_tls=None if self._upstream_tls is None else self._upstream_tls.context,
+            failed=partial(self._health.failed, route.upstream),
         )
 
     def translation(self, client: socket.socket) -> Callable[[int, str, int], tuple[str, int]]:
@@ -98,8 +116,9 @@ class Front:
         def translate(node_id: int, host: str, port: int) -> tuple[str, int]:
             address = Address(host=host, port=port)
             route = self.directory.route(node_id, address)
-            if not self.directory.is_named:
-                self._same_place.ask(address, partial(self.directory.name, node_id))
+            for bootstrap, alias in self._aliases:
+                if not bootstrap.is_named:
+                    alias.ask(address, partial(self.directory.name, bootstrap, node_id))
             return self.settings.broker_host(node_id) or towards, route.port
 
         return translate
@@ -109,7 +128,8 @@ class Front:
         for entrance in self._entrances:
             entrance.close()
         self._entrances.clear()
-        self._same_place.close()
+        for _, alias in self._aliases:
+            alias.close()
 
     def _host_of(self, route: Route) -> str | None:
         is_broker = route.node_id is not None and route.node_id >= 0
@@ -118,12 +138,11 @@ class Front:
 
     def _open_for_broker(self, route: Route) -> int:
         assert route.node_id is not None
-        port = self.directory.routes[0].port
-        host = self.settings.broker_host(route.node_id)
-        if not self.settings.shares_port:
-            first, last = (port, port) if host else self.settings.port_range or _behind(port)
-            port = self._open(route, host or self.settings.listen.host, range(first, last + 1))
-        route.port = port
+        try:
+            route.port = port = self._opened(route, route.node_id)
+        except ListenError as error:
+            self._say_unopened(route.node_id, error)
+            raise
         self._room.notify(
             Notice(
                 event="listener opened",
@@ -136,13 +155,42 @@ class Front:
         )
         return port
 
-    def _open(self, route: Route, host: str, ports: Iterable[int]) -> int:
+    def _opened(self, route: Route, node_id: int) -> int:
+        """Open the listener of a broker and return its port."""
+        settings, port = self.settings, self.directory.bootstraps[0].port
+        if settings.shares_port:
+            return port
+        host = settings.listen.host
+        given = address_of(settings.broker_addresses, node_id)
+        if settings.host_pattern is None or given is not None:
+            port = self._ports.port(node_id)
+        if settings.host_pattern is not None:
+            host = settings.broker_host(node_id) or host
+        try:
+            return self._open(lambda: route, host, [port], is_bootstrap=not route.is_located)
+        except ListenError as error:
+            raise ListenError(
+                f"broker {node_id} has no listener: {error.message}, port {port}",
+                hint=f"free the port, or name another: --broker-address {node_id}=PORT",
+            ) from error
+
+    def _say_unopened(self, node_id: int, error: ListenError) -> None:
+        """Log, once for each broker and reason, that clients can't be told where a broker is."""
+        if self._unopened.get(node_id) != error.message:
+            self._unopened[node_id] = error.message
+            fields: dict[str, str | float] = {"listener": self.settings.name, "error": error.message}
+            if error.hint:
+                fields["hint"] = error.hint
+            self._room.notify(Notice(event="clients can't be sent to a broker", severity=Severity.ERROR, fields=fields))
+
+    def _open(self, route: Callable[[], Route], host: str, ports: Iterable[int], *, is_bootstrap: bool) -> int:
         entrance = Entrance(
             self._room,
             bind(host, ports),
             settings=self.settings,
             route=route,
             route_by_host=self._route_by_host,
+            reached=self._reached if is_bootstrap and len(self.settings.upstreams) > 1 else None,
             connections=self._connections,
             serve=self._serve,
             timeout_s=self._connect_timeout_s,
@@ -155,10 +203,31 @@ class Front:
         """The route of the broker that a TLS client asked for by name; other names are for bootstrapping."""
         node_id = None if host is None else self.settings.node_of(host)
         if node_id is None:
-            return self.directory.routes[0]
+            return self._preferred()
         route = self.directory.known(node_id)
         if route is None:
             raise ProtocolError(f"no broker {node_id} is known, which {host} stands for")
+        return route
+
+    def _preferred(self) -> Route:
+        """Return the route to the bootstrap server that is tried next."""
+        routes = {route.upstream: route for route in reversed(self.directory.bootstraps)}
+        return routes[self._health.preferred(route.upstream for route in self.directory.bootstraps)[0]]
+
+    async def _reached(self, route: Route) -> Route:
+        """Return a route to a bootstrap server that takes connections in place of one to any of them.
+
+        A broker that is not located yet is looked for behind such a server as well.
+        """
+        servers = {each.upstream: each for each in self.directory.bootstraps}
+        if route not in self.directory.bootstraps and route.is_located:
+            return route
+        answering = await self._health.first_answering(servers, kept_s=TAKEN_S)
+        if answering is None:
+            return route
+        if route.is_located:
+            return servers[answering]
+        route.upstream = answering
         return route
 
     def _host_towards(self, client: socket.socket) -> str:
@@ -185,8 +254,3 @@ class Front:
         make: Callable[[], ssl.SSLContext] = partial(server_tls_context if is_server else tls_context, properties)
         files = [Path(properties[name]) for name in STORE_LOCATIONS if properties.get(name)]
         return TlsKeeper(make, files, clock=self._room.clock, notify=self._room.notify)
-
-
-def _behind(port: int) -> tuple[int, int]:
-    """The ports that are tried for brokers when no range was given."""
-    return min(port + 1, 65535), min(port + PORTS_TRIED, 65535)

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import itertools
 import ssl
 from functools import partial
 from typing import Final
@@ -9,6 +10,7 @@ from typing import Final
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.enforcement.address import Address
 from kafka_quotas.enforcement.broker_directory import BrokerDirectory, Route
+from kafka_quotas.enforcement.broker_ports import ports_of
 from kafka_quotas.enforcement.connections import BrokerConnections, ConnectionBook
 from kafka_quotas.enforcement.entrance import Arrival
 from kafka_quotas.enforcement.event_log import ChargeSource, OnCharge, PendingCharges
@@ -24,6 +26,7 @@ from kafka_quotas.enforcement.session import Session
 from kafka_quotas.enforcement.settings import DaemonSettings
 from kafka_quotas.enforcement.terms import Mode
 from kafka_quotas.enforcement.topic_control import TopicControl
+from kafka_quotas.enforcement.upstream_health import UpstreamHealth
 from kafka_quotas.wire.distinguished_name import subject_name
 
 MOVE_GRACE_S: Final = 5.0
@@ -57,19 +60,25 @@ class Gate:
         self._empty = asyncio.Event()
         self._empty.set()
         self.fronts: list[Front] = []
+        self.health = UpstreamHealth()
+        """Which brokers take connections."""
+        unnamed = itertools.count()
         try:
-            for number, listener in enumerate(settings.listeners):
+            for listener, ports in zip(settings.listeners, ports_of(settings.listeners), strict=True):
                 self.fronts.append(
                     Front(
                         room,
                         listener,
-                        placeholder=-number or None,
+                        ports=ports,
+                        placeholders=[-next(unnamed) or None for _ in listener.upstreams],
+                        health=self.health,
                         connect_timeout_s=settings.connect_timeout_s,
                         is_shadow=settings.rules.mode is Mode.SHADOW,
                         connections=self._connections_of,
                         serve=self._serve,
                         on_named=self._named,
                         on_moved=self._moved,
+                        on_located=self._located,
                     )
                 )
         except BaseException:
@@ -85,6 +94,10 @@ class Gate:
     def directory(self) -> BrokerDirectory:
         """The brokers behind the main listener."""
         return self.fronts[0].directory
+
+    def upstreams(self) -> list[Address]:
+        """Return the address of every bootstrap server and broker, each once."""
+        return list(dict.fromkeys(route.upstream for front in self.fronts for route in front.directory.routes))
 
     def listeners(self) -> list[tuple[Address, Route]]:
         """Where clients may connect to, and the route from there."""
@@ -118,6 +131,7 @@ class Gate:
     def _stop_listening(self) -> None:
         for front in self.fronts:
             front.close()
+        self.health.close()
 
     def _connections_of(self, route: Route) -> BrokerConnections:
         return self._book.broker(route.node_id)
@@ -177,6 +191,13 @@ class Gate:
             Notice(event="broker moved", fields={"broker": str(route.node_id), "upstream": str(route.upstream)})
         )
         self._room.loop.call_later(MOVE_GRACE_S, self._leave_behind, route)
+
+    def _located(self, route: Route) -> None:
+        """Let connections that a bootstrap server took for a broker end, and their clients come again."""
+        self._room.notify(
+            Notice(event="broker found", fields={"broker": str(route.node_id), "upstream": str(route.upstream)})
+        )
+        self._room.loop.call_soon(self._drain_route, route)  # not before the response that told it has gone out
 
     def _drain_route(self, route: Route) -> None:
         for relay, taken in list(self._connections.items()):

@@ -2,9 +2,10 @@
 
 | property | meaning |
 |---|---|
-| `listen`, `upstream` | HOST:PORT where clients bootstrap, and of a broker |
-| `upstream.node.id` | which broker that is, where it can't be seen from its address |
+| `listen`, `upstream` | HOST:PORT where clients bootstrap; that of one or more brokers, with commas between |
+| `upstream.node.id` | which broker the only upstream is, where that can't be seen from its address |
 | `port.range`, `advertised.host` | ports of the brokers' listeners, FIRST-LAST; what clients are told to connect to |
+| `broker.addresses` | ports (and hosts) of some brokers' listeners, ID=[HOST:]PORT |
 | `broker.host.pattern` | names of the brokers' listeners, with $(nodeId) in them |
 | `security.protocol` | PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL: SSL ends TLS here, before SASL nothing passes |
 | `ssl.*`, `ssl.client.auth`, `ssl.principal.mapping.rules` | as a broker's |
@@ -22,7 +23,8 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.enforcement.address import parse_address
+from kafka_quotas.enforcement.address import parse_address, parse_addresses
+from kafka_quotas.enforcement.broker_ports import parse_broker_addresses, ports_of
 from kafka_quotas.enforcement.listener_settings import NODE_ID_MARK, ListenerSettings, Network
 from kafka_quotas.enforcement.principal_mapping import DEFAULT_RULES, PROPERTY, PrincipalMapping
 from kafka_quotas.stores.property_file import read_properties
@@ -37,6 +39,7 @@ _KNOWN: Final = frozenset(
         "port.range",
         "advertised.host",
         "broker.host.pattern",
+        "broker.addresses",
         "security.protocol",
         "upstream.security.protocol",
         "principal",
@@ -75,7 +78,7 @@ def read_listener(path: Path) -> ListenerSettings:
         ListenerSettings(
             name=path.stem,
             listen=parse_address(properties["listen"], may_be_zero=True),
-            upstream=parse_address(properties["upstream"]),
+            upstreams=parse_addresses([properties["upstream"]]),
         ),
         properties,
         path,
@@ -111,14 +114,18 @@ def _replaced(settings: ListenerSettings, properties: Mapping[str, str]) -> List
         raise UsageError(f"broker.host.pattern: {pattern!r} names all brokers alike", hint=f"put {NODE_ID_MARK} in it")
     mapping = properties.get(PROPERTY, DEFAULT_RULES)
     PrincipalMapping(mapping)
-    ports = properties.get("port.range")
+    ports, addresses = properties.get("port.range"), properties.get("broker.addresses")
+    node_id = _whole(properties, "upstream.node.id", least=0)
+    if node_id is not None and len(settings.upstreams) > 1:
+        raise UsageError("upstream.node.id: there are several upstreams", hint="leave it out, or name one upstream")
     is_upstream_tls = _protocol(properties, "upstream.security.protocol").endswith("SSL")
     return dataclasses.replace(
         settings,
-        upstream_node_id=_whole(properties, "upstream.node.id", least=0),
+        upstream_node_id=node_id,
         port_range=settings.port_range if ports is None else parse_port_range(ports),
         advertised_host=properties.get("advertised.host", settings.advertised_host),
         host_pattern=pattern,
+        broker_addresses=settings.broker_addresses if addresses is None else parse_broker_addresses([addresses]),
         principal=properties.get("principal", settings.principal),
         requires_authentication=protocol.startswith("SASL"),
         oauthbearer_claim=properties.get("sasl.oauthbearer.sub.claim.name", settings.oauthbearer_claim),
@@ -189,10 +196,11 @@ class ListenerFiles:
 
 _FIXED: Final = {
     "listen": "listen",
-    "upstream": "upstream",
+    "upstreams": "upstream",
     "upstream_node_id": "upstream.node.id",
     "port_range": "port.range",
     "host_pattern": "broker.host.pattern",
+    "broker_addresses": "broker.addresses",
     "requires_authentication": "security.protocol",
     "tls": "ssl.*",
     "upstream_tls": "upstream.ssl.*",
@@ -216,7 +224,7 @@ def refuse_restart(before: ListenerSettings, now: ListenerSettings, path: Path) 
 def all_listeners(files: ListenerFiles) -> tuple[ListenerSettings, ...]:
     """The main listener, completed by a file where there is one, and those that are described by other files.
 
-    Raises `UsageError` where a file can't be understood, or two listeners have one name.
+    Raises `UsageError` where a file can't be understood, or two listeners have one name or the same ports.
     """
     listeners = tuple(files.read(number) for number in range(1 + len(files.others)))
     names = [listener.name for listener in listeners]
@@ -225,4 +233,5 @@ def all_listeners(files: ListenerFiles) -> tuple[ListenerSettings, ...]:
         raise UsageError(
             f"two listeners are called {twice}", hint="a listener is called as its file, without the suffix"
         )
+    ports_of(listeners)
     return listeners

@@ -16,25 +16,40 @@ MAIN: Final = "main"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerAddress:
+    """Where clients are told to reach the brokers from `first` to `last`: `port` is the first one's, and so on.
+
+    `host` None is the host of all brokers.
+    """
+
+    first: int
+    last: int
+    port: int
+    host: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSettings:
     """A listener for bootstrapping, and with it one for each broker that is met there.
 
-    `upstream_node_id` is the broker behind `upstream`, where that can't be seen from its address. Brokers get ports in
-    `port_range` (None: behind that of `listen`) or, with `host_pattern`, names of their own: with TLS all on the port
-    of `listen`, told apart by the name that a client asks for, else on that port of the address the name stands for.
+    `upstreams` are the bootstrap servers, tried in turn; `upstream_node_id` is the broker behind the only one, where
+    that can't be seen from its address. Brokers get ports by node id from `port_range` (None: the ports after that of
+    `listen`) or, with `host_pattern`, names of their own: with TLS all on the port of `listen`, told apart by the name
+    that a client asks for, else on that port of the address the name stands for. `broker_addresses` beat both.
     `advertised_host` is what clients are told, None tells them the host that they came to. `principal` is who every
     client is; None takes the name from SASL or a certificate. `tls` and `upstream_tls` hold Kafka's `ssl.*` properties
     for either side, None for plaintext. With `proxy_sources` each connection has to start with a PROXY protocol header
     and to come from there. A limit of None is none; `connection_rate` is per second.
     """
 
-    upstream: Address
+    upstreams: tuple[Address, ...]
     listen: Address
     name: str = MAIN
     upstream_node_id: int | None = None
     port_range: tuple[int, int] | None = None
     advertised_host: str | None = None
     host_pattern: str | None = None
+    broker_addresses: tuple[BrokerAddress, ...] = ()
     principal: str | None = None
     requires_authentication: bool = False
     oauthbearer_claim: str = "sub"
@@ -51,14 +66,28 @@ class ListenerSettings:
         """Whether all brokers are behind one port, told apart by the name that TLS clients ask for."""
         return self.host_pattern is not None and self.tls is not None
 
+    @property
+    def bootstrap_owner(self) -> int | None:
+        """The node id of the broker whose address is that of `listen`, None where it is no broker's."""
+        port = self.listen.port
+        found = (each for each in self.broker_addresses if each.port <= port <= each.port + each.last - each.first)
+        owner = next(found, None)
+        return None if owner is None or not port or self.host_pattern is not None else owner.first + port - owner.port
+
     def broker_host(self, node_id: int) -> str | None:
-        """The host name of a broker's listener, None where they have none of their own."""
+        """Return the host name of a broker's listener, None where it has none of its own."""
+        for each in self.broker_addresses:
+            if each.first <= node_id <= each.last and each.host is not None:
+                return each.host
         return None if self.host_pattern is None else self.host_pattern.replace(NODE_ID_MARK, str(node_id))
 
     def node_of(self, host: str) -> int | None:
-        """The node id in a broker's host name, None where the name is no broker's."""
-        before, _, after = (self.host_pattern or "").lower().partition(NODE_ID_MARK.lower())
+        """Return the node id in a broker's host name, None where the name is no broker's."""
         host = host.lower()
+        for each in self.broker_addresses:
+            if each.host is not None and each.host.lower() == host:
+                return each.first
+        before, _, after = (self.host_pattern or "").lower().partition(NODE_ID_MARK.lower())
         digits = host[len(before) : len(host) - len(after)]
         matches = host.startswith(before) and host.endswith(after) and digits.isascii() and digits.isdigit()
         return int(digits) if matches and len(digits) < 10 else None

@@ -128,6 +128,8 @@ class Relay:
             self._check_closed()
         if isinstance(error, UpstreamError):
             self._counters.upstream_connect_failures += 1
+            if way.failed is not None:
+                way.failed()
             self._fail("upstream can't be connected", error, Severity.ERROR)
         elif error is not None and way.client_tls is not None and not self._is_closing:
             reason = getattr(error, "reason", None) or str(error) or type(error).__name__

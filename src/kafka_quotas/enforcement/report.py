@@ -66,7 +66,7 @@ class Reporter:
             pid=os.getpid(),
             uptime_ms=now_ms - self._started_ms,
             event_loop=self._event_loop,
-            upstream=str(self._settings.upstream),
+            upstream=",".join(map(str, self._settings.upstreams)),
             throttle_style=rules.throttle_style.value,
             fetch_over_quota=rules.fetch_over_quota.value,
             window_num=rules.window.samples,

@@ -1,6 +1,7 @@
 """Whether an address that a broker is known by is the one behind a bootstrap address, under another name.
 
-A bootstrap address is often an alias of what a broker advertises. Names are looked up apart from the event loop.
+A bootstrap address is often an alias of what a broker advertises. Names are looked up apart from the event loop, and
+again after a while as long as nothing is known: a lookup may have failed, and what a name stands for may change.
 """
 
 import asyncio
@@ -12,6 +13,8 @@ from kafka_quotas.enforcement.address import Address
 
 MAX_ASKED: Final = 1000
 """How many addresses are looked up at most: they come from brokers, which should be few."""
+AGAIN_S: Final = 5.0
+"""How long an address that was looked up is not looked up again."""
 
 
 def is_same_place(ours: set[str], theirs: set[str]) -> bool:
@@ -31,20 +34,23 @@ class SamePlace:
     def __init__(self, address: Address, loop: asyncio.AbstractEventLoop) -> None:
         self._address = address
         self._loop = loop
-        self._asked: set[Address] = set()
+        self._asked_s: dict[Address, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def ask(self, address: Address, on_same: Callable[[], None]) -> None:
-        """Nothing; `on_same` is called as soon as it is known that both lead to the same place."""
-        if address in self._asked or address.port != self._address.port or len(self._asked) >= MAX_ASKED:
+        """Call `on_same` as soon as it is known that both lead to the same place; to be asked until then."""
+        now_s = self._loop.time()
+        asked_s = self._asked_s.get(address)
+        is_new = asked_s is None and len(self._asked_s) < MAX_ASKED
+        if address.port != self._address.port or not (is_new or (asked_s is not None and now_s - asked_s >= AGAIN_S)):
             return
-        self._asked.add(address)
+        self._asked_s[address] = now_s
         task = self._loop.create_task(self._compare(address, on_same))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def close(self) -> None:
-        """Nothing; nothing is looked up any more."""
+        """Stop every lookup."""
         for task in list(self._tasks):
             task.cancel()
 
@@ -55,7 +61,7 @@ class SamePlace:
 
     async def _places(self, address: Address) -> set[str]:
         """The addresses that a host name stands for, none where it can't be looked up."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, UnicodeError):
             found = await self._loop.getaddrinfo(address.host, address.port)
             return {str(place[0]).removeprefix("::ffff:") for _, _, _, _, place in found}
         return set()

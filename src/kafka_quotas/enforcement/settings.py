@@ -43,9 +43,9 @@ class DaemonSettings:
     drain_timeout_s: float = 10.0
 
     @property
-    def upstream(self) -> Address:
-        """The broker behind the main listener's bootstrap address."""
-        return self.listeners[0].upstream
+    def upstreams(self) -> tuple[Address, ...]:
+        """The bootstrap servers of the main listener."""
+        return self.listeners[0].upstreams
 
     @property
     def listen(self) -> Address:

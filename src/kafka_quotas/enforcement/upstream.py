@@ -28,3 +28,5 @@ async def connect(
         raise UpstreamError(f"{address} did not answer within {timeout_s:g} s") from error
     except OSError as error:
         raise UpstreamError(f"{address}: {error.strerror or error}") from error
+    except UnicodeError as error:
+        raise UpstreamError(f"{address}: not a name that can be looked up") from error
