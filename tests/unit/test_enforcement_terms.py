@@ -254,6 +254,27 @@ def test_produce_without_acknowledgement_takes_no_time_that_counts() -> None:
     assert pair.counters.exempt_request_us == 1000
 
 
+@pytest.mark.parametrize("limited", [QuotaType.REQUEST, QuotaType.REQUEST_RATE])
+def test_time_that_counts_for_no_quota_is_counted_for_every_client_while_the_type_is_in_use(
+    limited: QuotaType,
+) -> None:
+    rules = Rules(window=WINDOW, internal_principals=frozenset({"broker"}), principal="broker")
+    pair = Pair(quotas={limited: 0.01}, entity=Entity.of(client_id="somebody else"), rules=rules)
+    each = 1000 if limited is QuotaType.REQUEST else 0
+    pair.send(produce(1, acks=0))
+    assert pair.counters.exempt_request_us == each
+    pair.send(request(7, 3, 1, b"\x00\x00\x00\x00\x01" + bytes(9)))
+    pair.answer(response(1, bytes(5)))
+    assert pair.counters.exempt_request_us == 2 * each
+    pair.send(fetch(1, replica_id=2))
+    pair.answer(fetch_response(1))
+    assert pair.counters.exempt_request_us == 3 * each
+    pair.send(produce(2))
+    pair.answer(produce_response(2))
+    assert pair.counters.exempt_request_us == 3 * each, "what is not exempt is not counted as exempt"
+    assert pair.session.mute is None
+
+
 def test_what_only_brokers_ask_is_exempt_for_internal_principals_alone() -> None:
     controlled_shutdown = request(7, 3, 1, b"\x00\x00\x00\x00\x01" + bytes(9))
     for internal, muted in ((frozenset({"broker"}), False), (frozenset[str](), True)):

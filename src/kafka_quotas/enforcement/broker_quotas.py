@@ -50,6 +50,8 @@ class BrokerQuotas:
         """Differs after every change that may give a client other limits or terms."""
         self.counts_requests = False
         """Whether any client may have a limit on requests or their time."""
+        self.times_requests = False
+        """Whether any client may have a limit on the time of requests."""
         self.limits_mutations = False
         """Whether any client may have a limit on creating, growing and deleting topics."""
 
@@ -104,6 +106,7 @@ class BrokerQuotas:
         self._clients.clear()
         timed = (QuotaType.REQUEST, QuotaType.REQUEST_RATE)
         self.counts_requests = any(quota_type in timed for quota_type, _, _ in self._limits)
+        self.times_requests = any(kind is QuotaType.REQUEST for kind, _, _ in self._limits)
         self.limits_mutations = any(kind is QuotaType.CONTROLLER_MUTATION for kind, _, _ in self._limits)
 
     def _new_client(self, user: str, client_id: str) -> Client:
@@ -115,6 +118,7 @@ class BrokerQuotas:
             terms,
             is_internal=user in self._book.internal_principals,
             version=self.version,
+            counts_exempt=self.times_requests,
         )
 
     def _managers_of(self, mode: Mode) -> dict[QuotaType, ClientQuotaManager]:

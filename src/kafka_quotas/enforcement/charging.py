@@ -73,6 +73,15 @@ class Charging:
         if exchange.api_key != FETCH and client.request_time.bound is not None:
             self._charge_time(exchange, client, now_ms)
 
+    def count_exempt(self, exchange: Exchange) -> None:
+        """Count the estimated time of a request that no quota limits, whoever its client is.
+
+        **Source:** KIP-124; `ClientRequestQuotaManager.maybeRecordExempt` (4.x), which counts while any client has a
+        quota of this type.
+        """
+        nanos = self._costs().request_nanos(exchange.api_key, exchange.frame_length)
+        self._counters.exempt_request_us += int(nanos / _NANOS_PER_US)
+
     def charge_response(self, exchange: Exchange, client: Client, length: int, now_ms: int) -> None:
         """Nothing; the response's time on a network thread is recorded, and a fetch's time is charged."""
         if client.request_time.bound is None or exchange.exempt:
@@ -85,7 +94,6 @@ class Charging:
     def _charge_time(self, exchange: Exchange, client: Client, now_ms: int) -> None:
         nanos = self._costs().request_nanos(exchange.api_key, exchange.frame_length)
         if exchange.exempt:
-            self._counters.exempt_request_us += int(nanos / _NANOS_PER_US)
             self._tell(exchange, client.request_time, nanos / _NANOS_PER_MS, 0, now_ms)
             return
         limiter = client.request_time

@@ -11,11 +11,13 @@ class Client:
 
     Limiters follow every change of limits by themselves. With `refuses` what the client sends while it is over a byte
     rate is refused with an error, with `refuses_at_once` nothing is delayed before that. `counts_requests` says that
-    each of its requests has to be counted or timed, which those of most clients have not.
+    each of its requests has to be counted or timed, which those of most clients have not, `counts_exempt` that the time
+    of those which no quota limits has to be: while any client has a limit on it.
     """
 
     __slots__ = (
         "client_id",
+        "counts_exempt",
         "counts_requests",
         "empties_fetches",
         "fetch",
@@ -33,7 +35,15 @@ class Client:
         "version",
     )
 
-    def __init__(self, limiters: Mapping[QuotaType, Limiter], terms: Terms, *, is_internal: bool, version: int) -> None:
+    def __init__(
+        self,
+        limiters: Mapping[QuotaType, Limiter],
+        terms: Terms,
+        *,
+        is_internal: bool,
+        version: int,
+        counts_exempt: bool = False,
+    ) -> None:
         self.produce = limiters[QuotaType.PRODUCE]
         self.fetch = limiters[QuotaType.FETCH]
         self.request_time = limiters[QuotaType.REQUEST]
@@ -49,4 +59,5 @@ class Client:
         self.refuses_at_once = terms.on_violation is OnViolation.ERROR and not self.is_shadow
         self.max_throttle_ms = terms.max_throttle_ms
         self.counts_requests = self.request_time.bound is not None or self.request_rate.bound is not None
+        self.counts_exempt = counts_exempt
         self.version = version

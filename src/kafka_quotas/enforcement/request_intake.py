@@ -219,9 +219,10 @@ class RequestIntake:
         # An authenticator charges nothing. What only the served send was preceded by a proof that the client is.
         if self._quotas.counts_requests and (self._identity.state is COMPLETE or header.api_key not in AUTHENTICATION):
             client = self.client(header.client_id)
-            if client.counts_requests:
+            is_exempt = client.is_internal and exchange.api_key in BROKERS_ONLY
+            if client.counts_requests or (is_exempt and client.counts_exempt):
                 exchange.client = client
-                exchange.exempt = client.is_internal and exchange.api_key in BROKERS_ONLY
+                exchange.exempt = is_exempt
 
     def _look_at_first(self, chunk: memoryview, offset: int) -> bool:
         """Return whether enough of the connection's first bytes is there to see which way it starts."""
@@ -264,7 +265,7 @@ class RequestIntake:
                 return False
             if replica >= 0:
                 exchange.exempt = True
-                exchange.client = client if client.counts_requests else None
+                exchange.client = client if client.counts_requests or client.counts_exempt else None
                 return True
         limiter = client.fetch
         window_bytes = None if client.is_shadow else limiter.max_value_in_window

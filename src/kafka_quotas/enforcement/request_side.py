@@ -57,6 +57,8 @@ class RequestSide:
                 throttle_ms = client.produce.record(exchange.frame_length, now_ms)
                 if throttle_ms > 0 or self._tells:
                     self._charging.charged(exchange, client, client.produce, throttle_ms, now_ms)
+            if exchange.exempt and client.counts_exempt:
+                self._charging.count_exempt(exchange)
             if client.counts_requests:
                 self._charging.charge_request(exchange, client, now_ms)
         if gathered is not None:
