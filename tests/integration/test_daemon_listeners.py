@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from tests.support.certificates import make_certificates
-from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota
+from tests.support.daemon_process import running_daemon, set_quota
 from tests.support.enforcement_frames import CLIENT_ID, produce
 from tests.support.fake_broker import TIMEOUT_S, connected, is_closed, receive_frame
-from tests.support.fake_cluster import FakeCluster, brokers_told, fake_cluster, node_at
+from tests.support.fake_cluster import FakeCluster, brokers_told, fake_cluster, named_client, node_at
 from tests.support.java_process import free_port
 from tests.support.run_cli import run_cli
 
@@ -274,31 +274,22 @@ def test_brokers_have_host_names_on_one_port_with_tls(cluster: FakeCluster, tmp_
     options = ["--listener-config", str(config(tmp_path, *lines))]
     with running_daemon(tmp_path, upstream=cluster.brokers[1].address, options=options) as daemon:
         port = daemon.bootstrap.rpartition(":")[2]
-        with named_client(daemon, tmp_path, "kafka.example") as client:
+        with named_client(daemon.bootstrap, tmp_path, "kafka.example") as client:
             told = brokers_told("", sock=client)
         assert told == {node: f"broker-{node}.kafka.example:{port}" for node in (1, 2, 3)}
         for node in (3, 1, 2):
-            with named_client(daemon, tmp_path, f"broker-{node}.kafka.example") as client:
+            with named_client(daemon.bootstrap, tmp_path, f"broker-{node}.kafka.example") as client:
                 assert node_at(client) == node
-        with pytest.raises((ssl.SSLError, ConnectionError)), named_client(daemon, tmp_path, "broker-9.kafka.example"):
+        with (
+            pytest.raises((ssl.SSLError, ConnectionError)),
+            named_client(daemon.bootstrap, tmp_path, "broker-9.kafka.example"),
+        ):
             pass
         assert "no broker 9" in daemon.wait_for_log("client closed before it was served")
         with connected(daemon.bootstrap) as plain:
             plain.sendall(bytes(20))
             assert is_closed(plain)
         assert "doesn't speak TLS" in daemon.wait_for_log("client closed before it was served", count=2)
-
-
-def named_client(daemon: DaemonProcess, folder: Path, host: str) -> ssl.SSLSocket:
-    context = ssl.create_default_context(cafile=str(folder / "authority.pem"))
-    context.check_hostname = False
-    place = daemon.bootstrap.rpartition(":")
-    plain = socket.create_connection((place[0], int(place[2])), TIMEOUT_S)
-    try:
-        return context.wrap_socket(plain, server_hostname=host)
-    except OSError:
-        plain.close()
-        raise
 
 
 def test_brokers_have_addresses_of_their_own_on_one_port(cluster: FakeCluster, tmp_path: Path) -> None:

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.integration.test_daemon_listeners import named_client
 from tests.support.certificates import make_certificates
 from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota, store_url
 from tests.support.enforcement_frames import CLIENT_ID, produce
 from tests.support.fake_broker import connected, is_closed, receive_frame
-from tests.support.fake_cluster import FakeCluster, brokers_told, fake_cluster, node_at
+from tests.support.fake_cluster import FakeCluster, brokers_told, fake_cluster, named_client, node_at
 from tests.support.run_cli import run_cli
 from tests.support.servers import Kafka, kafka_4
 
@@ -156,13 +155,13 @@ def test_hosts_may_be_given_to_brokers_that_share_a_port(cluster: FakeCluster, t
     )
     options = ["--listen", f"127.0.0.1:{port}", "--listener-config", str(path)]
     with running_daemon(tmp_path, upstream=cluster.brokers[1].address, options=options) as daemon:
-        with named_client(daemon, tmp_path, "special.kafka.example") as early:
+        with named_client(daemon.bootstrap, tmp_path, "special.kafka.example") as early:
             assert node_at(early) == 1
-        with named_client(daemon, tmp_path, "kafka.example") as client:
+        with named_client(daemon.bootstrap, tmp_path, "kafka.example") as client:
             told = brokers_told("", sock=client)
         expected = {1: "broker-1", 2: "special", 3: "broker-3"}
         assert told == {node: f"{name}.kafka.example:{port}" for node, name in expected.items()}
-        with named_client(daemon, tmp_path, "special.kafka.example") as client:
+        with named_client(daemon.bootstrap, tmp_path, "special.kafka.example") as client:
             assert node_at(client) == 2
 
 

@@ -1,12 +1,16 @@
 """Brokers that tell, in Metadata, who belongs to their cluster, and answer all else as brokers do."""
 
 import socket
+import ssl
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 
 from tests.support.enforcement_frames import framed, produce_response, request
-from tests.support.fake_broker import FakeBroker, connected, fake_broker, receive_frame
+from tests.support.fake_broker import TIMEOUT_S, FakeBroker, connected, fake_broker, receive_frame
+
+from kafka_quotas.enforcement.address import parse_address
 
 METADATA, VERSION = 3, 1
 
@@ -77,3 +81,16 @@ def node_at(sock: socket.socket) -> int:
     sock.sendall(request(12, 1, 9, b""))
     (node_id,) = struct.unpack(">i", receive_frame(sock)[8:])
     return int(node_id)
+
+
+def named_client(address: str, folder: Path, host: str) -> ssl.SSLSocket:
+    """A TLS connection to an address on which the broker of a host name is asked for; `folder` has the authority."""
+    context = ssl.create_default_context(cafile=str(folder / "authority.pem"))
+    context.check_hostname = False
+    place = parse_address(address)
+    plain = socket.create_connection((place.host, place.port), TIMEOUT_S)
+    try:
+        return context.wrap_socket(plain, server_hostname=host)
+    except OSError:
+        plain.close()
+        raise
