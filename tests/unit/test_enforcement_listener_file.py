@@ -66,6 +66,10 @@ def test_every_property_is_understood(tmp_path: Path) -> None:
     assert listener.broker_host(7) == "special.kafka.example"
 
 
+def test_a_principal_is_a_text_that_can_be_written(tmp_path: Path) -> None:
+    assert read_listener(written(tmp_path, PLACES + "principal=a\\ud800\n")).principal == "a\ufffd"
+
+
 def test_the_main_listener_is_completed_and_keeps_what_options_said(tmp_path: Path) -> None:
     (main,) = all_listeners(ListenerFiles(main=MAIN, more_of_main=written(tmp_path, "max.connections=5\n")))
     assert (main.name, main.advertised_host, main.port_range, main.max_connections) == ("main", "kept", (1, 2), 5)

@@ -52,6 +52,7 @@ from kafka_quotas.cli.daemon_topic_options import (
     ThresholdErrorOption,
 )
 from kafka_quotas.cli.daemon_watch_options import LogFormatOption, MetricsClient, MetricsTop, MetricsUser
+from kafka_quotas.cli.entity_options import checked_name
 from kafka_quotas.cli.options import CommandConfig, StoreUrl
 from kafka_quotas.cli.store_choice import choose_store
 from kafka_quotas.cli.window_options import (
@@ -165,8 +166,8 @@ def run(
         mutations=MutationRules(mode=mutations, algorithm=mutation_algorithm, auto_create=auto_create),
         threshold_error=threshold_error,
         max_request_bytes=int(parse_bytes(max_request_bytes)),
-        principal=principal,
-        unknown_principal=unknown_principal,
+        principal=None if principal is None else checked_name("--principal", principal),
+        unknown_principal=checked_name("--unknown-principal", unknown_principal),
         unknown_apis=unknown_apis,
         internal_principals=frozenset(internal_principal or ()),
     )

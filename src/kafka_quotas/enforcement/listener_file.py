@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.utf8 import well_formed
 from kafka_quotas.enforcement.address import parse_address, parse_addresses
 from kafka_quotas.enforcement.broker_ports import parse_broker_addresses, ports_of
 from kafka_quotas.enforcement.listener_settings import NODE_ID_MARK, ListenerSettings, Network
@@ -126,7 +127,7 @@ def _replaced(settings: ListenerSettings, properties: Mapping[str, str]) -> List
         advertised_host=properties.get("advertised.host", settings.advertised_host),
         host_pattern=pattern,
         broker_addresses=settings.broker_addresses if addresses is None else parse_broker_addresses([addresses]),
-        principal=properties.get("principal", settings.principal),
+        principal=well_formed(properties["principal"]) if "principal" in properties else settings.principal,
         requires_authentication=protocol.startswith("SASL"),
         oauthbearer_claim=properties.get("sasl.oauthbearer.sub.claim.name", settings.oauthbearer_claim),
         principal_mapping=mapping,
