@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -84,6 +85,29 @@ def test_programs_share_the_limits_of_addresses_and_topics(broker: FakeBroker, t
         code, _, err = run_cli(*asked, "--type", "dance")
         assert code == 2
         assert "connection, topic" in err
+
+
+def test_names_that_are_no_text_are_one_client_on_every_way_in_and_break_no_metrics(
+    broker: FakeBroker, tmp_path: Path
+) -> None:
+    set_quota(tmp_path, Entity.of(client_id=None), producer_byte_rate=1000.0)
+    options = [*WINDOW, "--metrics-port", "0", "--state-file", str(tmp_path / "state"), "--metrics-client", "a\ufffdb"]
+    for _ in range(2):  # the second time from the state file
+        with running_daemon(tmp_path, upstream=broker.address, options=options) as daemon:
+            with socket.socket(socket.AF_UNIX) as lines:
+                lines.settimeout(15)
+                lines.connect(str(daemon.control))
+                lines.sendall(b'{"op":"record","type":"produce","amount":2000,"client_id":"a\\ud800b"}\n')
+                assert json.loads(lines.recv(65536))["ok"] is True
+            with DecisionClient(daemon.control) as program:
+                program.record("produce", 2000, client_id="a\udcffb")
+            with connected(daemon.bootstrap) as client:
+                client.sendall(produce(1, client_id="aXb").replace(b"aXb", b"a\xffb"))
+                receive_frame(client)
+            rows = {row.client_id for row in daemon.status().buckets}
+            assert rows == {"a\ufffdb"}
+            text = urllib.request.urlopen(daemon.metrics_url, timeout=10).read().decode()
+            assert 'client_id="a\ufffdb"' in text
 
 
 def test_the_command_asks_too(daemon: DaemonProcess) -> None:
