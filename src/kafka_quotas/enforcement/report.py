@@ -186,8 +186,10 @@ class Reporter:
 
 
 def broker_name(node_id: NodeId) -> str:
-    """A broker as it is shown: its node id, or `bootstrap` while that isn't known."""
-    return "bootstrap" if node_id is None else str(node_id)
+    """Return a broker as it is shown: its node id, or `bootstrap`, `bootstrap-1` and so on while that isn't known."""
+    if node_id is None:
+        return "bootstrap"
+    return str(node_id) if node_id >= 0 else f"bootstrap{node_id}"
 
 
 def _throttled_client(node_id: NodeId, mutes: list[Mute], now_ms: int) -> ThrottledClient:
