@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from kafka_quotas.enforcement.connections import ConnectionBook
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.notice import Notice
 from kafka_quotas.enforcement.policy import Policy
-from kafka_quotas.enforcement.state_file import StateError, read_state, write_state
+from kafka_quotas.enforcement.state_file import SavedState, StateError, read_state, write_state
 from kafka_quotas.enforcement.state_keeper import StateKeeper
 from kafka_quotas.enforcement.terms import EntityTerms, Mode, Scope, TermsBook
 from kafka_quotas.enforcement.threshold_board import ThresholdBoard
@@ -258,6 +259,19 @@ def test_what_can_not_hold_anybody_back_any_more_is_not_saved(tmp_path: Path) ->
     state = read_state(tmp_path / "state")
     assert state is not None
     assert [bucket.memory.name for bucket in state.buckets] == [("", "new")]
+
+
+def test_nobody_but_owner_and_group_can_read_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    state = SavedState(saved_ms=0, settings=(), buckets=())
+    write_state(path, state)
+    modes = [stat.S_IMODE(path.stat().st_mode)]
+    for before in (0o644, 0o600):
+        path.chmod(before)
+        write_state(path, state)
+        modes.append(stat.S_IMODE(path.stat().st_mode))
+    assert not modes[0] & 0o027
+    assert modes[1:] == [0o640, 0o600], "never more than 0640, and not more than an owner gave it"
 
 
 def test_no_file_is_a_first_start(tmp_path: Path) -> None:

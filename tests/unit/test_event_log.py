@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import re
+import stat
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,6 +14,7 @@ from tests.support.enforcement_frames import Pair, fetch, fetch_response, produc
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.enforcement import event_log_line
 from kafka_quotas.enforcement.address import Address
 from kafka_quotas.enforcement.broker_directory import Route
 from kafka_quotas.enforcement.event_log import Charge, ChargeSource, PendingCharges
@@ -106,6 +108,27 @@ def test_what_does_not_fit_is_counted() -> None:
     assert (len(charges), charges.dropped) == (2, 2)
 
 
+def test_long_names_fill_the_queue_by_their_bytes() -> None:
+    charges = PendingCharges(limit_bytes=1_000_000)
+    record = charges.recorder(SOURCE)
+    long_named: list[Charge] = [(0, "mallory", f"{i:032767}", QuotaType.PRODUCE, 0, 1.0, 0, False) for i in range(100)]
+    for each in long_named:
+        record(each)
+    assert (len(charges), charges.dropped) == (30, 70), "30 times 33 kB is all that there is room for"
+    assert charges.size_bytes <= 1_000_000
+    charges.take(30)
+    assert charges.size_bytes == 0
+    record((0, "mallory", "\N{SNOWMAN}" * 32767, QuotaType.PRODUCE, 0, 1.0, 0, False))
+    assert charges.size_bytes > 4 * 32767, "a character beyond ASCII may take four bytes"
+
+
+def test_the_spelling_of_a_long_name_is_not_remembered() -> None:
+    event_log_line._remembered.cache_clear()
+    charge: Charge = (0, "mallory", "n" * 32767, QuotaType.PRODUCE, 0, 1.0, 0, False)
+    assert charge_line("c", SOURCE, charge).count("n" * 32767) == 1
+    assert event_log_line._remembered.cache_info().currsize == 3, "the cluster, the user and the address"
+
+
 def files(folder: Path, suffix: str) -> list[str]:
     return [path.read_text() for path in sorted(folder.glob(f"events-*{suffix}"))]
 
@@ -153,6 +176,24 @@ def test_what_a_killed_daemon_left_is_made_whole_and_a_living_ones_is_not(tmp_pa
         EventFiles(FolderTarget(folder=tmp_path))
     assert files(tmp_path, ".jsonl") == ['{"a":1}\n{"a":2}\n']
     assert list(tmp_path.glob("*.part")) == [living]
+
+
+def test_nobody_but_owner_and_group_can_read_the_files(tmp_path: Path) -> None:
+    folder = tmp_path / "events"
+    folder.mkdir()
+    left = folder / "events-1.jsonl.part"
+    left.write_text("{}\n")
+    left.chmod(0o644)
+    sink = EventFiles(FolderTarget(folder=folder, rotate_bytes=8))
+    sink.write(["whole\n" * 2])
+    sink.write(["grows\n"])
+    modes = {path.suffix: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+    assert set(modes) == {".jsonl", ".part"}
+    assert not [path for path in folder.iterdir() if stat.S_IMODE(path.stat().st_mode) & ~0o640]
+    sink.close()
+    made = EventFiles(FolderTarget(folder=tmp_path / "made"))
+    made.close()
+    assert not stat.S_IMODE((tmp_path / "made").stat().st_mode) & 0o027
 
 
 def test_a_folder_that_can_not_be_is_refused(tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
 """The daemon's Unix socket: who may connect, and where it is.
 
 Contract: mode 0600 unless told otherwise, and whatever the mode is, only the daemon's own user, root, and the users
-that were named are served. A socket file that a dead daemon left is taken over, one that answers is not.
+that were named are served. A socket file that a dead daemon left is taken over, one that answers is not. Nobody but the
+daemon's own user and root can put another socket in its place: its folder, and every folder above, is theirs.
 """
 
 import asyncio
 import contextlib
 import os
 import socket
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -33,6 +35,32 @@ class ControlAccess:
     users: frozenset[int] = frozenset()
 
 
+def check_folder(folder: Path) -> None:
+    """Check that nobody else can replace what is in a folder: it and those above are this user's or root's.
+
+    A folder that others may write to passes where it is sticky, as `/tmp` is.
+
+    Raises:
+        ControlError: Another user owns one of the folders, or could rename what is in it.
+        OSError: A folder is missing or can't be looked at.
+    """
+    real = folder.resolve(strict=True)
+    for place in (real, *real.parents):
+        found = place.stat()
+        if found.st_uid not in (0, os.geteuid()):
+            trouble = f"it belongs to user {found.st_uid}"
+        elif found.st_mode & stat.S_ISVTX:
+            continue
+        elif found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and found.st_gid not in (0, os.getegid())):
+            trouble = f"other users may write to it (mode {stat.S_IMODE(found.st_mode):04o})"
+        else:
+            continue
+        raise ControlError(
+            f"{place} is no place for a control socket: {trouble}",
+            hint="choose a path in a folder of your own with --control",
+        )
+
+
 class ControlServer:
     """Serves the socket until it is closed."""
 
@@ -44,14 +72,17 @@ class ControlServer:
         self._connections: set[ControlConnection] = set()
 
     async def start(self) -> None:
-        """Nothing; the socket is served.
+        """Serve the socket.
 
-        Raises `UsageError` for a path that can't be one, `ControlError` where it can't be made or is another daemon's.
+        Raises:
+            UsageError: The path can't be one of a socket.
+            ControlError: The socket can't be made, is another daemon's, or is in a folder that others can change.
         """
         if len(os.fsencode(self.path)) > _MAX_PATH_BYTES:
             raise UsageError(f"too long for a socket: {self.path}", hint="choose a shorter path with --control")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            check_folder(self.path.parent)
             if self.path.is_socket():
                 self._take_over()
             sock = self._bound()

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.enforcement.control import ControlError
+from kafka_quotas.enforcement.control import ControlError, check_folder
 
 _SUFFIX: Final = ".sock"
 
@@ -26,9 +26,11 @@ def control_path(port: int, *, folder: Path | None = None) -> Path:
 
 
 def find_control_path(*, folder: Path | None = None) -> Path:
-    """The path of the one daemon that there is.
+    """Find the path of the one daemon that there is.
 
-    Raises `ControlError` where there is none, `UsageError` where there are several.
+    Raises:
+        ControlError: There is none, or the folder is one in which another user could put a socket of his own.
+        UsageError: There are several.
     """
     place = folder or runtime_folder()
     found = sorted(place.glob(f"daemon-*{_SUFFIX}")) if place.is_dir() else []
@@ -37,4 +39,5 @@ def find_control_path(*, folder: Path | None = None) -> Path:
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
         raise UsageError(f"several daemons are running: {names}", hint=f"name one with --control {place}/NAME")
+    check_folder(place)
     return found[0]

@@ -2,8 +2,8 @@
 
 Contract: whoever charges a bucket calls an `OnCharge` with what went in and the throttle time that came out, nothing
 more; `PendingCharges.recorder` makes one per connection. On the hot path a charge is a tuple on a queue; a thread of
-its own turns it into a line. Invariants: the queue is bounded, what does not fit is counted in `dropped`; charges come
-out in the order in which they went in.
+its own turns it into a line. Invariants: the queue is bounded in charges and in bytes, what does not fit is counted in
+`dropped`; charges come out in the order in which they went in.
 """
 
 from collections import deque
@@ -18,7 +18,11 @@ from kafka_quotas.enforcement.decision import Ask
 from kafka_quotas.enforcement.policy import NodeId
 
 MAX_PENDING: Final = 200_000
-"""Charges that may wait for the writer: about 60 MB, and some seconds of what one process can relay."""
+"""Charges that may wait for the writer: some seconds of what one process can relay."""
+MAX_PENDING_BYTES: Final = 96 * 1024 * 1024
+"""Memory of the charges that may wait: the number above at the usual length of names, far fewer at 32 kB each."""
+_CHARGE_BYTES: Final = 320
+"""What a charge takes without the texts of its names: two tuples, three numbers, a slot of the queue."""
 
 NOWHERE: Final = Address(host="", port=0)
 """The upstream of charges that went through no listener."""
@@ -45,21 +49,32 @@ class ChargeSource:
 class PendingCharges:
     """The queue between the event loop and the writer's thread."""
 
-    def __init__(self, *, limit: int = MAX_PENDING) -> None:
+    def __init__(self, *, limit: int = MAX_PENDING, limit_bytes: int = MAX_PENDING_BYTES) -> None:
         self._limit = limit
+        self._limit_bytes = limit_bytes
         self._queue: deque[tuple[ChargeSource, Charge]] = deque()
+        # Two sums that only grow, each written by one thread: one that both change would need a lock per charge.
+        self._bytes_put = 0
+        self._bytes_taken = 0
         self.dropped = 0
         """Charges that found the queue full, since the start."""
 
     def __len__(self) -> int:
         return len(self._queue)
 
+    @property
+    def size_bytes(self) -> int:
+        """The memory of what waits, as far as it is known: names count once per charge."""
+        return self._bytes_put - self._bytes_taken
+
     def recorder(self, source: ChargeSource) -> OnCharge:
-        """The function that takes note of the charges of one connection."""
-        queue, limit = self._queue, self._limit
+        """Make the function that takes note of the charges of one connection."""
+        queue, limit, limit_bytes = self._queue, self._limit, self._limit_bytes
 
         def record(charge: Charge) -> None:
-            if len(queue) < limit:
+            size = _size(charge)
+            if len(queue) < limit and self._bytes_put - self._bytes_taken + size <= limit_bytes:
+                self._bytes_put += size
                 queue.append((source, charge))
             else:
                 self.dropped += 1
@@ -72,6 +87,15 @@ class PendingCharges:
         self.recorder(ChargeSource(connection=0, ip=ask.ip, route=route))(charge)
 
     def take(self, count: int) -> list[tuple[ChargeSource, Charge]]:
-        """The oldest charges, at most `count`, which are off the queue then; for one thread only."""
+        """Take the oldest charges off the queue, at most `count`; for one thread only."""
         pop = self._queue.popleft
-        return [pop() for _ in range(min(count, len(self._queue)))]
+        taken = [pop() for _ in range(min(count, len(self._queue)))]
+        self._bytes_taken += sum(_size(charge) for _, charge in taken)
+        return taken
+
+
+def _size(charge: Charge) -> int:
+    """Return the bytes of memory of a charge at most; a character beyond ASCII takes up to four."""
+    user, client_id = charge[1], charge[2]
+    text = len(user) + len(client_id)
+    return _CHARGE_BYTES + (text if user.isascii() and client_id.isascii() else 4 * text)

@@ -18,6 +18,10 @@ from kafka_quotas.enforcement.event_log_settings import FolderTarget
 
 WHOLE: Final = ".jsonl"
 GROWING: Final = ".jsonl.part"
+MODE: Final = 0o640
+"""The permissions of a file at most: it names users, client-ids and addresses."""
+_FOLDER_MODE: Final = 0o750
+"""Those of a folder that is made here."""
 
 
 class EventLogError(KafkaQuotasError):
@@ -36,7 +40,7 @@ class EventFiles:
         self._opened_s = 0.0
         self._number = 0
         try:
-            target.folder.mkdir(parents=True, exist_ok=True)
+            target.folder.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
             for left in target.folder.glob(f"*{GROWING}"):
                 _make_whole(left)
         except OSError as error:
@@ -78,7 +82,8 @@ class EventFiles:
         self._number += 1
         time_utc = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         self._path = self._target.folder / f"events-{time_utc}-{os.getpid()}-{self._number:06}{GROWING}"
-        self._file = self._path.open("xb", buffering=0)
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
+        self._file = open(descriptor, "wb", buffering=0)  # noqa: PTH123, SIM115 - a descriptor has no path
         fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._bytes = 0
         self._opened_s = self._monotonic_s()
@@ -116,6 +121,7 @@ def _make_whole(path: Path) -> None:
             return
         content_end = _last_line_end(file)
         file.truncate(content_end)
+        os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & MODE)
     if content_end:
         path.rename(path.with_name(path.name.removesuffix(GROWING) + WHOLE))
     else:

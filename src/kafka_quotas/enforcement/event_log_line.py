@@ -31,7 +31,9 @@ FIELDS: Final = (
 )
 """Every field of a line, in order."""
 
-_quoted = lru_cache(maxsize=8192)(json.dumps)
+_MAX_REMEMBERED: Final = 256
+"""Characters of the longest name whose spelling is remembered: names can have 32,767."""
+_remembered = lru_cache(maxsize=8192)(json.dumps)
 _ZERO_COLUMNS: Final = '"bytes":{},"thread_ms":{},"mutations":{}'
 _COLUMNS: Final = dict.fromkeys(QuotaType, _ZERO_COLUMNS.format("0", "0", "0%.0s")) | {
     QuotaType.PRODUCE: _ZERO_COLUMNS.format("%d", "0", "0"),
@@ -40,6 +42,10 @@ _COLUMNS: Final = dict.fromkeys(QuotaType, _ZERO_COLUMNS.format("0", "0", "0%.0s
     QuotaType.CONTROLLER_MUTATION: _ZERO_COLUMNS.format("0", "0", "%d"),
 }
 """The three figures by quota type, the one that is charged left open; types that have none count lines."""
+
+
+def _quoted(text: str) -> str:
+    return _remembered(text) if len(text) <= _MAX_REMEMBERED else json.dumps(text)
 
 
 def charge_line(cluster: str, source: ChargeSource, charge: Charge) -> str:

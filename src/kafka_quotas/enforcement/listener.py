@@ -19,6 +19,7 @@ ACCEPTED_AT_ONCE: Final = 64
 """Connections taken before others get their turn."""
 PAUSE_S: Final = 0.5
 """How long accepting rests when the process has no file descriptor left."""
+_ANY_IPV6: Final = "::"
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 Accept: TypeAlias = Callable[[socket.socket, Address], None]
@@ -30,15 +31,19 @@ class ListenError(KafkaQuotasError):
 
 
 def bind(host: str, ports: Iterable[int]) -> socket.socket:
-    """A listening, non-blocking socket on the first of these ports that is free.
+    """Open a listening, non-blocking socket on the first of these ports that is free.
 
-    Raises `ListenError` where none is, or the host can't be listened on.
+    `::` stands for every address of this machine, those of IPv4 included, as it does to the JVM of a broker.
+
+    Raises:
+        ListenError: No port is free, or the host can't be listened on.
     """
     last: OSError | None = None
     for port in ports:
         try:
             family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-            sock = socket.create_server(place[:2], family=family, backlog=BACKLOG)
+            is_dual = place[0] == _ANY_IPV6 and socket.has_dualstack_ipv6()
+            sock = socket.create_server(place[:2], family=family, backlog=BACKLOG, dualstack_ipv6=is_dual)
         except OSError as error:
             last = error
             if error.errno != errno.EADDRINUSE:

@@ -23,6 +23,8 @@ from kafka_quotas.stores.replaced_file import replace_text
 VERSION: Final = 2
 READABLE: Final = (1, 2)
 """The versions that are understood."""
+MODE: Final = 0o640
+"""The permissions of the file at most: it names users, client-ids and addresses."""
 CLUSTER: Final = "cluster"
 """In place of a broker: the buckets of quotas whose scope is the cluster."""
 
@@ -84,7 +86,7 @@ def write_state(path: Path, state: SavedState) -> None:
         }
     )
     try:
-        replace_text(path, [content])
+        replace_text(path, [content], most=MODE)
     except OSError as error:
         raise StateError(f"can't write the state to {path}: {error.strerror or error}") from error
 

@@ -11,10 +11,17 @@ from pathlib import Path
 from kafka_quotas.core.errors import KafkaQuotasError
 
 
-def replace_text(path: Path, parts: Iterable[str], *, private: bool = False) -> None:
-    """Nothing; the file holds the text. Its permissions stay; a new one has the usual ones, or none for others.
+def replace_text(path: Path, parts: Iterable[str], *, private: bool = False, most: int = 0o7777) -> None:
+    """Replace the content of a file; its permissions stay, a new one has the usual ones, or none for others.
 
-    Raises `OSError` where it can't be written.
+    Args:
+        path: The file; a link stays one.
+        parts: The text, piece by piece.
+        private: Whether the file is for its owner alone, whatever its permissions were.
+        most: The permissions that the file may have at most, those of an old one included.
+
+    Raises:
+        OSError: The file can't be written.
     """
     target = path.resolve()
     if target.exists() and not target.is_file():
@@ -23,10 +30,10 @@ def replace_text(path: Path, parts: Iterable[str], *, private: bool = False) -> 
         return
     beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o666)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o666 & most)
         with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor has no path
             if target.exists() and not private:
-                beside.chmod(target.stat().st_mode & 0o7777)
+                beside.chmod(target.stat().st_mode & 0o7777 & most)
             file.writelines(parts)
             file.flush()
             os.fsync(descriptor)
