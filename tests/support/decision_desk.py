@@ -47,7 +47,7 @@ class Desk:
             bootstrap=lambda: None,
             on_asked=lambda *told: self.charged.append(told),
         )
-        self.desk = ControlDesk(status=_never, decide=self.decider.decide, reload=_never)
+        self.desk = ControlDesk(status=_never, decide=self.decider.decide, reload=_never, unmute=_never)
 
     def decide(self, op: Op, amount: float, quota_type: QuotaType = QuotaType.PRODUCE, **who: object) -> Decision:
         decided = self.decider.decide(Ask(op, quota_type, amount, client_id="app", **who))

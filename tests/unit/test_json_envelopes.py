@@ -94,6 +94,7 @@ EXAMPLES = {
 BUILT = {
     "daemon status": ("cli.daemon_view:status_listing", "enforcement.status:DaemonStatus"),
     "daemon reload": ("cli.daemon_view:reload_listing", "enforcement.reload:Reloaded"),
+    "daemon unmute": ("cli.daemon_unmute:unmuted_listing", "enforcement.unmute:Unmuted"),
     "daemon decide": ("cli.daemon_decide:decision_listing", "enforcement.decision:Decision"),
     "daemon calibrate": ("cli.daemon_calibrate:_listing", "core.cost_model:CostModel"),
     "pipeline validate": ("cli.validate_view:validation_listing", "commands.pipeline_validate:ValidateResult"),

@@ -6,6 +6,7 @@ from kafka_quotas.cli.daemon_calibrate import calibrate
 from kafka_quotas.cli.daemon_decide import decide
 from kafka_quotas.cli.daemon_options import Control
 from kafka_quotas.cli.daemon_run import run
+from kafka_quotas.cli.daemon_unmute import unmute
 from kafka_quotas.cli.daemon_view import reload_listing, status_listing
 from kafka_quotas.cli.options import ListingView
 from kafka_quotas.cli.output import TABLE_VIEW
@@ -27,6 +28,7 @@ def _group() -> None:
 app.command()(run)
 app.command()(decide)
 app.command()(calibrate)
+app.command()(unmute)
 
 
 @app.command()

@@ -1,9 +1,9 @@
-"""`daemon run`, `status`, `reload` and `decide` as functions: arguments in, a frozen result out."""
+"""`daemon run`, `status`, `reload`, `unmute` and `decide` as functions: arguments in, a frozen result out."""
 
 from pathlib import Path
 from typing import TextIO
 
-from kafka_quotas.enforcement.control_client import ask_reload, ask_status
+from kafka_quotas.enforcement.control_client import ask_reload, ask_status, ask_unmute
 from kafka_quotas.enforcement.control_path import find_control_path
 from kafka_quotas.enforcement.daemon import DaemonResult, run_daemon
 from kafka_quotas.enforcement.decision import Ask, Decision
@@ -12,6 +12,7 @@ from kafka_quotas.enforcement.reload import Reloaded
 from kafka_quotas.enforcement.settings import DaemonSettings
 from kafka_quotas.enforcement.status import DaemonStatus
 from kafka_quotas.enforcement.store_follower import OpenStore
+from kafka_quotas.enforcement.unmute import ClientChoice, Unmuted
 
 
 def run(settings: DaemonSettings, open_store: OpenStore, *, log: TextIO) -> DaemonResult:
@@ -37,6 +38,17 @@ def reload(control: Path | None) -> Reloaded:
     as `status` does.
     """
     return ask_reload(find_control_path() if control is None else control)
+
+
+def unmute(control: Path | None, choice: ClientChoice) -> Unmuted:
+    """End the throttle times of clients of the daemon behind a control socket, and return those that waited.
+
+    Raises:
+        RefusedError: The daemon does not let this user do that.
+        ControlError: No daemon answers.
+        UsageError: There are several daemons, and none was chosen.
+    """
+    return ask_unmute(find_control_path() if control is None else control, choice)
 
 
 def decide(control: Path | None, ask: Ask) -> Decision:

@@ -1,7 +1,8 @@
-"""Asking a daemon over its Unix socket: its status, or to reload."""
+"""Asking a daemon over its Unix socket: its status, to reload, or to end throttle times."""
 
 import json
 import socket
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
 from kafka_quotas.enforcement.control import ControlError
 from kafka_quotas.enforcement.reload import Reloaded, reloaded_from_json
 from kafka_quotas.enforcement.status import DaemonStatus, status_from_json
+from kafka_quotas.enforcement.unmute import ClientChoice, Unmuted, unmuted_from_json
 
 ANSWER_S: Final = 10.0
 """How long a daemon's answer is waited for."""
@@ -36,12 +38,22 @@ def ask_reload(path: Path) -> Reloaded:
     return reloaded_from_json(_ask(path, "reload", timeout_s=RELOAD_S).get("reloaded"))
 
 
-def _ask(path: Path, op: str, *, timeout_s: float) -> dict[str, Any]:
+def ask_unmute(path: Path, choice: ClientChoice) -> Unmuted:
+    """Ask a daemon to end the throttle times of some clients, and return those that waited.
+
+    Raises:
+        ControlError: No daemon answers.
+        RefusedError: The daemon does not let this user do that.
+    """
+    return unmuted_from_json(_ask(path, "unmute", timeout_s=ANSWER_S, **asdict(choice)))
+
+
+def _ask(path: Path, op: str, *, timeout_s: float, **asked: str | None) -> dict[str, Any]:
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.settimeout(timeout_s)
             sock.connect(str(path))
-            sock.sendall(json.dumps({"op": op}).encode() + b"\n")
+            sock.sendall(json.dumps({"op": op, **asked}).encode() + b"\n")
             with sock.makefile("rb") as lines:
                 answer = json.loads(lines.readline(MAX_ANSWER_BYTES))
     except OSError as error:

@@ -1,7 +1,8 @@
 """What the daemon answers on its Unix socket, whichever way the question came.
 
 Contract: `{"op": "status"}` is answered with `{"ok": true, "status": {...}}`, `{"op": "reload"}` with what it came to
-once that is known, questions about quotas as `docs/decision-api.md` says, anything else with
+once that is known, `{"op": "unmute", "client_id": "app"}` (or `user`, or both) with the clients that were let go,
+questions about quotas as `docs/decision-api.md` says, anything else with
 `{"ok": false, "error": "..."}`. An `id` in a question is in its answer.
 """
 
@@ -15,14 +16,17 @@ from kafka_quotas.enforcement.decision import PROTOCOL_VERSION, Ask, Decision, D
 from kafka_quotas.enforcement.notice import defect
 from kafka_quotas.enforcement.reload import Reloaded, reloaded_to_json
 from kafka_quotas.enforcement.status import DaemonStatus, status_to_json
+from kafka_quotas.enforcement.unmute import ClientChoice, Unmuted, unmuted_to_json
 
-_OPS: Final = "status, reload, record, check, unrecord, batch"
+_OPS: Final = "status, reload, unmute, record, check, unrecord, batch"
+_OWNERS_OPS: Final = {"reload": "reload it", "unmute": "end throttle times"}
+"""What only the daemon's own user and root may do."""
 
 Answer: TypeAlias = dict[str, Any]
 
 
 class ControlDesk:
-    """Answers lines and frames; `may_reload` is what the daemon's owner may and others may not."""
+    """Answers lines and frames; `may_reload` is what the daemon's owner may and others may not: reload and unmute."""
 
     def __init__(
         self,
@@ -30,10 +34,12 @@ class ControlDesk:
         status: Callable[[], DaemonStatus],
         decide: Callable[[Ask], Decision | DecisionError],
         reload: Callable[[], Awaitable[Reloaded]],
+        unmute: Callable[[ClientChoice], Unmuted],
     ) -> None:
         self._status = status
         self._decide = decide
         self._reload = reload
+        self._unmute = unmute
 
     def answer_line(self, line: bytes, *, may_reload: bool) -> bytes | Awaitable[bytes]:
         """The answer to one line, with its line break; that to a reload has to be awaited."""
@@ -44,8 +50,11 @@ class ControlDesk:
         if not isinstance(asked, dict):
             return _line({"ok": False, "error": "not an object"})
         number = {"id": asked["id"]} if "id" in asked else {}
-        if asked.get("op") == "reload":
-            return self._answer_reload(number) if may_reload else _line({"ok": False, "error": _REFUSED, **number})
+        op = asked.get("op")
+        if isinstance(op, str) and op in _OWNERS_OPS and not may_reload:
+            return _line({"ok": False, "error": f"only the daemon's own user may {_OWNERS_OPS[op]}", **number})
+        if op == "reload":
+            return self._answer_reload(number)
         return _line(self._answer(asked) | number)
 
     def answer_frame(self, data: bytes | bytearray, start: int, end: int) -> bytes:
@@ -61,6 +70,8 @@ class ControlDesk:
         op = asked.get("op")
         if op == "status":
             return {"ok": True, "status": status_to_json(self._status())}
+        if op == "unmute":
+            return self._answer_unmute(asked)
         if not decision_json.is_decision(op):
             return {"ok": False, "error": f"unknown request; those there are: {_OPS}"}
         try:
@@ -72,6 +83,12 @@ class ControlDesk:
         told = {"answers": answers, "ok": True} if op == decision_json.BATCH else answers[0]
         return {"v": PROTOCOL_VERSION, **told}
 
+    def _answer_unmute(self, asked: Answer) -> Answer:
+        user, client_id = asked.get("user"), asked.get("client_id")
+        if (user is None and client_id is None) or not all(isinstance(name, str | None) for name in (user, client_id)):
+            return {"ok": False, "error": "unmute names a user, a client_id, or both"}
+        return {"ok": True, **unmuted_to_json(self._unmute(ClientChoice(user=user, client_id=client_id)))}
+
     async def _answer_reload(self, number: Answer) -> bytes:
         try:
             result = await self._reload()
@@ -80,9 +97,6 @@ class ControlDesk:
         except Exception as error:  # noqa: BLE001 - whoever asked gets an answer in any case
             return _line({"ok": False, "error": defect(error), **number})
         return _line({"ok": True, "reloaded": reloaded_to_json(result), **number})
-
-
-_REFUSED: Final = "only the daemon's own user may reload it"
 
 
 def _decision(decided: Decision | DecisionError) -> Answer:

@@ -226,7 +226,10 @@ class _Daemon:
             on_asked=None if events is None else events.charges.asked,
         )
         desk = ControlDesk(
-            status=reporter.status, decide=decider.decide, reload=lambda: self._reloader.reload("control socket")
+            status=reporter.status,
+            decide=decider.decide,
+            reload=lambda: self._reloader.reload("control socket"),
+            unmute=gate.unmute,
         )
         path = self._settings.control or control_path(listen.port)
         control = ControlServer(path, desk, access=self._settings.control_access)

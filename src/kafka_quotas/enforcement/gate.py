@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import itertools
 import ssl
+from dataclasses import asdict
 from functools import partial
 from typing import Final
 
@@ -18,6 +19,7 @@ from kafka_quotas.enforcement.front import Front
 from kafka_quotas.enforcement.identity import Identity
 from kafka_quotas.enforcement.ledger import Ledger
 from kafka_quotas.enforcement.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.mute import Mute
 from kafka_quotas.enforcement.notice import Notice
 from kafka_quotas.enforcement.policy import NodeId, Policy
 from kafka_quotas.enforcement.relay import Relay, RelayRoom
@@ -26,6 +28,7 @@ from kafka_quotas.enforcement.session import Session
 from kafka_quotas.enforcement.settings import DaemonSettings
 from kafka_quotas.enforcement.terms import Mode
 from kafka_quotas.enforcement.topic_control import TopicControl
+from kafka_quotas.enforcement.unmute import ClientChoice, Unmuted, sum_up
 from kafka_quotas.enforcement.upstream_health import UpstreamHealth
 from kafka_quotas.wire.distinguished_name import subject_name
 
@@ -107,6 +110,20 @@ class Gate:
         """Nothing; a listener's settings hold from the next connection on, the listener's place being `number`."""
         self._rules[settings.name] = _rules(self._settings.rules, settings)
         self.fronts[number].follow(settings)
+
+    def unmute(self, choice: ClientChoice) -> Unmuted:
+        """End the throttle times of these clients, and tell whose those were."""
+        now_ms = self._room.clock.now_ms()
+        ended: list[tuple[NodeId, Mute]] = []
+        for relay, route in list(self._connections.items()):
+            mute = relay.session.mute
+            if mute is not None and choice.is_of(mute):
+                ended.append((route.node_id, mute))
+                relay.unmute()
+        result = sum_up(ended, now_ms)
+        for client in result.unmuted:
+            self._room.notify(Notice(event="throttle time ended by hand", fields=asdict(client)))
+        return result
 
     async def drain(self, timeout_s: float) -> int:
         """How many connections had to be cut; all others answered what had been asked before they closed."""

@@ -26,6 +26,13 @@ NodeId: TypeAlias = int | None
 _Limits: TypeAlias = dict[tuple[QuotaType, Entity], float]
 
 
+def broker_name(node_id: NodeId) -> str:
+    """Return a broker as it is shown: its node id, or `bootstrap`, `bootstrap-1` and so on while that isn't known."""
+    if node_id is None:
+        return "bootstrap"
+    return str(node_id) if node_id >= 0 else f"bootstrap{node_id}"
+
+
 class Source(Enum):
     """Where limits come from; each replaces its own alone."""
 

@@ -85,6 +85,10 @@ class Relay:
         self.session.drain()
         self._follow()
 
+    def unmute(self) -> None:
+        """End the throttle time that the client waits for."""
+        self._resume(self.session.unmute)
+
     def close(self) -> None:
         """End both connections when their peers have taken what was sent. A second call does nothing."""
         if self._is_closing:

@@ -11,7 +11,7 @@ from kafka_quotas.enforcement.event_log_writer import EventLogWriter
 from kafka_quotas.enforcement.gate import Gate
 from kafka_quotas.enforcement.ledger import Ledger, ThrottleCount
 from kafka_quotas.enforcement.mute import Mute
-from kafka_quotas.enforcement.policy import NodeId, Policy
+from kafka_quotas.enforcement.policy import NodeId, Policy, broker_name
 from kafka_quotas.enforcement.settings import DaemonSettings
 from kafka_quotas.enforcement.status import (
     ESTIMATED,
@@ -183,13 +183,6 @@ class Reporter:
         if self._events is not None:
             totals["events_logged"], totals["events_dropped"] = self._events.written, self._events.dropped
         return totals
-
-
-def broker_name(node_id: NodeId) -> str:
-    """Return a broker as it is shown: its node id, or `bootstrap`, `bootstrap-1` and so on while that isn't known."""
-    if node_id is None:
-        return "bootstrap"
-    return str(node_id) if node_id >= 0 else f"bootstrap{node_id}"
 
 
 def _throttled_client(node_id: NodeId, mutes: list[Mute], now_ms: int) -> ThrottledClient:

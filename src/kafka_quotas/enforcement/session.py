@@ -157,6 +157,12 @@ class Session:
         """Let go on what had to wait until now; called too early it does nothing."""
         self.flow.wake(now_ms)
 
+    def unmute(self, now_ms: int) -> None:
+        """End the throttle time that the client waits for, if it waits for one."""
+        if self.flow.wake_at_ms is not None:
+            self.flow.wake_at_ms = now_ms
+            self.wake(now_ms)
+
     def drain(self) -> None:
         """Let the request that is being received end, and no other begin."""
         self.flow.drain()
