@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
 import pytest
-from tests.support.enforcement_frames import Pair, produce, produce_response
+from tests.support.enforcement_frames import Pair, produce, produce_response, request, response
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.quota_manager import QuotaType
@@ -17,6 +17,7 @@ from kafka_quotas.enforcement.way import Way
 
 T = TypeVar("T")
 TIMEOUT_S = 10.0
+HEARTBEAT = request(12, 0, 0, b"")
 
 
 class Bench:
@@ -38,8 +39,12 @@ class Bench:
             host, port = server.getsockname()
             self.relay.open(inner_client, Way(upstream=Address(host=host, port=port), timeout_s=TIMEOUT_S))
             server.setblocking(False)
+            self.client.sendall(HEARTBEAT)  # the broker is connected to when there is something for it
             self.upstream, _ = self.wait(self.loop.sock_accept(server))
         self.upstream.setblocking(False)
+        assert self.receive(self.upstream) == HEARTBEAT
+        self.upstream.sendall(response(0, bytes(2)))
+        assert self.receive(self.client) == response(0, bytes(2))
 
     def wait(self, coming: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(asyncio.wait_for(coming, TIMEOUT_S))

@@ -106,6 +106,25 @@ ConnectionRate = Annotated[
         rich_help_panel=ENFORCEMENT_PANEL,
     ),
 ]
+MaxConnections = Annotated[
+    int | None,
+    typer.Option(
+        "--max-connections",
+        metavar="N",
+        min=1,
+        help="Clients' connections in all; more wait to be accepted. Default: what the limit of open files allows.",
+        rich_help_panel=NETWORK_PANEL,
+    ),
+]
+QueuedMaxRequestBytes = Annotated[
+    str,
+    typer.Option(
+        "--queued-max-request-bytes",
+        metavar="SIZE",
+        help="How much of requests that have to be seen as a whole may be gathered at a time, over all connections.",
+        rich_help_panel=NETWORK_PANEL,
+    ),
+]
 UnknownApis = Annotated[
     UnknownApi,
     typer.Option(

@@ -21,6 +21,8 @@ class Counters:
     """Connections closed unserved because their address made them too fast."""
     connections_refused: int = 0
     """Connections closed because their address had as many as it may."""
+    connections_expired: int = 0
+    """Connections closed because nothing moved on them for `connections.max.idle.ms`."""
     upstream_connect_failures: int = 0
     protocol_errors: int = 0
     requests: int = 0

@@ -13,11 +13,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from resource import RLIMIT_NOFILE, getrlimit
 from typing import Final, TextIO
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.address import Address
-from kafka_quotas.enforcement.connections import ConnectionBook
+from kafka_quotas.enforcement.connections import ConnectionBook, connections_for
 from kafka_quotas.enforcement.control import ControlServer
 from kafka_quotas.enforcement.control_desk import ControlDesk
 from kafka_quotas.enforcement.control_path import control_path
@@ -36,6 +37,7 @@ from kafka_quotas.enforcement.monotonic_clock import MonotonicClock
 from kafka_quotas.enforcement.notice import Notice, Severity, defect
 from kafka_quotas.enforcement.policy import Policy
 from kafka_quotas.enforcement.policy_file import read_policy_file
+from kafka_quotas.enforcement.quiet_connections import QuietConnections
 from kafka_quotas.enforcement.relay import RelayRoom
 from kafka_quotas.enforcement.reload import ReloadedFile, Reloader, Use
 from kafka_quotas.enforcement.report import Reporter
@@ -115,7 +117,10 @@ class _Daemon:
             book=rules.book,
         )
         self._topics = TopicControl(rules, counters=self._counters, notify=self._notify, clock=self._clock)
-        self._book = ConnectionBook(settings.rules.window, broker_rate=settings.connection_rate)
+        self._max_connections = settings.max_connections or connections_for(getrlimit(RLIMIT_NOFILE)[0])
+        self._book = ConnectionBook(
+            settings.rules.window, broker_rate=settings.connection_rate, max_connections=self._max_connections
+        )
         self._signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
         self._changed = 0
         self._gate: Gate | None = None
@@ -161,6 +166,8 @@ class _Daemon:
             self._listen_to_signals(stack)
             _spare_collections()
             await self._serve_status(stack, gate, reporter, events)
+            quiet = QuietConnections(lambda: gate.connections, clock=self._clock, counters=self._counters)
+            stack.callback(self._loop.create_task(self._lasting(lambda: quiet.watch(gate.shortest_idle_ms))).cancel)
             expiry = self._loop.create_task(self._lasting(self._expire))
             stack.callback(expiry.cancel)
             return await self._until_told(gate, reporter)
@@ -240,6 +247,7 @@ class _Daemon:
             "upstream": ",".join(map(str, self._settings.upstreams)),
             "store": self._follower.state.url,
             "limits": self._policy.limit_count,
+            "max_connections": self._max_connections,
             "control": str(control.path),
         }
         if self._settings.metrics is not None:

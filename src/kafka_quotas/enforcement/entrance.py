@@ -3,7 +3,8 @@
 In the order in which a broker would do it: the rates of listener and broker make all connections behind this one wait,
 and so does the number of connections the listener may have; then it is seen whose connection it is (the PROXY
 protocol), and which broker it is for (the name asked for by TLS); then the rate and the number of its address decide.
-In shadow mode all that is counted and nobody is kept out.
+A connection counts for its listener from the moment it is accepted, so that one that says nothing holds a place as
+well. In shadow mode all that is counted and nobody is kept out.
 **Source:** KIP-612, `SocketServer.Acceptor` (4.x).
 """
 
@@ -12,12 +13,12 @@ import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
 from kafka_quotas.enforcement.address import Address
 from kafka_quotas.enforcement.broker_directory import Route
-from kafka_quotas.enforcement.connections import BrokerConnections
+from kafka_quotas.enforcement.connections import BrokerConnections, ConnectionSlot
 from kafka_quotas.enforcement.listener import Listener
 from kafka_quotas.enforcement.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.notice import Notice, Severity
@@ -33,13 +34,15 @@ class Arrival:
     client: socket.socket
     route: Route
     source: Address
-    connections: BrokerConnections
-    listener: str
+    slot: ConnectionSlot
 
     def ended(self) -> None:
-        """Nothing; the connection counts no more."""
-        self.connections.ended(self.listener, self.source.host)
+        """Count the connection no more."""
+        self.slot.end()
 
+
+MAX_REFUSED: Final = 128
+"""Connections kept open for the delay of an address that made them too fast; of more the oldest are closed early."""
 
 Serve: TypeAlias = Callable[[Arrival], None]
 RouteByHost: TypeAlias = Callable[[str | None], Route]
@@ -124,20 +127,30 @@ class Entrance:
         self._listener.release()
 
     def _enter(self, client: socket.socket, peer: Address) -> None:
+        route = self._route()
+        connections = self._connections(route)
+        slot = connections.began(self.settings.name)
         if self._is_plain:
-            self._admit(client, peer, self._route())
+            self._admit(client, peer, route, slot)
+        elif self.settings.proxy_sources is None and self._is_one_too_many(connections, peer):
+            slot.end()
+            client.close()
         else:
-            self._start(self._look(client, peer))
+            if self.settings.proxy_sources is None:
+                slot.came_from(peer.host)
+            self._start(self._look(client, peer, slot))
 
-    async def _look(self, client: socket.socket, peer: Address) -> None:
-        """Nothing; it was seen whose connection it is and for which broker, and it is let in or sent away."""
+    async def _look(self, client: socket.socket, peer: Address, slot: ConnectionSlot) -> None:
+        """See whose connection it is and for which broker, then let it in or send it away."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 source = peer if self.settings.proxy_sources is None else await self._proxied(client, peer)
                 route = await self._asked_for(client) if self.settings.shares_port else self._route()
                 route = route if self._reached is None else await self._reached(route)
+            await self._wait_for_room(route, slot)
         except (KafkaQuotasError, OSError) as error:
             client.close()
+            slot.end()
             self._room.counters.connections_failed += 1
             if isinstance(error, ProtocolError):
                 self._room.counters.protocol_errors += 1
@@ -145,9 +158,16 @@ class Entrance:
             self._say("client closed before it was served", peer, error=told)
         except asyncio.CancelledError:
             client.close()
+            slot.end()
             raise
         else:
-            self._admit(client, source, route)
+            self._admit(client, source, route, slot)
+
+    async def _wait_for_room(self, route: Route, slot: ConnectionSlot) -> None:
+        """Wait until the broker that a connection turned out to be for has room for it."""
+        connections = self._connections(route)
+        while not self._is_shadow and not connections.has_room_for(slot, self.settings):
+            await connections.one_ended()
 
     async def _proxied(self, client: socket.socket, peer: Address) -> Address:
         """Where a connection comes from by its PROXY protocol header."""
@@ -192,23 +212,38 @@ class Entrance:
             data += piece
         return data
 
-    def _admit(self, client: socket.socket, source: Address, route: Route) -> None:
-        """Nothing; the connection is served unless its address has too many, or made them too fast."""
+    def _admit(self, client: socket.socket, source: Address, route: Route, slot: ConnectionSlot) -> None:
+        """Serve the connection unless its address has too many, or made them too fast."""
         connections = self._connections(route)
+        slot.move(connections)
         delay_ms = connections.ip_delay_ms(self.settings, source.host, self._room.clock.now_ms())
-        is_one_too_many = not delay_ms and connections.is_refused(self.settings, source.host)
         self._room.counters.connections_throttled += delay_ms > 0
-        self._room.counters.connections_refused += is_one_too_many
         if delay_ms > 0 and not self._is_shadow:
-            timer = self._room.loop.call_later(delay_ms / 1000, self._end_refused, client)
-            self._refused[client] = timer
-        elif is_one_too_many and not self._is_shadow:
-            self._say("connection refused: its address has as many as it may", source)
+            slot.end()
+            self._refuse_later(client, delay_ms)
+        elif not delay_ms and self._is_one_too_many(connections, source):
+            slot.end()
             client.close()
         else:
-            name = self.settings.name
-            connections.began(name, source.host)
-            self._serve(Arrival(client=client, route=route, source=source, connections=connections, listener=name))
+            slot.came_from(source.host)
+            self._serve(Arrival(client=client, route=route, source=source, slot=slot))
+
+    def _is_one_too_many(self, connections: BrokerConnections, source: Address) -> bool:
+        """Return whether a connection is to be closed because its address has as many as it may; count and log it."""
+        if not connections.is_refused(self.settings, source.host):
+            return False
+        self._room.counters.connections_refused += 1
+        if not self._is_shadow:
+            self._say("connection refused: its address has as many as it may", source)
+        return not self._is_shadow
+
+    def _refuse_later(self, client: socket.socket, delay_ms: int) -> None:
+        """Close a connection after a delay, or as soon as there are too many of its kind."""
+        if len(self._refused) >= MAX_REFUSED:
+            oldest = next(iter(self._refused))
+            self._refused[oldest].cancel()
+            self._end_refused(oldest)
+        self._refused[client] = self._room.loop.call_later(delay_ms / 1000, self._end_refused, client)
 
     def _end_refused(self, client: socket.socket) -> None:
         self._refused.pop(client, None)

@@ -111,6 +111,10 @@ class Gate:
         self._rules[settings.name] = _rules(self._settings.rules, settings)
         self.fronts[number].follow(settings)
 
+    def shortest_idle_ms(self) -> int | None:
+        """Return the shortest time for which a connection may be idle, None where all may be so for ever."""
+        return min((idle for front in self.fronts if (idle := front.settings.max_idle_ms) is not None), default=None)
+
     def unmute(self, choice: ClientChoice) -> Unmuted:
         """End the throttle times of these clients, and tell whose those were."""
         now_ms = self._room.clock.now_ms()
@@ -163,6 +167,7 @@ class Gate:
             on_closed=partial(self._closed, arrival),
             on_client=partial(_certified, front, identity),
         )
+        relay.max_idle_ms = front.settings.max_idle_ms
         self._connections[relay] = arrival.route
         self._empty.clear()
         relay.open(arrival.client, front.way(arrival.route))
@@ -241,6 +246,8 @@ def _rules(rules: Rules, listener: ListenerSettings) -> Rules:
         principal=listener.principal or rules.principal,
         requires_authentication=listener.requires_authentication,
         oauthbearer_claim=listener.oauthbearer_claim,
+        max_in_flight=listener.max_in_flight,
+        apis=listener.apis,
     )
 
 

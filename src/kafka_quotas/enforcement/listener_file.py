@@ -13,6 +13,9 @@
 | `principal`, `sasl.oauthbearer.sub.claim.name` | who every client is; the claim that names a bearer |
 | `proxy.protocol.trusted` | networks whose connections start with a PROXY protocol header (version 2) |
 | `max.connections`, `max.connections.per.ip`, `max.connection.creation.rate` | as a broker's |
+| `connections.max.idle.ms` | as a broker's, 10 minutes by default; -1 for ever |
+| `max.in.flight.requests.per.connection` | requests that may wait for their responses, 1000 by default |
+| `apis.allow`, `apis.deny` | names or keys of the APIs that clients may use, or may not |
 """
 
 import dataclasses
@@ -25,14 +28,18 @@ from typing import Final
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.utf8 import well_formed
 from kafka_quotas.enforcement.address import parse_address, parse_addresses
+from kafka_quotas.enforcement.api_access import ALLOW, DENY, parse_api_access
 from kafka_quotas.enforcement.broker_ports import parse_broker_addresses, ports_of
-from kafka_quotas.enforcement.listener_settings import NODE_ID_MARK, ListenerSettings, Network
+from kafka_quotas.enforcement.listener_settings import MAX_IDLE_MS, NODE_ID_MARK, ListenerSettings, Network
 from kafka_quotas.enforcement.principal_mapping import DEFAULT_RULES, PROPERTY, PrincipalMapping
+from kafka_quotas.enforcement.rules import MAX_IN_FLIGHT
 from kafka_quotas.stores.property_file import read_properties
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _UPSTREAM: Final = "upstream."
 _PLACES: Final = ("listen", "upstream")
+MAX_IDLE: Final = "connections.max.idle.ms"
+IN_FLIGHT: Final = "max.in.flight.requests.per.connection"
 _KNOWN: Final = frozenset(
     {
         *_PLACES,
@@ -49,6 +56,10 @@ _KNOWN: Final = frozenset(
         "max.connections",
         "max.connections.per.ip",
         "max.connection.creation.rate",
+        MAX_IDLE,
+        IN_FLIGHT,
+        ALLOW,
+        DENY,
     }
 )
 _PORT_RANGE: Final = re.compile(r"(\d{1,5})-(\d{1,5})")
@@ -137,6 +148,9 @@ def _replaced(settings: ListenerSettings, properties: Mapping[str, str]) -> List
         connection_rate=_whole(properties, "max.connection.creation.rate", least=1),
         max_connections=_whole(properties, "max.connections", least=1),
         max_connections_per_ip=_whole(properties, "max.connections.per.ip", least=1),
+        max_idle_ms=_idle_ms(properties),
+        max_in_flight=_whole(properties, IN_FLIGHT, least=1) or MAX_IN_FLIGHT,
+        apis=parse_api_access(allow=properties.get(ALLOW), deny=properties.get(DENY)),
     )
 
 
@@ -159,6 +173,13 @@ def _whole(properties: Mapping[str, str], name: str, *, least: int) -> int | Non
     if not text.strip().isdecimal() or int(text) < least:
         raise UsageError(f"{name}: not a whole number of at least {least}: {text!r}")
     return int(text)
+
+
+def _idle_ms(properties: Mapping[str, str]) -> int | None:
+    """Return how long a connection may be idle, None for ever: -1 says so, as at a broker."""
+    if properties.get(MAX_IDLE, "").strip() == "-1":
+        return None
+    return _whole(properties, MAX_IDLE, least=1) or MAX_IDLE_MS
 
 
 def _networks(properties: Mapping[str, str]) -> tuple[Network, ...] | None:

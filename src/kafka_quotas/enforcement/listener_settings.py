@@ -6,11 +6,15 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Final, TypeAlias
 
 from kafka_quotas.enforcement.address import Address
+from kafka_quotas.enforcement.api_access import ALL_APIS, ApiAccess
 from kafka_quotas.enforcement.principal_mapping import DEFAULT_RULES
+from kafka_quotas.enforcement.rules import MAX_IN_FLIGHT
 
 Network: TypeAlias = IPv4Network | IPv6Network
 NODE_ID_MARK: Final = "$(nodeId)"
 """What a pattern for host names has in the place of a broker's node id."""
+MAX_IDLE_MS: Final = 600_000
+"""Default of `connections.max.idle.ms`, which is Kafka's."""
 MAIN: Final = "main"
 """The name of the listener that `--listen` opens."""
 
@@ -39,7 +43,9 @@ class ListenerSettings:
     `advertised_host` is what clients are told, None tells them the host that they came to. `principal` is who every
     client is; None takes the name from SASL or a certificate. `tls` and `upstream_tls` hold Kafka's `ssl.*` properties
     for either side, None for plaintext. With `proxy_sources` each connection has to start with a PROXY protocol header
-    and to come from there. A limit of None is none; `connection_rate` is per second.
+    and to come from there. A limit of None is none; `connection_rate` is per second. A connection on which nothing
+    moves for `max_idle_ms` is closed; `max_in_flight` is how many of its requests may wait for their responses before
+    it is left unread. `apis` says which APIs pass.
     """
 
     upstreams: tuple[Address, ...]
@@ -60,6 +66,9 @@ class ListenerSettings:
     connection_rate: float | None = None
     max_connections: int | None = None
     max_connections_per_ip: int | None = None
+    max_idle_ms: int | None = MAX_IDLE_MS
+    max_in_flight: int = MAX_IN_FLIGHT
+    apis: ApiAccess = ALL_APIS
 
     @property
     def shares_port(self) -> bool:

@@ -1,5 +1,7 @@
 """One client's connection and one broker's, and the session between them: the I/O that the session does not do.
 
+The broker is connected to when the client has sent what starts like a request, or all of one that is looked at as a
+whole: who only opens connections, or can't agree on TLS, costs the broker nothing.
 What is read is written to the other side as it is, views into it and never copies. A side is left unread while the
 other does not take its bytes, or as soon as it has sent what its session lets wait: a client that waits by itself is
 read on, so that its end is seen.
@@ -26,6 +28,7 @@ from kafka_quotas.enforcement.way import Way
 
 LINGER_S: Final = 2.0
 """How long a broker gets to take the last requests of a client that is gone."""
+_LOST: Final = KafkaQuotasError("nothing was acknowledged for minutes")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,15 +73,38 @@ class Relay:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
         self.way: Way | None = None
-        """How the broker was reached, None before `open`."""
+        """How the broker is reached, None before `open`."""
+        self.max_idle_ms: int | None = None
+        """How long nothing may move before the connection is closed, None for ever."""
+        self.has_moved = True
+        """Whether anything came from either side; for whoever looks for quiet connections, and clears it."""
+        self.quiet_since_ms = 0
+        """When that was seen last."""
+        self._is_reaching = False
+        """Whether the broker was asked for a connection."""
         self._watched_fd: int | None = None
         self._is_unsteady = False
         """Whether what the session holds may have changed without being looked at in `_move`."""
 
     def open(self, client: socket.socket, way: Way) -> None:
-        """Nothing; an accepted connection is served as soon as the broker's is there."""
+        """Serve an accepted connection."""
         self.way = way
         self._opening = self._room.loop.create_task(self._open(client, way))
+
+    def expire(self) -> bool:
+        """Close a connection on which nothing moved for as long as may be, unless its client is throttled."""
+        if self._is_closing or self.session.mute is not None:
+            return False
+        self.close()
+        return True
+
+    def leave_lost_peer(self) -> bool:
+        """End a connection of which one peer is gone without a word, and return whether that was so."""
+        if self._is_closing or not (self._client.lost_peer() or self._upstream.lost_peer()):
+            return False
+        self._fail("connection closed: a peer does not answer any more", _LOST, Severity.WARNING)
+        self.abort()
+        return True
 
     def drain(self) -> None:
         """Close the connection when its last request is answered."""
@@ -114,39 +140,65 @@ class Relay:
         self._upstream.abort()
 
     async def _open(self, client: socket.socket, way: Way) -> None:
-        error: Exception | None = None
+        """Agree on TLS with the client, where it is spoken, and read from it."""
+        error: OSError | None = None
         try:
-            await connect(lambda: self._upstream, way.upstream, timeout_s=way.timeout_s, tls=way.upstream_tls)
             await self._room.loop.connect_accepted_socket(
                 lambda: self._client,
                 client,
                 ssl=way.client_tls,
                 ssl_handshake_timeout=None if way.client_tls is None else way.timeout_s,
             )
-        except (UpstreamError, OSError) as caught:
+        except OSError as caught:
             error = caught
         finally:
-            self._opening = None
+            if not self._is_reaching:  # its first bytes may have come with the handshake
+                self._opening = None
             if self._client.is_gone:
                 client.close()
             self._check_closed()
-        if isinstance(error, UpstreamError):
+        if error is None:
+            self._follow()
+        elif way.client_tls is not None and not self._is_closing:
+            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+            self._fail("client closed: TLS failed", KafkaQuotasError(reason), Severity.WARNING)
+        else:
+            self.close()  # the client is gone already
+
+    def _reach(self) -> None:
+        """Connect to the broker; until it is there the client is left unread, and what it sent is kept."""
+        assert self.way is not None
+        self._is_reaching = True
+        self._upstream.write = self._flow.to_upstream.append
+        self._flow.pause_requests()
+        self._follow()
+        self._opening = self._room.loop.create_task(self._connect(self.way))
+
+    async def _connect(self, way: Way) -> None:
+        error: UpstreamError | None = None
+        try:
+            await connect(lambda: self._upstream, way.upstream, timeout_s=way.timeout_s, tls=way.upstream_tls)
+        except UpstreamError as caught:
+            error = caught
+        finally:
+            self._opening = None
+            self._check_closed()
+        if error is not None:
             self._counters.upstream_connect_failures += 1
             if way.failed is not None:
                 way.failed()
             self._fail("upstream can't be connected", error, Severity.ERROR)
-        elif error is not None and way.client_tls is not None and not self._is_closing:
-            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
-            self._fail("client closed: TLS failed", KafkaQuotasError(reason), Severity.WARNING)
-        elif error is not None:
-            self.close()  # the client is gone already
+        elif self._client.is_gone:
+            self._upstream.send(self._flow.to_upstream)  # what it sent last
+            self._upstream.finish()
         else:
-            self._follow()
+            self._resume(self._flow.resume_requests)
 
     # Bytes.
 
     def _from_client(self, data: bytes) -> None:
         self._counters.request_bytes += len(data)
+        self.has_moved = True
         try:
             now_ms = self._now_ms()
             taken = self._shortcut.requests(data, now_ms)
@@ -164,6 +216,7 @@ class Relay:
         if self._client.is_gone:
             return
         self._counters.response_bytes += len(data)
+        self.has_moved = True
         try:
             taken = 0 if self._is_unsteady else self._shortcut.responses(data)
             if taken == len(data):
@@ -180,7 +233,10 @@ class Relay:
         """Write what the session put out, and have both sides do what its state says."""
         flow = self._flow
         if flow.to_upstream:
-            self._upstream.send(flow.to_upstream)
+            if self._is_reaching and self._opening is None:
+                self._upstream.send(flow.to_upstream)
+            elif not self._is_reaching:
+                self._reach()
         if flow.to_client:
             self._client.send(flow.to_client)
         if flow.state is not READING or self._is_unsteady or flow.wake_at_ms != self._timer_ms:

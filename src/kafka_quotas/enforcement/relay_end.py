@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import struct
 from collections.abc import Callable
 from typing import Final, cast
 
@@ -13,9 +14,19 @@ HIGH_WATER_BYTES: Final = 256 * 1024
 FLUSH_S: Final = 2.0
 """How long a peer gets to take what is left for it when the connection ends."""
 _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
-"""A peer that is gone without a word is noticed after 2 minutes (seconds, seconds, probes)."""
-_UNACKNOWLEDGED_MS: Final = 120_000
-"""How long written bytes may stay unacknowledged before the connection counts as broken."""
+"""A peer that is gone without a word is noticed after 2 minutes (seconds, seconds, probes): where nothing is left to
+be acknowledged, for the kernel sends these probes then only; `RelayEnd.lost_peer` is for the other case."""
+UNACKNOWLEDGED_MS: Final = 150_000
+"""How long a peer may acknowledge nothing while it should before it counts as gone.
+
+Longer than the kernel's longest pause between two probes of a closed window (`TCP_RTO_MAX`, 120 s). `TCP_USER_TIMEOUT`
+would be no substitute: it ends connections whose peer answers every probe but does not read.
+**Source:** `tcp_probe_timer` and `tcp_retransmit_timer` of Linux, tcp(7).
+"""
+_UNANSWERED: Final = 2
+"""Retransmissions, or probes of a closed window, without an answer: a single one may be on its way."""
+_TCP_INFO: Final = struct.Struct("=2xBB52xI")
+"""Of `struct tcp_info`: retransmissions and probes since the last answer, ms since the last acknowledgement."""
 
 
 class RelayEnd(asyncio.Protocol):
@@ -51,6 +62,21 @@ class RelayEnd(asyncio.Protocol):
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
         fd: int = -1 if sock is None else sock.fileno()
         return fd if fd >= 0 else None
+
+    def lost_peer(self) -> bool:
+        """Return whether the peer has not acknowledged for `UNACKNOWLEDGED_MS` what it was sent, or probed with.
+
+        A peer that does not read acknowledges probes all the same. To be asked where nothing moved for as long.
+        """
+        sock = None if self._transport is None else self._transport.get_extra_info("socket")
+        if sock is None:
+            return False
+        try:
+            info: bytes = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+        except OSError:
+            return False  # what is wrong with it is said at its next use
+        retransmits, probes, silent_ms = cast("tuple[int, int, int]", _TCP_INFO.unpack(info))
+        return max(retransmits, probes) >= _UNANSWERED and silent_ms >= UNACKNOWLEDGED_MS
 
     def send(self, pieces: list[Buffer]) -> None:
         """Nothing; the pieces are written or kept, and the list is empty."""
@@ -132,6 +158,5 @@ def _keep_alive(sock: socket.socket) -> None:
     with contextlib.suppress(OSError):  # a socket that broke meanwhile says so at its first use
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
         for option, value in _KEEPALIVE:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.enforcement.api_access import ALL_APIS, ApiAccess
 from kafka_quotas.enforcement.mutation_rules import MutationRules
 from kafka_quotas.enforcement.terms import FetchOverQuota, Mode, OnViolation, Scope, Terms, TermsBook
 from kafka_quotas.enforcement.threshold_rules import ThresholdError
@@ -14,6 +15,11 @@ ANONYMOUS: Final = "ANONYMOUS"
 """Kafka's name for a client that did not authenticate."""
 UNKNOWN_PRINCIPAL: Final = "UNKNOWN"
 """What a client is called that authenticated in a way we can't read."""
+
+MAX_IN_FLIGHT: Final = 1000
+"""Default of `max.in.flight.requests.per.connection`: a broker works on one of them at a time, so more gain nothing."""
+MAX_QUEUED_REQUEST_BYTES: Final = 256 * 1024 * 1024
+"""Default of `--queued-max-request-bytes`: twice the longest request, and some."""
 
 
 class ThrottleStyle(StrEnum):
@@ -42,7 +48,8 @@ class Rules:
     `fetch_over_quota` and `on_violation` are what holds where a policy file says nothing else. `principal` names
     every client of the daemon; None takes the name from SASL, `unknown_principal` where it can't be read, in a bearer's
     token the `oauthbearer_claim`. With `requires_authentication` nothing but SASL passes before it succeeded. Follower
-    fetches are exempt for `internal_principals` only, for anyone can claim to be a follower.
+    fetches are exempt for `internal_principals` only, for anyone can claim to be a follower. `max_in_flight` requests
+    of a connection may wait for their responses before it is left unread. `apis` says which APIs pass.
     """
 
     window: QuotaWindow = DEFAULT_WINDOW
@@ -62,6 +69,8 @@ class Rules:
     unknown_apis: UnknownApi = UnknownApi.PASS
     unknown_principal: str = UNKNOWN_PRINCIPAL
     internal_principals: frozenset[str] = frozenset()
+    max_in_flight: int = MAX_IN_FLIGHT
+    apis: ApiAccess = ALL_APIS
 
     @property
     def terms(self) -> Terms:

@@ -10,7 +10,7 @@ from kafka_quotas.enforcement.listener_file import ListenerFiles
 from kafka_quotas.enforcement.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.log import LogFormat
 from kafka_quotas.enforcement.metrics_choice import MetricsChoice
-from kafka_quotas.enforcement.rules import Rules
+from kafka_quotas.enforcement.rules import MAX_QUEUED_REQUEST_BYTES, Rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,10 @@ class DaemonSettings:
     made to each broker, through whichever listener, None for any number. `control` is
     the path of the Unix socket, None puts it in the user's runtime folder; `control_access` is who may use it.
     `metrics` serves Prometheus, `event_log` writes a line per charge, `state_file` remembers what was charged across a
-    restart, each where it is set. `metrics_choice` says which buckets have series of their own.
+    restart, each where it is set. `max_connections` is how many connections there may be in all; None leaves it to the
+    number of files that the process may open. `queued_max_request_bytes` is how much of requests that have to be seen
+    as a whole may be gathered at a time, over all connections. `metrics_choice` says which buckets have
+    series of their own.
     """
 
     listeners: tuple[ListenerSettings, ...]
@@ -39,6 +42,8 @@ class DaemonSettings:
     log_format: LogFormat = LogFormat.TEXT
     event_log: EventLogSettings | None = None
     state_file: Path | None = None
+    max_connections: int | None = None
+    queued_max_request_bytes: int = MAX_QUEUED_REQUEST_BYTES
     connect_timeout_s: float = 10.0
     drain_timeout_s: float = 10.0
 
