@@ -8,7 +8,12 @@ from kafka_quotas.enforcement.exchange import Exchange
 from kafka_quotas.enforcement.metadata_treatment import MetadataTreatment
 from kafka_quotas.enforcement.mutation_rules import AutoCreate
 from kafka_quotas.enforcement.topic_directory import TopicDirectory
-from kafka_quotas.enforcement.whole_treatment import Unclaimed, WholeTreatment
+from kafka_quotas.enforcement.whole_treatment import (
+    MAX_TOPIC_REQUEST_BYTES,
+    Unclaimed,
+    WholeTreatment,
+    check_topic_request,
+)
 from kafka_quotas.wire.request_header import RequestHeader
 
 
@@ -37,7 +42,11 @@ class MetadataClaim:
         return counts or self._rule is AutoCreate.FORBID or self._learns()
 
     def claim(self, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> WholeTreatment | Unclaimed:
-        """The treatment of a request that may make topics, or from whose response something is to be learnt."""
+        """Return the treatment of a request that may make topics, or from whose response something is to be learnt.
+
+        Raises:
+            ProtocolError: The request may make topics and is too long to be read as a whole.
+        """
         del chunk
         client = exchange.client
         if client is None or client.is_internal or client.terms.exempt or client.is_shadow:
@@ -47,6 +56,12 @@ class MetadataClaim:
         counts = rule is AutoCreate.COUNT and limiter is not None
         if not (counts or rule is AutoCreate.FORBID or self._learns()):
             return Unclaimed.STREAMS
+        if counts or rule is AutoCreate.FORBID:
+            check_topic_request(header)
+        elif header.frame_length > MAX_TOPIC_REQUEST_BYTES:
+            return Unclaimed.STREAMS  # so much need not be learnt at once
+        else:
+            rule = AutoCreate.PASS  # of a client without a quota nothing is counted
         if not counts:
             exchange.decides = False
         return MetadataTreatment(header, rule, limiter, directory=self._directory, auto_creations=self._auto_creations)

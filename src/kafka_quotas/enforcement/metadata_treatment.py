@@ -22,6 +22,9 @@ from kafka_quotas.wire.spelling import spelling, with_elements
 from kafka_quotas.wire.walk import Buffer
 
 FORBIDDEN: Final = b"\0"
+MAX_LEARNT_BYTES: Final = 256 * 1024
+"""Longest response that is read only to know more of topics. What longer ones tell is asked for once a minute, where it
+is needed (`BrokerThresholds.asks_for_topics`); any client can have any number of them made."""
 
 
 class MetadataTreatment:
@@ -49,6 +52,8 @@ class MetadataTreatment:
     def on_request(self, frame: bytearray, exchange: Exchange, now_ms: int) -> Verdict:
         """The request, which makes nothing where that is forbidden; in old versions a question first."""
         del exchange, now_ms
+        if self._rule is AutoCreate.PASS:
+            return Pass(frame=frame)  # only its response is of interest
         request = self._request
         if request is None:
             request = self._request = parse_metadata_request(frame, self._header)
@@ -74,6 +79,9 @@ class MetadataTreatment:
     def on_response(self, frame: bytearray, exchange: Exchange, now_ms: int) -> Buffer:
         """The response, with the topics in it that were cut out of the request."""
         request = self._request
+        is_all = request is None or request.names is None
+        if is_all and len(frame) > MAX_LEARNT_BYTES:
+            return frame
         topics = known_topics(exchange.api_version, frame)
         self._directory.learn(topics)
         if request is None or request.names is None:

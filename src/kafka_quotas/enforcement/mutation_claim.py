@@ -8,7 +8,7 @@ from kafka_quotas.enforcement.exchange import Exchange
 from kafka_quotas.enforcement.mutation_rules import MutationRules
 from kafka_quotas.enforcement.mutation_treatment import MutationTreatment
 from kafka_quotas.enforcement.topic_directory import TopicDirectory
-from kafka_quotas.enforcement.whole_treatment import Unclaimed, WholeTreatment
+from kafka_quotas.enforcement.whole_treatment import Unclaimed, WholeTreatment, check_topic_request
 from kafka_quotas.wire.api_table import API_TABLE
 from kafka_quotas.wire.request_header import RequestHeader
 
@@ -37,9 +37,10 @@ class MutationClaim:
         return self._quotas.limits_mutations
 
     def claim(self, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> WholeTreatment | Unclaimed:
-        """The treatment of a request whose client has a quota.
+        """Return the treatment of a request whose client has a quota.
 
-        Raises `ProtocolError` for a version that can't be read: passed on, it would be a way around the quota.
+        Raises:
+            ProtocolError: The request can't be read or is too long: passed on, it would be a way around the quota.
         """
         del chunk
         client = exchange.client
@@ -51,6 +52,7 @@ class MutationClaim:
                 f"{api.name} version {header.api_version} is beyond {api.max_version}, the newest that was announced",
                 hint=f"its topics can't be counted, and {client.user!r} has a quota on them",
             )
+        check_topic_request(header)
         return MutationTreatment(
             header,
             client.mutation,

@@ -50,7 +50,7 @@ def sum_up(ended: Iterable[tuple[NodeId, Mute]], now_ms: int) -> Unmuted:
     """Sum up mutes that were ended, each at its broker: one row per client, broker and quota."""
     by_name: dict[tuple[str, str, str, str], list[int]] = {}
     for node_id, mute in ended:
-        name = (mute.limiter.user, mute.limiter.client_id, broker_name(node_id), mute.limiter.quota_type.key.name)
+        name = (mute.limiter.user, mute.limiter.client_id, broker_name(node_id), mute.quota_type.key.name)
         by_name.setdefault(name, []).append(max(0, mute.until_ms - now_ms))
     rows = (
         UnmutedClient(

@@ -14,6 +14,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias
 
+from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quota_manager import Limiter
 from kafka_quotas.enforcement.exchange import Exchange
 from kafka_quotas.wire.request_header import RequestHeader
@@ -101,6 +102,24 @@ class Claim(Protocol):
         because no throttle time will come of it.
         """
         ...
+
+
+MAX_TOPIC_REQUEST_BYTES: Final = 2 * 1024 * 1024
+"""Longest request about topics that is read as a whole: the most topics that may be named, at some 200 bytes each."""
+
+
+def check_topic_request(header: RequestHeader) -> None:
+    """Check that a request about topics is short enough to be read as a whole.
+
+    Raises:
+        ProtocolError: It is not, and passed on it would be a way around a quota.
+    """
+    if header.frame_length > MAX_TOPIC_REQUEST_BYTES:
+        raise ProtocolError(
+            f"a request of API {header.api_key} announces {header.frame_length} bytes, "
+            f"{MAX_TOPIC_REQUEST_BYTES} are the limit where its topics count for a quota",
+            hint="name fewer topics at a time",
+        )
 
 
 NO_CLAIMS: Final[Mapping[int, Claim]] = MappingProxyType({})

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.request_header import RequestHeader
-from kafka_quotas.wire.spelling import ElementList, Spelling, element_list, spelling
+from kafka_quotas.wire.spelling import MAX_ELEMENTS, ElementList, Spelling, element_list, spelling
 from kafka_quotas.wire.walk import Buffer, read_int32, walk
 
 CREATE_PARTITIONS: Final = 37
@@ -35,7 +35,7 @@ def parse_create_partitions(frame: Buffer, header: RequestHeader) -> CreateParti
     end = header.frame_end
     assignments = form.structs(form.array(4))
     element = (form.string, 4, assignments, *form.tags)
-    listed = element_list(form, element, frame, header.end, end)
+    listed = element_list(form, element, frame, header.end, end, at_most=MAX_ELEMENTS)
     topics = tuple(_topic(form, frame, start, behind) for start, behind in listed.spans)
     flag = walk((4,), frame, listed.end, end)
     walk((1,), frame, flag, end)

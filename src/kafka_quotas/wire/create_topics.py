@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.request_header import RequestHeader
-from kafka_quotas.wire.spelling import ElementList, Spelling, element_list, spelling
+from kafka_quotas.wire.spelling import MAX_ELEMENTS, ElementList, Spelling, element_list, spelling
 from kafka_quotas.wire.walk import Buffer, read_int32, walk
 
 CREATE_TOPICS: Final = 19
@@ -42,7 +42,7 @@ def parse_create_topics(frame: Buffer, header: RequestHeader) -> CreateTopicsReq
     assignments = form.structs(4, form.array(4))
     configs = form.structs(form.string, form.string)
     element = (form.string, 4, 2, assignments, configs, *form.tags)
-    listed = element_list(form, element, frame, header.end, end)
+    listed = element_list(form, element, frame, header.end, end, at_most=MAX_ELEMENTS)
     topics = tuple(_topic(form, frame, start, behind) for start, behind in listed.spans)
     flag = walk((4,), frame, listed.end, end)
     validate_only = False

@@ -6,7 +6,7 @@
 from typing import Final, NamedTuple, TypeAlias
 
 from kafka_quotas.wire.request_header import RequestHeader
-from kafka_quotas.wire.spelling import ElementList, Spelling, element_list, spelling
+from kafka_quotas.wire.spelling import MAX_ELEMENTS, ElementList, Spelling, element_list, spelling
 from kafka_quotas.wire.topic_id import NO_TOPIC_ID, TOPIC_ID_BYTES, TopicId
 from kafka_quotas.wire.walk import Buffer, Layout
 
@@ -31,7 +31,7 @@ def parse_delete_topics(frame: Buffer, header: RequestHeader) -> DeleteTopicsReq
     form = spelling(header.api_version, FLEXIBLE_SINCE)
     has_ids = header.api_version >= TOPICS_SINCE
     element: Layout = (form.string, TOPIC_ID_BYTES, *form.tags) if has_ids else (form.string,)
-    listed = element_list(form, element, frame, header.end, header.frame_end)
+    listed = element_list(form, element, frame, header.end, header.frame_end, at_most=MAX_ELEMENTS)
     topics = tuple(_key(form, frame, start, behind, has_ids=has_ids) for start, behind in listed.spans)
     return DeleteTopicsRequest(topics, listed)
 

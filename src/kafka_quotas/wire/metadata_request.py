@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.request_header import RequestHeader
 from kafka_quotas.wire.response_header import RESPONSE_HEAD_BYTES
-from kafka_quotas.wire.spelling import COMPACT, OLD, ElementList, Spelling, element_list, spelling
+from kafka_quotas.wire.spelling import COMPACT, MAX_ELEMENTS, OLD, ElementList, Spelling, element_list, spelling
 from kafka_quotas.wire.topic_id import TOPIC_ID_BYTES, TopicId
 from kafka_quotas.wire.walk import Buffer, Layout, read_int32, read_unsigned_varint, walk
 from kafka_quotas.wire.whole_frame import framed
@@ -56,7 +56,7 @@ def parse_metadata_request(frame: Buffer, header: RequestHeader) -> MetadataRequ
     form = spelling(version, FLEXIBLE_SINCE)
     end = header.frame_end
     id_bytes: Layout = (TOPIC_ID_BYTES,) if version >= TOPIC_ID_SINCE else ()
-    listed = element_list(form, (*id_bytes, form.string, *form.tags), frame, header.end, end)
+    listed = element_list(form, (*id_bytes, form.string, *form.tags), frame, header.end, end, at_most=MAX_ELEMENTS)
     names: tuple[str, ...] | None = None
     if not _is_all(form, frame, listed, version):
         found = (form.text(frame, start + _fixed_bytes(id_bytes), behind)[0] for start, behind in listed.spans)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.produce_request import FLEXIBLE_SINCE, TRANSACTIONAL_ID_SINCE
 from kafka_quotas.wire.request_header import RequestHeader
-from kafka_quotas.wire.spelling import ElementList, Spelling, element_list, spelling, with_elements
+from kafka_quotas.wire.spelling import MAX_ELEMENTS, ElementList, Spelling, element_list, spelling, with_elements
 from kafka_quotas.wire.topic_id import TOPIC_ID_BYTES, TopicId
 from kafka_quotas.wire.walk import Buffer, Layout, read_int32, walk
 
@@ -76,10 +76,17 @@ def parse_produce(frame: Buffer, header: RequestHeader) -> ProduceData:
     end = header.frame_end
     before: Layout = (form.string, 2, 4) if version >= TRANSACTIONAL_ID_SINCE else (2, 4)
     offset = walk(before, frame, header.end, end)
-    partitions = form.structs(4, form.bytes_field)
-    listed = element_list(form, (*topic_layout(form, version), partitions, *form.tags), frame, offset, end)
-    topics = tuple(_topic_data(form, version, frame, start, behind) for start, behind in listed.spans)
-    return ProduceData(topics, listed)
+    count, position = form.array_count(frame, offset, end)
+    if count > MAX_ELEMENTS:
+        raise ProtocolError(f"a Produce names {count} topics where {MAX_ELEMENTS} may be")
+    topics: list[TopicData] = []
+    left = MAX_ELEMENTS
+    for _ in range(count):
+        topics.append(_topic_data(form, version, frame, position, end, at_most=left))
+        left -= len(topics[-1].partitions)
+        position = topics[-1].end
+    listed = ElementList(offset, tuple((topic.start, topic.end) for topic in topics), position)
+    return ProduceData(tuple(topics), listed)
 
 
 def without_partitions(
@@ -99,11 +106,12 @@ def without_partitions(
     return with_elements(form, frame, data.listed, elements) if elements else None
 
 
-def _topic_data(form: Spelling, version: int, frame: Buffer, start: int, end: int) -> TopicData:
+def _topic_data(form: Spelling, version: int, frame: Buffer, start: int, end: int, *, at_most: int) -> TopicData:
+    """Return the topic that starts at an offset, with at most so many partitions."""
     topic, offset = topic_key(form, version, frame, start, end)
-    listed = element_list(form, (4, form.bytes_field, *form.tags), frame, offset, end)
+    listed = element_list(form, (4, form.bytes_field, *form.tags), frame, offset, end, at_most=at_most)
     partitions = tuple(_partition(form, frame, at, behind) for at, behind in listed.spans)
-    return TopicData(topic, partitions, listed, start, end)
+    return TopicData(topic, partitions, listed, start, walk(form.tags, frame, listed.end, end))
 
 
 def _partition(form: Spelling, frame: Buffer, start: int, end: int) -> ProducedPartition:
