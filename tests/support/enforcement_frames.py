@@ -10,6 +10,7 @@ from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.event_log import OnCharge
+from kafka_quotas.enforcement.gathering import GatherBudget
 from kafka_quotas.enforcement.identity import Identity, SaslState
 from kafka_quotas.enforcement.ledger import Ledger
 from kafka_quotas.enforcement.notice import Notice
@@ -130,6 +131,7 @@ class Pair:
         claims: Mapping[int, Claim] = NO_CLAIMS,
         takes_shortcuts: bool = True,
         is_served: bool = True,
+        gathering: GatherBudget | None = None,
     ) -> None:
         """`is_served` says that the broker has shown already that it serves the client, who has no need for SASL."""
         self.takes_shortcuts = takes_shortcuts
@@ -154,6 +156,7 @@ class Pair:
             costs=lambda: model,
             on_charge=on_charge,
             claims=claims,
+            gathering=gathering,
         )
         self.now_ms = START_MS
         self.upstream = b""

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.support.enforcement_frames import CLIENT_ID, START_MS, Pair
+from tests.support.enforcement_frames import CLIENT_ID, START_MS, Pair, request
 from tests.support.topic_broker import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -352,3 +352,33 @@ def test_passed_topics_are_made_and_cost_nothing() -> None:
     ask_for(who, 9, *[f"t{number}" for number in range(10)])
     assert len(who.broker.topics) == 10
     assert codes(create(who, 7, ("a", 3))) == [("a", 0)]
+
+
+def metadata_of(count: int, *, name_bytes: int = 0) -> bytes:
+    """A Metadata request of version 1 that names so many topics; empty names, or zeros."""
+    name = name_bytes.to_bytes(2, "big") + bytes(name_bytes)
+    return request(METADATA, 1, 1, count.to_bytes(4, "big") + name * count)
+
+
+def test_a_request_that_names_a_million_topics_is_refused_before_it_is_read() -> None:
+    for frame in (metadata_of(10_001), metadata_of(1_000_000), metadata_of(9_000, name_bytes=249)):
+        who = client()
+        with pytest.raises(ProtocolError, match=r"10000 may be|2097152 are the limit"):
+            who.pair.send(frame)
+        assert who.pair.upstream == b""
+    who = client()
+    who.pair.send(metadata_of(10_000))
+    assert who.pair.upstream == metadata_of(10_000)
+
+
+def test_where_nothing_counts_a_long_request_passes_unread() -> None:
+    who = client(rate=None)
+    assert who.pair.send(metadata_of(1_000_000)) == metadata_of(1_000_000)
+
+
+def test_topics_beyond_the_most_that_may_be_named_are_not_created() -> None:
+    who = client()
+    topic = b"\x00\x01t" + (1).to_bytes(4, "big") + (1).to_bytes(2, "big") + bytes(8)
+    with pytest.raises(ProtocolError, match="10001 elements where 10000 may be"):
+        who.pair.send(request(CREATE_TOPICS, 2, 1, (10_001).to_bytes(4, "big") + topic * 10_001 + bytes(5)))
+    assert who.pair.upstream == b""

@@ -168,6 +168,8 @@ class _Daemon:
             await self._serve_status(stack, gate, reporter, events)
             quiet = QuietConnections(lambda: gate.connections, clock=self._clock, counters=self._counters)
             stack.callback(self._loop.create_task(self._lasting(lambda: quiet.watch(gate.shortest_idle_ms))).cancel)
+            watching = self._lasting(lambda: quiet.watch_gathering(gate.gathering))
+            stack.callback(self._loop.create_task(watching).cancel)
             expiry = self._loop.create_task(self._lasting(self._expire))
             stack.callback(expiry.cancel)
             return await self._until_told(gate, reporter)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quota_manager import Limiter
 from kafka_quotas.enforcement.client import Client
-from kafka_quotas.enforcement.frame_stream import Decision
+from kafka_quotas.enforcement.frame_stream import Decision, Frame
 from kafka_quotas.wire.api_table import API_TABLE
 from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.request_header import RequestHeader
@@ -181,6 +181,11 @@ class Exchange:
     def accountable(self) -> Limiter | None:
         """Whose quota makes the client wait or, while none does, the byte rate that it counts for."""
         return self.throttled_by or self.limiter
+
+    @property
+    def gathers(self) -> bool:
+        """Whether the request is seen as a whole before it goes on."""
+        return isinstance(self.request, Frame) and self.request.gather
 
     @property
     def limited(self) -> bool:

@@ -2,6 +2,7 @@
 
 `ConnectionState` is drawn in docs/architecture.md; every change from one state to another is a method of `Flow`.
 Back-pressure is no state: a side whose peer does not take bytes is left unread in any of them, and frames end as usual.
+Neither is a limit on what is under way: while it is reached no request begins.
 Invariants: at most one request is awaited, and it is the last in `in_flight`; while the state is not `READING` the
 client's stream is between two frames, or inside the last one that began before.
 """
@@ -43,10 +44,14 @@ class Flow:
     """The two streams, the requests that wait for their responses, and the state of the connection."""
 
     __slots__ = (
+        "_ending",
         "awaited",
         "client_is_full",
         "in_flight",
+        "is_crowded",
         "is_delaying",
+        "lacks_room",
+        "max_in_flight",
         "mute",
         "requests",
         "responses",
@@ -60,8 +65,9 @@ class Flow:
     requests: FrameStream
     responses: FrameStream
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_in_flight: int) -> None:
         self.state = READING
+        self.max_in_flight = max_in_flight
         self.in_flight: deque[Exchange] = deque()
         self.awaited: Exchange | None = None
         """The one request whose response lets the next begin; no other response does."""
@@ -73,8 +79,42 @@ class Flow:
         """Whether the broker does not take bytes as fast as they come."""
         self.client_is_full = False
         """Whether the client does not take bytes as fast as they come."""
+        self._ending = 0
+        """How many of `in_flight` are answered and about to leave it: 1 while what goes on behind one begins."""
+        self.is_crowded = False
+        """Whether as many requests as may be wait for their responses: none begins before half of them are answered."""
+        self.lacks_room = False
+        """Whether the next request waits to be gathered, see `gathering`."""
         self.to_upstream: list[Buffer] = []
         self.to_client: list[Buffer] = []
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether the next request may begin, or its first bytes may be looked at once more."""
+        if not self.is_crowded and len(self.in_flight) - self._ending >= self.max_in_flight:
+            self.is_crowded = True
+        return self.state is READING and not self.is_crowded
+
+    @property
+    def is_held(self) -> bool:
+        """Whether no request may begin, so that bytes of the client are kept."""
+        return self.state is not READING or self.is_crowded or self.lacks_room
+
+    def thin_out(self, now_ms: int) -> None:
+        """Let requests begin again if few enough wait, now that the first of `in_flight` is answered.
+
+        By halves: what is kept is looked at from its start each time, which costs as much as it is long.
+        """
+        if self.is_crowded and len(self.in_flight) - 1 <= self.max_in_flight // 2:
+            self.is_crowded = False
+            self._ending = 1
+            self._go_on(now_ms)
+            self._ending = 0
+
+    def found_room(self, now_ms: int) -> None:
+        """Let the request begin that waited to be gathered."""
+        self.lacks_room = False
+        self._go_on(now_ms)
 
     def await_response(self, exchange: Exchange) -> None:
         """Let no request begin before the response to this one was seen."""
@@ -156,5 +196,8 @@ class Flow:
 
     def _enter(self, state: ConnectionState, now_ms: int) -> None:
         self.state = state
-        if state is READING and not self.upstream_is_full:
+        self._go_on(now_ms)
+
+    def _go_on(self, now_ms: int) -> None:
+        if self.state is READING and not self.upstream_is_full:
             self.requests.resume(now_ms)

@@ -16,6 +16,7 @@ from kafka_quotas.enforcement.connections import BrokerConnections, ConnectionBo
 from kafka_quotas.enforcement.entrance import Arrival
 from kafka_quotas.enforcement.event_log import ChargeSource, OnCharge, PendingCharges
 from kafka_quotas.enforcement.front import Front
+from kafka_quotas.enforcement.gathering import GatherBudget
 from kafka_quotas.enforcement.identity import Identity
 from kafka_quotas.enforcement.ledger import Ledger
 from kafka_quotas.enforcement.listener_settings import ListenerSettings
@@ -58,6 +59,7 @@ class Gate:
         self.topics = topics
         self.ledger = ledger
         self._served = 0
+        self.gathering = GatherBudget(settings.queued_max_request_bytes)
         self._rules = {listener.name: _rules(settings.rules, listener) for listener in settings.listeners}
         self._connections: dict[Relay, Route] = {}
         self._empty = asyncio.Event()
@@ -184,6 +186,7 @@ class Gate:
             costs=lambda: self._policy.costs,
             on_charge=self._on_charge(arrival),
             claims=self.topics.claims(arrival.route.node_id, quotas),
+            gathering=self.gathering,
         )
 
     def _on_charge(self, arrival: Arrival) -> OnCharge | None:

@@ -11,12 +11,14 @@ from typing import Final
 
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.enforcement.counters import Counters
+from kafka_quotas.enforcement.gathering import GatherBudget
 from kafka_quotas.enforcement.relay import Relay
 from kafka_quotas.enforcement.relay_end import UNACKNOWLEDGED_MS
 
 LOOKS: Final = 20
 """How often the shortest idle time is divided into looks."""
 LONGEST_PAUSE_S: Final = 30.0
+_GATHERING_PAUSE_S: Final = 1.0
 SLICE: Final = 100
 """Connections looked at before others get their turn: a millisecond or two, where the kernel is asked about each."""
 
@@ -39,6 +41,13 @@ class QuietConnections:
                 if number % SLICE == SLICE - 1:
                     await asyncio.sleep(0)
                 self.look(relay, self._clock.now_ms())
+
+    async def watch_gathering(self, budget: GatherBudget) -> None:
+        """Tell those who hold room for too long that others wait for, until cancelled."""
+        while True:
+            await asyncio.sleep(_GATHERING_PAUSE_S)
+            for share in budget.overdue(self._clock.now_ms()):
+                share.on_overdue()
 
     def look(self, relay: Relay, now_ms: int) -> None:
         """Note whether anything has moved on a connection since the last look; end it where it should."""

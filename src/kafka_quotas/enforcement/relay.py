@@ -19,6 +19,7 @@ from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.flow import CLOSED, DRAINING, READING, THROTTLED
+from kafka_quotas.enforcement.gathering import GATHER_MS
 from kafka_quotas.enforcement.hang_ups import HangUps
 from kafka_quotas.enforcement.notice import Notice, Notify, Severity
 from kafka_quotas.enforcement.relay_end import RelayEnd
@@ -28,6 +29,9 @@ from kafka_quotas.enforcement.way import Way
 
 LINGER_S: Final = 2.0
 """How long a broker gets to take the last requests of a client that is gone."""
+_OVERDUE: Final = KafkaQuotasError(
+    f"it did not come within {GATHER_MS // 1000} s, and others wait", hint="see --queued-max-request-bytes"
+)
 _LOST: Final = KafkaQuotasError("nothing was acknowledged for minutes")
 
 
@@ -82,6 +86,8 @@ class Relay:
         """When that was seen last."""
         self._is_reaching = False
         """Whether the broker was asked for a connection."""
+        session.gathering.on_room = self._found_room
+        session.gathering.on_overdue = self._overdue
         self._watched_fd: int | None = None
         self._is_unsteady = False
         """Whether what the session holds may have changed without being looked at in `_move`."""
@@ -120,6 +126,7 @@ class Relay:
         if self._is_closing:
             return
         self.session.close()
+        self.session.gathering.end(self._now_ms())
         self._watch(wanted=False)
         if self._timer is not None:
             self._timer.cancel()
@@ -239,7 +246,7 @@ class Relay:
                 self._reach()
         if flow.to_client:
             self._client.send(flow.to_client)
-        if flow.state is not READING or self._is_unsteady or flow.wake_at_ms != self._timer_ms:
+        if flow.is_held or self._is_unsteady or flow.wake_at_ms != self._timer_ms:
             self._follow()
 
     def _follow(self) -> None:
@@ -249,8 +256,8 @@ class Relay:
             return
         self._client.pause(wanted=flow.upstream_is_full or session.waiting_request_bytes > 0)
         self._upstream.pause(wanted=flow.client_is_full or session.waiting_response_bytes > 0)
-        is_muted = self._client.is_paused and flow.state is THROTTLED
-        self._watch(wanted=is_muted and session.wants_answers)
+        is_left_waiting = self._client.is_paused and (flow.state is THROTTLED or flow.is_crowded)
+        self._watch(wanted=is_left_waiting and session.wants_answers)
         is_draining = flow.state is DRAINING
         self._is_unsteady = self._client.is_paused or self._upstream.is_paused or is_draining
         if session.wake_at_ms != self._timer_ms:
@@ -296,6 +303,15 @@ class Relay:
         else:
             self._resume(self._flow.resume_requests)
 
+    def _found_room(self) -> None:
+        """Go on with a request that waited to be gathered, when whoever made room is done."""
+        self._room.loop.call_soon(self._resume, self._flow.found_room)
+
+    def _overdue(self) -> None:
+        """Close a connection that holds room that others wait for, unless it is the broker who does not take bytes."""
+        if not self._is_closing and not self._flow.upstream_is_full:
+            self._fail("client closed: it holds room for a request that it does not send", _OVERDUE, Severity.WARNING)
+
     def _resume(self, release: Callable[[int], None]) -> None:
         """Nothing; what a release lets go is moved."""
         if self._is_closing or self._client.is_gone:
@@ -313,6 +329,7 @@ class Relay:
     def _client_gone(self) -> None:
         """Nothing; the broker gets what the client sent last, and a moment to take it."""
         self._watch(wanted=False)
+        self.session.gathering.end(self._now_ms())
         if not self._is_closing:
             if self.session.mid_request:
                 self._say("client vanished in the middle of a request", Severity.WARNING)

@@ -19,9 +19,8 @@ from kafka_quotas.enforcement.identity import AUTHENTICATION, COMPLETE, Identity
 from kafka_quotas.enforcement.order_treatment import OrderTreatment
 from kafka_quotas.enforcement.refusal import Refusal
 from kafka_quotas.enforcement.repeated import Repeated
-from kafka_quotas.enforcement.rules import Rules, UnknownApi
+from kafka_quotas.enforcement.rules import Rules
 from kafka_quotas.enforcement.whole_treatment import NO_CLAIMS, Claim, Unclaimed
-from kafka_quotas.wire.api_table import API_TABLE
 from kafka_quotas.wire.fetch_request import cap_fetch, fetch_session, replica_id
 from kafka_quotas.wire.fetch_response import answered_session
 from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES, MAX_UNAUTHENTICATED_BYTES, checked_frame_length
@@ -59,7 +58,7 @@ class RequestIntake:
         self._quotas = quotas
         self._identity = identity
         self.max_request_bytes = rules.max_request_bytes
-        self._refuses_unknown = rules.unknown_apis is UnknownApi.REFUSE
+        self._serves = None if rules.serves_all else rules.serves
         self._claims = claims
         self._claims_produce = claims.get(PRODUCE)
         self._client: Client | None = None
@@ -113,6 +112,11 @@ class RequestIntake:
         header = parse_request_header(chunk, offset, max_frame_bytes=self.max_request_bytes)
         if header is None:
             return None
+        if self._serves is not None and not self._serves(header.api_key):
+            raise ProtocolError(
+                f"API {header.api_key} is not served here",
+                hint="ApiVersions leaves it out; see apis.allow, apis.deny and --unknown-apis",
+            )
         identity.admit(header)
         if identity.wants_proof(header, is_charged=self._may_charge(header.api_key)):
             return self._question(header)
@@ -148,9 +152,7 @@ class RequestIntake:
             exchange, known = Exchange.of(header), True
         if key == FETCH:
             known = self._take_fetch(exchange, chunk, header)
-        elif key != PRODUCE and (
-            exchange.treatment is IDENTITY or self._quotas.counts_requests or self._refuses_unknown
-        ):
+        elif key != PRODUCE and (exchange.treatment is IDENTITY or self._quotas.counts_requests):
             self._take_other(exchange, header)
         claim = self._claims.get(key) if self._claims else None
         if claim is not None and known and claim.is_active:
@@ -205,10 +207,8 @@ class RequestIntake:
         """Decide about a request that no byte rate concerns, of which the header is all there is to see.
 
         Raises:
-            ProtocolError: It is a login that is longer than a broker would take it, or of an API that is refused.
+            ProtocolError: It is a login that is longer than a broker would take it.
         """
-        if self._refuses_unknown and header.api_key not in API_TABLE:
-            raise ProtocolError(f"API {header.api_key} is unknown here, and unknown ones are refused")
         if exchange.treatment is IDENTITY:
             if header.frame_length > MAX_UNAUTHENTICATED_BYTES:
                 raise ProtocolError(f"an authentication request announces {header.frame_length} bytes")

@@ -6,8 +6,9 @@ deals with as a whole is gathered, and goes on, is answered here, or waits until
 
 from kafka_quotas.enforcement.charging import Charging
 from kafka_quotas.enforcement.exchange import IDENTITY, PRODUCE, Exchange
-from kafka_quotas.enforcement.flow import READING, Flow
+from kafka_quotas.enforcement.flow import Flow
 from kafka_quotas.enforcement.frame_stream import Decision
+from kafka_quotas.enforcement.gathering import GatherShare
 from kafka_quotas.enforcement.identity import Identity
 from kafka_quotas.enforcement.request_intake import RequestIntake
 from kafka_quotas.enforcement.response_side import ResponseSide
@@ -18,10 +19,28 @@ from kafka_quotas.wire.walk import Buffer
 class RequestSide:
     """Takes note of every request of one connection, in `Flow.in_flight` while it waits for its response."""
 
-    __slots__ = ("_charging", "_flow", "_identity", "_intake", "_receiving", "_responses", "_tells", "count")
+    __slots__ = (
+        "_charging",
+        "_flow",
+        "_identity",
+        "_intake",
+        "_postponed",
+        "_receiving",
+        "_responses",
+        "_room",
+        "_tells",
+        "count",
+    )
 
     def __init__(
-        self, flow: Flow, intake: RequestIntake, *, identity: Identity, charging: Charging, responses: ResponseSide
+        self,
+        flow: Flow,
+        intake: RequestIntake,
+        *,
+        identity: Identity,
+        charging: Charging,
+        responses: ResponseSide,
+        room: GatherShare,
     ) -> None:
         self._flow = flow
         self._intake = intake
@@ -29,17 +48,25 @@ class RequestSide:
         self._charging = charging
         self._tells = charging.tells
         self._responses = responses
+        self._room = room
         self._receiving: Exchange | None = None
+        self._postponed: Exchange | None = None
         self.count = 0
         """How many requests have ended."""
 
     def begin(self, chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
         """Return how to pass on the request at an offset; None if it has to wait or more bytes are needed."""
-        if self._flow.state is not READING:
+        flow = self._flow
+        if not flow.may_begin:
             return None
-        exchange = self._intake.begin(chunk, offset, now_ms)
+        exchange = self._postponed or self._intake.begin(chunk, offset, now_ms)
         if exchange is None:
             return None
+        if exchange.gathers and not self._room.take(exchange.frame_length, now_ms):
+            self._postponed = exchange
+            flow.lacks_room = True
+            return None
+        self._postponed = None
         self._receiving = exchange
         return exchange.request
 
@@ -66,6 +93,7 @@ class RequestSide:
                 return self._decide(exchange, gathered, now_ms)
             if exchange.treatment is IDENTITY:
                 self._identity.asked(exchange, gathered)
+            self._room.end(now_ms)
         if exchange.expects_response and not (exchange.throttle_ms or exchange.decides):
             flow.in_flight.append(exchange)
         else:
@@ -91,6 +119,7 @@ class RequestSide:
         if isinstance(verdict, Ask):
             self._ask(exchange, frame)
             return verdict.frame
+        self._room.end(now_ms)
         if not isinstance(verdict, Answer):
             self.sent(exchange, now_ms)
             return verdict.frame

@@ -8,6 +8,7 @@ from kafka_quotas.enforcement.frame_stream import Decision, Frame, Patch
 from kafka_quotas.wire.api_table import API_TABLE
 from kafka_quotas.wire.api_versions import (
     API_VERSIONS,
+    Serves,
     clamp,
     is_unsupported_version_answer,
     unsupported_version_answer,
@@ -50,8 +51,8 @@ def told_throttle_ms(exchange: Exchange) -> int:
     return 0 if waits_itself else exchange.throttle_ms
 
 
-def clamped_versions(exchange: Exchange, frame: bytearray, *, only_known: bool) -> Buffer:
-    """The ApiVersions response with our maximum versions; a client that asks in a version beyond ours is told so.
+def clamped_versions(exchange: Exchange, frame: bytearray, *, serves: Serves) -> Buffer:
+    """Return the ApiVersions response with our maximum versions; who asks in a version beyond ours is told so.
 
     A broker that is older than the version asked for says only that, and the client asks again.
     """
@@ -59,7 +60,7 @@ def clamped_versions(exchange: Exchange, frame: bytearray, *, only_known: bool) 
         return unsupported_version_answer(exchange.correlation_id)
     if is_unsupported_version_answer(frame, RESPONSE_HEAD_BYTES, len(frame)):
         return frame
-    return clamp(frame, exchange.api_version, only_known=only_known)
+    return clamp(frame, exchange.api_version, serves=serves)
 
 
 def bare_produce_response(exchange: Exchange, chunk: memoryview, end: int) -> bool:

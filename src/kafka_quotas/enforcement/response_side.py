@@ -30,6 +30,7 @@ from kafka_quotas.enforcement.response_form import (
     told_throttle_ms,
 )
 from kafka_quotas.wire.addresses import Translate, rewrite_addresses
+from kafka_quotas.wire.api_versions import Serves
 from kafka_quotas.wire.fetch_request import NO_SESSION, final_fetch
 from kafka_quotas.wire.fetch_response import charged_bytes, empty_fetch_response, fetch_result
 from kafka_quotas.wire.fetch_tail import rewrite_tail
@@ -57,7 +58,7 @@ def _nothing_told(frame: bytearray, now_ms: int) -> None:
 class ResponseSide:
     """Passes on the responses of one connection."""
 
-    __slots__ = ("_charging", "_delays", "_flow", "_identity", "_is_answering", "_only_known", "_translate", "_unasked")
+    __slots__ = ("_charging", "_delays", "_flow", "_identity", "_is_answering", "_serves", "_translate", "_unasked")
 
     def __init__(
         self,
@@ -67,14 +68,14 @@ class ResponseSide:
         charging: Charging,
         translate: Translate,
         delays: bool,
-        only_known: bool = False,
+        serves: Serves,
     ) -> None:
         self._flow = flow
         self._identity = identity
         self._charging = charging
         self._translate = translate
         self._delays = delays
-        self._only_known = only_known
+        self._serves = serves
         self._unasked = False
         self._is_answering = False
 
@@ -124,6 +125,7 @@ class ResponseSide:
         # What goes on now may be answered here at once: such an answer waits until this response has gone out.
         if exchange is flow.awaited:
             self._charging.settle(exchange, now_ms)
+        flow.thin_out(now_ms)
         in_flight.popleft()
         if not in_flight or in_flight[0].answer is None:
             return passed
@@ -140,6 +142,7 @@ class ResponseSide:
             due.append(self._changed(exchange, bytearray(answer), now_ms))
             if exchange is self._flow.awaited:
                 self._charging.settle(exchange, now_ms)
+            self._flow.thin_out(now_ms)
             in_flight.popleft()
         self._is_answering = False
         return due
@@ -248,7 +251,7 @@ class ResponseSide:
         if exchange.treatment is IDENTITY:
             self._identity.answered(exchange, frame)
         elif exchange.treatment is VERSIONS:
-            frame = bytearray(clamped_versions(exchange, frame, only_known=self._only_known))
+            frame = bytearray(clamped_versions(exchange, frame, serves=self._serves))
         if exchange.whole is not None and exchange.answer is None:
             frame = bytearray(exchange.whole.on_response(frame, exchange, now_ms))
             self._charging.judge(exchange, now_ms)

@@ -9,6 +9,7 @@ from kafka_quotas.enforcement.api_access import ALL_APIS, ApiAccess
 from kafka_quotas.enforcement.mutation_rules import MutationRules
 from kafka_quotas.enforcement.terms import FetchOverQuota, Mode, OnViolation, Scope, Terms, TermsBook
 from kafka_quotas.enforcement.threshold_rules import ThresholdError
+from kafka_quotas.wire.api_table import API_TABLE
 from kafka_quotas.wire.frame import MAX_REQUEST_BYTES
 
 ANONYMOUS: Final = "ANONYMOUS"
@@ -71,6 +72,16 @@ class Rules:
     internal_principals: frozenset[str] = frozenset()
     max_in_flight: int = MAX_IN_FLIGHT
     apis: ApiAccess = ALL_APIS
+
+    def serves(self, api_key: int) -> bool:
+        """Return whether requests of an API pass."""
+        is_known = self.unknown_apis is UnknownApi.PASS or api_key in API_TABLE
+        return is_known and self.apis.permits(api_key)
+
+    @property
+    def serves_all(self) -> bool:
+        """Whether requests of every API pass."""
+        return self.unknown_apis is UnknownApi.PASS and self.apis == ALL_APIS
 
     @property
     def terms(self) -> Terms:

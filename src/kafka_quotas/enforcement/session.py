@@ -30,15 +30,16 @@ from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.charging import Charging
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.event_log import OnCharge
-from kafka_quotas.enforcement.flow import READING, ConnectionState, Flow
+from kafka_quotas.enforcement.flow import ConnectionState, Flow
 from kafka_quotas.enforcement.frame_stream import FrameStream
+from kafka_quotas.enforcement.gathering import GatherBudget
 from kafka_quotas.enforcement.identity import Identity
 from kafka_quotas.enforcement.ledger import Ledger
 from kafka_quotas.enforcement.mute import Mute
 from kafka_quotas.enforcement.request_intake import RequestIntake
 from kafka_quotas.enforcement.request_side import RequestSide
 from kafka_quotas.enforcement.response_side import ResponseSide
-from kafka_quotas.enforcement.rules import Rules, ThrottleStyle, UnknownApi
+from kafka_quotas.enforcement.rules import MAX_QUEUED_REQUEST_BYTES, Rules, ThrottleStyle
 from kafka_quotas.enforcement.shortcut import Shortcut
 from kafka_quotas.enforcement.whole_treatment import NO_CLAIMS, Claim
 from kafka_quotas.wire.addresses import Translate
@@ -60,9 +61,10 @@ class Session:
         costs: Callable[[], CostModel],
         on_charge: OnCharge | None = None,
         claims: Mapping[int, Claim] = NO_CLAIMS,
+        gathering: GatherBudget | None = None,
     ) -> None:
         self._identity = identity
-        self.flow = flow = Flow()
+        self.flow = flow = Flow(max_in_flight=rules.max_in_flight)
         """What is under way; for the shell, which reads it all the time."""
         charging = Charging(flow, ledger=ledger, counters=counters, costs=costs, on_charge=on_charge)
         responses = ResponseSide(
@@ -71,12 +73,16 @@ class Session:
             charging=charging,
             translate=translate,
             delays=rules.throttle_style is ThrottleStyle.DELAY,
-            only_known=rules.unknown_apis is UnknownApi.REFUSE,
+            serves=rules.serves,
         )
         self._intake = intake = RequestIntake(
             quotas=quotas, identity=identity, rules=rules, on_refused=charging.refused, claims=claims
         )
-        self._side = RequestSide(flow, intake, identity=identity, charging=charging, responses=responses)
+        self.gathering = (gathering or GatherBudget(MAX_QUEUED_REQUEST_BYTES)).share()
+        """What its requests take of the room that there is for gathered ones; for the shell to listen to."""
+        self._side = RequestSide(
+            flow, intake, identity=identity, charging=charging, responses=responses, room=self.gathering
+        )
         flow.requests = FrameStream(self._side.begin, self._side.end, flow.to_upstream)
         flow.responses = FrameStream(responses.begin, responses.end, flow.to_client)
         self.shortcut = Shortcut(flow, intake, self._side, charging=charging)
@@ -146,7 +152,7 @@ class Session:
     @property
     def waiting_request_bytes(self) -> int:
         """How many bytes of the client wait because its next request may not begin."""
-        return 0 if self.flow.state is READING else self.flow.requests.rest_bytes
+        return self.flow.requests.rest_bytes if self.flow.is_held else 0
 
     @property
     def waiting_response_bytes(self) -> int:

@@ -56,9 +56,10 @@ class Shortcut:
         if last is None or not last.is_plain or self._flow.state is not READING or not self._requests.is_between:
             return 0
         in_flight, most, match, spares = self._in_flight, self._max_bytes, last.match, last.spares
+        room = self._flow.max_in_flight - len(in_flight)
         count = size = offset = 0
         end = len(data)
-        while offset < end and (start := match(data, offset)) is not None:
+        while offset < end and count < room and (start := match(data, offset)) is not None:
             length, correlation_id = start
             behind = offset + FRAME_LENGTH_BYTES + length
             if behind > end or length > most:
@@ -96,7 +97,7 @@ class Shortcut:
     def responses(self, data: bytes) -> int:
         """Return the offset behind those responses at the start of a read with which all is done: they pass as is."""
         flow, in_flight = self._flow, self._in_flight
-        if flow.state is not READING or flow.is_delaying or not self._responses.is_between:
+        if flow.state is not READING or flow.is_crowded or flow.is_delaying or not self._responses.is_between:
             return 0
         offset, end = 0, len(data)
         while in_flight and end - offset > RESPONSE_HEAD_BYTES:

@@ -7,8 +7,9 @@ are: they are relayed untouched.
 **Source:** KIP-35, KIP-511; `ApiVersionsResponse`, `RequestContext.buildResponseSend`, Kafka 4.1.
 """
 
+from collections.abc import Callable
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from kafka_quotas.wire.api_table import API_TABLE
 from kafka_quotas.wire.walk import (
@@ -27,6 +28,9 @@ UNSUPPORTED_VERSION: Final = 35
 FLEXIBLE_SINCE: Final = API_TABLE[API_VERSIONS].request_flexible_since
 
 _RANGE: Final = Struct(">hhh")
+
+Serves: TypeAlias = Callable[[int], bool]
+"""Whether requests of an API, by its key, may pass."""
 
 
 class _Entry(NamedTuple):
@@ -47,10 +51,10 @@ def is_unsupported_version_answer(buffer: Buffer, body: int, end: int) -> bool:
     return read_int16(buffer, body, end) == UNSUPPORTED_VERSION
 
 
-def clamp(frame: Buffer, api_version: int, *, only_known: bool = False) -> bytes:
+def clamp(frame: Buffer, api_version: int, *, serves: Serves | None = None) -> bytes:
     """Return the response frame with each API's highest version lowered to the highest that we can handle.
 
-    With `only_known` APIs that we don't know are left out.
+    APIs that `serves` says no to are left out; None serves all of them.
 
     `frame` is the whole response, length field included, to a request of `api_version`; it may have the form of
     version 0 if its error says so. An API of which the broker serves only versions above ours is left out.
@@ -58,7 +62,7 @@ def clamp(frame: Buffer, api_version: int, *, only_known: bool = False) -> bytes
     """
     body = whole_response_body(API_VERSIONS, api_version, frame)
     entries = _entries(frame, api_version, body)
-    pieces = [piece for entry in entries if (piece := _clamped(frame, entry, only_known=only_known)) is not None]
+    pieces = [piece for entry in entries if (piece := _clamped(frame, entry, serves)) is not None]
     if _is_flexible(frame, api_version, body):
         count = encode_unsigned_varint(len(pieces) + 1)
         array_end = entries[-1].end if entries else compact_array_count(frame, body + 2, len(frame))[1]
@@ -105,13 +109,13 @@ def _entries(frame: Buffer, api_version: int, body: int) -> list[_Entry]:
     return entries
 
 
-def _clamped(frame: Buffer, entry: _Entry, *, only_known: bool) -> Buffer | None:
+def _clamped(frame: Buffer, entry: _Entry, serves: Serves | None) -> Buffer | None:
     """Return an entry's bytes with its maximum lowered, or None if nothing of the API remains."""
     key, lowest, highest, start, end = entry
+    if serves is not None and not serves(key):
+        return None
     api = API_TABLE.get(key)
-    if api is None:
-        return None if only_known else frame[start:end]
-    if highest <= api.max_version:
+    if api is None or highest <= api.max_version:
         return frame[start:end]
     if lowest > api.max_version:
         return None
