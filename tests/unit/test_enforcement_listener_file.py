@@ -7,6 +7,7 @@ import pytest
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.enforcement.address import Address
+from kafka_quotas.enforcement.api_access import ALL_APIS, ApiAccess, parse_api_access
 from kafka_quotas.enforcement.listener_file import (
     ListenerFiles,
     all_listeners,
@@ -34,7 +35,8 @@ def test_every_property_is_understood(tmp_path: Path) -> None:
         "ssl.client.auth=requested\nssl.principal.mapping.rules=RULE:^CN=(.*?),.*$/$1/L, DEFAULT\n"
         "upstream.security.protocol=SSL\nupstream.ssl.truststore.location=/t.pem\nprincipal=partner\n"
         "sasl.oauthbearer.sub.claim.name=email\nproxy.protocol.trusted=10.0.0.0/8, ::1\nmax.connections=100\n"
-        "max.connections.per.ip=10\nmax.connection.creation.rate=20\n"
+        "max.connections.per.ip=10\nmax.connection.creation.rate=20\nconnections.max.idle.ms=-1\n"
+        "max.in.flight.requests.per.connection=7\napis.allow=Produce, 3,apiversions\napis.deny=metadata\n"
     )
     listener = read_listener(written(tmp_path, text))
     assert listener == ListenerSettings(
@@ -60,6 +62,9 @@ def test_every_property_is_understood(tmp_path: Path) -> None:
         connection_rate=20,
         max_connections=100,
         max_connections_per_ip=10,
+        max_idle_ms=None,
+        max_in_flight=7,
+        apis=ApiAccess(allow=frozenset({0, 3, 18}), deny=frozenset({3})),
     )
     assert listener.shares_port
     assert (listener.node_of("Special.kafka.example"), listener.node_of("b8.kafka.example")) == (7, 8)
@@ -68,6 +73,31 @@ def test_every_property_is_understood(tmp_path: Path) -> None:
 
 def test_a_principal_is_a_text_that_can_be_written(tmp_path: Path) -> None:
     assert read_listener(written(tmp_path, PLACES + "principal=a\\ud800\n")).principal == "a\ufffd"
+
+
+def test_limits_that_nobody_set_are_there_all_the_same() -> None:
+    assert (MAIN.max_idle_ms, MAIN.max_in_flight, MAIN.apis) == (600_000, 1000, ALL_APIS)
+
+
+def test_of_two_lists_the_denied_one_wins_and_a_login_always_passes() -> None:
+    access = parse_api_access(allow="Produce,Metadata", deny="Metadata")
+    assert [key for key in range(90) if access.permits(key)] == [0, 17, 18, 36]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("apis.allow=", "apis.allow names no API"),
+        ("apis.deny=Produce,Nonsense", "there is no API 'Nonsense'"),
+        ("apis.deny=ApiVersions", "clients can't do without ApiVersions"),
+        ("apis.allow=40000", "there is no API '40000'"),
+        ("connections.max.idle.ms=0", "connections.max.idle.ms: not a whole number of at least 1"),
+        ("max.in.flight.requests.per.connection=many", "not a whole number of at least 1: 'many'"),
+    ],
+)
+def test_a_limit_that_can_not_be_meant_is_said(tmp_path: Path, line: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        read_listener(written(tmp_path, PLACES + line + "\n"))
 
 
 def test_the_main_listener_is_completed_and_keeps_what_options_said(tmp_path: Path) -> None:

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.support.enforcement_frames import START_MS, Pair
+from tests.support.enforcement_frames import START_MS, Pair, request
 from tests.support.numbered_batch import batch
 from tests.support.topic_broker import METADATA, PRODUCE, Client, TopicBroker, request_of, topic_id
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.threshold_settings import ThresholdSettings
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.counters import Counters
@@ -265,3 +266,27 @@ def test_batches_behind_a_rejected_one_are_out_of_order_until_it_comes_again() -
     assert who.produce(9, ("small", 0, batch(20))) == [("small", 0, 0)]
     assert who.produce(9, ("small", 1, batch(0, epoch=1))) == [("small", 1, 0)], "it began anew"
     assert [records[57:] for _, _, records in who.broker.taken[-4:]] == [batch(0)[57:]] * 4
+
+
+def produce_of(topics: int, partitions: int) -> bytes:
+    """A Produce of version 3 with empty records for so many partitions of so many topics."""
+    part = bytes(4) + b"\xff\xff\xff\xff"
+    topic = b"\x00\x01t" + partitions.to_bytes(4, "big") + part * partitions
+    head = b"\xff\xff" + b"\x00\x01" + (1000).to_bytes(4, "big")
+    return request(PRODUCE, 3, 1, head + topics.to_bytes(4, "big") + topic * topics)
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(10_001, 0), (1, 10_001), (100, 101), (1, 1_000_000)])
+def test_a_produce_of_more_partitions_than_a_broker_has_is_refused_before_it_is_read(
+    topics: int, partitions: int
+) -> None:
+    pair = Producer().pair
+    with pytest.raises(ProtocolError, match="where"):
+        pair.send(produce_of(topics, partitions))
+    assert PRODUCE not in {frame[5] for frame in (pair.upstream[:6],) if frame}
+
+
+def test_a_long_request_for_metadata_is_no_reason_to_learn() -> None:
+    pair = Producer().pair
+    named = request(METADATA, 1, 1, (1_500_000).to_bytes(4, "big") + bytes(3_000_000))
+    assert pair.send(named[:1000]) == named[:1000], "it streams"

@@ -130,7 +130,8 @@ class Relay:
         self._watch(wanted=False)
         if self._timer is not None:
             self._timer.cancel()
-        if self._opening is not None:
+        opened = self._upstream if self._is_reaching else self._client
+        if self._opening is not None and opened.is_gone:  # uvloop would not tell of the end of one that is there
             self._opening.cancel()
         self._client.close()
         self._upstream.close()
@@ -335,9 +336,12 @@ class Relay:
                 self._say("client vanished in the middle of a request", Severity.WARNING)
             if self._timer is not None:
                 self._timer.cancel()
-            self._upstream.pause(wanted=False)
-            self._upstream.finish()
-            self._timer = self._room.loop.call_later(LINGER_S, self.close)
+            if self._is_reaching:
+                self._upstream.pause(wanted=False)
+                self._upstream.finish()
+                self._timer = self._room.loop.call_later(LINGER_S, self.close)
+            else:
+                self.close()
         self._check_closed()
 
     def _upstream_gone(self) -> None:
