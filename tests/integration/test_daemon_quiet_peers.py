@@ -1,4 +1,4 @@
-"""Peers that do not read, and peers that are gone without a word: the daemon tells them apart by what the kernel knows."""
+"""Peers that do not read, and peers that are gone without a word: the daemon tells them apart, as the kernel does."""
 
 import asyncio
 import ctypes

@@ -197,6 +197,7 @@ def test_tls_towards_brokers_with_a_certificate_of_our_own(certificates: Path, t
         config.write_text("upstream.security.protocol=SSL\n" + trusted.replace("authority", "stranger"))
         with running_daemon(tmp_path, upstream=broker.address, options=options) as daemon:
             with connected(daemon.bootstrap) as client:
+                client.sendall(PING)
                 assert is_closed(client)
             daemon.wait_for_log("upstream can't be connected", "certificate")
 
@@ -255,6 +256,7 @@ def test_a_broker_certificate_for_another_host_is_refused(certificates: Path, tm
     with fake_broker(handler, host="127.0.0.2") as broker:
         with running_daemon(tmp_path, upstream=broker.address, options=options) as daemon:
             with connected(daemon.bootstrap) as client:
+                client.sendall(PING)
                 assert is_closed(client)
             daemon.wait_for_log("upstream can't be connected", "127.0.0.2")
         config.write_text("\n".join([*lines, "upstream.ssl.endpoint.identification.algorithm="]))

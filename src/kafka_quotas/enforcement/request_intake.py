@@ -98,7 +98,10 @@ class RequestIntake:
         if identity.state is not COMPLETE:
             return self._begin_unserved(chunk, offset, now_ms)
         header = parse_request_header(chunk, offset, max_frame_bytes=self.max_request_bytes)
-        return None if header is None else self._begin_request(chunk, header, now_ms)
+        if header is None:
+            return None
+        self._check_served(header)
+        return self._begin_request(chunk, header, now_ms)
 
     def _begin_unserved(self, chunk: memoryview, offset: int, now_ms: int) -> Exchange | None:
         """Return what `begin` does for a client of which it is not known yet that the broker serves it."""
@@ -112,15 +115,18 @@ class RequestIntake:
         header = parse_request_header(chunk, offset, max_frame_bytes=self.max_request_bytes)
         if header is None:
             return None
+        self._check_served(header)
+        identity.admit(header)
+        if identity.wants_proof(header, is_charged=self._may_charge(header.api_key)):
+            return self._question(header)
+        return self._begin_request(chunk, header, now_ms)
+
+    def _check_served(self, header: RequestHeader) -> None:
         if self._serves is not None and not self._serves(header.api_key):
             raise ProtocolError(
                 f"API {header.api_key} is not served here",
                 hint="ApiVersions leaves it out; see apis.allow, apis.deny and --unknown-apis",
             )
-        identity.admit(header)
-        if identity.wants_proof(header, is_charged=self._may_charge(header.api_key)):
-            return self._question(header)
-        return self._begin_request(chunk, header, now_ms)
 
     def _begin_request(self, chunk: memoryview, header: RequestHeader, now_ms: int) -> Exchange | None:
         """Return the exchange of a request with this header; None if more has to be seen of it."""
