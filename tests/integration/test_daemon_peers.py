@@ -96,6 +96,7 @@ def test_an_upstream_that_is_down_and_comes_back(tmp_path: Path) -> None:
     port = free_port()
     with running_daemon(tmp_path, upstream=f"127.0.0.1:{port}") as daemon:
         with connected(daemon.bootstrap) as client:
+            client.sendall(PING)
             assert is_closed(client)
         assert "127.0.0.1" in daemon.wait_for_log("upstream can't be connected")
         assert len(daemon.lines("upstream can't be connected")) == 1
@@ -115,6 +116,7 @@ def test_an_upstream_that_does_not_take_connections(tmp_path: Path) -> None:
                 each.connect_ex(deaf.getsockname())
             with running_daemon(tmp_path, upstream=address, options=["--connect-timeout", "0.5"]) as daemon:
                 with connected(daemon.bootstrap) as client:
+                    client.sendall(PING)
                     assert is_closed(client)
                 assert "0.5 s" in daemon.wait_for_log("upstream can't be connected")
         finally:
