@@ -12,7 +12,7 @@ PLACE = Address(host="h", port=1)
 
 
 def settings(**limits: int) -> ListenerSettings:
-    return ListenerSettings(upstream=PLACE, listen=PLACE, **limits)
+    return ListenerSettings(upstreams=(PLACE,), listen=PLACE, **limits)
 
 
 def test_a_connection_counts_before_anything_is_known_of_it() -> None:
