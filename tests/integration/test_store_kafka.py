@@ -227,7 +227,8 @@ class TestCluster:
             assert cluster.broker_ids() == (1, 2)
             settings = cluster.broker_settings(["quota.window.num", "quota.window.size.seconds", CALLBACK_CLASS])
             wanted = {"quota.window.num": "3", "quota.window.size.seconds": "1"}
-            assert [(broker.node_id, broker.properties) for broker in settings] == [(1, wanted), (2, wanted)]
+            assert [(broker.node_id, broker.properties) for broker in settings.brokers] == [(1, wanted), (2, wanted)]
+            assert settings.missing is None
             _create_topic(kafka4_cluster, unique_name, partitions=4)
             leaders = cluster.leaders(unique_name)
             assert list(leaders) == [0, 1, 2, 3]

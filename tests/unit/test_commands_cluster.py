@@ -15,7 +15,7 @@ from kafka_quotas.core.quota_key import (
     QuotaKey,
 )
 from kafka_quotas.stores import kafka_cluster
-from kafka_quotas.stores.kafka_cluster import CALLBACK_CLASS, BrokerSettings
+from kafka_quotas.stores.kafka_cluster import CALLBACK_CLASS, BrokerSettings, SettingsOfBrokers
 from kafka_quotas.stores.settings import StoreSettings
 
 URL = "kafka://broker:9092"
@@ -26,6 +26,7 @@ class FakeCluster:
 
     callbacks: Mapping[int, str] = {}
     refuses = False
+    silent: tuple[int, ...] = ()
     closed = 0
 
     def __init__(self, address: object, *, settings: StoreSettings) -> None:
@@ -39,16 +40,19 @@ class FakeCluster:
         assert topic == "orders"
         return {0: 1, 1: 3, 2: 1}
 
-    def broker_settings(self, names: Sequence[str]) -> tuple[BrokerSettings, ...]:
+    def broker_settings(self, names: Sequence[str]) -> SettingsOfBrokers:
         assert list(names) == [CALLBACK_CLASS]
         if self.refuses:
             raise StoreRefusedError("not allowed", hint="grant DescribeConfigs")
-        return tuple(
+        brokers = tuple(
             BrokerSettings(
                 node_id=node, properties={CALLBACK_CLASS: self.callbacks[node]} if node in self.callbacks else {}
             )
             for node in self.broker_ids()
+            if node not in self.silent
         )
+        missing = "; ".join(f"broker {node} does not answer" for node in self.silent)
+        return SettingsOfBrokers(brokers=brokers, missing=missing or None)
 
     def close(self) -> None:
         type(self).closed += 1
@@ -84,6 +88,14 @@ def test_settings_that_may_not_be_read_are_warned_of(fake: type[FakeCluster]) ->
     found = look_at_cluster(URL, settings=StoreSettings())
     assert found.view == ClusterView(brokers=3)
     assert "would replace all of this: not allowed" in found.warnings[0]
+
+
+def test_a_silent_broker_is_named_beside_what_the_others_run(fake: type[FakeCluster]) -> None:
+    fake.callbacks = {1: "com.example.Ours"}
+    fake.silent = (3,)
+    first, second = look_at_cluster(URL, settings=StoreSettings()).warnings
+    assert first.startswith(f"{CALLBACK_CLASS}=com.example.Ours on broker 1 replaces")
+    assert second.endswith("would replace all of this: broker 3 does not answer")
 
 
 def test_the_number_of_brokers_may_be_given(fake: type[FakeCluster]) -> None:

@@ -1,13 +1,12 @@
 """The journal as options and variables choose it, and why a change is made."""
 
 import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.render import write
+from kafka_quotas.cli.render import warn
 from kafka_quotas.cli.store_choice import Origin, Setting
 from kafka_quotas.commands.history import Recorder, new_run_id
 from kafka_quotas.core.errors import UsageError
@@ -50,11 +49,6 @@ def recorder_for(command: str, *, reason: str | None) -> Recorder:
         warn=warn,
         reason=reason,
     )
-
-
-def warn(text: str) -> None:
-    """Nothing; the warning is on standard error."""
-    write(f"warning: {text}", sys.stderr)
 
 
 def _user_name() -> str:

@@ -30,6 +30,7 @@ __all__ = [  # a command makes and prints listings by this one import
     "print_table",
     "shown_cell",
     "takes_every_letter",
+    "warn",
     "write",
     "yaml_text",
 ]
@@ -100,6 +101,11 @@ def is_terminal(stream: TextIO) -> bool:
 def takes_every_letter(stream: TextIO) -> bool:
     """Whether the stream's encoding has every letter; if not, JSON and YAML escape those it may lack."""
     return (stream.encoding or "utf-8").lower().replace("-", "").startswith("utf")
+
+
+def warn(text: str) -> None:
+    """Write a warning to standard error."""
+    write(f"warning: {text}", sys.stderr)
 
 
 def write(text: str, stream: TextIO) -> None:

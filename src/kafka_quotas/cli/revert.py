@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.change_values import told_value
-from kafka_quotas.cli.journal_options import Reason, open_journal, recorder_for, warn
+from kafka_quotas.cli.journal_options import Reason, open_journal, recorder_for
 from kafka_quotas.cli.options import CommandConfig, ListingView
 from kafka_quotas.cli.output import TABLE_VIEW, View
-from kafka_quotas.cli.render import print_listing, write
+from kafka_quotas.cli.render import print_listing, warn, write
 from kafka_quotas.cli.revert_view import (
     DONE_COLUMNS,
     PROPOSED_COLUMNS,

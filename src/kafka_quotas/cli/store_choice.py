@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
+from kafka_quotas.cli.render import warn
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.stores.context import Context
 from kafka_quotas.stores.context_file import contexts_path, read_contexts
@@ -19,6 +20,7 @@ from kafka_quotas.stores.open_store import open_store
 from kafka_quotas.stores.property_file import read_properties
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Store
+from kafka_quotas.stores.unresponsive_brokers import UnresponsiveBrokers
 
 STORE_VARIABLE = "KAFKA_QUOTAS_STORE"
 COMMAND_CONFIG_VARIABLE = "KAFKA_QUOTAS_COMMAND_CONFIG"
@@ -67,7 +69,18 @@ class StoreChoice:
         Raises `UsageError` where the properties file can't be read, `KafkaQuotasError` where a secret of the context
         can't be had.
         """
-        return StoreSettings(client_properties=self._client_properties, allow_invalid=allow_invalid, wait=wait)
+        return StoreSettings(
+            client_properties=self._client_properties,
+            allow_invalid=allow_invalid,
+            wait=wait,
+            warn=warn,
+            unresponsive=self._unresponsive,
+        )
+
+    @cached_property
+    def _unresponsive(self) -> UnresponsiveBrokers:
+        """The brokers that were silent to any connection of this command."""
+        return UnresponsiveBrokers()
 
     @cached_property
     def _client_properties(self) -> Mapping[str, str]:

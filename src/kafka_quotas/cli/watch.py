@@ -10,7 +10,6 @@ import typer
 from kafka_quotas.cli.change_values import change_document, told_value
 from kafka_quotas.cli.entity_command import ORDER, EntityCommand
 from kafka_quotas.cli.entity_options import EntityOptions, filter_of, selected_parts
-from kafka_quotas.cli.journal_options import warn
 from kafka_quotas.cli.options import (
     BootstrapServer,
     Client,
@@ -31,7 +30,7 @@ from kafka_quotas.cli.options import (
 )
 from kafka_quotas.cli.output import TABLE_VIEW
 from kafka_quotas.cli.plan_view import change_records
-from kafka_quotas.cli.render import Column, Listing, Table, write
+from kafka_quotas.cli.render import Column, Listing, Table, warn, write
 from kafka_quotas.cli.row_stream import RowStream
 from kafka_quotas.cli.selection import check_columns
 from kafka_quotas.cli.store_choice import choose_store

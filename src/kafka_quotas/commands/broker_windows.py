@@ -3,16 +3,20 @@
 from collections.abc import Mapping
 
 from kafka_quotas.commands.window_settings import WINDOW_PROPERTIES, WindowSource
-from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.errors import StoreUnreachableError, UsageError
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store_url import parse_store_url
 
 
 def broker_source(url: str, settings: StoreSettings) -> WindowSource:
-    """The window settings of the brokers behind `kafka://HOST:PORT[,HOST:PORT...]`.
+    """Return the window settings of the brokers behind `kafka://HOST:PORT[,HOST:PORT...]`.
 
-    Raises `StoreUnreachableError` where none answers, `StoreRefusedError` where they may not be asked, and `UsageError`
-    where the brokers do not agree.
+    A broker that does not answer is taken to have those of the others, with a warning.
+
+    Raises:
+        StoreUnreachableError: No broker answers.
+        StoreRefusedError: The brokers may not be asked.
+        UsageError: The brokers do not agree.
     """
     from kafka_quotas.stores.kafka_cluster import KafkaCluster  # noqa: PLC0415 - only a Kafka store needs it
 
@@ -21,7 +25,14 @@ def broker_source(url: str, settings: StoreSettings) -> WindowSource:
         brokers = cluster.broker_settings(WINDOW_PROPERTIES)
     finally:
         cluster.close()
-    return agreed({broker.node_id: broker.properties for broker in brokers}, url)
+    if not brokers.brokers:
+        raise StoreUnreachableError(
+            f"no broker of {url} could be asked for its windows: {brokers.missing}",
+            hint="check that the addresses which the brokers advertise can be reached from here",
+        )
+    if brokers.missing is not None:
+        settings.warn(f"windows are those of the other brokers: {brokers.missing}")
+    return agreed({broker.node_id: broker.properties for broker in brokers.brokers}, url)
 
 
 def agreed(by_broker: Mapping[int, Mapping[str, str]], url: str) -> WindowSource:

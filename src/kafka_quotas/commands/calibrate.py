@@ -22,6 +22,7 @@ from kafka_quotas.stores.kafka_connection import KafkaConnection
 from kafka_quotas.stores.kafka_peer import KafkaPeer
 from kafka_quotas.stores.kafka_properties import kafka_access
 from kafka_quotas.stores.polling import Polling
+from kafka_quotas.stores.server_address import ServerAddress
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Alteration
 from kafka_quotas.stores.store_url import parse_store_url
@@ -122,8 +123,8 @@ class _Upstream:
         metadata = connection.send(MetadataRequest(topics=(topic,)))
         leader = metadata.topics[0].partitions[0].leader_id
         broker = next(broker for broker in metadata.brokers if broker.node_id == leader)
-        self._address = (broker.host, broker.port)
-        self.server = f"{broker.host}:{broker.port}"
+        self._address = ServerAddress(broker.host, broker.port)
+        self.server = str(self._address)
         self._url = url
         self._access = kafka_access(settings.client_properties)
         self._store = KafkaStore(parse_store_url(url), settings=settings)

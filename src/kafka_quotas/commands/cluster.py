@@ -9,6 +9,8 @@ from kafka_quotas.core.errors import StoreRefusedError, UsageError
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store_url import StoreKind, parse_store_url
 
+_CALLBACK = "client.quota.callback.class"
+
 if TYPE_CHECKING:
     from kafka_quotas.stores.kafka_cluster import KafkaCluster
 
@@ -50,14 +52,17 @@ def _callback_warnings(cluster: "KafkaCluster") -> tuple[str, ...]:
     try:
         settings = cluster.broker_settings([CALLBACK_CLASS])
     except StoreRefusedError as error:
-        return (
-            f"can't tell whether brokers have a {CALLBACK_CLASS}, which would replace all of this: {error.message}",
-        )
+        return (_not_known(error.message),)
     brokers_of: dict[str, list[str]] = {}
-    for broker in settings:
+    for broker in settings.brokers:
         if CALLBACK_CLASS in broker.properties:
             brokers_of.setdefault(broker.properties[CALLBACK_CLASS], []).append(str(broker.node_id))
-    return tuple(
+    found = tuple(
         f"{CALLBACK_CLASS}={name} on broker {', '.join(nodes)} replaces all of this: what it decides is not shown here"
         for name, nodes in sorted(brokers_of.items())
     )
+    return found if settings.missing is None else (*found, _not_known(settings.missing))
+
+
+def _not_known(reason: str) -> str:
+    return f"can't tell whether every broker is without {_CALLBACK}, which would replace all of this: {reason}"

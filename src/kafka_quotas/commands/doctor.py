@@ -76,6 +76,14 @@ def odd_facts(facts: ClusterFacts, entries: Sequence[QuotaEntry]) -> Iterator[Fi
             sentence=f"client.quota.callback.class={name} decides about quotas: it may ignore all that is stored",
             remedy="read its documentation; what --effective and tree show does not hold there",
         )
+    for broker, reason in facts.unanswered.items():
+        yield Finding(
+            severity=Severity.WARNING,
+            check="broker-unanswered",
+            about=f"broker {broker}",
+            sentence=f"the cluster lists it, and it could not be asked for its settings: {reason}",
+            remedy="check that it runs, and that the address which it advertises can be reached from here",
+        )
     for znode in facts.unreadable:
         yield Finding(
             severity=Severity.ERROR,

@@ -38,8 +38,9 @@ class ClusterFacts:
 
     `callbacks`: broker to the class that decides about quotas in Kafka's place. `threads`: broker to the number of its
     I/O and network threads. `reassigning`: whether partitions are being moved (None: unknown). `too_old`: brokers
-    before 2.7. `empty_znodes`: nodes of entities that hold nothing any more. `unreadable`: znodes that can't be read;
-    where there are any, `readable` has the quotas of the others.
+    before 2.7. `unanswered`: brokers that are listed and could not be asked, and why. `empty_znodes`: nodes of entities
+    that hold nothing any more. `unreadable`: znodes that can't be read; where there are any, `readable` has the quotas
+    of the others.
     """
 
     callbacks: Mapping[str, str] = field(default_factory=dict)
@@ -47,6 +48,7 @@ class ClusterFacts:
     replication_throttles: tuple[ReplicationThrottle, ...] = ()
     reassigning: bool | None = None
     too_old: tuple[str, ...] = ()
+    unanswered: Mapping[str, str] = field(default_factory=dict)
     empty_znodes: tuple[str, ...] = ()
     unreadable: tuple[UnreadableZnode, ...] = ()
     readable: tuple[QuotaEntry, ...] = ()

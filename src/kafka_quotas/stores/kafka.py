@@ -19,11 +19,12 @@ from kafka_quotas.stores.kafka_messages import (
     described_entries,
     request_batches,
 )
-from kafka_quotas.stores.kafka_visibility import wait_until_visible
+from kafka_quotas.stores.kafka_visibility import Visibility, wait_until_visible
 from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
 from kafka_quotas.stores.store_url import StoreUrl
+from kafka_quotas.stores.timeouts import timeouts
 
 POLL_INTERVAL_S: Final = 0.5
 DESCRIBE_ACL: Final = "DescribeConfigs"
@@ -41,6 +42,8 @@ class KafkaStore:
         self._settings = settings
         self._rules = Rules.SERVER_ONLY if settings.allow_invalid else Rules.OURS_ONLY
         self._connection = KafkaConnection(address, settings=settings)
+        self._timeout_s = timeouts(settings).call_s
+        self._warned: set[str] = set()
         self._polling = polling or Polling(POLL_INTERVAL_S)
 
     def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
@@ -71,8 +74,9 @@ class KafkaStore:
         outcomes = self._sent(merged, validate_only=validate_only)
         if self._settings.wait and not validate_only:
             done = [alteration for alteration in merged if outcomes[alteration.entity] is None]
-            for entity in wait_until_visible(self._connection, done, timeout_s=self._settings.timeout_s):
-                outcomes[entity] = self._not_visible()
+            found = wait_until_visible(self._connection, done, timeout_s=self._timeout_s)
+            outcomes |= dict.fromkeys(found.behind, self._not_visible())
+            self._warn_of(found)
         return [
             AlterationResult(entity=entry.entity, error=error or outcomes[entry.entity])
             for entry, error in zip(entries, errors, strict=True)
@@ -135,9 +139,15 @@ class KafkaStore:
                 )
         return errors
 
+    def _warn_of(self, found: Visibility) -> None:
+        """Warn once of brokers that were not read back."""
+        if found.not_asked is not None and found.not_asked not in self._warned:
+            self._warned.add(found.not_asked)
+            self._settings.warn(f"not read back from every broker: {found.not_asked}; the controller has the change")
+
     def _not_visible(self) -> NotVisibleError:
         return NotVisibleError(
-            f"accepted, but not every broker of {self.url} shows it after {self._settings.timeout_s:g} s",
+            f"accepted, but not every broker of {self.url} shows it after {self._timeout_s:g} s",
             hint="describe it again; with --no-wait this is not checked",
         )
 

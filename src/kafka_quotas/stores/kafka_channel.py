@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.stores.kafka_refusals import BrokerRefusedError
 from kafka_quotas.stores.network_reason import network_reason
+from kafka_quotas.stores.server_address import ServerAddress
 from kafka_quotas.wire.client_request import ClientRequest, read_answer, request_frame
 from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES, checked_frame_length
 
@@ -34,7 +35,7 @@ class KafkaChannel:
 
     def __init__(
         self,
-        address: tuple[str, int],
+        address: ServerAddress,
         *,
         client_id: str,
         deadline_s: float,
@@ -49,7 +50,7 @@ class KafkaChannel:
         except UnicodeError as error:
             raise NoConnectionError("not a name that a host can have") from error
         self._client_id = client_id
-        self._server = f"{host}:{port}"
+        self._server = str(address)
         self._correlation_id = 0
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -59,11 +60,13 @@ class KafkaChannel:
             self._socket.close()
             raise
 
-    def exchange(self, request: ClientRequest[Answer], version: int, *, deadline_s: float) -> Answer:
-        """The answer to a request."""
+    def exchange(
+        self, request: ClientRequest[Answer], version: int, *, deadline_s: float, begin_deadline_s: float | None = None
+    ) -> Answer:
+        """Return the answer to a request, which begins to arrive by `begin_deadline_s` (None: by its deadline)."""
         self._correlation_id = self._correlation_id % _LARGEST_CORRELATION_ID + 1
         frame = request_frame(request, version, correlation_id=self._correlation_id, client_id=self._client_id)
-        content = self._exchanged(frame, deadline_s)
+        content = self._exchanged(frame, deadline_s, begin_deadline_s)
         return read_answer(request, version, content, correlation_id=self._correlation_id)
 
     def exchange_raw(self, token: bytes, *, deadline_s: float) -> bytes:
@@ -79,11 +82,12 @@ class KafkaChannel:
         """Nothing; the connection is gone."""
         self._socket.close()
 
-    def _exchanged(self, frame: bytes, deadline_s: float) -> bytes:
-        """The content of the frame that answers one."""
-        self._socket.settimeout(_left(deadline_s))
+    def _exchanged(self, frame: bytes, deadline_s: float, begin_deadline_s: float | None = None) -> bytes:
+        """Return the content of the frame that answers one."""
+        begin_deadline_s = deadline_s if begin_deadline_s is None else min(deadline_s, begin_deadline_s)
+        self._socket.settimeout(_left(begin_deadline_s))
         self._socket.sendall(frame)
-        field = self._received(FRAME_LENGTH_BYTES, deadline_s)
+        field = self._received(FRAME_LENGTH_BYTES, begin_deadline_s)
         if field.startswith(_TLS_ALERT):
             raise BrokerRefusedError(
                 f"{self._server} speaks TLS, and was spoken to in plaintext",

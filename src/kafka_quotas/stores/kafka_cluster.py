@@ -6,6 +6,7 @@ from typing import Final
 
 from kafka_quotas.core.errors import StoreError
 from kafka_quotas.stores.kafka_connection import KafkaConnection
+from kafka_quotas.stores.kafka_fan_out import ask_each
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store_url import StoreUrl
 from kafka_quotas.wire.describe_configs import BROKER, DescribeConfigsRequest
@@ -25,6 +26,14 @@ class BrokerSettings:
     properties: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsOfBrokers:
+    """The settings of the brokers that answered, in the order of their ids, and which did not, and why (None: all)."""
+
+    brokers: tuple[BrokerSettings, ...]
+    missing: str | None = None
+
+
 class KafkaCluster:
     """Read-only questions to the brokers of a cluster; connects at the first one."""
 
@@ -38,14 +47,18 @@ class KafkaCluster:
         """
         return self._connection.node_ids()
 
-    def broker_settings(self, names: Sequence[str]) -> tuple[BrokerSettings, ...]:
-        """The named settings of every broker, each asked by itself, in the order of their ids.
+    def broker_settings(self, names: Sequence[str]) -> SettingsOfBrokers:
+        """Return the named settings of every broker that answers, each asked by itself.
 
-        Raises `StoreRefusedError` where the ACL DescribeConfigs on the cluster is missing; else as `broker_ids`.
+        Raises:
+            StoreUnreachableError: No broker answers at all.
+            StoreRefusedError: The credentials are refused, or the ACL DescribeConfigs on the cluster is missing.
         """
-        return tuple(
-            BrokerSettings(node_id=node_id, properties=self._settings_of(node_id, names))
-            for node_id in self.broker_ids()
+        found = ask_each(self.broker_ids(), lambda node_id: self._settings_of(node_id, names))
+        found.raise_refusal()
+        return SettingsOfBrokers(
+            brokers=tuple(BrokerSettings(node_id=node, properties=each) for node, each in found.answers.items()),
+            missing=found.missing,
         )
 
     def leaders(self, topic: str) -> Mapping[int, int]:
@@ -68,7 +81,7 @@ class KafkaCluster:
         request = DescribeConfigsRequest(
             resource_type=BROKER, resource_names=(str(node_id),), config_names=tuple(names)
         )
-        (result,) = self._connection.send(request, node_id=node_id)
+        (result,) = self._connection.send_to(request, node_id=node_id)
         if result.error_code:
             raise self._connection.error(result.error_code, result.error_message, missing_acl=DESCRIBE_ACL)
         if result.resource_name != str(node_id):

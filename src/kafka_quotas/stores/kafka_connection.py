@@ -15,15 +15,18 @@ from kafka_quotas.stores.kafka_peer import KafkaPeer
 from kafka_quotas.stores.kafka_properties import kafka_access
 from kafka_quotas.stores.kafka_refusals import ShutOutError
 from kafka_quotas.stores.polling import Polling
+from kafka_quotas.stores.server_address import ServerAddress
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store_url import StoreUrl
+from kafka_quotas.stores.timeouts import timeouts
+from kafka_quotas.stores.unresponsive_brokers import UnresponsiveBrokerError
 from kafka_quotas.wire.client_request import ClientRequest
 from kafka_quotas.wire.error_names import error_name
-from kafka_quotas.wire.metadata import MetadataRequest
+from kafka_quotas.wire.metadata import Metadata, MetadataRequest
 
 RETRY_INTERVAL_S: Final = 0.25
 _CONTACT_S: Final = 5.0
-"""Longest wait for one broker to let us in, before another attempt."""
+"""Longest wait for one broker to let us in before another attempt, and for one of many to begin its answer."""
 _NOTHING_LISTENS_S: Final = 10.0
 """How long all known brokers may refuse connections until we believe that none of them comes back soon."""
 _SHUT_OUTS: Final = 3
@@ -31,7 +34,8 @@ _SHUT_OUTS: Final = 3
 _ACL_RESOURCES: Final = {"CLUSTER_AUTHORIZATION_FAILED": "cluster", "TOPIC_AUTHORIZATION_FAILED": "topic"}
 """What an ACL is missing on, by the error that says so."""
 Answer = TypeVar("Answer")
-_Address = tuple[str, int]
+_REFUSED_TWICE: Final = 2
+"""So often one of many brokers may refuse a connection; others answer meanwhile, so it is not waited for."""
 
 
 class KafkaConnection:
@@ -39,12 +43,13 @@ class KafkaConnection:
 
     def __init__(self, address: StoreUrl, *, settings: StoreSettings) -> None:
         self.url = str(address)
-        self._timeout_s = settings.timeout_s
+        self._timeouts = timeouts(settings)
+        self._unresponsive = settings.unresponsive
         self._access = kafka_access(settings.client_properties)
         self._lock = threading.Lock()
-        self._servers = [_address(server) for server in address.servers]
-        self._peers: dict[_Address, KafkaPeer] = {}
-        self._nodes: dict[int, _Address] = {}
+        self._servers = [ServerAddress.parse(server) for server in address.servers]
+        self._peers: dict[ServerAddress, KafkaPeer] = {}
+        self._nodes: dict[int, ServerAddress] = {}
         self._contacted = False
         self._closed = False
 
@@ -55,7 +60,7 @@ class KafkaConnection:
         refused or the brokers don't know the request.
         """
         begin_s = time.monotonic()
-        deadline_s = begin_s + self._timeout_s
+        deadline_s = begin_s + self._timeouts.call_s
         answers: list[Answer] = []
         failures: list[OSError] = []
 
@@ -75,14 +80,38 @@ class KafkaConnection:
                 return False
             return not request.asks_to_try_again(answers[-1])
 
-        if not Polling(RETRY_INTERVAL_S).until(answered, timeout_s=self._timeout_s) and not answers:
+        if not Polling(RETRY_INTERVAL_S).until(answered, timeout_s=self._timeouts.call_s) and not answers:
             raise self._unreachable(node_id, failures[-1]) from failures[-1]
         return answers[-1]
 
+    def send_to(self, request: ClientRequest[Answer], *, node_id: int) -> Answer:
+        """Return the answer of one broker of `node_ids` to a read, given up sooner than by `send`.
+
+        Raises:
+            UnresponsiveBrokerError: It does not answer, or did not lately.
+            StoreRefusedError: It does not let us in, or does not know the request.
+        """
+        server = self._nodes.get(node_id)
+        if server is None:
+            raise UnresponsiveBrokerError(f"broker {node_id} is not listed by {self.url} any more")
+        reason = self._unresponsive.reason(server)
+        if reason is None:
+            try:
+                return self._asked_patiently(request, server)
+            except OSError as error:
+                self._check_open()
+                reason = str(error)
+                self._unresponsive.add(server, reason)
+        raise UnresponsiveBrokerError(f"broker {node_id} ({server}) does not answer ({reason})")
+
     def node_ids(self) -> tuple[int, ...]:
-        """The ids of all brokers that are up, sorted; raises what `send` raises."""
-        metadata = self.send(MetadataRequest())
-        self._nodes = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
+        """Return the ids of all brokers that are up, sorted.
+
+        Raises:
+            StoreUnreachableError: No broker answers in time.
+            StoreRefusedError: The credentials are refused.
+        """
+        self._remember_nodes(self.send(MetadataRequest()))
         return tuple(sorted(self._nodes))
 
     def error(self, code: int, message: str | None, *, missing_acl: str) -> StoreError | InvalidQuotaError:
@@ -113,7 +142,8 @@ class KafkaConnection:
 
     def _asked_any(self, request: ClientRequest[Answer], deadline_s: float) -> Answer:
         """The answer of the first broker that gives one; the one that did is asked first the next time."""
-        servers = list(dict.fromkeys((*self._servers, *self._nodes.values())))
+        known = dict.fromkeys((*self._servers, *self._nodes.values()))
+        servers = sorted(known, key=lambda server: self._unresponsive.reason(server) is not None)
         failures: list[OSError] = []
         for index, server in enumerate(servers):
             now_s = time.monotonic()
@@ -122,6 +152,8 @@ class KafkaConnection:
                 answer = self._asked(request, server, now_s + share_s)
             except OSError as error:
                 failures.append(error)
+                if isinstance(error, NoConnectionError | TimeoutError):
+                    self._unresponsive.add(server, str(error))
             else:
                 self._servers = [server, *(other for other in self._servers if other != server)]
                 return answer
@@ -132,8 +164,7 @@ class KafkaConnection:
     def _asked_node(self, request: ClientRequest[Answer], node_id: int, deadline_s: float) -> Answer:
         """The answer of one broker; where it can't be reached, its address is looked up anew the next time."""
         if node_id not in self._nodes:
-            metadata = self._asked_any(MetadataRequest(), deadline_s)
-            self._nodes = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
+            self._remember_nodes(self._asked_any(MetadataRequest(), deadline_s))
         server = self._nodes.get(node_id)
         if server is None:
             raise ConnectionError("the cluster does not list it")
@@ -143,15 +174,52 @@ class KafkaConnection:
             self._nodes.pop(node_id, None)
             raise
 
-    def _asked(self, request: ClientRequest[Answer], server: _Address, deadline_s: float) -> Answer:
+    def _remember_nodes(self, metadata: Metadata) -> None:
+        self._nodes = {broker.node_id: ServerAddress(broker.host, broker.port) for broker in metadata.brokers}
+
+    def _asked_patiently(self, request: ClientRequest[Answer], server: ServerAddress) -> Answer:
+        """Return the answer of one of many brokers; a lost connection is made again, a refused one tried once more."""
+        patience_s = self._timeouts.request_s or min(_CONTACT_S, self._timeouts.call_s)
+        begin_deadline_s = time.monotonic() + patience_s
+        answers: list[Answer] = []
+        failures: list[OSError] = []
+
+        def settled() -> bool:
+            self._check_open()
+            try:
+                answers.append(self._asked(request, server, begin_deadline_s, begins=True))
+            except OSError as error:
+                failures.append(error)
+                return (
+                    sum(isinstance(each, NoConnectionError) for each in failures) >= _REFUSED_TWICE
+                    or sum(isinstance(each, ShutOutError) for each in failures) >= _SHUT_OUTS
+                )
+            return not request.asks_to_try_again(answers[-1])
+
+        Polling(RETRY_INTERVAL_S).until(settled, timeout_s=patience_s)
+        if not answers:
+            raise failures[-1]
+        return answers[-1]
+
+    def _asked(
+        self, request: ClientRequest[Answer], server: ServerAddress, deadline_s: float, *, begins: bool = False
+    ) -> Answer:
+        """Return the answer that is there by the deadline, or with `begins` has begun to arrive by then."""
         with self._lock:
             peer = self._peers.get(server)
             if peer is None:
                 self._check_open()
                 peer = self._peers[server] = KafkaPeer(server, access=self._access, url=self.url)
-        contact_deadline_s = min(deadline_s, time.monotonic() + _CONTACT_S)
-        answer = peer.ask(request, contact_deadline_s=contact_deadline_s, deadline_s=deadline_s)
+        now_s = time.monotonic()
+        request_s = self._timeouts.request_s or self._timeouts.call_s
+        answer = peer.ask(
+            request,
+            contact_deadline_s=min(deadline_s, now_s + min(_CONTACT_S, request_s)),
+            deadline_s=now_s + self._timeouts.call_s if begins else min(deadline_s, now_s + request_s),
+            begin_deadline_s=deadline_s if begins else None,
+        )
         self._contacted = True
+        self._unresponsive.discard(server)
         return answer
 
     def _give_up_early(self, failures: list[OSError], *, since_s: float) -> None:
@@ -164,8 +232,8 @@ class KafkaConnection:
         if isinstance(last, ShutOutError) and sum(isinstance(each, ShutOutError) for each in failures) >= _SHUT_OUTS:
             raise StoreUnreachableError(last.message, hint=last.hint) from last
 
-    def _nothing_there(self, servers: list[_Address], failures: list[OSError]) -> StoreUnreachableError:
-        reasons = (f"{host}:{port}: {error}" for (host, port), error in zip(servers, failures, strict=True))
+    def _nothing_there(self, servers: list[ServerAddress], failures: list[OSError]) -> StoreUnreachableError:
+        reasons = (f"{server}: {error}" for server, error in zip(servers, failures, strict=True))
         return StoreUnreachableError(
             f"{self.url} can't be reached ({'; '.join(reasons)})", hint="check the address, and that the server runs"
         )
@@ -173,12 +241,6 @@ class KafkaConnection:
     def _unreachable(self, node_id: int | None, cause: OSError) -> StoreUnreachableError:
         who = self.url if node_id is None else f"broker {node_id} of {self.url}"
         return StoreUnreachableError(
-            f"{who} gave no answer in {self._timeout_s:g} s ({cause})",
+            f"{who} gave no answer in {self._timeouts.call_s:g} s ({cause})",
             hint="check that the port speaks Kafka, and that security.protocol fits: TLS and plaintext do not mix",
         )
-
-
-def _address(server: str) -> _Address:
-    """Host and port of a server that is written host:port or [address]:port."""
-    host, _, port = server.rpartition(":")
-    return host.strip("[]"), int(port)

@@ -9,6 +9,7 @@ from kafka_quotas.core.quota_key import LONG_MAX
 from kafka_quotas.stores.cluster_facts import BROKER_THROTTLES, TOPIC_THROTTLES, ClusterFacts, ReplicationThrottle
 from kafka_quotas.stores.kafka_cluster import CALLBACK_CLASS, DESCRIBE_ACL, BrokerSettings
 from kafka_quotas.stores.kafka_connection import KafkaConnection
+from kafka_quotas.stores.kafka_fan_out import FanOut, ask_each
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store_url import StoreUrl
 from kafka_quotas.wire.describe_configs import BROKER, TOPIC, DescribeConfigsRequest
@@ -33,7 +34,9 @@ def kafka_facts(address: StoreUrl, *, settings: StoreSettings) -> ClusterFacts:
     with closing(KafkaConnection(address, settings=settings)) as connection:
         nodes = connection.node_ids()
         unknown: list[str] = []
-        brokers = _broker_settings(connection, nodes, unknown)
+        old = ask_each(nodes, lambda node: not _knows_2_7(connection, node))
+        old.raise_refusal()
+        brokers = _broker_settings(connection, tuple(old.answers), unknown)
         return ClusterFacts(
             callbacks={
                 str(broker.node_id): broker.properties[CALLBACK_CLASS]
@@ -43,32 +46,39 @@ def kafka_facts(address: StoreUrl, *, settings: StoreSettings) -> ClusterFacts:
             threads={str(broker.node_id): _threads(broker) for broker in brokers},
             replication_throttles=(*_of_brokers(brokers), *_of_topics(connection, unknown)),
             reassigning=_reassigning(connection, unknown),
-            too_old=tuple(str(node) for node in nodes if not _knows_2_7(connection, node)),
+            too_old=_old(old),
+            unanswered={str(node): error.message for node, error in old.failures.items()},
             unknown=tuple(unknown),
         )
 
 
 def old_kafka_brokers(address: StoreUrl, *, settings: StoreSettings) -> tuple[str, ...]:
-    """The brokers before 2.7; raises what `kafka_facts` raises."""
+    """Return those of the answering brokers that are before 2.7.
+
+    Raises:
+        StoreUnreachableError: No broker answers.
+        StoreRefusedError: The credentials are refused.
+    """
     with closing(KafkaConnection(address, settings=settings)) as connection:
-        return tuple(str(node) for node in connection.node_ids() if not _knows_2_7(connection, node))
+        return _old(ask_each(connection.node_ids(), lambda node: not _knows_2_7(connection, node)))
+
+
+def _old(found: FanOut[bool]) -> tuple[str, ...]:
+    return tuple(str(node) for node, is_old in found.answers.items() if is_old)
 
 
 def _broker_settings(
     connection: KafkaConnection, nodes: Sequence[int], unknown: list[str]
 ) -> tuple[BrokerSettings, ...]:
-    """The settings of every broker that quotas depend on; none where they may not be read."""
+    """Return the settings that quotas depend on, of every broker that answers and lets us read them."""
     names = (CALLBACK_CLASS, *_THREADS, *BROKER_THROTTLES)
-    try:
-        return tuple(
-            BrokerSettings(
-                node_id=node, properties=_configs(connection, BROKER, [str(node)], names, node_id=node)[str(node)]
-            )
-            for node in nodes
-        )
-    except StoreError as error:
-        unknown.append(f"the settings of the brokers were not looked at: {error.message}")
-        return ()
+    found = ask_each(
+        nodes, lambda node: _configs(connection, BROKER, [str(node)], names, node_id=node).get(str(node), {})
+    )
+    if found.missing is not None:
+        which = "some of the brokers" if found.answers else "the brokers"
+        unknown.append(f"the settings of {which} were not looked at: {found.missing}")
+    return tuple(BrokerSettings(node_id=node, properties=each) for node, each in found.answers.items())
 
 
 def _configs(
@@ -82,7 +92,8 @@ def _configs(
     for start in range(0, len(places), _BATCH):
         asked = tuple(places[start : start + _BATCH])
         request = DescribeConfigsRequest(resource_type=kind, resource_names=asked, config_names=tuple(names))
-        for result in connection.send(request, node_id=node_id):
+        results = connection.send(request) if node_id is None else connection.send_to(request, node_id=node_id)
+        for result in results:
             if result.error_code:
                 raise connection.error(result.error_code, result.error_message, missing_acl=DESCRIBE_ACL)
             found[result.resource_name] = {config.name: config.value for config in result.configs if config.value}
@@ -133,5 +144,5 @@ def _reassigning(connection: KafkaConnection, unknown: list[str]) -> bool | None
 
 def _knows_2_7(connection: KafkaConnection, node_id: int) -> bool:
     """Whether a broker is of 2.7 or later, by a request that came with the quotas of that release."""
-    newest = connection.send(VersionRequest(), node_id=node_id).ranges.get(_CREATE_TOPICS)
+    newest = connection.send_to(VersionRequest(), node_id=node_id).ranges.get(_CREATE_TOPICS)
     return newest is not None and newest.highest >= _CREATE_TOPICS_OF_2_7

@@ -13,6 +13,7 @@ from kafka_quotas.core.errors import ProtocolError, StoreError
 from kafka_quotas.stores.kafka_channel import KafkaChannel, Wrap
 from kafka_quotas.stores.kafka_properties import KafkaAccess
 from kafka_quotas.stores.kafka_refusals import BrokerRefusedError, ShutOutError
+from kafka_quotas.stores.server_address import ServerAddress
 from kafka_quotas.wire.client_request import ClientRequest, VersionRange, version_of
 from kafka_quotas.wire.version_request import UNSUPPORTED_VERSION, VersionRequest
 
@@ -22,11 +23,11 @@ _LOGIN_HINT: Final = "if the port wants a login, set security.protocol to SASL_P
 
 
 class KafkaPeer:
-    """A broker at an address (host, port); `url` is what messages call its cluster."""
+    """A broker at an address; `url` is what messages call its cluster."""
 
-    def __init__(self, address: tuple[str, int], *, access: KafkaAccess, url: str) -> None:
+    def __init__(self, address: ServerAddress, *, access: KafkaAccess, url: str) -> None:
         self._address = address
-        self._server = f"{address[0]}:{address[1]}"
+        self._server = str(address)
         self._url = url
         self._access = access
         self._lock = threading.Lock()
@@ -35,16 +36,31 @@ class KafkaPeer:
         self._served = False
         self._closed = False
 
-    def ask(self, request: ClientRequest[Answer], *, contact_deadline_s: float, deadline_s: float) -> Answer:
-        """The answer to a request; a connection that has to be made first is there by `contact_deadline_s`.
+    def ask(
+        self,
+        request: ClientRequest[Answer],
+        *,
+        contact_deadline_s: float,
+        deadline_s: float,
+        begin_deadline_s: float | None = None,
+    ) -> Answer:
+        """Return the answer to a request.
 
-        Raises `StoreRefusedError` where the broker does not let us in or does not know the request, `OSError` for a
-        failure that may pass.
+        Args:
+            request: What to ask.
+            contact_deadline_s: When a connection that has to be made first is there at the latest.
+            deadline_s: When the whole answer is there at the latest.
+            begin_deadline_s: When the answer begins to arrive at the latest, None for `deadline_s`.
+
+        Raises:
+            StoreRefusedError: The broker does not let us in or does not know the request.
+            OSError: A failure that may pass.
         """
         with self._lock:
             try:
                 channel = self._channel or self._opened(contact_deadline_s)
-                answer = channel.exchange(request, self._version(request), deadline_s=deadline_s)
+                version = self._version(request)
+                answer = channel.exchange(request, version, deadline_s=deadline_s, begin_deadline_s=begin_deadline_s)
             except OSError as error:
                 raise self._dropped(error) from error
             except ProtocolError as error:
@@ -72,7 +88,7 @@ class KafkaPeer:
         if self._access.tls is not None:
             from kafka_quotas.stores.kafka_tls import wrapped  # noqa: PLC0415 - loads ssl
 
-            wrap = partial(wrapped, tls=self._access.tls, server=self._server, host=self._address[0])
+            wrap = partial(wrapped, tls=self._access.tls, server=self._server, host=self._address.host)
         if self._closed:
             raise ConnectionError("closed")
         self._served = False

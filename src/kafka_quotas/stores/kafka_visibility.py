@@ -1,13 +1,15 @@
 """Whether an accepted change shows: a KRaft broker answers from its own copy, which follows the controller."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core.describe_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
 from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.errors import StoreUnreachableError
+from kafka_quotas.core.errors import StoreError
 from kafka_quotas.core.zookeeper_layout import WHOLE_NUMBER_TOLERANCE
 from kafka_quotas.stores.kafka_connection import KafkaConnection
+from kafka_quotas.stores.kafka_fan_out import ask_each
 from kafka_quotas.stores.kafka_messages import describe_request, described_entries
 from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.store import Alteration, QuotaEntry
@@ -17,21 +19,35 @@ _FEW: Final = 10
 """Up to so many entities are asked for one by one, more by reading everything."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visibility:
+    """Which entities some broker did not show as altered in time, and which brokers could not be asked, and why."""
+
+    behind: frozenset[Entity] = frozenset()
+    not_asked: str | None = None
+
+
 def wait_until_visible(
     connection: KafkaConnection, alterations: Sequence[Alteration], *, timeout_s: float
-) -> list[Entity]:
-    """The entities that some broker did not show as altered within `timeout_s` seconds; none when all is well."""
-    for node_id in connection.node_ids() if alterations else ():
-        behind = _left_behind(connection, node_id, alterations, timeout_s=timeout_s)
-        if behind:
-            return [alteration.entity for alteration in behind]
-    return []
+) -> Visibility:
+    """Wait until every broker that answers shows the alterations, at most `timeout_s` seconds.
+
+    A broker that can't be asked takes them over as it returns. Never raises a `StoreError`: they were made.
+    """
+    if not alterations:
+        return Visibility()
+    try:
+        node_ids = connection.node_ids()
+    except StoreError as error:
+        return Visibility(not_asked=error.message)
+    found = ask_each(node_ids, lambda node_id: _left_behind(connection, node_id, alterations, timeout_s=timeout_s))
+    return Visibility(behind=frozenset().union(*found.answers.values()), not_asked=found.missing)
 
 
 def _left_behind(
     connection: KafkaConnection, node_id: int, alterations: Sequence[Alteration], *, timeout_s: float
-) -> list[Alteration]:
-    """The alterations that one broker did not show in time; none where it went away: it catches up as it returns."""
+) -> frozenset[Entity]:
+    """Return the entities that one broker did not show as altered in time."""
     behind = list(alterations)
 
     def caught_up() -> bool:
@@ -39,20 +55,17 @@ def _left_behind(
         behind[:] = [alteration for alteration in behind if not _shows(stored.get(alteration.entity), alteration)]
         return not behind
 
-    try:
-        Polling(POLL_INTERVAL_S).until(caught_up, timeout_s=timeout_s)
-    except StoreUnreachableError:
-        return []
-    return behind
+    Polling(POLL_INTERVAL_S).until(caught_up, timeout_s=timeout_s)
+    return frozenset(alteration.entity for alteration in behind)
 
 
 def _stored(connection: KafkaConnection, node_id: int, alterations: Sequence[Alteration]) -> dict[Entity, QuotaEntry]:
-    """What a broker says about some entities now."""
+    """Return what a broker shows of some entities now."""
     few = len(alterations) <= _FEW
     filters = [_only(alteration.entity) for alteration in alterations] if few else [EVERYTHING]
     entries: list[QuotaEntry] = []
     for quota_filter in filters:
-        entries += described_entries(connection.send(describe_request(quota_filter), node_id=node_id))
+        entries += described_entries(connection.send_to(describe_request(quota_filter), node_id=node_id))
     return {entry.entity: entry for entry in entries}
 
 

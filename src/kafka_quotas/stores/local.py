@@ -22,6 +22,7 @@ from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.single_entity import single_entity
 from kafka_quotas.stores.store import NEVER_WRITTEN, Alteration, AlterationResult, QuotaEntry, Snapshot
 from kafka_quotas.stores.threshold_excess import excessive
+from kafka_quotas.stores.timeouts import timeouts
 
 POLL_INTERVAL_S = 0.05
 _DEFAULTS = StoreSettings()
@@ -39,7 +40,7 @@ class LocalStore:
         polling: Polling | None = None,
     ) -> None:
         self.url = f"local:{path}"
-        self._file = LocalFile(path, timeout_s=settings.timeout_s, make_folder=make_folder)
+        self._file = LocalFile(path, timeout_s=timeouts(settings).call_s, make_folder=make_folder)
         self._polling = polling or Polling(POLL_INTERVAL_S)
 
     def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:

@@ -11,6 +11,7 @@ from typing import Final
 
 from kafka_quotas.core.errors import StoreRefusedError, StoreUnreachableError
 from kafka_quotas.stores.network_reason import network_reason
+from kafka_quotas.stores.server_address import ServerAddress
 
 _PROBE_TIMEOUT_S: Final = 5.0
 
@@ -41,8 +42,7 @@ def check_reachable(servers: Sequence[str], *, url: str, timeout_s: float, tls: 
 
 def _probe(server: str, *, timeout_s: float, tls: ssl.SSLContext | None) -> None:
     """Nothing; a connection was made and closed again."""
-    host, _, port = server.rpartition(":")
-    host = host.strip("[]")
-    with closing(socket.create_connection((host, int(port)), timeout=timeout_s)) as plain:
+    address = ServerAddress.parse(server)
+    with closing(socket.create_connection(address, timeout=timeout_s)) as plain:
         if tls is not None:
-            tls.wrap_socket(plain, server_hostname=host).close()
+            tls.wrap_socket(plain, server_hostname=address.host).close()

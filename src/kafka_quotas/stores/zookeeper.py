@@ -18,6 +18,7 @@ from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.single_entity import single_entity
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
 from kafka_quotas.stores.store_url import StoreUrl
+from kafka_quotas.stores.timeouts import timeouts
 from kafka_quotas.stores.zookeeper_session import ZooKeeperSession
 from kafka_quotas.stores.zookeeper_tree import check_kafka_root, read_all, read_one
 from kafka_quotas.stores.zookeeper_writer import ZooKeeperWriter
@@ -35,7 +36,7 @@ class ZooKeeperStore:
         self.url = str(address)
         self._rules = Rules.ZOOKEEPER_ONLY if settings.allow_invalid else Rules.ZOOKEEPER
         self._session = ZooKeeperSession(address, settings=settings)
-        self._writer = ZooKeeperWriter(self._session, url=self.url, timeout_s=settings.timeout_s)
+        self._writer = ZooKeeperWriter(self._session, url=self.url, timeout_s=timeouts(settings).call_s)
         self._polling = polling or Polling(POLL_INTERVAL_S)
 
     def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:

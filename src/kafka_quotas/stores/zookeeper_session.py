@@ -31,6 +31,7 @@ from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.reachability import check_reachable
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store_url import StoreUrl
+from kafka_quotas.stores.timeouts import timeouts
 from kafka_quotas.stores.zookeeper_client import AUTH_HINT, discard, started_client, unreachable
 from kafka_quotas.stores.zookeeper_plan import Check, Create, Delete, Node, SetData, Step
 from kafka_quotas.stores.zookeeper_properties import kazoo_arguments, zookeeper_tls
@@ -54,7 +55,7 @@ class ZooKeeperSession:
         self._url = str(address)
         self._servers = address.servers
         self._hosts = ",".join(address.servers) + address.chroot
-        self._timeout_s = settings.timeout_s
+        self._timeout_s = timeouts(settings).call_s
         self._arguments = kazoo_arguments(settings.client_properties)
         self._tls = zookeeper_tls(settings.client_properties)
         self._client: Any = None

@@ -1,0 +1,65 @@
+"""One question to every broker of a cluster: asked side by side, so that all silent ones cost one wait together."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from kafka_quotas.core.errors import StoreError, StoreRefusedError
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FanOut(Generic[Answer]):
+    """What brokers answered, and why others did not, each by node id in order."""
+
+    answers: Mapping[int, Answer]
+    failures: Mapping[int, StoreError]
+
+    @property
+    def missing(self) -> str | None:
+        """The brokers without an answer, each with its reason in one line; None where all answered."""
+        return "; ".join(error.message for error in self.failures.values()) or None
+
+    def raise_refusal(self) -> None:
+        """Raise the first refusal where no broker answered: what all of them refuse is no matter of one broker.
+
+        Raises:
+            StoreRefusedError: No broker answered, and one said no.
+        """
+        refusals = [error for error in self.failures.values() if isinstance(error, StoreRefusedError)]
+        if refusals and not self.answers:
+            raise refusals[0]
+
+
+def ask_each(node_ids: Sequence[int], question: Callable[[int], Answer]) -> FanOut[Answer]:
+    """Ask every broker at the same time and wait for the last.
+
+    Args:
+        node_ids: The brokers to ask.
+        question: Asks the broker of this id, in a thread of its own. A `StoreError` counts as that broker's failure,
+            and any other exception ends the whole call.
+    """
+    answers: dict[int, Answer] = {}
+    failures: dict[int, StoreError] = {}
+    faults: list[Exception] = []
+
+    def ask(node_id: int) -> None:
+        try:
+            answers[node_id] = question(node_id)
+        except StoreError as error:
+            failures[node_id] = error
+        except Exception as error:  # noqa: BLE001 - it is raised again in the thread that asked
+            faults.append(error)
+
+    threads = [threading.Thread(target=ask, args=(node_id,), daemon=True) for node_id in node_ids[1:]]
+    for thread in threads:
+        thread.start()
+    for node_id in node_ids[:1]:
+        ask(node_id)
+    for thread in threads:
+        thread.join()
+    if faults:
+        raise faults[0]
+    return FanOut(answers=dict(sorted(answers.items())), failures=dict(sorted(failures.items())))
