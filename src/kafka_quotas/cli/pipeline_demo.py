@@ -18,12 +18,15 @@ from kafka_quotas.cli.load_live import live_watcher
 from kafka_quotas.cli.load_view import print_load
 from kafka_quotas.cli.output import Output
 from kafka_quotas.cli.pipeline_demo_steps import Proposed, proposals, steps
+from kafka_quotas.cli.plot import require_matplotlib
 from kafka_quotas.cli.render import write
+from kafka_quotas.cli.report_page import require_jinja
 from kafka_quotas.commands.kafka_jars import VERSION, KafkaServerError
 from kafka_quotas.commands.pipeline_demo import SCENARIO, demo_scenario, record_traffic
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.pipeline.java import find_java
+from kafka_quotas.pipeline.libraries import require_libraries
 from kafka_quotas.system_clock import SystemClock
 
 _INTERRUPTED = 130
@@ -74,6 +77,9 @@ def demo(
     or Maven, request logs from a sample are used, and Spark is left out; it says which. The quotas go to a store in
     the demo's own folder, with a journal of its own. The exit code is 0 only if every step succeeded.
     """
+    require_libraries()
+    require_matplotlib()
+    require_jinja()
     started_s = time.monotonic()
     _clear(out)
     recording = _record(out, jars, sample)

@@ -27,6 +27,7 @@ from kafka_quotas.core.metric_names import BUILT_IN
 from kafka_quotas.pipeline.engine import Engine, EngineChoice
 from kafka_quotas.pipeline.ingest.form import Form
 from kafka_quotas.pipeline.ingest.plan import IngestTerms
+from kafka_quotas.pipeline.libraries import require_libraries
 
 _SHOWN_FAULTS = 10
 _TITLES = {
@@ -109,6 +110,7 @@ def ingest(
 
     What was read before is not read again; lines that can't be read are kept in the table quarantine.
     """
+    require_libraries()
     request = IngestRequest(
         patterns=tuple(source or ()),
         paths=tuple(files or ()),

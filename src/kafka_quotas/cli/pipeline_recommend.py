@@ -44,6 +44,7 @@ from kafka_quotas.commands.pipeline_events import EventsWatcher
 from kafka_quotas.commands.pipeline_recommend import RecommendRequest
 from kafka_quotas.commands.pipeline_recommend import recommend as run_recommend
 from kafka_quotas.pipeline.engine import Engine
+from kafka_quotas.pipeline.libraries import require_libraries
 from kafka_quotas.pipeline.per import Per
 from kafka_quotas.pipeline.progress import JobProgress
 from kafka_quotas.pipeline.recommend.advice import Tolerance
@@ -96,6 +97,7 @@ def recommend(
     Limits are tried by exact replay: the default is the smallest that holds back no more clients, for no more of their
     time, than is tolerated. Every value is per broker, from each client's busiest one. --file writes what apply reads.
     """
+    require_libraries()
     windows = chosen_windows(
         quota_window_num=quota_window_num,
         quota_window_size_seconds=quota_window_size_seconds,

@@ -38,8 +38,8 @@ from kafka_quotas.commands.pipeline_replay import replay as run_replay
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.instant import format_instant
 from kafka_quotas.pipeline.engine import Engine
+from kafka_quotas.pipeline.libraries import require_libraries
 from kafka_quotas.pipeline.per import Per
-from kafka_quotas.pipeline.replay_plan import Model, ReplayPlan
 from kafka_quotas.pipeline.resolve import Proposal
 from kafka_quotas.pipeline.sweep import DEFAULT_STEPS, parse_sweep
 
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 _SHOWN_ROWS = 30
 _MODEL_WORDS = {
-    Model.OPEN: "open: requests come as they were recorded",
-    Model.CLOSED: "closed: a bucket is one client that waits out each delay",
+    "open": "open: requests come as they were recorded",
+    "closed": "closed: a bucket is one client that waits out each delay",
 }
 
 
@@ -148,6 +148,9 @@ def replay(
     Without --quotas and --sweep, the quotas in the store are replayed. A row is a quota bucket at a broker under a
     proposal; every row says by which model. Each quota type is replayed on its own.
     """
+    require_libraries()
+    from kafka_quotas.pipeline.replay_plan import Model, ReplayPlan  # noqa: PLC0415 - loads NumPy
+
     if spans and out is None:
         raise UsageError("--spans writes a table", hint="say where: --out DIR")
     windows = chosen_windows(

@@ -32,7 +32,7 @@ from kafka_quotas.cli.recommend_options import (
     TimeShare,
 )
 from kafka_quotas.cli.render import write
-from kafka_quotas.cli.report_page import save_page
+from kafka_quotas.cli.report_page import require_jinja, save_page
 from kafka_quotas.cli.report_sections import report_page
 from kafka_quotas.cli.throttle_options import client_window, controller_window
 from kafka_quotas.cli.window_options import (
@@ -49,6 +49,7 @@ from kafka_quotas.commands.pipeline_report import ReportRequest
 from kafka_quotas.commands.pipeline_report import report as run_report
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.engine import Engine
+from kafka_quotas.pipeline.libraries import require_libraries
 from kafka_quotas.pipeline.per import Per
 from kafka_quotas.pipeline.progress import JobProgress
 from kafka_quotas.pipeline.recommend.advice import Tolerance
@@ -93,6 +94,7 @@ def report(
 
     It is one HTML file that can be sent by mail; it loads nothing and runs no script.
     """
+    require_libraries()
     _check_target(out)
     windows = chosen_windows(
         quota_window_num=quota_window_num,
@@ -137,6 +139,7 @@ def report(
 def _check_target(out: Path) -> None:
     """Nothing; raises before any work is done where the page can't be drawn or written."""
     require_matplotlib()
+    require_jinja()
     if out.is_dir() or not out.parent.is_dir():
         reason = "it is a folder" if out.is_dir() else f"there is no folder {out.parent}"
         raise UsageError(f"can't write {out}: {reason}", hint="--out report.html")

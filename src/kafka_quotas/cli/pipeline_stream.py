@@ -33,6 +33,7 @@ from kafka_quotas.core.duration import parse_duration_ms
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.units import format_number
+from kafka_quotas.pipeline.libraries import LIBRARIES, require_libraries
 from kafka_quotas.pipeline.stream.source import SCHEME, TopicSource, parse_source, parse_topic
 from kafka_quotas.stores.property_file import read_properties
 
@@ -134,6 +135,7 @@ def stream(
 
     It goes on where it was ended, also by a crash: every event counts once. Ctrl-C ends it.
     """
+    require_libraries(*LIBRARIES, "pyspark")
     read_from = parse_source(source)
     if isinstance(read_from, TopicSource):
         properties = read_properties(kafka_config) if kafka_config else {}

@@ -28,6 +28,7 @@ from kafka_quotas.commands.pipeline_events import EventsWatcher
 from kafka_quotas.commands.pipeline_usage import UsageRequest, UsageResult
 from kafka_quotas.commands.pipeline_usage import usage as run_usage
 from kafka_quotas.pipeline.engine import Engine
+from kafka_quotas.pipeline.libraries import require_libraries
 
 _SHOWN_ROWS = 30
 
@@ -80,6 +81,7 @@ def usage(
     the share of it that the 99th percentile is, the share of seconds with traffic, the largest second by the mean one,
     and the share of active seconds with a throttle time.
     """
+    require_libraries()
     windows = chosen_windows(
         quota_window_num=quota_window_num, quota_window_size_seconds=quota_window_size_seconds, window_file=window_file
     )

@@ -35,6 +35,7 @@ from kafka_quotas.commands.pipeline_events import EventsWatcher
 from kafka_quotas.commands.pipeline_validate import ValidateRequest
 from kafka_quotas.commands.pipeline_validate import validate as run_validate
 from kafka_quotas.pipeline.engine import Engine
+from kafka_quotas.pipeline.libraries import require_libraries
 
 Quotas = Annotated[
     str | None,
@@ -78,6 +79,7 @@ def validate(
     Throttle times as brokers answered them stand beside those that the replay gives, and scraped byte rates beside
     those of the events. The exit code is 1 where an error exceeds the tolerance, or nothing can be compared.
     """
+    require_libraries()
     windows = chosen_windows(
         quota_window_num=quota_window_num,
         quota_window_size_seconds=quota_window_size_seconds,

@@ -5,6 +5,7 @@ Invariants: every text is escaped by the template; the same page gives the same 
 
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -70,17 +71,25 @@ class ReportPage:
     sections: tuple[ReportSection, ...]
 
 
-def page_html(page: ReportPage) -> str:
-    """The page as HTML.
+def require_jinja() -> None:
+    """Check that a page can be made.
 
-    Raises `KafkaQuotasError` where Jinja is not installed.
+    Raises:
+        KafkaQuotasError: Jinja is not installed.
     """
-    try:
-        import jinja2  # noqa: PLC0415 - a report is drawn seldom
-    except ImportError as error:
-        raise KafkaQuotasError(
-            "reports need Jinja, which is not installed", hint="pip install 'kafka-quotas[plot]'"
-        ) from error
+    if find_spec("jinja2") is None:
+        raise KafkaQuotasError("reports need Jinja, which is not installed", hint="pip install 'kafka-quotas[plot]'")
+
+
+def page_html(page: ReportPage) -> str:
+    """Return the page as HTML.
+
+    Raises:
+        KafkaQuotasError: Jinja is not installed.
+    """
+    require_jinja()
+    import jinja2  # noqa: PLC0415 - a report is drawn seldom
+
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("kafka_quotas.cli", "."),
         autoescape=True,

@@ -1,6 +1,7 @@
 """The report's page: a heading, the key figures, and a section for each question that its reader has."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from kafka_quotas.cli.pipeline_proposals import amount_text, bucket_text
 from kafka_quotas.cli.report_chart import Bar, Curve, Mark, bars_svg, curves_svg, heat_svg
@@ -10,8 +11,10 @@ from kafka_quotas.commands.pipeline_report import ReportResult
 from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.pipeline.per import Per
 from kafka_quotas.pipeline.recommend.advice import Advice, Override
-from kafka_quotas.pipeline.report.traffic import Traffic
 from kafka_quotas.pipeline.report.what_if import Points, WhatIf
+
+if TYPE_CHECKING:
+    from kafka_quotas.pipeline.report.traffic import Traffic
 
 _TOP = 10
 _TABLE_ROWS = 25
@@ -119,7 +122,7 @@ def _against_limits(result: ReportResult) -> ReportSection:
     )
 
 
-def _limits_table(limited: list[Traffic]) -> ReportTable:
+def _limits_table(limited: "list[Traffic]") -> ReportTable:
     rows = tuple(
         (
             _name(each),
@@ -142,7 +145,7 @@ def _limits_table(limited: list[Traffic]) -> ReportTable:
     )
 
 
-def _standing(traffic: Traffic) -> str:
+def _standing(traffic: "Traffic") -> str:
     if traffic.limit is None:
         return "slowed down by a limit that is not among these"
     if traffic.throttle_ms:
@@ -282,5 +285,5 @@ def _in_unit(kind: QuotaType) -> str:
     return "" if _UNITS[kind] == "bytes/s" else f" in {_UNITS[kind]}"
 
 
-def _name(traffic: Traffic) -> str:
+def _name(traffic: "Traffic") -> str:
     return bucket_text(traffic.user, traffic.client_id)

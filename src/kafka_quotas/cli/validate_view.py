@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from kafka_quotas.cli.json_text import Json
 from kafka_quotas.cli.pipeline_proposals import amount_text, bucket_text
@@ -9,7 +10,9 @@ from kafka_quotas.cli.render import Cell, Column, Listing, Table
 from kafka_quotas.commands.pipeline_validate import ValidateResult
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.pipeline.validate.check import BucketCheck, ThrottleCheck, Verdict
-from kafka_quotas.pipeline.validate.job import Validation
+
+if TYPE_CHECKING:
+    from kafka_quotas.pipeline.validate.job import Validation
 
 _COLUMNS = (
     Column(title="broker", figures=True, whole=True),
@@ -105,7 +108,7 @@ def _document(check: BucketCheck, tolerance: float) -> dict[str, Json]:
     }
 
 
-def remarks(validation: Validation) -> Iterator[str]:
+def remarks(validation: "Validation") -> Iterator[str]:
     """What the reader should know of the comparison, a line each, and the verdict at the end."""
     tolerance = validation.plan.tolerance
     if any(each.is_capped and each.observed_throttle_ms for each in validation.buckets):
@@ -129,7 +132,7 @@ def remarks(validation: Validation) -> Iterator[str]:
     yield _verdict(validation)
 
 
-def _unknown_begin(validation: Validation) -> Iterator[str]:
+def _unknown_begin(validation: "Validation") -> Iterator[str]:
     window = validation.plan.window
     if validation.having(Verdict.MISSED) and validation.plan.seconds < 10 * _window_s(window):
         yield (
@@ -138,7 +141,7 @@ def _unknown_begin(validation: Validation) -> Iterator[str]:
         )
 
 
-def _verdict(validation: Validation) -> str:
+def _verdict(validation: "Validation") -> str:
     missed, met = len(validation.having(Verdict.MISSED)), len(validation.having(Verdict.MET))
     within = f"within {validation.plan.tolerance:.0%}"
     if missed:

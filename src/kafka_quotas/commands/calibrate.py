@@ -29,6 +29,7 @@ from kafka_quotas.stores.store_url import parse_store_url
 from kafka_quotas.wire.cost_probe import CostProbe, ProbeAnswer
 from kafka_quotas.wire.error_names import error_name
 from kafka_quotas.wire.metadata import MetadataRequest
+from kafka_quotas.wire.single_record import single_record_batch
 from kafka_quotas.wire.topic_changes import CreateTopics, DeleteTopics, WantedTopic
 
 LEADER_WAIT_S: Final = 30.0
@@ -169,10 +170,5 @@ class _Upstream:
 
 
 def _batch(size: int) -> bytes:
-    """A record batch with one record of about so many bytes."""
-    from kafka.record import MemoryRecordsBuilder  # noqa: PLC0415 - only calibrating makes records
-
-    builder = MemoryRecordsBuilder(2, 0, 2 * size + 1024)
-    builder.append(timestamp=None, key=None, value=bytes(size))
-    builder.close()
-    return bytes(builder.buffer())
+    """Return a record batch with one record of about so many bytes."""
+    return single_record_batch(bytes(size), now_ms=time.time_ns() // 1_000_000)

@@ -12,9 +12,9 @@ from kafka_quotas.commands.pipeline_events import (
     RecordedEvents,
     open_events,
 )
-from kafka_quotas.pipeline.replay_plan import ReplayPlan
 
 if TYPE_CHECKING:
+    from kafka_quotas.pipeline.replay_plan import ReplayPlan
     from kafka_quotas.pipeline.replay_tables import ReplayTables
 
 
@@ -26,7 +26,7 @@ class ReplayRequest:
     """
 
     events: EventsRequest
-    plan: ReplayPlan
+    plan: "ReplayPlan"
     out: Path | None = None
 
 
@@ -53,14 +53,14 @@ def replay(request: ReplayRequest, watcher: EventsWatcher) -> ReplayResult:
     return ReplayResult(events=events.recorded, tables=tables)
 
 
-def replayed(events: OpenEvents, plan: ReplayPlan) -> "ReplayTables":
+def replayed(events: OpenEvents, plan: "ReplayPlan") -> "ReplayTables":
     """The tables of a replay of events that are open."""
     from kafka_quotas.pipeline.replay_tables import replay_tables  # noqa: PLC0415 - loads Arrow and the kernels
 
     return replay_tables(events.run(_job(plan)), plan)
 
 
-def _job(plan: ReplayPlan) -> Job:
+def _job(plan: "ReplayPlan") -> Job:
     from kafka_quotas.pipeline.replay_task import replay_task  # noqa: PLC0415 - loads the kernels
 
     return Job(

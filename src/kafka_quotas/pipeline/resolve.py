@@ -6,16 +6,18 @@ client-id levels 1 to 8 and static ones below. Where no quota of a type is set a
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_quotas.core.entity import ABSENT, Entity
 from kafka_quotas.core.quota_bucket import UNLIMITED
 from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.core.resolution import Bucket, LevelKind, Match, QuotaResolver
-from kafka_quotas.pipeline.charged import ChargedClient
+
+if TYPE_CHECKING:  # proposals are made from options before anybody knows whether NumPy is there
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kafka_quotas.pipeline.charged import ChargedClient
 
 
 class BucketName(NamedTuple):
@@ -88,8 +90,10 @@ class BucketRows:
         self._row_of_client: list[int] = []
         self._buckets: dict[tuple[str, str], Bucket] = {}
 
-    def grow(self, clients: Sequence[ChargedClient]) -> NDArray[np.int32]:
-        """The row of each client; the clients are those of the last call, and new ones after them."""
+    def grow(self, clients: "Sequence[ChargedClient]") -> "NDArray[np.int32]":
+        """Return the row of each client; the clients are those of the last call, and new ones after them."""
+        import numpy as np  # noqa: PLC0415 - as above
+
         for client in clients[len(self._row_of_client) :]:
             pair = client.user, client.client_id
             bucket = self._buckets.get(pair)
@@ -103,8 +107,10 @@ class BucketRows:
             self._row_of_client.append(row)
         return np.array(self._row_of_client, dtype=np.int32)
 
-    def bounds(self) -> NDArray[np.float64]:
-        """The limits as kernels take them: rows by proposals."""
+    def bounds(self) -> "NDArray[np.float64]":
+        """Return the limits as kernels take them: rows by proposals."""
+        import numpy as np  # noqa: PLC0415 - as above
+
         limits = [[UNLIMITED if each is None else each.limit for each in row] for row in self.matches]
         return np.array(limits, dtype=np.float64).reshape(-1, len(self._quotas))
 
