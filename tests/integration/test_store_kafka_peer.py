@@ -12,7 +12,7 @@ from tests.support.fake_broker import FakeBroker, fake_broker, receive, receive_
 
 from kafka_quotas.core.describe_filter import EVERYTHING
 from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError
+from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError, UnconfirmedError
 from kafka_quotas.stores.open_store import open_store
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Alteration, Store
@@ -225,3 +225,24 @@ def test_the_second_server_of_an_address_serves_where_the_first_is_gone() -> Non
         closing(open_store(f"kafka://127.0.0.1:1,{broker.address}")) as store,
     ):
         assert store.describe(EVERYTHING) == []
+
+
+def test_a_change_whose_answer_is_lost_is_not_confirmed() -> None:
+    answers: Mapping[int, Answer] = {DESCRIBE: lambda _, header: NO_ENTRIES, ALTER: lambda _, header: None}
+    change = Alteration(entity=Entity.of(user="a"), changes={"producer_byte_rate": 1.0})
+    with (
+        fake_broker(serving(answers, offered={DESCRIBE: (0, 0), ALTER: (0, 0)})) as broker,
+        opened(broker, timeout_s=1) as store,
+    ):
+        assert store.describe(EVERYTHING) == []
+        (result,) = store.alter([change])
+        assert isinstance(result.error, UnconfirmedError)
+        with pytest.raises(StoreUnreachableError) as caught:
+            store.alter([change], validate_only=True)
+        assert not isinstance(caught.value, UnconfirmedError)
+
+
+def test_a_change_that_was_never_sent_is_no_unconfirmed_one() -> None:
+    with closing(open_store("kafka://127.0.0.1:1")) as store, pytest.raises(StoreUnreachableError) as caught:
+        store.alter([Alteration(entity=Entity.of(user="a"), changes={"producer_byte_rate": 1.0})])
+    assert not isinstance(caught.value, UnconfirmedError)

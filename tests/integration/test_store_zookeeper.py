@@ -3,7 +3,7 @@
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefused
 from kafka_quotas.stores.open_store import open_store
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
+from kafka_quotas.stores.zookeeper_plan import Create, SetData, Step
+from kafka_quotas.stores.zookeeper_session import ZooKeeperSession
 
 RATE = "producer_byte_rate"
 ALICE = Entity.of(user="alice")
@@ -146,6 +148,30 @@ class TestController:
             assert "KRaft controller has taken over" in result.error.message
             assert "--bootstrap-server" in (result.error.hint or "")
         assert store.describe(EVERYTHING) == []
+
+    def test_one_that_takes_over_between_reading_and_writing_is_noticed(
+        self, store: Store, raw: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        broker = json.dumps({"version": 2, "brokerid": 1, "timestamp": "1", "kraftControllerEpoch": -1}).encode()
+        kraft = json.dumps({"version": 2, "brokerid": 3000, "timestamp": "2", "kraftControllerEpoch": 5}).encode()
+        raw.create("/controller", broker)
+        raw.create("/controller_epoch", b"1")
+        real = ZooKeeperSession.commit
+
+        def overtaken(session: ZooKeeperSession, steps: Sequence[Step], **options: Any) -> bool:
+            if any(isinstance(step, SetData | Create) and step.path.startswith("/config/users/") for step in steps):
+                taking_over = raw.transaction()  # as KafkaZkClient does it
+                taking_over.set_data("/controller_epoch", b"2")
+                taking_over.delete("/controller")
+                taking_over.create("/controller", kraft)
+                taking_over.commit()
+            return real(session, steps, **options)
+
+        monkeypatch.setattr(ZooKeeperSession, "commit", overtaken)
+        (result,) = store.alter([Alteration(entity=Entity.of(user="alice"), changes={RATE: 1000.0})])
+        assert isinstance(result.error, StoreRefusedError)
+        assert "KRaft controller has taken over" in result.error.message
+        assert raw.exists("/config/users/alice") is None
 
     def test_a_broker_as_controller_is_fine(self, store: Store, raw: Any) -> None:
         content = {"version": 2, "brokerid": 1, "timestamp": "1", "kraftControllerEpoch": -1}

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,17 @@ from tests.support.run_cli import run_cli
 
 from kafka_quotas.commands.apply import FIRST_CHUNK
 from kafka_quotas.commands.history import Recorder, find_entries, history
+from kafka_quotas.commands.revert import undo_due
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.errors import StoreError, UsageError
+from kafka_quotas.core.errors import StoreError, UnconfirmedError, UsageError
 from kafka_quotas.core.instant import format_instant, parse_instant
 from kafka_quotas.core.journal_entry import JournalEntry, entry_from, entry_line, new_entry_id
 from kafka_quotas.core.plan import PlannedChange
+from kafka_quotas.core.undoing import due_undos
+from kafka_quotas.stores import journal as journal_module
 from kafka_quotas.stores.journal import Journal
+from kafka_quotas.stores.journal_files import lines_from_end
 from kafka_quotas.stores.local import LocalStore
 from kafka_quotas.stores.store import Alteration, AlterationResult
 
@@ -217,3 +222,168 @@ def test_what_an_interrupted_apply_has_done_is_in_the_journal(tmp_path: Path, mo
     monkeypatch.undo()
     assert run_cli("revert", "last", "--yes", environment=chosen)[0] == 0
     assert json.loads(run_cli("describe", *at, "--output", "json")[1])["entries"] == []
+
+
+def test_a_full_file_is_put_aside_and_the_oldest_goes(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j", full_bytes=1000, files_kept=2)
+    for number in range(60):
+        journal.append(entry(f"i{number:02}"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["j", "j.1", "j.2"]
+    assert max(path.stat().st_size for path in tmp_path.iterdir()) < 1500
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+    ids = [each.entry_id for each in journal.read().entries]
+    assert ids == [f"i{number:02}" for number in range(60 - len(ids), 60)]
+    assert len(ids) > 6
+    assert [each.entry_id for each in history(journal, limit=5).entries] == ids[-5:]
+
+
+def test_what_is_to_be_undone_outlasts_any_number_of_later_changes(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j", full_bytes=1000, files_kept=2)
+    journal.append(entry("early", undo_at_ms=5))
+    others = PlannedChange(entity=Entity.of(user="other"), key="producer_byte_rate", old=1.0, new=2.0)
+    for number in range(60):
+        journal.append(replace(entry(f"i{number:02}"), changes=(others,)))
+    (undo,) = due_undos(journal.since_oldest_pending(), store_url="zk://z:2181", now_ms=6)
+    assert undo.entry_id == "early"
+    journal.append(entry("back", reverts="early"))
+    assert journal.since_oldest_pending() == ()
+    for number in range(60):
+        journal.append(replace(entry(f"k{number:02}"), changes=(others,)))
+    journal.append(entry("last"))
+    assert "early" not in {each.entry_id for each in journal.read().entries}
+
+
+def test_the_newest_entries_are_found_without_reading_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path / "j")
+    first_ms = parse_instant("2026-01-01T00:00:00Z")
+    hour_ms = 3_600_000
+    for number in range(500):
+        now_ms = first_ms + number * hour_ms
+        journal.append(entry(new_entry_id(now_ms, bytes(3)), time_ms=now_ms))
+    parsed: list[str] = []
+    real = journal_module.entry_from
+
+    def counted(line: str) -> JournalEntry:
+        parsed.append(line)
+        return real(line)
+
+    monkeypatch.setattr(journal_module, "entry_from", counted)
+    (last,) = find_entries(journal, "last")
+    assert len(parsed) <= 4
+    assert [each.entry_id for each in find_entries(journal, last.entry_id)] == [last.entry_id]
+    assert len(history(journal, limit=3).entries) == 3
+    assert journal.since_oldest_pending() == ()
+    assert len(parsed) <= 12
+
+
+def test_lines_longer_than_a_piece_are_read_from_the_end(tmp_path: Path) -> None:
+    for content in (b"", b"\n", b"a", b"a\n", b"a\n\nb", b"x" * 700_000 + b"\n" + b"y" * 300_000 + b"\nz\n"):
+        path = tmp_path / "lines"
+        path.write_bytes(content)
+        with path.open("rb") as file:
+            assert list(lines_from_end(file)) == [line for line in reversed(content.split(b"\n")) if line]
+
+
+def test_processes_that_write_and_put_aside_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    program = WRITER.replace("Journal(path)", "Journal(path, full_bytes=100_000, files_kept=99)")
+    assert program != WRITER
+    writers = [
+        subprocess.Popen([sys.executable, "-c", program, str(path), name], stdin=subprocess.PIPE) for name in "abcd"
+    ]
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write(b"go\n")
+        writer.stdin.close()
+    assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0, 0]
+    content = Journal(path).read()
+    assert {each.entry_id for each in content.entries} == {f"{name}-{n}" for name in "abcd" for n in range(200)}
+    assert (len(content.entries), content.damaged_lines) == (800, 0)
+    assert len(list(tmp_path.iterdir())) > 10
+
+
+class TestUnconfirmed:
+    """What was sent and never confirmed is in the journal as such, whichever command sent it."""
+
+    ALICE = Entity.of(user="alice")
+    ERROR = UnconfirmedError("the answer was lost")
+
+    def entries(self, path: Path) -> list[tuple[bool, list[str]]]:
+        found = Journal(path).read().entries
+        return [(each.confirmed, [str(change.entity) for change in each.changes]) for each in found]
+
+    @pytest.fixture
+    def lossy(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Local stores that make each change and lose the answer about `alice`; `bob` is refused."""
+        real = LocalStore.alter
+
+        def alter(
+            store: LocalStore, entries: Sequence[Alteration], *, validate_only: bool = False
+        ) -> list[AlterationResult]:
+            taken = [each for each in entries if each.entity.user != "bob"]
+            done = {each.entity: each.error for each in real(store, taken, validate_only=validate_only)}
+            if not validate_only:
+                done |= {entity: self.ERROR for entity in done if entity.user == "alice"}
+            refused = StoreError("no")
+            return [AlterationResult(entity=each.entity, error=done.get(each.entity, refused)) for each in entries]
+
+        monkeypatch.setattr(LocalStore, "alter", alter)
+
+    def test_of_alter(self, tmp_path: Path, lossy: None) -> None:
+        chosen = {"KAFKA_QUOTAS_JOURNAL": str(tmp_path / "j")}
+        at = ("--store", f"local:{tmp_path}/q.db", "--add-config", "producer_byte_rate=1000000")
+        code, _, err = run_cli("alter", *at, "--user", "alice", "--for", "2h", environment=chosen)
+        assert (code, err.splitlines()[0]) == (1, "error: the answer was lost")
+        assert run_cli("alter", *at, "--user", "bob", environment=chosen)[0] == 1
+        assert self.entries(tmp_path / "j") == [(False, ["user alice"])]
+        _, out, _ = run_cli("revert", "--list", environment=chosen)
+        assert "not confirmed" in out
+
+    def test_of_apply_and_migrate(self, tmp_path: Path, lossy: None) -> None:
+        chosen = {"KAFKA_QUOTAS_JOURNAL": str(tmp_path / "j")}
+        declared = [{"entity": {"user": user}, "quotas": {"producer_byte_rate": 1e6}} for user in ("alice", "bob", "c")]
+        (tmp_path / "q.json").write_text(json.dumps(declared))
+        run_cli("apply", str(tmp_path / "q.json"), "--store", f"local:{tmp_path}/q.db", environment=chosen)
+        assert self.entries(tmp_path / "j") == [(True, ["user c"]), (False, ["user alice"])]
+        stores = ("--from", f"local:{tmp_path}/q.db", "--to", f"local:{tmp_path}/other.db")
+        run_cli("migrate", *stores, environment=chosen)
+        assert self.entries(tmp_path / "j")[2:] == [(True, ["user c"]), (False, ["user alice"])]
+
+    def test_of_a_half_done_exemption(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        chosen = {"KAFKA_QUOTAS_JOURNAL": str(tmp_path / "j")}
+        at = ("--store", f"local:{tmp_path}/q.db")
+        pair = ("--user", "svc", "--client", "app", "--add-config", "producer_byte_rate=1000000")
+        assert run_cli("alter", *at, *pair, environment={"KAFKA_QUOTAS_JOURNAL": "/dev/null"})[0] == 0
+        real = LocalStore.alter
+
+        def alter(store: LocalStore, entries: Sequence[Alteration], **options: bool) -> list[AlterationResult]:
+            if len(entries) == 1:
+                return real(store, entries, **options)
+            done = real(store, entries[:1], **options)
+            return [*done, *(AlterationResult(entity=each.entity, error=StoreError("no")) for each in entries[1:])]
+
+        monkeypatch.setattr(LocalStore, "alter", alter)
+        code, _, err = run_cli("alter", *at, "--exempt", "--user", "svc", environment=chosen)
+        assert code == 1
+        assert "1 of 2 changes failed" in err
+        ((confirmed, entities),) = self.entries(tmp_path / "j")
+        assert (confirmed, set(entities)) == (True, {"user svc"})
+        monkeypatch.undo()
+        assert run_cli("revert", "last", "--yes", environment=chosen)[0] == 0
+        _, out, _ = run_cli("describe", *at, "--output", "json")
+        assert [each["entity"] for each in json.loads(out)["entries"]] == [{"user": "svc", "client-id": "app"}]
+
+    def test_undoing_that_was_not_confirmed_is_tried_again(self, tmp_path: Path, lossy: None) -> None:
+        store = LocalStore(tmp_path / "q.db")
+        changed = PlannedChange(entity=self.ALICE, key="producer_byte_rate", old=None, new=2.0)
+        journal = Journal(tmp_path / "j")
+        due = replace(entry("due", undo_at_ms=5), changes=(changed,), store_url=store.url)
+        journal.append(due)
+        store.alter([Alteration(entity=self.ALICE, changes={"producer_byte_rate": 2.0})])
+        for expected in ((False, ["user alice"]), (True, ["user alice"])):
+            entries = journal.since_oldest_pending()
+            assert entries[0] == due
+            undo_due(store, entries, recorder=recorder(tmp_path / "j", []))
+            assert self.entries(tmp_path / "j")[-1] == expected
+        assert journal.since_oldest_pending() == ()
+        store.close()

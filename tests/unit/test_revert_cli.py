@@ -70,7 +70,7 @@ def test_lists_the_journal(desk: Desk) -> None:
     first, second = json.loads(out)["entries"]
     assert (code, err, json.loads(out)["schema"]) == (0, "", "kafka-quotas.journal/1")
     assert set(first) == {
-        *("id", "time", "command", "user", "store", "changes", "reason", "undo_at", "reverts", "reverted")
+        *("id", "time", "command", "user", "store", "changes", "reason", "undo_at", "reverts", "reverted", "confirmed")
     }
     assert first["changes"] == [{"entity": {"user": "alice"}, "key": RATE, "old": None, "new": 10485760}]
     assert (first["reason"], first["undo_at"], first["reverted"]) == ("ticket 42", None, False)
@@ -78,7 +78,18 @@ def test_lists_the_journal(desk: Desk) -> None:
     table = desk.run("revert", "--list", "--limit", "1")[1]
     assert ("user bob: producer_byte_rate not set -> 5 B/s" in table, "alice" in table) == (True, False)
     record = desk.run("revert", "--list", "--output", "csv")[1].splitlines()[1].split(",")
-    assert record[2:3] + record[4:] == ["alter", desk.url, "user alice", RATE, "", "10485760", "ticket 42", "", ""]
+    assert record[2:3] + record[4:] == [
+        "alter",
+        desk.url,
+        "user alice",
+        RATE,
+        "",
+        "10485760",
+        "ticket 42",
+        "",
+        "",
+        "yes",
+    ]
 
 
 def test_an_empty_journal_is_told_and_a_damaged_one_is_warned_of(desk: Desk) -> None:

@@ -141,7 +141,7 @@ def apply(
 def _once(
     store: Store, desire: Desire, plan: KeptPlan | None, recorder: Recorder, *, dry_run: bool, allow_invalid: bool
 ) -> ApplyResult:
-    made = partial(recorder.record, store.url)
+    made = partial(recorder.record_outcomes, store.url)
     with ApplyProgress("checking" if dry_run else "applying") as progress:
         if plan is None:
             return run_apply(store, desire, dry_run=dry_run, allow_invalid=allow_invalid, progress=progress, made=made)

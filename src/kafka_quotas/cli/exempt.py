@@ -56,10 +56,7 @@ def exempt_user(
     from kafka_quotas.commands.exempt import exempt as run_exempt  # noqa: PLC0415 - most alterations exempt nobody
 
     with closing(choice.open(wait=wait)) as opened:
-        result = run_exempt(opened, user=user, dry_run=dry_run)
-    if result.changes and not dry_run:
-        undo_at_ms = None if for_ms is None else recorder.clock.now_ms() + for_ms
-        recorder.record(result.store_url, result.changes, undo_at_ms=undo_at_ms)
+        result = run_exempt(opened, user=user, dry_run=dry_run, recorder=recorder, for_ms=for_ms)
     if result.changes or not output.is_table:
         print_listing(_listing(result), output)
     write(f"note: {_verdict(result)}", sys.stderr)

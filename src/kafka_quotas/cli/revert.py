@@ -121,7 +121,7 @@ def _list(output: View) -> None:
 def _undo_due(command_config: Path | None, reason: str | None, output: View, *, allow_invalid: bool) -> int:
     """The exit code: 1 where anything could not be undone. A store that can't be reached doesn't hinder the others."""
     check_columns(output, UNDONE_COLUMNS)
-    entries = open_journal().read().entries
+    entries = open_journal().since_oldest_pending()
     results: list[RevertResult] = []
     failed = False
     for url in stores_with_undos(entries, now_ms=SystemClock().now_ms()):

@@ -26,6 +26,7 @@ _RECORD_COLUMNS = (
     "reason",
     "undo_at",
     "reverts",
+    "confirmed",
 )
 
 
@@ -130,6 +131,7 @@ def _entry_document(entry: JournalEntry, settled: set[str]) -> dict[str, Json]:
         "undo_at": None if entry.undo_at_ms is None else format_instant(entry.undo_at_ms),
         "reverts": entry.reverts,
         "reverted": entry.entry_id in settled,
+        "confirmed": entry.confirmed,
     }
 
 
@@ -143,7 +145,7 @@ def _head_of(entry: JournalEntry) -> tuple[str, ...]:
 
 def _tail_of(entry: JournalEntry) -> tuple[str | None, ...]:
     until = None if entry.undo_at_ms is None else format_instant(entry.undo_at_ms)
-    return (entry.reason, until, entry.reverts)
+    return (entry.reason, until, entry.reverts, "yes" if entry.confirmed else "no")
 
 
 def _changes_in_words(entry: JournalEntry) -> str:
@@ -157,7 +159,7 @@ def _changes_in_words(entry: JournalEntry) -> str:
 
 def _note(entry: JournalEntry, settled: set[str]) -> str:
     """Why, what it reverts, and whether it is reverted or until when it is to last."""
-    notes = [entry.reason or ""]
+    notes = [entry.reason or "", "" if entry.confirmed else "not confirmed"]
     notes.append(f"reverts {entry.reverts}" if entry.reverts is not None else "")
     if entry.entry_id in settled:
         notes.append("reverted")

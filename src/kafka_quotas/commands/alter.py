@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from kafka_quotas.commands.history import Recorder
 from kafka_quotas.core.describe_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
 from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError
+from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.plan import PlannedChange, planned
 from kafka_quotas.core.threshold_entity import refuse_elsewhere
 from kafka_quotas.core.validation import our_refusals
-from kafka_quotas.stores.store import Alteration, Store
+from kafka_quotas.stores.store import Alteration, AlterationResult, Store
 
 if TYPE_CHECKING:
     from kafka_quotas.core.blast_radius import BlastRadius
@@ -81,8 +81,8 @@ def alter(
     (result,) = store.alter([Alteration(entity=entity, changes=changes)], validate_only=dry_run)
     made = tuple(QuotaChange(key=key, old=stored.get(key), new=new) for key, new in changes.items())
     undo_at_ms = None
-    if recorder is not None and not dry_run and isinstance(result.error, NotVisibleError | None):
-        undo_at_ms = _recorded(recorder, store.url, entity, made, for_ms)
+    if recorder is not None and not dry_run:
+        undo_at_ms = _recorded(recorder, store.url, made, result, for_ms)
     if result.error is not None:
         raise result.error
     return AlterResult(
@@ -116,12 +116,13 @@ def _radius(store: Store, entity: Entity, made: Iterable[QuotaChange]) -> "Blast
 
 
 def _recorded(
-    recorder: Recorder, store_url: str, entity: Entity, made: Iterable[QuotaChange], for_ms: int | None
+    recorder: Recorder, store_url: str, made: Iterable[QuotaChange], result: AlterationResult, for_ms: int | None
 ) -> int | None:
-    """When the changes are to be undone (milliseconds since the epoch), None for never or where it is not noted."""
+    """Return when the changes are to be undone (milliseconds since the epoch), None for never or if it is not noted."""
     undo_at_ms = None if for_ms is None else recorder.clock.now_ms() + for_ms
-    changes = [PlannedChange(entity=entity, key=change.key, old=change.old, new=change.new) for change in made]
-    return undo_at_ms if recorder.record(store_url, changes, undo_at_ms=undo_at_ms) else None
+    changes = [PlannedChange(entity=result.entity, key=change.key, old=change.old, new=change.new) for change in made]
+    errors = {} if result.error is None else {result.entity: result.error}
+    return undo_at_ms if recorder.record_outcomes(store_url, changes, errors, undo_at_ms=undo_at_ms) else None
 
 
 def _refuse_unset(entity: Entity, changes: Mapping[str, float | None], stored: Mapping[str, float]) -> None:

@@ -5,7 +5,7 @@ listed, the rest is done all the same; running again finishes the job, because w
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,7 +23,7 @@ from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, StoreUnreachableError, UsageError
 from kafka_quotas.core.plan import Content, Plan, PlannedChange
 from kafka_quotas.core.plan_file import KeptPlan
-from kafka_quotas.stores.store import Alteration, Store
+from kafka_quotas.stores.store import Alteration, AlterationResult, Store
 
 FIRST_CHUNK: Final = 100
 """So many entities go to the store at first; later chunks are as large as it does in `CHUNK_S`."""
@@ -33,8 +33,8 @@ MOST_GROWTH: Final = 10
 
 Progress = Callable[[int, int], None]
 """Called with how many entities are done, of how many."""
-Made = Callable[[Sequence[PlannedChange]], object]
-"""Called with changes as soon as they are made, so that an interruption loses nothing of what was done."""
+Made = Callable[[Sequence[PlannedChange], Mapping[Entity, KafkaQuotasError]], object]
+"""Called with the changes of each chunk and what failed, so that an interruption loses nothing of what was done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +66,9 @@ def _silent(done: int, total: int) -> None:
     del done, total
 
 
-def _unheard(changes: Sequence[PlannedChange]) -> None:
-    """Nothing; nobody keeps a journal."""
-    del changes
+def _unheard(changes: Sequence[PlannedChange], errors: Mapping[Entity, KafkaQuotasError]) -> None:
+    """Drop what was done where nobody keeps a journal."""
+    del changes, errors
 
 
 def apply(
@@ -83,7 +83,7 @@ def apply(
 ) -> ApplyResult:
     """What was changed so that the files hold; with `dry_run` everything is checked and nothing written.
 
-    Quotas to `keep`, by entity and key, stay as they are. `made` is called with what is done, chunk by chunk.
+    Quotas to `keep`, by entity and key, stay as they are. `made` is called with what became of each chunk.
 
     Raises what `declared_plan` raises, `UsageError` for entries that say `invalid: true` without `allow_invalid`, and
     the store's error where nothing was written at all.
@@ -136,9 +136,11 @@ def _carried_out(
 ) -> ApplyResult:
     alterations = [Alteration(entity=entity, changes=changes) for entity, changes in plan.by_entity().items()]
 
-    def told(entities: Collection[Entity]) -> None:
-        if entities and not dry_run:
-            made([change for change in plan.changes if change.entity in entities])
+    def told(results: Sequence[AlterationResult]) -> None:
+        if not dry_run:
+            entities = {each.entity for each in results}
+            errors = {each.entity: each.error for each in results if each.error is not None}
+            made([change for change in plan.changes if change.entity in entities], errors)
 
     failures = tuple(_failures(store, alterations, validate_only=dry_run, progress=progress, told=told))
     failed = {failure.entity for failure in failures if not isinstance(failure.error, NotVisibleError)}
@@ -158,7 +160,7 @@ def _failures(
     *,
     validate_only: bool,
     progress: Progress,
-    told: Callable[[Collection[Entity]], None],
+    told: Callable[[Sequence[AlterationResult]], None],
 ) -> Iterator[Failure]:
     """What could not be changed. Once the store is lost, the rest is not tried.
 
@@ -175,7 +177,7 @@ def _failures(
                 raise
             yield from _not_tried(alterations[done:], error)
             return
-        told({each.entity for each in results if each.error is None or isinstance(each.error, NotVisibleError)})
+        told(results)
         yield from (Failure(entity=each.entity, error=each.error) for each in results if each.error is not None)
         done += len(chunk)
         progress(done, len(alterations))

@@ -72,7 +72,7 @@ class Reconciler:
                 dry_run=self._dry_run,
                 allow_invalid=self._allow_invalid,
                 keep=keep,
-                made=partial(self._of_this_round().record, self._store.url),
+                made=partial(self._of_this_round().record_outcomes, self._store.url),
             )
         except KafkaQuotasError as error:
             self.status = replace(self.status, rounds=number, failed_rounds=self.status.failed_rounds + 1)
@@ -82,7 +82,7 @@ class Reconciler:
 
     def _undone(self) -> tuple[int, Collection[tuple[Entity, str]]]:
         """How many quotas were taken back because their time was up, and those whose time is not."""
-        entries = self._recorder.journal.read().entries
+        entries = self._recorder.journal.since_oldest_pending()
         undone = 0
         if not self._dry_run:
             undone = len(undo_due(self._store, entries, recorder=self._of_this_round()).undone)

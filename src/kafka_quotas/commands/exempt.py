@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_quotas.commands.client import Client, Probes, outcomes_of_user
+from kafka_quotas.commands.history import Recorder
 from kafka_quotas.core.describe_filter import EVERYTHING
 from kafka_quotas.core.effective import EffectiveQuotas
 from kafka_quotas.core.entity import ABSENT, Entity
@@ -28,11 +29,14 @@ class ExemptResult:
     dry_run: bool
 
 
-def exempt(store: Store, *, user: str, dry_run: bool = False) -> ExemptResult:
-    """What was changed so that no client of a user is limited by any key.
+def exempt(
+    store: Store, *, user: str, dry_run: bool = False, recorder: Recorder | None = None, for_ms: int | None = None
+) -> ExemptResult:
+    """Change what limits any client of a user by any key, and return that.
 
     The explicit unlimited goes on the user itself, which every default of users, pairs and client-ids loses against,
-    and on those pairs of the user that hold a limit, which would win against it.
+    and on those pairs of the user that hold a limit, which would win against it. `recorder` writes what became of it
+    into the journal, also where a part failed, and with `for_ms` that it is to be undone after so many milliseconds.
 
     Raises `InvalidQuotaError` for a name that can't be meant, `KafkaQuotasError` where a client would be limited all
     the same, `StoreError` where the store refused part of it, and whatever the store raises.
@@ -47,10 +51,17 @@ def exempt(store: Store, *, user: str, dry_run: bool = False) -> ExemptResult:
     wanted = plan.by_entity()
     if wanted:
         alterations = [Alteration(entity=entity, changes=changes) for entity, changes in wanted.items()]
-        failed = [result for result in store.alter(alterations, validate_only=dry_run) if result.error is not None]
+        results = store.alter(alterations, validate_only=dry_run)
+        failed = {result.entity: result.error for result in results if result.error is not None}
+        if recorder is not None and not dry_run:
+            undo_at_ms = None if for_ms is None else recorder.clock.now_ms() + for_ms
+            recorder.record_outcomes(store.url, plan.changes, failed, undo_at_ms=undo_at_ms)
         if failed:
-            reasons = "; ".join(f"{result.entity}: {result.error}" for result in failed)
-            raise StoreError(f"{user} is not exempt, {len(failed)} of {len(wanted)} changes were refused: {reasons}")
+            reasons = "; ".join(f"{entity}: {error}" for entity, error in failed.items())
+            raise StoreError(
+                f"{user} is not exempt, {len(failed)} of {len(wanted)} changes failed: {reasons}",
+                hint="what was changed is in the journal: kafka-quotas revert last takes it back",
+            )
         if not dry_run:
             checked = _checked(user, {entry.entity: entry.quotas for entry in store.describe(EVERYTHING)})
     return ExemptResult(store_url=store.url, user=user, changes=plan.changes, checked=checked, dry_run=dry_run)

@@ -164,9 +164,9 @@ def _written(
             failed |= {alteration.entity: error for alteration in alterations[start:]}
             break
         failed |= {result.entity: result.error for result in results if result.error is not None}
-        written = {alteration.entity for alteration in chunk} - failed.keys()
-        if recorder is not None and written:
-            recorder.record(target.url, [change for change in changes if change.entity in written])
+        if recorder is not None:
+            entities = {alteration.entity for alteration in chunk}
+            recorder.record_outcomes(target.url, [each for each in changes if each.entity in entities], failed)
         progress(start + len(results), len(alterations))
     return {(change.entity, change.key): failed[change.entity] for change in changes if change.entity in failed}
 

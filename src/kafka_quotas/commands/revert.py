@@ -68,7 +68,8 @@ def revert(store: Store, proposal: RevertProposal, *, recorder: Recorder) -> Rev
         )
     failed = _write(store, proposal.opposite.to_make)
     undone = tuple(change for change in proposal.plan.changes if change.entity not in failed)
-    recorder.record(store.url, (*undone, *_as_found(proposal.opposite)), reverts=proposal.entry_id)
+    settled = (*proposal.plan.changes, *_as_found(proposal.opposite))
+    recorder.record_outcomes(store.url, settled, failed, reverts=proposal.entry_id)
     return RevertResult(store_url=store.url, undone=undone, failed=tuple(failed.items()))
 
 
@@ -88,7 +89,7 @@ def undo_due(store: Store, entries: Sequence[JournalEntry], *, recorder: Recorde
         found = opposite(pending, content)
         failed |= _write(store, found.to_make)
         made = tuple(change for change in found.to_make if change.entity not in failed)
-        recorder.record(store.url, (*made, *_as_found(found)), reverts=undo.entry_id)
+        recorder.record_outcomes(store.url, (*found.to_make, *_as_found(found)), failed, reverts=undo.entry_id)
         content = planned(content, made).applied_to(content)
         undone += made
         left_alone += found.changed_since

@@ -42,7 +42,11 @@ class StoreUnreachableError(StoreError):
     """Nothing answered at the store's address, or it stopped answering."""
 
 
-class NotVisibleError(StoreUnreachableError):
+class UnconfirmedError(StoreUnreachableError):
+    """A change was sent, and it is not known whether it was made: the answer was lost."""
+
+
+class NotVisibleError(UnconfirmedError):
     """A change was accepted, and did not show in time when it was read back."""
 
 

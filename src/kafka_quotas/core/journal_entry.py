@@ -4,13 +4,15 @@
      "store": "zk://...", "changes": [{"entity": {"user": "alice"}, "key": "producer_byte_rate", "old": null,
      "new": 1048576}], "reason": "ticket 42", "undo_at": "2026-11-21T17:15:42.123Z"}
 
-Invariants: one entry is one line; `undo_at`, `reverts` and `reason` are there only where they say something; a change
-whose old and new value are the same was asked for and is kept, because it takes an earlier `undo_at` back.
+Invariants: one entry is one line; `undo_at`, `reverts`, `reason` and `confirmed` are there only where they say
+something (`confirmed` is false where nobody knows whether the store has the changes); a change whose old and new value
+are the same was asked for and is kept, because it takes an earlier `undo_at` back.
 """
 
 import json
 from dataclasses import dataclass
 
+from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.instant import format_instant, parse_instant
 from kafka_quotas.core.plan import PlannedChange
@@ -21,7 +23,8 @@ from kafka_quotas.core.plan_file import change_document, change_from
 class JournalEntry:
     """The changes that one run made in one store, when, by whom and why.
 
-    `undo_at_ms` is when they are to be undone (None: they stay); `reverts` is the id of the entry that they undo.
+    `undo_at_ms` is when they are to be undone (None: they stay); `reverts` is the id of the entry that they undo;
+    `confirmed` is False where they were sent and it is not known what became of them.
     """
 
     entry_id: str
@@ -33,6 +36,17 @@ class JournalEntry:
     reason: str | None = None
     undo_at_ms: int | None = None
     reverts: str | None = None
+    confirmed: bool = True
+
+    @property
+    def quotas(self) -> set[tuple[Entity, str]]:
+        """The quotas that it is about, by entity and key."""
+        return {(change.entity, change.key) for change in self.changes}
+
+    @property
+    def settles(self) -> str | None:
+        """The id of the entry that is undone by this one for certain."""
+        return self.reverts if self.confirmed else None
 
 
 def new_entry_id(now_ms: int, random: bytes) -> str:
@@ -47,6 +61,7 @@ def entry_line(entry: JournalEntry) -> str:
         "reason": entry.reason,
         "undo_at": None if entry.undo_at_ms is None else format_instant(entry.undo_at_ms),
         "reverts": entry.reverts,
+        "confirmed": None if entry.confirmed else False,
     }
     document = {
         "id": entry.entry_id,
@@ -78,6 +93,7 @@ def entry_from(line: str) -> JournalEntry:
             reason=_optional_text(document.get("reason")),
             undo_at_ms=None if undo_at is None else parse_instant(undo_at),
             reverts=_optional_text(document.get("reverts")),
+            confirmed=document.get("confirmed") is not False,
         )
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, UsageError) as error:
         raise UsageError(f"no entry of a journal: {type(error).__name__}") from error

@@ -69,9 +69,10 @@ def due_undos(entries: Sequence[JournalEntry], *, store_url: str, now_ms: int) -
     held: set[tuple[Entity, str]] = set()  # quotas that a later change, still in force, has set
     reverted: dict[str, set[tuple[Entity, str]]] = {}
     for entry in reversed([entry for entry in entries if entry.store_url == store_url]):
-        quotas = {(change.entity, change.key) for change in entry.changes}
+        quotas = entry.quotas
         if entry.reverts is not None:
-            reverted.setdefault(entry.reverts, set()).update(quotas)
+            if entry.settles is not None:  # else it is tried again, and settled once the quota is found back
+                reverted.setdefault(entry.settles, set()).update(quotas)
             continue
         in_force = quotas - reverted.get(entry.entry_id, set())
         is_due = entry.undo_at_ms is not None and entry.undo_at_ms <= now_ms
@@ -84,8 +85,8 @@ def due_undos(entries: Sequence[JournalEntry], *, store_url: str, now_ms: int) -
 
 
 def settled_ids(entries: Sequence[JournalEntry]) -> set[str]:
-    """The ids of all entries that another entry reverts."""
-    return {entry.reverts for entry in entries if entry.reverts is not None}
+    """Return the ids of all entries that another entry has reverted for certain."""
+    return {entry.settles for entry in entries if entry.settles is not None}
 
 
 def stores_with_undos(entries: Sequence[JournalEntry], *, now_ms: int) -> tuple[str, ...]:

@@ -9,7 +9,13 @@ from typing import Final
 
 from kafka_quotas.core.describe_filter import EVERYTHING, QuotaFilter, filter_verdict_kraft
 from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, StoreError
+from kafka_quotas.core.errors import (
+    KafkaQuotasError,
+    NotVisibleError,
+    StoreError,
+    StoreUnreachableError,
+    UnconfirmedError,
+)
 from kafka_quotas.stores.acceptance import Rules, refusal
 from kafka_quotas.stores.kafka_connection import KafkaConnection
 from kafka_quotas.stores.kafka_messages import (
@@ -19,6 +25,7 @@ from kafka_quotas.stores.kafka_messages import (
     described_entries,
     request_batches,
 )
+from kafka_quotas.stores.kafka_refusals import LostAnswerError
 from kafka_quotas.stores.kafka_visibility import Visibility, wait_until_visible
 from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.settings import StoreSettings
@@ -108,13 +115,19 @@ class KafkaStore:
             raise StoreError(f"the store was closed: {self.url}")
 
     def _sent(self, alterations: Sequence[Alteration], *, validate_only: bool) -> dict[Entity, KafkaQuotasError | None]:
-        """The error per entity, None where it was accepted; after a lost connection the rest carries that error."""
+        """Return the error per entity, None where it was accepted; after a lost connection the rest is not tried."""
         outcomes: dict[Entity, KafkaQuotasError | None] = {}
         lost: KafkaQuotasError | None = None
         for batch in request_batches(alterations):
             if lost is None:
                 try:
                     outcomes |= self._sent_batch(batch, validate_only=validate_only)
+                    continue
+                except LostAnswerError as error:
+                    if validate_only:
+                        raise
+                    lost = StoreUnreachableError(error.message, hint=error.hint)
+                    outcomes |= {alteration.entity: _unconfirmed(error) for alteration in batch}
                     continue
                 except KafkaQuotasError as error:
                     if not outcomes:
@@ -150,6 +163,13 @@ class KafkaStore:
             f"accepted, but not every broker of {self.url} shows it after {self._timeout_s:g} s",
             hint="describe it again; with --no-wait this is not checked",
         )
+
+
+def _unconfirmed(error: LostAnswerError) -> UnconfirmedError:
+    return UnconfirmedError(
+        f"not known whether it was changed: {error.message}",
+        hint="describe it once the brokers are back; the journal has the change as not confirmed",
+    )
 
 
 def _merged(alterations: Sequence[Alteration]) -> list[Alteration]:

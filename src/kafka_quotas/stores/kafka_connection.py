@@ -7,13 +7,14 @@ nothing listens at any address.
 
 import threading
 import time
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefusedError, StoreUnreachableError
 from kafka_quotas.stores.kafka_channel import NoConnectionError
 from kafka_quotas.stores.kafka_peer import KafkaPeer
 from kafka_quotas.stores.kafka_properties import kafka_access
-from kafka_quotas.stores.kafka_refusals import ShutOutError
+from kafka_quotas.stores.kafka_refusals import LostAnswerError, ShutOutError
 from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.server_address import ServerAddress
 from kafka_quotas.stores.settings import StoreSettings
@@ -54,10 +55,12 @@ class KafkaConnection:
         self._closed = False
 
     def send(self, request: ClientRequest[Answer], *, node_id: int | None = None) -> Answer:
-        """The answer to a request, from any broker or from the one named.
+        """Return the answer to a request, from any broker or from the one named.
 
-        Raises `StoreUnreachableError` where no broker answers in time, `StoreRefusedError` where the credentials are
-        refused or the brokers don't know the request.
+        Raises:
+            LostAnswerError: The request was sent, and no broker answered in time.
+            StoreUnreachableError: No broker could be reached.
+            StoreRefusedError: The credentials are refused, or the brokers don't know the request.
         """
         begin_s = time.monotonic()
         deadline_s = begin_s + self._timeouts.call_s
@@ -81,7 +84,7 @@ class KafkaConnection:
             return not request.asks_to_try_again(answers[-1])
 
         if not Polling(RETRY_INTERVAL_S).until(answered, timeout_s=self._timeouts.call_s) and not answers:
-            raise self._unreachable(node_id, failures[-1]) from failures[-1]
+            raise self._unreachable(node_id, failures) from failures[-1]
         return answers[-1]
 
     def send_to(self, request: ClientRequest[Answer], *, node_id: int) -> Answer:
@@ -226,11 +229,11 @@ class KafkaConnection:
         """Nothing, unless a broker has ended fresh connections too often, or for too long there was none at all."""
         last = failures[-1]
         if isinstance(last, NoConnectionError) and since_s > _NOTHING_LISTENS_S:
-            raise StoreUnreachableError(
+            raise _unanswered(failures)(
                 f"{self.url} can't be reached any more ({last})", hint="run it again once the brokers are back"
             ) from last
         if isinstance(last, ShutOutError) and sum(isinstance(each, ShutOutError) for each in failures) >= _SHUT_OUTS:
-            raise StoreUnreachableError(last.message, hint=last.hint) from last
+            raise _unanswered(failures)(last.message, hint=last.hint) from last
 
     def _nothing_there(self, servers: list[ServerAddress], failures: list[OSError]) -> StoreUnreachableError:
         reasons = (f"{server}: {error}" for server, error in zip(servers, failures, strict=True))
@@ -238,9 +241,15 @@ class KafkaConnection:
             f"{self.url} can't be reached ({'; '.join(reasons)})", hint="check the address, and that the server runs"
         )
 
-    def _unreachable(self, node_id: int | None, cause: OSError) -> StoreUnreachableError:
+    def _unreachable(self, node_id: int | None, failures: Sequence[OSError]) -> StoreUnreachableError:
         who = self.url if node_id is None else f"broker {node_id} of {self.url}"
-        return StoreUnreachableError(
-            f"{who} gave no answer in {self._timeouts.call_s:g} s ({cause})",
+        return _unanswered(failures)(
+            f"{who} gave no answer in {self._timeouts.call_s:g} s ({failures[-1]})",
             hint="check that the port speaks Kafka, and that security.protocol fits: TLS and plaintext do not mix",
         )
+
+
+def _unanswered(failures: Sequence[OSError]) -> type[StoreUnreachableError]:
+    """Return the kind of error for attempts that all failed: after some of them a broker may have done the request."""
+    never_sent = all(isinstance(error, NoConnectionError) for error in failures)
+    return StoreUnreachableError if never_sent else LostAnswerError

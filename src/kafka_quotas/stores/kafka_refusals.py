@@ -1,6 +1,6 @@
 """Errors of a connection to a broker that another attempt would not mend."""
 
-from kafka_quotas.core.errors import StoreRefusedError
+from kafka_quotas.core.errors import StoreRefusedError, StoreUnreachableError
 
 
 class BrokerRefusedError(StoreRefusedError):
@@ -18,3 +18,7 @@ class ShutOutError(ConnectionError):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+class LostAnswerError(StoreUnreachableError):
+    """A request was sent, and no answer came."""

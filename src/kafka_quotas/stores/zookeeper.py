@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kafka_quotas.core.describe_filter import QuotaFilter, filter_verdict_zk, matches
-from kafka_quotas.core.errors import KafkaQuotasError, StoreError, StoreUnreachableError
+from kafka_quotas.core.errors import KafkaQuotasError, StoreError, StoreUnreachableError, UnconfirmedError
 from kafka_quotas.core.zookeeper_layout import CHANGES_PATH
 from kafka_quotas.stores.acceptance import Rules, refusal
 from kafka_quotas.stores.polling import Polling
@@ -68,9 +68,10 @@ class ZooKeeperStore:
         for entry in entries:
             error = refusal(entry, rules=self._rules) or lost or self._error_of(entry, validate_only=validate_only)
             results.append(AlterationResult(entity=entry.entity, error=error))
-            if isinstance(error, StoreUnreachableError):
-                lost = error
-        if lost is not None and all(result.error is not None for result in results):
+            if isinstance(error, StoreUnreachableError) and lost is None:
+                lost = StoreUnreachableError(error.message, hint=error.hint)  # what is left was not sent
+        sent = any(isinstance(result.error, UnconfirmedError | None) for result in results)
+        if lost is not None and not sent:
             raise lost
         return results
 

@@ -25,7 +25,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 
-from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError
+from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError, UnconfirmedError
 from kafka_quotas.stores.library_logging import quieten
 from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.reachability import check_reachable
@@ -43,7 +43,7 @@ _CONFLICTS = (BadVersionError, NoNodeError, NodeExistsError, NotEmptyError)
 _SPARED = (RolledBackError, RuntimeInconsistency)  # what the steps before and after the one that failed report
 
 
-class InterruptedTransactionError(StoreUnreachableError):
+class InterruptedTransactionError(UnconfirmedError):
     """The connection was lost while a transaction was on its way: it may have been applied or not."""
 
 
@@ -85,8 +85,12 @@ class ZooKeeperSession:
     def commit(self, steps: Sequence[Step], *, acls: Callable[[str], list[Any]]) -> bool:
         """Whether a transaction was applied; False where a znode was no longer as a step wants it, and nothing was.
 
-        `acls` gives the access list of a new znode. Raises `InterruptedTransactionError` where the outcome is unknown,
-        `StoreRefusedError` where access was denied.
+        `acls` gives the access list of a new znode.
+
+        Raises:
+            InterruptedTransactionError: The outcome is unknown, and another attempt may tell it.
+            UnconfirmedError: The outcome is unknown, for no answer came in time.
+            StoreRefusedError: Access was denied.
         """
         prepared = [(step, acls(step.path) if isinstance(step, Create) else []) for step in steps]
         transaction = self._connected().transaction()
@@ -96,6 +100,8 @@ class ZooKeeperSession:
             results = self._wait(transaction.commit_async())
         except _INTERRUPTED as error:
             raise InterruptedTransactionError(f"the connection to {self._url} was lost") from error
+        except StoreUnreachableError as error:
+            raise UnconfirmedError(f"not known whether it was changed: {error.message}", hint=error.hint) from error
         failures = [result for result in results if isinstance(result, Exception) and not isinstance(result, _SPARED)]
         if failures and not isinstance(failures[0], _CONFLICTS):
             raise self._translated(failures[0]) from failures[0]

@@ -3,17 +3,20 @@
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError
+from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError, UnconfirmedError
 from kafka_quotas.core.zookeeper_layout import CHANGES_PATH, CONFIG_ROOT, znode_path
 from kafka_quotas.stores.zookeeper_plan import Check, Create, Step, chain_paths, planned_steps
 from kafka_quotas.stores.zookeeper_session import InterruptedTransactionError, ZooKeeperSession
 from kafka_quotas.stores.zookeeper_tree import check_kafka_root
 
 CONTROLLER_PATH: Final = "/controller"
+EPOCH_PATH: Final = "/controller_epoch"
+"""Each controller that takes over writes its epoch here; it deletes `/controller` and makes it again at version 0.
+
+**Source:** `KafkaZkClient.tryRegisterKRaftControllerAsActiveController`, Kafka 3.9."""
 MIGRATION_PATH: Final = "/migration"
 _KRAFT_HINT: Final = "set quotas through a broker instead: --bootstrap-server HOST:9092"
 
@@ -34,13 +37,25 @@ class ZooKeeperWriter:
         self._timeout_s = timeout_s
         self._monotonic_s = monotonic_s
         self._acls: dict[str, list[Any]] = {}
+        self._interrupted = False
 
     def write(self, entity: Entity, changes: Mapping[str, float | None], *, validate_only: bool) -> None:
         """Nothing, once the changes are in ZooKeeper and notified; with `validate_only` once they could be.
 
         Raises `StoreRefusedError` where a KRaft controller has taken over or access is denied, `StoreUnreachableError`
-        where the servers don't answer, `StoreError` where znodes hold what can't be read.
+        where the servers don't answer (`UnconfirmedError` where a transaction was sent by then), `StoreError` where
+        znodes hold what can't be read.
         """
+        self._interrupted = False
+        try:
+            self._repeat(entity, changes, validate_only=validate_only)
+        except StoreUnreachableError as error:
+            if not self._interrupted or isinstance(error, UnconfirmedError):
+                raise
+            raise UnconfirmedError(f"not known whether it was changed: {error.message}", hint=error.hint) from error
+
+    def _repeat(self, entity: Entity, changes: Mapping[str, float | None], *, validate_only: bool) -> None:
+        """Try until the changes are applied, or the time is up."""
         deadline_s = self._monotonic_s() + self._timeout_s
         while not self._attempt(entity, changes, validate_only=validate_only):
             if self._monotonic_s() > deadline_s:
@@ -49,11 +64,14 @@ class ZooKeeperWriter:
     def _attempt(self, entity: Entity, changes: Mapping[str, float | None], *, validate_only: bool) -> bool:
         """Whether the changes were applied; False where something changed between reading and writing."""
         self._prepare(entity, validate_only=validate_only)
-        controller, migration, *chain = self._session.nodes([CONTROLLER_PATH, MIGRATION_PATH, *chain_paths(entity)])
-        guard: tuple[Step, ...] = ()
+        paths = [CONTROLLER_PATH, EPOCH_PATH, MIGRATION_PATH, *chain_paths(entity)]
+        controller, epoch, migration, *chain = self._session.nodes(paths)
+        guard: list[Step] = []
+        if epoch is not None:
+            guard.append(Check(path=EPOCH_PATH, version=epoch.version))
         if controller is not None:
             _refuse_kraft(self._url, controller.data)
-            guard = (Check(path=CONTROLLER_PATH, version=controller.version),)
+            guard.append(Check(path=CONTROLLER_PATH, version=controller.version))
         elif migration is not None:
             raise _taken_over(self._url)
         steps = planned_steps(entity, changes, chain)
@@ -78,9 +96,11 @@ class ZooKeeperWriter:
         Applying the same changes a second time does no harm, so a transaction of unknown outcome is decided anew.
         """
         applied = False
-        with suppress(InterruptedTransactionError):
+        try:
             # A new znode gets the access list of the folder it lies in, so that brokers keep the access they have.
             applied = self._session.commit(steps, acls=lambda path: self._acls[_folder(path)])
+        except InterruptedTransactionError:
+            self._interrupted = True
         if not applied:
             self._acls.clear()  # the folders may be among what changed
         return applied
