@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.conformance.lines import Line, entity_of, number, only_localhost
+from tests.conformance.lines import Line, as_kafka_4_3_says, entity_of, number, only_localhost
 
 from kafka_quotas.core.describe_filter import Match, QuotaFilter, matches
 from kafka_quotas.core.entity import Entity
@@ -19,6 +19,7 @@ def no_files(path: str) -> dict[str, str]:
 
 @pytest.mark.conformance("config_command.jsonl")
 def test_config_command(line: Line) -> None:
+    line = as_kafka_4_3_says(line)
     existing = {entity_of(entry["entity"]): entry["quotas"] for entry in line.get("existing", [])}
     if "error" in line["expect"]:
         with pytest.raises(KafkaConfigsError) as raised:

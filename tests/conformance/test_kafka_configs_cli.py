@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.lines import Line, entity_of, number, only_localhost
+from tests.conformance.lines import Line, as_kafka_4_3_says, entity_of, number, only_localhost
 from tests.support.run_cli import run_cli
 
 from kafka_quotas.cli import kafka_configs
@@ -46,6 +46,7 @@ class Brokers:
 
 @pytest.mark.conformance("config_command.jsonl")
 def test_kafka_configs_as_typed(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = as_kafka_4_3_says(line)
     brokers, opened = Brokers(line.get("existing", [])), []
 
     def open_brokers(command: Any) -> Brokers:

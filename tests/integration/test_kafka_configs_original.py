@@ -7,6 +7,7 @@ count, of ours those that are no warning, note or hint.
 import re
 import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
@@ -97,6 +98,33 @@ def test_describing_prints_the_same_lines(kafka4: Kafka, unique_name: str, argum
     ours = run_ours(kafka4, *_at(kafka4), "--describe", *arguments)
     assert (ours[0], _quota_lines(ours[1]), ours[2]) == (theirs[0], _quota_lines(theirs[1]), theirs[2])
     assert (unique_name in ours[1]) is (arguments[0] == "--entity-type")
+
+
+REFUSED: tuple[tuple[str, ...], ...] = (
+    ("--describe",),
+    ("--describe", "--entity-type", "users"),
+    ("--describe", "--entity-type", "nothing"),
+    ("--alter", "--user", "a", "--add-config", f"{BYTES}=1"),
+    ("BROKER", "--describe", "--entity-type", "nothing"),
+    ("BROKER", "--describe", "--entity-type", "users", "--entity-type", "users"),
+    ("BROKER", "--bootstrap-controller", "127.0.0.1:1", "--describe", "--entity-type", "users"),
+    ("BROKER", "--alter", "--user", "a", "--add-config", BYTES),
+    ("BROKER", "--alter", "--user", "a", "--add-config", f"{BYTES}=1,5"),
+    ("BROKER", "--alter", "--user", "a", "--add-config", f"{BYTES}=[1,5"),
+    ("BROKER", "--alter", "--user", "a", "--add-config-file", "/no/such/file"),
+    ("BROKER", "--alter", "--user", "a", "--add-config-file", "/etc"),
+    ("BROKER", "--command-config", "/no/such/file", "--describe", "--user", "a"),
+)
+"""What is refused before a broker is asked; `BROKER` is its address."""
+
+
+def test_refusals_are_told_in_the_same_words(kafka4: Kafka) -> None:
+    lines = [
+        [word for each in arguments for word in (_at(kafka4) if each == "BROKER" else (each,))] for arguments in REFUSED
+    ]
+    with ThreadPoolExecutor(max_workers=2) as running:
+        theirs = list(running.map(lambda arguments: run_original(kafka4, *arguments), lines))
+    assert [run_ours(kafka4, *arguments) for arguments in lines] == theirs
 
 
 def test_wrong_usage_is_told_the_same(kafka4: Kafka) -> None:

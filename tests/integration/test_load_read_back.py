@@ -1,11 +1,16 @@
 """Topics read back after a run: what was lost, what came twice, and what can't be told, on the embedded cluster."""
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from tests.support.daemon_process import running_daemon
 from tests.support.load_results import greedy
+from tests.support.run_cli import run_cli
+from tests.support.servers import Kafka
 
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.loadtest.delivery import stamp
@@ -102,3 +107,21 @@ def test_records_without_a_stamp_can_not_be_checked(cluster: EmbeddedCluster) ->
         delivery = read_back(plan, [entity], marks if plan is foreign else ())[entity.key]
         assert delivery.state is State.UNCHECKED
         assert told in delivery.evidence
+
+
+def test_refused_records_are_not_called_lost(kafka4: Kafka, unique_name: str, tmp_path: Path) -> None:
+    """With errors instead of throttle times most records are refused, many of them before any is watched."""
+    store = f"local:{tmp_path}/quotas.db"
+    limit = ("--client", unique_name, "--add-config", "producer_byte_rate=500000")
+    assert run_cli("alter", "--store", store, *limit)[0] == 0
+    options = ["--on-violation", "error", "--quota-window-num", "1"]
+    create = ["--bootstrap-server", kafka4.bootstrap, "--create", "--topic", unique_name]
+    assert kafka4.run_tool("org.apache.kafka.tools.TopicCommand", create).returncode == 0
+    with running_daemon(tmp_path, upstream=kafka4.bootstrap, options=options, store=store) as daemon:
+        load = ("--bootstrap-server", daemon.bootstrap, "--entity", f"/{unique_name}", "--topic", unique_name)
+        window = ("--duration", "4s", "--warmup", "1s", "--rate", "max", "--quota-window-num", "1")
+        _, out, err = run_cli("load-test", "produce", *load, *window, "-X", "retries=0", "--output", "json")
+    (client,) = json.loads(out)["entities"]
+    assert sum(client["records"]["failed"].values()) > 0, err
+    assert (client["delivery"]["lost"], client["delivery"]["duplicated"]) == (0, 0)
+    assert client["delivery"]["state"] != State.NOT_MET.value

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from tests.support.run_cli import run_cli
 
+from kafka_quotas.cli.apply import _tell_failures
 from kafka_quotas.cli.apply_progress import ApplyProgress
-from kafka_quotas.commands.apply import _next_size, apply
+from kafka_quotas.commands.apply import ApplyResult, Failure, _next_size, apply
 from kafka_quotas.commands.declared_plan import Desire
 from kafka_quotas.core.describe_filter import EVERYTHING, QuotaFilter
 from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.errors import NotVisibleError, StoreError, StoreUnreachableError
+from kafka_quotas.core.errors import NotVisibleError, StoreError, StoreUnreachableError, VerdictError
 from kafka_quotas.stores.open_store import open_store
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
 
@@ -354,3 +355,18 @@ def test_the_progress_bar_waits_a_second_and_needs_a_terminal(
         now_s[0] = 9.0
         progress(2, 10)
         assert progress._bar is None
+
+
+def test_running_again_is_no_advice_after_a_refusal(desk: Desk) -> None:
+    """A static store refuses whatever it is told, however often."""
+    for error, advice in (
+        (StoreError("no"), "change what was refused"),
+        (StoreUnreachableError("gone"), "run it again"),
+    ):
+        failure = Failure(entity=Entity.of(user="u"), error=error)
+        result = ApplyResult(
+            store_url=desk.url, made=(), failures=(failure,), declared=None, radius=None, dry_run=False
+        )
+        with pytest.raises(VerdictError) as caught:
+            _tell_failures(result)
+        assert (caught.value.hint or "").startswith(advice)

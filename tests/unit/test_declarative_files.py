@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
+from tests.support.run_cli import run_cli
 
 from kafka_quotas.commands.quota_reading import declared, read_declarations, read_plan
 from kafka_quotas.core.entity import Entity
@@ -144,7 +145,7 @@ ENTRY = "- {entity: {user: a}, quotas: {producer_byte_rate: 1}}\n"
         ("- {entity: a, quotas: {}}", "line 1: entity is a text, not a mapping"),
         ("- {entity: {user: a}, quotas: {producer_byte_rate: 1}, invalid: 1}", "invalid is true or false, not 1"),
         ("- {entity: {user: a}, quotas: {producer_byte_rate: 1}, note: x}", "no part of an entry: 'note'"),
-        ("- a", "line 1: an entry is not a mapping"),
+        ("- a", "line 1: an entry is a text, not a mapping"),
         ("entires: []", "no part of a file: 'entires'"),
         ("entries: 7", "entries is not a list"),
         ("schema: kafka-quotas.quotas/9\nentries: []", "this is 'kafka-quotas.quotas/9', not kafka-quotas.quotas/1"),
@@ -293,3 +294,19 @@ def test_the_schema_is_one_and_agrees_with_the_reader(tmp_path: Path) -> None:
     assert not all(verdicts)
     assert judge.is_valid(json.loads(JSON))
     assert judge.is_valid([{"entity": {"user": "a"}, "quotas": {PRODUCE: 0, "new": "NaN"}, "invalid": True}])
+
+
+def test_validate_lists_every_bad_entry_whatever_is_wrong_with_it(tmp_path: Path) -> None:
+    lines = [
+        "- {entity: {user: a}, quotas: {producer_byte_rat: 10}}",
+        "- {entity: {usr: b}, quotas: {producer_byte_rate: 10}}",
+        "- {entity: {user: c}, quotas: {producer_byte_rate: 10}, extra: 1}",
+        "- word",
+        "- {entity: {user: d}, quotas: {producer_byte_rate: 0}}",
+        "- {entity: {user: e}, quotas: {producer_byte_rate: 1000000}}",
+    ]
+    (tmp_path / "q.yaml").write_text("".join(f"{line}\n" for line in lines))
+    code, out, err = run_cli("validate", str(tmp_path / "q.yaml"), "--output", "json")
+    assert code == 1
+    assert {problem["line"] for problem in json.loads(out)["problems"]} == {1, 2, 3, 4, 5}
+    assert "5 problems" in err

@@ -13,6 +13,8 @@ from kafka_quotas.commands.drop_in import install_drop_in
 from kafka_quotas.core.describe_filter import QuotaFilter
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import KafkaQuotasError, StoreUnreachableError, UsageError
+from kafka_quotas.stores.journal import Journal
+from kafka_quotas.stores.kafka_refusals import LostAnswerError
 from kafka_quotas.stores.store import QuotaEntry
 from kafka_quotas.stores.verbatim import BrokerAnswerError
 
@@ -154,7 +156,7 @@ class TestBrokers:
         assert alter("--client", "c", "--add-config-file", str(file))[0] == 0
         assert sorted(brokers.altered[0][1], key=str) == [(RATE, 1024.0), ("request_percentage", 50.0)]
         code, _, err = alter("--client", "c", "--add-config-file", f"{file}.none")
-        assert (code, err[1]) == (1, f"cannot read {file}.none: No such file or directory")
+        assert (code, err[1]) == (1, f"java.nio.file.NoSuchFileException: {file}.none")
 
     @pytest.mark.parametrize(
         ("arguments", "told"),
@@ -162,7 +164,10 @@ class TestBrokers:
             (("--bootstrap-controller", "localhost:9093"), "UnsupportedEndpointTypeException: This Admin API"),
             (("--bootstrap-server", "localhost"), "KafkaException: Failed to create new KafkaAdminClient"),
             (("--bootstrap-server", ","), "--bootstrap-server is empty"),
-            (("--bootstrap-server", "h:1", "--command-config", "/no/such"), "cannot read /no/such"),
+            (
+                ("--bootstrap-server", "h:1", "--command-config", "/no/such"),
+                "java.nio.file.NoSuchFileException: /no/such",
+            ),
         ],
     )
     def test_addresses_that_cannot_be_asked(self, arguments: tuple[str, ...], told: str) -> None:
@@ -275,3 +280,28 @@ class TestInstalling:
         assert run_cli(*arguments, environment=environment) == (0, f"{link} -> {program}\n", "")
         assert run_cli("completion")[0] == 2
         assert run_cli("completion", "bash", "--install-kafka-configs", str(tmp_path))[0] == 2
+
+
+def test_a_change_whose_answer_was_lost_is_in_the_journal_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Losing:
+        url = "kafka://h:1"
+
+        def describe(self, _: object) -> list[QuotaEntry]:
+            return []
+
+        def alter(self, entity: Entity, changes: object) -> None:
+            raise LostAnswerError("h:1 gave no answer")
+
+        def close(self) -> None:
+            return None
+
+    monkeypatch.setattr(kafka_configs, "open_brokers", lambda _: Losing())
+    chosen = {"KAFKA_QUOTAS_JOURNAL": str(tmp_path / "j")}
+    arguments = ("--bootstrap-server", "h:1", "--alter", "--user", "a", "--add-config", f"{RATE}=5")
+    code, out, err = run_cli("kafka-configs", *arguments, environment=chosen)
+    assert (code, out) == (1, "")
+    assert "TimeoutException" in err
+    (entry,) = Journal(tmp_path / "j").read().entries
+    assert (entry.confirmed, [change.new for change in entry.changes]) == (False, [5.0])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafka_quotas.loadtest.delivery import STAMP_SIZE, Delivery, StampCounter, stamp
+from kafka_quotas.loadtest.delivery import STAMP_SIZE, Delivery, StampCounter, Unwatched, stamp
 from kafka_quotas.loadtest.judgement import State
 
 RUN = 2**63 + 5
@@ -70,3 +70,25 @@ def test_what_was_not_read_in_full_proves_no_loss_but_a_duplicate() -> None:
     assert "not all could be checked: no longer kept" in partly.evidence
     assert doubled.state is State.NOT_MET
     assert Delivery(unchecked="too short").evidence == "too short"
+
+
+def test_a_record_that_may_have_been_refused_unseen_is_not_called_lost() -> None:
+    unwatched = Unwatched()
+    for sequence in (0, 5, 9):
+        unwatched.confirm(sequence)
+    unwatched.count = 4
+    told = _counted(0, 4, 5, 6, 7, 8, 9).delivery(0, acked=10, unwatched=unwatched)
+    assert (told.lost, told.missing, told.state) == (0, 3, State.UNCHECKED)
+    assert "3 more are missing, and were refused or lost" in told.evidence
+    unwatched.confirm(2)
+    told = _counted(0, 4, 5, 6, 7, 8, 9).delivery(0, acked=10, unwatched=unwatched)
+    assert (told.lost, told.state) == (1, State.NOT_MET)
+    assert _counted(*range(9)).delivery(0, acked=10, unwatched=Unwatched()).lost == 1  # no failure was ever seen
+
+
+def test_certain_acknowledgements_of_any_number_are_remembered() -> None:
+    unwatched = Unwatched()
+    for sequence in (0, 100_000, 7):
+        unwatched.confirm(sequence)
+    assert unwatched.confirmed_outside(b"\x01") == 2
+    assert unwatched.confirmed_outside(b"\xff" * 20_000) == 0

@@ -148,11 +148,11 @@ def static(tmp_path: Path) -> str:
 def test_the_command_copies_and_compares(tmp_path: Path, static: str) -> None:
     target = ("--from", static, "--to", f"local:{tmp_path}/q.db")
     journal = {"KAFKA_QUOTAS_JOURNAL": str(tmp_path / "journal")}
-    code, out, err = run_cli("migrate", *target, "--dry-run", environment=journal)
-    assert (code, err, out.splitlines()[-1]) == (0, "", f"{static} to local:{tmp_path}/q.db: 2 would be migrated.")
-    code, out, err = run_cli("migrate", *target, "--output", "json", environment=journal)
+    code, out, _ = run_cli("migrate", *target, "--dry-run", environment=journal)
+    assert (code, out.splitlines()[-1]) == (0, f"{static} to local:{tmp_path}/q.db: 2 would be migrated.")
+    code, out, _ = run_cli("migrate", *target, "--output", "json", environment=journal)
     document = json.loads(out)
-    assert (code, err, document["schema"], document["complete"]) == (0, "", "kafka-quotas.migration/1", True)
+    assert (code, document["schema"], document["complete"]) == (0, "kafka-quotas.migration/1", True)
     assert document["from"] == {"store": static, "entities": 2, "quotas": 2}
     assert document["to"]["after"] == {"entities": 2, "quotas": 2}
     assert document["quotas"][0] == {
@@ -180,3 +180,17 @@ def test_a_context_names_a_side(tmp_path: Path, static: str, monkeypatch: pytest
     run_cli("context", "set", "new", "--store", f"local:{tmp_path}/q.db")
     code, out, _ = run_cli("migrate", "--from", static, "--to", "context:new")
     assert (code, out.splitlines()[-1]) == (0, f"{static} to local:{tmp_path}/q.db: 2 migrated.")
+
+
+def test_what_static_quotas_mean_and_stored_ones_do_not_is_told(tmp_path: Path) -> None:
+    (tmp_path / "server.properties").write_text("quota.producer.default=2M\nquota.producer.override=a:4M\n")
+    stores = ("--from", f"static:{tmp_path}/server.properties", "--to", f"local:{tmp_path}/q.db")
+    for options in (("--dry-run",), ()):
+        code, _, err = run_cli("migrate", *stores, *options)
+        assert code == 0
+        (warning,) = [line for line in err.splitlines() if line.startswith("warning: ")]
+        assert "clients without a client-id have producer_byte_rate by the static default" in warning
+    _, out, _ = run_cli("migrate", *stores, "--output", "json")
+    assert len(json.loads(out)["warnings"]) == 1
+    (tmp_path / "server.properties").write_text("quota.producer.override=a:4M\n")
+    assert "warning" not in run_cli("migrate", *stores)[2]

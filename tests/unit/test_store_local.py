@@ -2,12 +2,15 @@
 
 import os
 import sqlite3
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.run_cli import run_cli
 
 from kafka_quotas.core.describe_filter import EVERYTHING
 from kafka_quotas.core.entity import Entity
@@ -242,3 +245,38 @@ def test_a_path_may_hold_anything(tmp_path: Path) -> None:
     with opened(path) as store:
         put(store)
     assert path.exists()
+
+
+_NOTHING_CAN_GROW = """
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+from kafka_quotas.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_store_is_read_and_not_changed_where_no_file_can_grow(tmp_path: Path) -> None:
+    """As on a full disk: the files of the write-ahead log can't be made."""
+    at = ("--store", f"local:{tmp_path}/q.db", "--user", "alice")
+    assert run_cli("alter", *at, "--add-config", "producer_byte_rate=1000000")[0] == 0
+
+    def full(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-c", _NOTHING_CAN_GROW, *arguments]
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "KAFKA_QUOTAS_JOURNAL": "/dev/null"},
+        )
+
+    described = full("describe", *at, "--output", "csv")
+    assert described.returncode == 0, described.stderr
+    assert "producer_byte_rate,1000000" in described.stdout
+    altered = full("alter", *at, "--add-config", "producer_byte_rate=2000000")
+    assert (altered.returncode, altered.stdout) == (1, "")
+    assert altered.stderr.splitlines()[0].startswith("error: no space left for the local store, nothing was changed")
+    assert altered.stderr.splitlines()[1:] == ["hint: free some space"]
+    assert "1000000" in run_cli("describe", *at)[1]

@@ -36,6 +36,7 @@ def test_sha_512_makes_longer_proofs() -> None:
     ("server_first", "problem"),
     [
         (b"r=other,s=QSXCR+Q6sek8bf92,i=4096", "did not take up our nonce"),
+        (f"m=new,{SERVER_FIRST}".encode(), "an extension of SCRAM"),
         (f"r={NONCE},s=QSXCR+Q6sek8bf92,i=4096".encode(), "did not take up our nonce"),
         (SERVER_FIRST.replace("4096", "4095").encode(), "asks for 4095 iterations"),
         (SERVER_FIRST.replace("4096", "99999999").encode(), "asks for 99999999 iterations"),

@@ -40,7 +40,7 @@ from kafka_quotas.commands.apply import apply as run_apply
 from kafka_quotas.commands.declared_plan import DEFAULT_PRUNE_LIMIT, Desire
 from kafka_quotas.commands.history import Recorder
 from kafka_quotas.commands.quota_reading import read_plan
-from kafka_quotas.core.errors import UsageError, VerdictError
+from kafka_quotas.core.errors import StoreUnreachableError, UsageError, VerdictError
 from kafka_quotas.core.plan_file import KeptPlan
 from kafka_quotas.stores.store import Store
 
@@ -210,8 +210,15 @@ def _tell_failures(result: ApplyResult) -> None:
         total = len({failure.entity for failure in result.failures} | {change.entity for change in result.made})
         raise VerdictError(
             f"{len(result.failures)} of {total} entities failed",
-            hint=result.failures[0].error.hint or "run it again: what is done already is left as it is",
+            hint=result.failures[0].error.hint or _what_next(result),
         )
+
+
+def _what_next(result: ApplyResult) -> str:
+    """Return what helps: another run where a store was lost, other values where it said no."""
+    if any(isinstance(failure.error, StoreUnreachableError) for failure in result.failures):
+        return "run it again: what is done already is left as it is"
+    return "change what was refused; what is done already is left as it is"
 
 
 def _listing(result: ApplyResult) -> Listing:

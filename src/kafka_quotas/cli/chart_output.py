@@ -9,10 +9,11 @@ from kafka_quotas.cli.output import Output
 from kafka_quotas.cli.plot import save_plot
 
 
-def show_chart(series: Sequence[Series], output: Output, *, title: str, chart: bool, plot: Path | None) -> None:
-    """Nothing; the series are drawn as characters if `chart` says so, and into the file of `plot`.
+def show_chart(series: Sequence[Series], output: Output, *, title: str, chart: bool, plots: Sequence[Path]) -> None:
+    """Draw the series as characters if `chart` says so, and into every file of `plots`.
 
-    Raises `KafkaQuotasError` where the file can't be written.
+    Raises:
+        KafkaQuotasError: A file can't be written.
     """
     if chart:
         stream = sys.stdout if output in (Output.TABLE, Output.MARKDOWN) else sys.stderr
@@ -20,6 +21,6 @@ def show_chart(series: Sequence[Series], output: Output, *, title: str, chart: b
         stream.write("\n```\n" if fenced else "\n")
         print_chart(series, stream, title=title)
         stream.write("```\n" if fenced else "")
-    if plot is not None:
+    for plot in plots:
         save_plot(series, plot, title=title)
         sys.stderr.write(f"drawn: {plot}\n")

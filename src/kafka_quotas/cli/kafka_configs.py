@@ -12,11 +12,11 @@ from kafka_quotas.cli.kafka_configs_targets import open_brokers, open_zookeeper
 from kafka_quotas.cli.lazy_group import Session
 from kafka_quotas.cli.raw_command import RawCommand, RawOption
 from kafka_quotas.cli.render import write
-from kafka_quotas.commands.kafka_configs import DEPRECATION_LINES, run_kafka_configs
+from kafka_quotas.commands.kafka_configs import DEPRECATION_LINES, KafkaConfigsResult, run_kafka_configs
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.core.kafka_configs.arguments import Action, checked_options, command_of
 from kafka_quotas.core.kafka_configs.dangers import warnings
-from kafka_quotas.core.kafka_configs.failures import OURS, told_lines
+from kafka_quotas.core.kafka_configs.failures import OURS, told_lines, unreadable_file
 from kafka_quotas.core.kafka_configs.options import OPTIONS, KafkaConfigsError
 from kafka_quotas.stores.acceptance import name_resolves
 from kafka_quotas.stores.property_file import read_properties
@@ -60,13 +60,18 @@ def kafka_configs(ctx: typer.Context) -> None:
         command,
         open_brokers=lambda: open_brokers(command),
         open_zookeeper=lambda: open_zookeeper(command),
+        unconfirmed=partial(_record, confirmed=False),
     )
     if result.made:
-        recorder_for("kafka-configs", reason=None).record(result.store_url, result.made)
+        _record(result, confirmed=True)
     for line in result.lines:
         write(line, sys.stdout)
     if result.note:
         write(f"note: {result.note}", sys.stderr)
+
+
+def _record(result: KafkaConfigsResult, *, confirmed: bool) -> None:
+    recorder_for("kafka-configs", reason=None).record(result.store_url, result.made, confirmed=confirmed)
 
 
 def _refuse_broken_text(arguments: Sequence[str]) -> None:
@@ -82,7 +87,7 @@ def _added_properties(path: str) -> dict[str, str]:
     try:
         return read_properties(Path(path))
     except UsageError as error:
-        raise KafkaConfigsError(error.message, error_class=OURS, hint=error.hint) from error
+        raise unreadable_file(path, error) from error
 
 
 def _version_line() -> str:

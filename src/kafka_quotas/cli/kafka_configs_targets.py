@@ -3,8 +3,9 @@
 import re
 from pathlib import Path
 
+from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.kafka_configs.arguments import Action, KafkaConfigsCommand
-from kafka_quotas.core.kafka_configs.failures import OURS, controllers_not_asked
+from kafka_quotas.core.kafka_configs.failures import OURS, controllers_not_asked, unreadable_file
 from kafka_quotas.core.kafka_configs.options import KafkaConfigsError
 from kafka_quotas.stores.property_file import read_properties
 from kafka_quotas.stores.settings import StoreSettings
@@ -33,7 +34,7 @@ def open_brokers(command: KafkaConfigsCommand) -> VerbatimQuotas:
         raise KafkaConfigsError("--bootstrap-server is empty", error_class=OURS)
     file = command.options.value("command-config")
     settings = StoreSettings(
-        client_properties=read_properties(Path(file)) if file is not None else {},
+        client_properties=_properties(file) if file is not None else {},
         timeout_s=ALTER_TIMEOUT_S if command.action is Action.ALTER else DESCRIBE_TIMEOUT_S,
     )
     return VerbatimKafka(parse_store_url(f"kafka://{address}"), settings=settings)
@@ -48,8 +49,15 @@ def open_zookeeper(command: KafkaConfigsCommand) -> UserConfigs:
 
     address = parse_store_url(f"zk://{command.options.value('zookeeper')}")
     file = command.options.value("zk-tls-config-file")
-    properties = read_properties(Path(file)) if file is not None else {}
+    properties = _properties(file) if file is not None else {}
     return ZooKeeperUserConfigs(address, settings=StoreSettings(client_properties=properties))
+
+
+def _properties(file: str) -> dict[str, str]:
+    try:
+        return read_properties(Path(file))
+    except UsageError as error:
+        raise unreadable_file(file, error) from error
 
 
 def _server(text: str) -> str:

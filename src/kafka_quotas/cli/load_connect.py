@@ -105,6 +105,6 @@ def connect(
         prometheus=prometheus,
         journal_dir=journal_dir,
         yes=yes,
-        keeping=Keeping(output=output, plot=plot, folder=out),
+        keeping=Keeping(output=output, plots=plot or (), folder=out),
     )
     return flooding.run(scenario, asks="sets the connection quota of 127.0.0.1" if scenario.quotas else None)

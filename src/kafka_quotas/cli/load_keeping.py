@@ -1,6 +1,7 @@
 """What becomes of a load test's result: printed, drawn, kept in a folder."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,7 +11,7 @@ from kafka_quotas.cli.load_chart import load_series
 from kafka_quotas.cli.load_folder import make_folder, whole
 from kafka_quotas.cli.load_view import load_listing, print_load
 from kafka_quotas.cli.output import Output
-from kafka_quotas.cli.plot import check_plot_target, save_plot
+from kafka_quotas.cli.plot import check_plot_targets, save_plot
 from kafka_quotas.cli.render import envelope, write
 from kafka_quotas.cli.report_page import page_html
 from kafka_quotas.loadtest.hgrm import hgrm_files
@@ -24,24 +25,23 @@ PICTURE_FILE = "run.png"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """What to do with the result: its form on standard output, a plot, a folder to keep all in."""
+    """What to do with the result: its form on standard output, plots, a folder to keep all in."""
 
     output: Output
-    plot: Path | None
+    plots: Sequence[Path]
     folder: Path | None
 
     def check(self) -> None:
         """Nothing, if everything can be written; asked before the run, not after it."""
         if self.folder is not None:
             make_folder(self.folder)
-        if self.plot is not None:
-            check_plot_target(self.plot)
+        check_plot_targets(self.plots)
 
     def keep(self, result: LoadResult) -> None:
         """Nothing; the result is printed and kept."""
         print_load(result, self.output)
-        if self.plot is not None:
-            save_plot(load_series(result), self.plot, title=result.title)
+        for plot in self.plots:
+            save_plot(load_series(result), plot, title=result.title)
         if self.folder is not None:
             keep_result(result, self.folder)
 

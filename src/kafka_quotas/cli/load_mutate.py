@@ -214,6 +214,6 @@ def mutate(
         prometheus=prometheus,
         journal_dir=journal_dir,
         yes=yes,
-        keeping=Keeping(output=output, plot=plot, folder=out),
+        keeping=Keeping(output=output, plots=plot or (), folder=out),
     )
     return flooding.run(scenario, asks="floods the cluster with changes of topics")

@@ -136,8 +136,13 @@ Prometheus = Annotated[
     ),
 ]
 Plot = Annotated[
-    Path | None,
-    typer.Option("--plot", metavar="FILE", help="Draw the run into FILE, .png or .svg.", rich_help_panel=RESULT_PANEL),
+    list[Path] | None,
+    typer.Option(
+        "--plot",
+        metavar="FILE",
+        help="Draw the run into FILE, .png or .svg; may be repeated.",
+        rich_help_panel=RESULT_PANEL,
+    ),
 ]
 Out = Annotated[
     Path | None,

@@ -185,7 +185,7 @@ def produce(
         journal_dir=journal_dir,
         yes=yes,
     )
-    return _run(Workload.PRODUCE, given, Keeping(output=output, plot=plot, folder=out))
+    return _run(Workload.PRODUCE, given, Keeping(output=output, plots=plot or (), folder=out))
 
 
 def consume(
@@ -266,7 +266,7 @@ def consume(
         journal_dir=journal_dir,
         yes=yes,
     )
-    return _run(Workload.CONSUME, given, Keeping(output=output, plot=plot, folder=out))
+    return _run(Workload.CONSUME, given, Keeping(output=output, plots=plot or (), folder=out))
 
 
 def _run(does: Workload, given: _Given, keeping: Keeping) -> int:

@@ -189,7 +189,7 @@ def requests(
         prometheus=prometheus,
         journal_dir=journal_dir,
         yes=yes,
-        keeping=Keeping(output=output, plot=plot, folder=out),
+        keeping=Keeping(output=output, plots=plot or (), folder=out),
     )
     return flooding.run(scenario, asks=_asks(scenario))
 

@@ -137,7 +137,7 @@ def run(
         control_factor=control_factor,
         prometheus=tuple(prometheus or ()),
     )
-    keeping = Keeping(output=output, plot=plot, folder=out)
+    keeping = Keeping(output=output, plots=plot or (), folder=out)
     keeping.check()
     ask_first(order, yes=yes)
     return carried_out(order, keeping, step=tell)

@@ -25,7 +25,7 @@ def keep_scenario(result: ScenarioResult, keeping: Keeping) -> None:
             folder = keeping.folder if is_judged or keeping.folder is None else keeping.folder / run.variant.value
             if folder is not None:
                 make_folder(folder)
-            replace(keeping, folder=folder, plot=keeping.plot if is_judged else None).keep(run.result)
+            replace(keeping, folder=folder, plots=keeping.plots if is_judged else ()).keep(run.result)
     if keeping.output is Output.TABLE:
         for run in result.runs:
             if run.result.probes:

@@ -13,7 +13,7 @@ from kafka_quotas.cli.journal_options import Reason, recorder_for
 from kafka_quotas.cli.json_text import Json
 from kafka_quotas.cli.options import ListingView
 from kafka_quotas.cli.output import TABLE_VIEW
-from kafka_quotas.cli.render import Column, Listing, Table, print_listing, print_table, write
+from kafka_quotas.cli.render import Column, Listing, Table, print_listing, print_table, warn, write
 from kafka_quotas.cli.selection import DEFAULT_ROWS, check_columns
 from kafka_quotas.cli.store_choice import choose_known_store
 from kafka_quotas.commands.migrate import Counts, MigratedQuota, MigrationResult, Outcome
@@ -82,6 +82,8 @@ def migrate(
         _print_tables(result, output.limit_or(DEFAULT_ROWS))
     else:
         print_listing(_listing(result), output)
+    for warning in result.warnings:
+        warn(warning)
     _judge(result)
 
 
@@ -173,6 +175,7 @@ def _listing(result: MigrationResult) -> Listing:
             },
             "dry_run": result.dry_run,
             "complete": result.complete,
+            "warnings": list(result.warnings),
             "quotas": [_document(quota) for quota in result.quotas],
         },
         table=_table(result, list(result.quotas)),

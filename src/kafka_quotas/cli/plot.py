@@ -25,6 +25,19 @@ _LARGEST_SHARE: Final = 0.06
 """A bar is at most this share of the time axis wide."""
 
 
+def check_plot_targets(paths: Sequence[Path]) -> None:
+    """Check that a plot can be written to each of the files, each of which is named once.
+
+    Raises:
+        UsageError: A file is named twice, or what `check_plot_target` says of one.
+        KafkaQuotasError: matplotlib is not installed.
+    """
+    for path in paths:
+        check_plot_target(path)
+    if len(set(paths)) < len(paths):
+        raise UsageError("--plot names a file twice", hint="each one is drawn into by itself")
+
+
 def check_plot_target(path: Path) -> None:
     """Nothing, if a plot can be written to `path`.
 

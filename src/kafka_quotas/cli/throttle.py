@@ -256,7 +256,8 @@ def compare(
     command_config: WindowCommandConfig = None,
     chart: Annotated[bool, typer.Option("--chart", help="Draw the states over time below the tables.")] = False,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the states into a .png or .svg file.")
+        list[Path] | None,
+        typer.Option("--plot", metavar="FILE", help="Draw the states into a .png or .svg file; may be repeated."),
     ] = None,
     output: OutputForm = Output.TABLE,
 ) -> None:
@@ -286,7 +287,7 @@ def compare(
         origin=origin,
         num=controller_quota_window_num,
     )
-    show_comparison(asked, output, window_origin=origin, chart=chart, plot=plot)
+    show_comparison(asked, output, window_origin=origin, chart=chart, plots=plot or ())
 
 
 def _burst(

@@ -1,6 +1,7 @@
 """The comparison of the four algorithms: one row per algorithm, then their states over time."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from kafka_quotas.cli.chart import Series, Style
 from kafka_quotas.cli.chart_output import show_chart
 from kafka_quotas.cli.json_text import Json
 from kafka_quotas.cli.output import Output
-from kafka_quotas.cli.plot import check_plot_target
+from kafka_quotas.cli.plot import check_plot_targets
 from kafka_quotas.cli.render import Cell, Column, Listing, Table, print_listing, write
 from kafka_quotas.cli.throttle_answer import print_tables, window_data, without_noise
 from kafka_quotas.commands.throttle_arithmetic import MS, quantity
@@ -38,20 +39,19 @@ _LEGEND = (
 )
 
 
-def show_comparison(burst: Burst, output: Output, *, window_origin: str, chart: bool, plot: Path | None) -> None:
+def show_comparison(burst: Burst, output: Output, *, window_origin: str, chart: bool, plots: Sequence[Path]) -> None:
     """Nothing; the comparison of a burst is on standard output, its chart there or in a file where it was asked for.
 
-    Raises what `check_plot_target` raises, before anything is calculated.
+    Raises what `check_plot_targets` raises, before anything is calculated.
     """
-    if plot is not None:
-        check_plot_target(plot)
+    check_plot_targets(plots)
     comparison = throttle_compare(burst)
     print_comparison(comparison, output, window_origin=window_origin)
-    if chart or plot is not None:
+    if chart or plots:
         title = (
             f"A burst of {quantity(burst.partitions, PARTITIONS)} under {quantity(burst.quota, PARTITIONS_PER_SECOND)}"
         )
-        show_chart(fine_series(comparison), output, title=title, chart=chart, plot=plot)
+        show_chart(fine_series(comparison), output, title=title, chart=chart, plots=plots)
 
 
 def print_comparison(comparison: Comparison, output: Output, *, window_origin: str) -> None:

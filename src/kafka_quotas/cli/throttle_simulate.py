@@ -13,7 +13,7 @@ from kafka_quotas.cli.decision_stream import NOUN, DecisionWriter, Units, decisi
 from kafka_quotas.cli.json_text import Json
 from kafka_quotas.cli.options import OutputForm
 from kafka_quotas.cli.output import Output
-from kafka_quotas.cli.plot import check_plot_target
+from kafka_quotas.cli.plot import check_plot_targets
 from kafka_quotas.cli.render import Column, Listing, Table, print_listing
 from kafka_quotas.cli.throttle_answer import window_data, without_noise
 from kafka_quotas.cli.throttle_options import GenericQuota, client_window, controller_window, generic_quota
@@ -70,7 +70,8 @@ def simulate(
     summary: Annotated[bool, typer.Option("--summary", help="Only the totals, not each decision.")] = False,
     chart: Annotated[bool, typer.Option("--chart", help="Draw rate, bound and delay over time.")] = False,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the same into a .png or .svg file.")
+        list[Path] | None,
+        typer.Option("--plot", metavar="FILE", help="Draw the same into a .png or .svg file; may be repeated."),
     ] = None,
     quota_window_num: QuotaWindowNum = None,
     quota_window_size_seconds: QuotaWindowSize = None,
@@ -86,8 +87,7 @@ def simulate(
     The token bucket and the spreads take the controller.* window, the other algorithms the other one. Decisions are
     printed as they are taken; a bad line ends the replay there, and is named: JSON and YAML then end without a summary.
     """
-    if plot is not None:
-        check_plot_target(plot)
+    check_plot_targets(plot or ())
     bound = generic_quota("--quota", quota)
     settings = chosen_windows(
         quota_window_num=quota_window_num,
@@ -112,9 +112,9 @@ def simulate(
         algorithm=algorithm, quota=bound.per_second, window=window, operation=op, closed_loop=closed_loop
     )
     view = _View(simulation, bound, origin, output)
-    course = _run(simulation, view, file, form, with_decisions=not summary, with_course=chart or plot is not None)
+    course = _run(simulation, view, file, form, with_decisions=not summary, with_course=chart or bool(plot))
     if course is not None:
-        show_chart(view.series(course.points()), output, title=view.title, chart=chart, plot=plot)
+        show_chart(view.series(course.points()), output, title=view.title, chart=chart, plots=plot or ())
 
 
 def _refuse_other_window(algorithm: Algorithm, *, num: int | None, size: int | None, taken: str) -> None:

@@ -14,6 +14,7 @@ from kafka_quotas.core.kafka_configs.failures import OURS, TIMED_OUT, ZOOKEEPER_
 from kafka_quotas.core.kafka_configs.options import KafkaConfigsError
 from kafka_quotas.core.plan import PlannedChange
 from kafka_quotas.core.validation import SCRAM_MECHANISMS
+from kafka_quotas.stores.kafka_refusals import LostAnswerError
 from kafka_quotas.stores.verbatim import BrokerAnswerError, UserConfigs, VerbatimQuotas
 
 DEPRECATION_LINES = (
@@ -35,28 +36,45 @@ class KafkaConfigsResult:
     store_url: str = ""
 
 
+def _unheard(result: KafkaConfigsResult) -> None:
+    """Drop what was sent where nobody keeps a journal."""
+    del result
+
+
 def run_kafka_configs(
     command: KafkaConfigsCommand,
     *,
     open_brokers: Callable[[], VerbatimQuotas],
     open_zookeeper: Callable[[], UserConfigs],
+    unconfirmed: Callable[[KafkaConfigsResult], object] = _unheard,
 ) -> KafkaConfigsResult:
-    """What the command prints once it is done; only the one of the two that it needs is opened.
+    """Carry the command out and return what it prints; only the one of the two that it needs is opened.
 
-    Raises `KafkaConfigsError`, also for what a store has to say.
+    Args:
+        command: What was asked for.
+        open_brokers: Opens the brokers.
+        open_zookeeper: Opens ZooKeeper.
+        unconfirmed: Called with what was sent where the brokers' answer was lost, before the error is raised.
+
+    Raises:
+        KafkaConfigsError: The command failed, be it here or in a store.
     """
     through_zookeeper = command.options.has("zookeeper")
     try:
         if through_zookeeper:
             return _in_zookeeper(command, open_zookeeper)
-        return _at_brokers(command, open_brokers)
+        return _at_brokers(command, open_brokers, unconfirmed)
     except KafkaConfigsError:
         raise
     except KafkaQuotasError as error:
         raise _as_the_original(error, through_zookeeper=through_zookeeper) from error
 
 
-def _at_brokers(command: KafkaConfigsCommand, open_brokers: Callable[[], VerbatimQuotas]) -> KafkaConfigsResult:
+def _at_brokers(
+    command: KafkaConfigsCommand,
+    open_brokers: Callable[[], VerbatimQuotas],
+    unconfirmed: Callable[[KafkaConfigsResult], object],
+) -> KafkaConfigsResult:
     if command.action is Action.ALTER and not command.added and not command.deleted:
         return KafkaConfigsResult(lines=(command.completed_line,))  # `--add-config ,`: nothing to ask anybody
     with closing(open_brokers()) as brokers:
@@ -67,12 +85,17 @@ def _at_brokers(command: KafkaConfigsCommand, open_brokers: Callable[[], Verbati
             return KafkaConfigsResult(lines=tuple(lines), note=note)
         stored = {entry.entity: entry.quotas for entry in entries}.get(command.entity, {})
         changes = command.changes(stored)
-        brokers.alter(command.entity, changes)
         made = tuple(
             PlannedChange(entity=command.entity, key=key, old=stored.get(key), new=new)
             for key, new in dict(changes).items()
         )
-        return KafkaConfigsResult(lines=(command.completed_line,), made=made, store_url=brokers.url)
+        result = KafkaConfigsResult(lines=(command.completed_line,), made=made, store_url=brokers.url)
+        try:
+            brokers.alter(command.entity, changes)
+        except LostAnswerError:
+            unconfirmed(result)
+            raise
+        return result
 
 
 def _in_zookeeper(command: KafkaConfigsCommand, open_zookeeper: Callable[[], UserConfigs]) -> KafkaConfigsResult:

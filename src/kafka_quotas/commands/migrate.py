@@ -66,6 +66,8 @@ class MigrationResult:
     target_before: Counts
     target_after: Counts
     dry_run: bool
+    warnings: tuple[str, ...] = ()
+    """What the target can't express of the source."""
 
     @property
     def complete(self) -> bool:
@@ -107,7 +109,22 @@ def migrate(
         target_before=_counts(before),
         target_after=_counts(after),
         dry_run=dry_run,
+        warnings=tuple(_not_expressed(source.url, wanted)),
     )
+
+
+def _not_expressed(source_url: str, wanted: Content) -> Iterator[str]:
+    """Yield what static quotas mean and stored ones don't.
+
+    **Source:** KIP-13's defaults hold for clients without a client-id too; `ClientQuotaManager`, Kafka 4.3, looks for a
+    default client-id (level 8) only where a client sends one.
+    """
+    defaults = wanted.get(Entity.of(client_id=None), {})
+    if source_url.startswith("static:") and defaults:
+        yield (
+            f"clients without a client-id have {' and '.join(sorted(defaults))} by the static default, and nothing by "
+            "the default client-id that it becomes: only a quota of their user, or of the default user, limits them"
+        )
 
 
 def _content(store: Store) -> Content:

@@ -98,7 +98,7 @@ class _Reader:
         event = self._next()
         while not isinstance(event, yaml.SequenceEndEvent):
             if entries:
-                if not isinstance(event, (yaml.MappingStartEvent, yaml.AliasEvent)):
+                if not isinstance(event, (yaml.MappingStartEvent, yaml.AliasEvent, yaml.ScalarEvent)):
                     raise self._problem(event, "an entry is not a mapping", _ENTRY_HINT)
                 self.lines.append(_line(event))
             if len(items) >= (MAX_ITEMS if entries else MAX_NAMES):

@@ -105,6 +105,7 @@ class _Reader:
 
     def entries(self, document: QuotaDocument) -> Iterator[Declaration]:
         """The declarations of one document; an entry with a problem is left out."""
+        self.problems += document.problems
         defaults = self._quotas({**document.defaults, **self._overlaid}, document.place, lenient=False)
         for raw in document.entries:
             try:

@@ -19,6 +19,8 @@ from kafka_quotas.core.errors import UsageError
 QUOTAS_SCHEMA: Final = "kafka-quotas.quotas/1"
 SECTIONS: Final = ("schema", "values", "defaults", "entries")
 ENTRY_PARTS: Final = ("entity", "quotas", "invalid")
+MOST_PROBLEMS: Final = 1000
+"""After so many entries that are none, the rest of a file is not looked at."""
 _SHAPE_HINT: Final = "an entry is {entity: {user: alice}, quotas: {producer_byte_rate: 10MiB}}"
 
 
@@ -69,18 +71,23 @@ class RawEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaDocument:
-    """One file: its entries in order, its `values` for `$name`, and the quotas every entry has by default."""
+    """One file: its entries in order, its `values` for `$name`, and the quotas every entry has by default.
+
+    `problems` are those of what stands among the entries and is none.
+    """
 
     place: Place
     values: Mapping[str, object]
     defaults: Mapping[str, object]
     entries: tuple[RawEntry, ...]
+    problems: tuple[Problem, ...] = ()
 
 
 def document_of(tree: object, source: str, *, lines: Sequence[int] = ()) -> QuotaDocument:
-    """The document that a reader found; `lines` are those its entries begin on, where the reader knows.
+    """Return the document that a reader found; `lines` are those its entries begin on, where the reader knows.
 
-    Raises `QuotaFileError` for anything of another shape.
+    Raises:
+        QuotaFileError: The file as a whole has another shape.
     """
     place = Place(source=source)
     sections: Mapping[str, Any] = {"entries": tree} if isinstance(tree, list) else _sections(tree, place)
@@ -91,11 +98,21 @@ def document_of(tree: object, source: str, *, lines: Sequence[int] = ()) -> Quot
         Place(source=source, line=lines[index] if index < len(lines) else None, entry=index + 1)
         for index in range(len(entries))
     )
+    found: list[RawEntry] = []
+    problems: list[Problem] = []
+    for entry, where in zip(entries, places, strict=True):
+        try:
+            found.append(raw_entry(entry, where))
+        except QuotaFileError as error:
+            problems.append(error.problem)
+            if len(problems) == MOST_PROBLEMS:
+                break  # whoever wrote this meant another kind of file
     return QuotaDocument(
         place=place,
         values=_mapping(sections.get("values") or {}, place, "values"),
         defaults=_mapping(sections.get("defaults") or {}, place, "defaults"),
-        entries=tuple(raw_entry(entry, where) for entry, where in zip(entries, places, strict=True)),
+        entries=tuple(found),
+        problems=tuple(problems),
     )
 
 

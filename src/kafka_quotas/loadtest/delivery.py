@@ -16,6 +16,7 @@ STAMP_SIZE: Final = STAMP.size
 """20 bytes at the start of a record's value; shorter records carry no stamp and can't be checked."""
 SEQUENCE_SIZE: Final = 8
 """Bytes of the record's number, the last ones of its stamp, big-endian."""
+_GROWTH: Final = 4096
 _RUN_ID_MASK: Final = 2**64 - 1
 
 
@@ -41,7 +42,7 @@ class Delivery:
     @property
     def state(self) -> State:
         """Whether nothing was lost or doubled."""
-        if self.unchecked and not self.duplicated:
+        if self.unchecked and not self.duplicated and not self.lost:
             return State.UNCHECKED
         return State.NOT_MET if self.lost or self.duplicated else State.MET
 
@@ -52,6 +53,31 @@ class Delivery:
         if not self.unchecked:
             return told
         return f"{told}; not all could be checked: {self.unchecked}" if self.found else self.unchecked
+
+
+class Unwatched:
+    """What is known of a client's records of which only some tell what became of them.
+
+    librdkafka reports a record where that was asked for: at a high rate a sample, from the first failure seen on every
+    record. Of the others nobody knows whether they were acknowledged or refused, once any was refused.
+    """
+
+    def __init__(self) -> None:
+        self._confirmed = bytearray()
+        self.count = 0
+        """Records that were not watched, and may have been refused; 0 where no failure was seen at all."""
+
+    def confirm(self, sequence: int) -> None:
+        """Note that a record that was watched was acknowledged."""
+        place = sequence >> 3
+        if place >= len(self._confirmed):
+            self._confirmed.extend(bytes(place + _GROWTH - len(self._confirmed)))
+        self._confirmed[place] |= 1 << (sequence & 7)
+
+    def confirmed_outside(self, seen: bytes | bytearray) -> int:
+        """Return how many of those acknowledged for certain are not among the seen ones, a bit for each record."""
+        confirmed, there = int.from_bytes(self._confirmed, "little"), int.from_bytes(seen, "little")
+        return (confirmed & ~there).bit_count()
 
 
 class StampCounter:
@@ -85,19 +111,21 @@ class StampCounter:
         """Whether there were records, and none of them was this client's or any other's of this run."""
         return self._others > 0 and not any(self._found.values()) and entity in self._found
 
-    def delivery(self, entity: int, *, acked: int, unchecked: str = "") -> Delivery:
-        """What was counted of a client of which `acked` records were acknowledged.
+    def delivery(self, entity: int, *, acked: int, unchecked: str = "", unwatched: Unwatched | None = None) -> Delivery:
+        """Return what was counted of a client of which `acked` records were acknowledged.
 
         A record that was never answered may be there or not. So those lost are the acknowledged ones that are missing
-        even if every unanswered one is missing too; with `unchecked` (not all was read) none counts as lost.
+        even if every unanswered one is missing too. Where a record may have been refused unseen (`unwatched`), those
+        lost are the missing ones that were acknowledged for certain. With `unchecked` (not all was read) none is lost.
         """
         found, sent = self._found[entity], self._limits[entity]
         missing = sent - found
-        unanswered = max(sent - acked, 0)
+        lost = 0 if unchecked else max(missing - max(sent - acked, 0), 0)
+        if lost and unwatched is not None and unwatched.count:
+            certain = unwatched.confirmed_outside(self._seen[entity])
+            doubtful, lost = max(lost - certain, 0), certain
+            if doubtful:
+                unchecked = f"{doubtful} more are missing, and were refused or lost before refusals were watched"
         return Delivery(
-            found=found,
-            lost=0 if unchecked else max(missing - unanswered, 0),
-            duplicated=self._duplicated[entity],
-            missing=missing,
-            unchecked=unchecked,
+            found=found, lost=lost, duplicated=self._duplicated[entity], missing=missing, unchecked=unchecked
         )

@@ -2,7 +2,7 @@
 
 Counts are exact at no cost per record: what was handed to librdkafka less what it still holds. Only sampled records
 carry a delivery callback, which costs about a microsecond; records that fail before a sampled one does therefore count
-as acknowledged. From the first failure seen on every record is watched.
+as acknowledged. From the first failure seen on every record is watched, and `Recorder.unwatched` has how many were not.
 """
 
 import functools
@@ -34,6 +34,8 @@ class ProducerLoad(ClientState):
     def __init__(self, plan: LoadPlan, entity: EntityLoad, clock: RunClock) -> None:
         super().__init__(plan, entity, clock)
         self._every = self.sample_every()
+        self._is_sampled = self._every > 1
+        self._unwatched = 0  # records without a callback
         self._producer = self._open()
         self._is_stamped = entity.record_size >= STAMP_SIZE
         filler_size = entity.record_size - STAMP_SIZE if self._is_stamped else entity.record_size
@@ -87,8 +89,9 @@ class ProducerLoad(ClientState):
                 value = head + index.to_bytes(SEQUENCE_SIZE, "big") + filler if is_stamped else filler
                 if index % every:
                     produce(topic, value)
+                    self._unwatched += 1
                 else:
-                    produce(topic, value, on_delivery=functools.partial(self._delivered, *self._times(index)))
+                    produce(topic, value, on_delivery=functools.partial(self._delivered, index, *self._times(index)))
             index += 1
         except BufferError:  # librdkafka's own queue is full: the record is sent later
             pass
@@ -102,8 +105,12 @@ class ProducerLoad(ClientState):
             return sent_ns, sent_ns
         return self.start_ns + self.schedule.intended_ns(index), sent_ns
 
-    def _delivered(self, intended_ns: int, sent_ns: int, error: "KafkaError | None", _message: "Message") -> None:
+    def _delivered(
+        self, index: int, intended_ns: int, sent_ns: int, error: "KafkaError | None", _message: "Message"
+    ) -> None:
         if error is None:
+            if self._is_sampled:
+                self.recorder.unwatched.confirm(index)
             self.recorder.latency(intended_ns=intended_ns, sent_ns=sent_ns, acked_ns=time.monotonic_ns())
             return
         self._every = 1  # from the first failure on every record is watched
@@ -126,6 +133,8 @@ class ProducerLoad(ClientState):
         self._serve(0)
         self.unfinished = self.recorder.sent - self.recorder.acked - self.recorder.failures.total()
         failures = self.recorder.failures.copy()
+        if failures:
+            self.recorder.unwatched.count = self._unwatched
         self._producer.purge()
         self._producer.poll(0)
         self.recorder.failures = failures  # purged records did not fail, they were never given the time

@@ -128,7 +128,8 @@ def _delivery(
         unchecked = "with acks=0 nothing is acknowledged"
     if not unchecked and counter.is_unstamped(index) and entity.acked:
         unchecked = "the topic's records carry no stamp of this run"
-    return counter.delivery(index, acked=entity.acked, unchecked=unchecked)
+    unwatched = None if entity.recorder is None else entity.recorder.unwatched
+    return counter.delivery(index, acked=entity.acked, unchecked=unchecked, unwatched=unwatched)
 
 
 class _Reading:

@@ -15,6 +15,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from kafka_quotas.loadtest.ack_trace import MAX_ENTRIES, AckTrace
+from kafka_quotas.loadtest.delivery import Unwatched
 from kafka_quotas.loadtest.durations import Durations, LatencySummary
 from kafka_quotas.loadtest.response_trace import MAX_RESPONSES, ResponseTrace
 from kafka_quotas.loadtest.timeline import MAX_SLOTS, Slot, Timeline
@@ -87,6 +88,7 @@ class Recorder:
         self.responses = ResponseTrace(max_responses=room.responses)
         self.timeline = Timeline(window_ms=window_ms, max_slots=room.slots)
         self.failures: Counter[str] = Counter()
+        self.unwatched = Unwatched()
         self.sent = 0
         self.acked = 0
         self.acked_bytes = 0

@@ -32,6 +32,9 @@ _SCHEMA: Final = (
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
 _RETRY_S: Final = 0.01
+_NO_ACCESS: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+_NO_SPACE: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+"""What opening comes to where the files of the write-ahead log can't grow."""
 
 
 class LocalFile:
@@ -45,6 +48,7 @@ class LocalFile:
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
         self._closed = False
+        self._no_space = False
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection | None]:
@@ -69,6 +73,8 @@ class LocalFile:
         """
         with self._lock, _translated(self.path):
             connection = self._current() or self._create()
+            if self._no_space:
+                raise _full(self.path)
             if _is_blank(connection, self.path):
                 self._use_write_ahead_log(connection)
             with _transaction(connection, "BEGIN IMMEDIATE"):
@@ -88,6 +94,7 @@ class LocalFile:
         if self._connection is not None:
             self._connection.close()
         self._connection = self._identity = None
+        self._no_space = False
 
     def _current(self) -> sqlite3.Connection | None:
         """The connection to the file that is at the path now, None where there is none."""
@@ -99,6 +106,8 @@ class LocalFile:
             self._release()
             return None
         identity = (status.st_dev, status.st_ino)
+        if self._no_space:  # by now there may be some
+            self._release()
         if self._connection is None or identity != self._identity:
             if self._connection is not None:
                 self._release()
@@ -123,14 +132,18 @@ class LocalFile:
         return connection
 
     def _opened(self) -> sqlite3.Connection:
-        """A connection to the existing file; without write access to its folder, one that reads it as it stands."""
+        """Return a connection to the existing file.
+
+        Where nothing can be written beside it, for want of access or of space, it reads the file as it stands.
+        """
         connection = self._connect("rw")
         try:
             connection.execute("PRAGMA schema_version").fetchone()
         except sqlite3.OperationalError as error:
             connection.close()
-            if _primary_code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or self._has_log():
+            if _primary_code(error) not in (*_NO_ACCESS, *_NO_SPACE) or self._has_log():
                 raise
+            self._no_space = _primary_code(error) in _NO_SPACE
             # A write-ahead-log file wants a shared-memory file beside it, which can't be made here. With no log
             # left to read, the file alone is the whole content.
             return self._connect("ro&immutable=1")
@@ -251,7 +264,7 @@ def _store_error(path: Path, error: sqlite3.Error) -> StoreError:
                 hint="check who may write to the file and to its folder",
             )
         case sqlite3.SQLITE_FULL:
-            return StoreError(f"no space left for the local store, nothing was changed: {path}", hint="free some space")
+            return _full(path)
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StoreError(
                 f"another process kept the local store locked, nothing was changed: {path}",
@@ -263,4 +276,11 @@ def _store_error(path: Path, error: sqlite3.Error) -> StoreError:
                 hint="check that it is a file, and that file and folder may be read",
             )
         case _:
-            return StoreError(f"the local store failed: {error} ({path})")
+            return StoreError(
+                f"the local store failed: {error} ({path})",
+                hint="check the space left on its disk, and that the disk is in order",
+            )
+
+
+def _full(path: Path) -> StoreError:
+    return StoreError(f"no space left for the local store, nothing was changed: {path}", hint="free some space")

@@ -14,6 +14,7 @@ from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 
+_MANDATORY: Final = "m"
 FEWEST_ITERATIONS: Final = 4096
 """A server that asks for fewer is not believed: it could be one that collects passwords."""
 MOST_ITERATIONS: Final = 10_000_000
@@ -46,6 +47,8 @@ class ScramClient:
     def final_message(self, server_first: bytes) -> bytes:
         """Return the client's proof. *Raises* `ProtocolError` if the server's message is none or can't be trusted."""
         fields = _fields(server_first)
+        if _MANDATORY in fields:  # RFC 5802, section 5.1: a client that does not know it must end the login
+            raise ProtocolError("the server asks for an extension of SCRAM that we don't know")
         nonce, salt, iterations = fields.get("r", ""), _decoded(fields.get("s", "")), fields.get("i", "")
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
             raise ProtocolError("the server did not take up our nonce")

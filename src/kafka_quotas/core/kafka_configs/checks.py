@@ -1,6 +1,6 @@
 """Which options may stand together, checked in the order in which `kafka-configs` checks them.
 
-**Source:** `ConfigCommand.ConfigCommandOptions.checkArgs` (Kafka 4.0 before ZooKeeper was removed).
+**Source:** `ConfigCommand.ConfigCommandOptions.checkArgs` of Kafka 4.3.1, and of 3.9 where `--zookeeper` is given.
 """
 
 import re
@@ -22,7 +22,7 @@ from kafka_quotas.core.kafka_configs.options import USAGE, KafkaConfigsError, Op
 from kafka_quotas.core.quota_key import INT_MAX
 from kafka_quotas.core.sanitizing import DEFAULT_NAME
 
-_BROKER_SIDE_TYPES = ("topics", CLIENTS, USERS, BROKERS, IPS, BROKER_LOGGERS, "client-metrics", "groups")
+_BROKER_SIDE_TYPES = ("topics", CLIENTS, USERS, BROKERS, IPS, "client-metrics", "groups", BROKER_LOGGERS)
 _ZOOKEEPER_TYPES = (USERS, BROKERS)
 _WITH_DEFAULTS = {USERS, CLIENTS, BROKERS, IPS}
 _CONNECTIONS = ("bootstrap-server", "bootstrap-controller", "zookeeper")
@@ -60,6 +60,8 @@ def _check_types(options: Options, types: Sequence[str]) -> None:
     if repeated:
         raise KafkaConfigsError(f"Duplicate entity type(s) specified: {','.join(repeated)}")
     on_brokers = options.has("bootstrap-server", "bootstrap-controller")
+    if not on_brokers and not options.has("zookeeper"):
+        raise KafkaConfigsError("Either --bootstrap-server or --bootstrap-controller must be specified.")
     allowed = _BROKER_SIDE_TYPES if on_brokers else _ZOOKEEPER_TYPES
     for kind in types:
         if kind not in allowed:
@@ -79,14 +81,11 @@ def _check_types(options: Options, types: Sequence[str]) -> None:
 
 def _check_connection(options: Options) -> None:
     given = [connection for connection in _CONNECTIONS if options.has(connection)]
-    if not given:
-        raise KafkaConfigsError(  # the misspelling is Kafka's
-            "One of the required --bootstrap-server, --boostrap-controller, or --zookeeper arguments must be specified"
-        )
     if len(given) > 1:
-        raise KafkaConfigsError(
-            "Only one of --bootstrap-server, --boostrap-controller, and --zookeeper can be specified"
-        )
+        either = "--bootstrap-server or --bootstrap-controller"
+        if options.has("zookeeper"):
+            either = "--bootstrap-server, --boostrap-controller, and --zookeeper"  # the misspelling is Kafka's
+        raise KafkaConfigsError(f"Only one of {either} can be specified")
     if options.has("all") and options.has("zookeeper"):
         raise KafkaConfigsError("--bootstrap-server must be specified for --all")
     if options.has("zk-tls-config-file") and not options.has("zookeeper"):

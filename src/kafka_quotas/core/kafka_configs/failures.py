@@ -6,6 +6,7 @@ Scripts look for the names of the exceptions, so they are the original's; its st
 
 from collections.abc import Sequence
 
+from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.kafka_configs.keys import NOT_SUPPORTED
 from kafka_quotas.core.kafka_configs.options import ILLEGAL_ARGUMENT, USAGE, KafkaConfigsError, usage_text
 
@@ -47,6 +48,18 @@ def controllers_not_asked() -> KafkaConfigsError:
         "This Admin API is not yet supported when communicating directly with the controller quorum.",
         hint="ask the brokers: --bootstrap-server HOST:PORT",
     )
+
+
+def unreadable_file(path: str, error: UsageError) -> KafkaConfigsError:
+    """Return the error for a file of properties that can't be read, whose cause is a system's error."""
+    cause = error.__cause__
+    if isinstance(cause, FileNotFoundError):
+        return KafkaConfigsError(path, error_class="java.nio.file.NoSuchFileException", hint=error.hint)
+    if isinstance(cause, PermissionError):
+        return KafkaConfigsError(path, error_class="java.nio.file.AccessDeniedException", hint=error.hint)
+    if isinstance(cause, IsADirectoryError):
+        return KafkaConfigsError("Is a directory", error_class="java.io.IOException", hint=error.hint)
+    return KafkaConfigsError(error.message, error_class=OURS, hint=error.hint)
 
 
 def told_lines(error: KafkaConfigsError, arguments: Sequence[str]) -> list[str]:

@@ -51,7 +51,8 @@ def _pairs(text: str) -> list[tuple[str, str]]:
     pairs = [_EQUALS.split(piece) for piece in _pieces(text)]
     if any(len(pair) != 2 for pair in pairs):
         raise KafkaConfigsError(
-            'requirement failed: Invalid entity config: all configs to be added must be in the format "key=val".'
+            'requirement failed: Invalid entity config: all configs to be added must be in the format "key=val" or  '
+            '"key=[val1,val2]" to group values which contain commas.'
         )
     return [(key.strip(_BLANKS), re.sub(r"[\[\]]", "", value).strip(_BLANKS)) for key, value in pairs]
 
