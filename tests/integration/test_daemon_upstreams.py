@@ -1,6 +1,8 @@
 """A daemon in front of a cluster of which a part is gone: bootstrap servers, ports of brokers, readiness."""
 
 import json
+import os
+import signal
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -235,3 +237,16 @@ def write_and_read(bootstrap: str, topic: str) -> None:
             seen.add(message.partition())
     finally:
         consumer.close()
+
+
+def test_windows_of_upstreams_are_read_while_one_broker_that_is_listed_is_silent(tmp_path: Path) -> None:
+    with kafka_4(brokers=2, properties={"broker.session.timeout.ms": "3600000"}) as kafka:
+        os.kill(kafka.servers[1].pid, signal.SIGSTOP)
+        try:
+            options = ["--upstream-windows"]
+            with running_daemon(tmp_path, upstream=kafka.bootstrap, options=options) as daemon:
+                status = daemon.status()
+                assert (status.window_num, status.window_size_seconds) == (3, 1)
+                assert daemon.lines("windows are those of the other brokers", "broker 2")
+        finally:
+            os.kill(kafka.servers[1].pid, signal.SIGCONT)
