@@ -2,15 +2,9 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 from kafka_quotas.core.mutation_bucket import MutationAlgorithm
-from kafka_quotas.wire.create_partitions import CREATE_PARTITIONS
-from kafka_quotas.wire.create_topics import CREATE_TOPICS
-from kafka_quotas.wire.delete_topics import DELETE_TOPICS
-
-STRICT_SINCE: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
-"""First versions whose clients know the error of a refused topic. **Source:** KIP-599."""
+from kafka_quotas.enforcement.quota_charges import charges_of
 
 
 class MutationMode(StrEnum):
@@ -46,5 +40,6 @@ class MutationRules:
     def is_strict(self, api_key: int, api_version: int) -> bool:
         """Whether topics over the quota are refused in a version."""
         if self.mode is MutationMode.AUTO:
-            return api_version >= STRICT_SINCE[api_key]
+            strict_since = charges_of(api_key).strict_since
+            return strict_since is not None and api_version >= strict_since
         return self.mode is MutationMode.STRICT
