@@ -23,6 +23,7 @@ from kafka_quotas.wire.walk import (
     array_count,
     compact_array_count,
     compact_span,
+    compact_string,
     encode_unsigned_varint,
     read_int32,
     read_unsigned_varint,
@@ -126,6 +127,22 @@ def tagged_list(api_key: int, api_version: int, buffer: Buffer, offset: int) -> 
     if layout is None or layout.kind is not BrokerListKind.TAGGED:
         return None
     return _find_tagged(layout, buffer, offset)
+
+
+def untagged_list(api_key: int, api_version: int, buffer: Buffer, offset: int) -> BrokerList:
+    """Return the brokers of the compact array at `offset`, of a version whose brokers are in one.
+
+    *Raises* `ProtocolError` if there is none.
+    """
+    layout = _LAYOUTS[api_key, api_version]
+    end = len(buffer)
+    count, start = compact_array_count(buffer, offset, end)
+    places = _places(layout, buffer, count, start, end, is_compact=True)
+    element = (*layout.element_before, 4, compact_string, 4, *layout.element_after)
+    content_end = walk(element * count, buffer, start, end)
+    if content_end > end:
+        raise ProtocolError("the brokers end behind their response")
+    return BrokerList(places, offset, start, content_end)
 
 
 def _find(api_key: int, api_version: int, frame: Buffer) -> BrokerList | None:

@@ -13,13 +13,12 @@ from typing import Final
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.addresses import Translate, replaced_list, tagged_list
 from kafka_quotas.wire.fetch_request import FETCH
+from kafka_quotas.wire.padding import lengthened_varint, padded_tags
 from kafka_quotas.wire.walk import Buffer, encode_unsigned_varint, read_unsigned_varint
 
 NODE_ENDPOINTS_SINCE: Final = 16
 MAX_TAIL_BYTES: Final = 1024 * 1024
 """Longest tail that is gathered: some ten thousand brokers."""
-PADDING_TAG: Final = 9999
-"""A tagged field that no message defines; readers pass over it."""
 
 _SHORTEST: Final = 17
 """Frame length of a response without topics: correlation id, no tags, throttle time, error, session, none, no tags."""
@@ -183,36 +182,8 @@ def rewrite_tail(api_version: int, tail: Buffer, translate: Translate) -> bytes:
     field = b"\0" + encode_unsigned_varint(len(content)) + content
     gap = len(tail) - len(encode_unsigned_varint(count)) - len(field) - len(others)
     if gap < 0:
-        return _padded(count - 1, b"", others, len(tail))
+        return padded_tags(count - 1, others, len(tail))
     if gap <= 2:  # too short for a field: the size can be written with more bytes than it needs
-        size = _lengthened(len(content), len(encode_unsigned_varint(len(content))) + gap)
+        size = lengthened_varint(len(content), len(encode_unsigned_varint(len(content))) + gap)
         return encode_unsigned_varint(count) + b"\0" + size + content + others
-    return _padded(count, field, others, len(tail))
-
-
-def _padded(count: int, field: bytes, others: bytes, length: int) -> bytes:
-    """Return a tag section of this length: `count` fields, which are `field` and `others`, and one that fills it."""
-    head = encode_unsigned_varint(count + 1) + field + others
-    tag = encode_unsigned_varint(max(PADDING_TAG, _last_tag(others) + 1))
-    gap = length - len(head) - len(tag)
-    size_bytes = len(encode_unsigned_varint(max(gap - 1, 0)))
-    if gap < size_bytes:
-        raise ProtocolError("the addresses in a Fetch response can't be replaced")
-    return head + tag + _lengthened(gap - size_bytes, size_bytes) + bytes(gap - size_bytes)
-
-
-def _last_tag(fields: bytes) -> int:
-    """Return the highest tag of some tagged fields, -1 if there is none."""
-    tag, offset = -1, 0
-    while offset < len(fields):
-        tag, offset = read_unsigned_varint(fields, offset, len(fields))
-        size, offset = read_unsigned_varint(fields, offset, len(fields))
-        offset += size
-    return tag
-
-
-def _lengthened(value: int, size: int) -> bytes:
-    """Return a varint of `size` bytes, at least as many as the value needs."""
-    groups = [value >> 7 * index & 0x7F | 0x80 for index in range(size)]
-    groups[-1] &= 0x7F
-    return bytes(groups)
+    return padded_tags(count, field + others, len(tail))
