@@ -16,16 +16,16 @@ from kafka_quotas.enforcement.metadata_claim import MetadataClaim
 from kafka_quotas.enforcement.mutation_claim import MutationClaim
 from kafka_quotas.enforcement.notice import Notice, Notify, Severity
 from kafka_quotas.enforcement.policy import NodeId
+from kafka_quotas.enforcement.quota_charges import QUOTA_CHARGES, Mutation
 from kafka_quotas.enforcement.rules import Rules
+from kafka_quotas.enforcement.streams_treatment import StreamsClaim
 from kafka_quotas.enforcement.threshold_board import ThresholdBoard
 from kafka_quotas.enforcement.threshold_claim import ThresholdClaim
 from kafka_quotas.enforcement.topic_directory import TopicDirectory
 from kafka_quotas.enforcement.whole_treatment import Claim
-from kafka_quotas.wire.create_partitions import CREATE_PARTITIONS
-from kafka_quotas.wire.create_topics import CREATE_TOPICS
-from kafka_quotas.wire.delete_topics import DELETE_TOPICS
 from kafka_quotas.wire.metadata_request import METADATA
 from kafka_quotas.wire.produce_request import PRODUCE
+from kafka_quotas.wire.streams_heartbeat import STREAMS_GROUP_HEARTBEAT
 
 
 class TopicControl:
@@ -75,16 +75,17 @@ class TopicControl:
             directory=self._directory,
             auto_creations=self._auto_creations,
         )
+        streams = StreamsClaim(quotas, self._rules.mutations.auto_create, auto_creations=self._auto_creations)
         thresholds = ThresholdClaim(
             self.thresholds.broker(node_id),
             self._rules.threshold_error,
             directory=self._directory,
             order=quotas.order,
         )
+        requested = (key for key, row in QUOTA_CHARGES.items() if row.mutation is Mutation.REQUESTED)
         return {
-            CREATE_TOPICS: mutations,
-            DELETE_TOPICS: mutations,
-            CREATE_PARTITIONS: mutations,
+            **dict.fromkeys(requested, mutations),
             METADATA: metadata,
+            STREAMS_GROUP_HEARTBEAT: streams,
             PRODUCE: thresholds,
         }
