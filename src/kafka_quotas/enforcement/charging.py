@@ -15,9 +15,10 @@ from kafka_quotas.core.throttle_time import nanos_to_percentage
 from kafka_quotas.enforcement.client import Client
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.event_log import OnCharge
-from kafka_quotas.enforcement.exchange import FETCH, Exchange
+from kafka_quotas.enforcement.exchange import Exchange
 from kafka_quotas.enforcement.flow import Flow
 from kafka_quotas.enforcement.ledger import Ledger
+from kafka_quotas.enforcement.quota_charges import RESPONSE_BYTES
 
 _NANOS_PER_US: Final = 1000
 _NANOS_PER_MS: Final = 1_000_000
@@ -55,22 +56,22 @@ class Charging:
         self._tell(exchange, limiter, exchange.frame_length, throttle_ms, now_ms)
 
     def charge_fetch(self, exchange: Exchange, client: Client, amount: int, now_ms: int) -> None:
-        """Nothing; the bytes of a Fetch response are recorded, and what they cost is noted in the exchange."""
+        """Record the bytes of a response with records, and note in the exchange what they cost."""
         self._charge(exchange, client, client.fetch, amount, now_ms)
 
     def unrecord_fetch(self, exchange: Exchange, client: Client, amount: int, now_ms: int) -> None:
-        """Nothing; the bytes of a fetch that was answered empty count for nothing."""
+        """Take back the bytes of a response that lost its records."""
         client.fetch.unrecord(amount, now_ms)
         self._tell(exchange, client.fetch, -amount, 0, now_ms)
 
     def charge_request(self, exchange: Exchange, client: Client, now_ms: int) -> None:
-        """Nothing; a whole request counts as one, and with its estimated time on a broker's I/O thread.
+        """Record a whole request as one, and its estimated time on a broker's I/O thread.
 
         The time of a fetch is charged with its response, when a broker reads it.
         """
         if client.request_rate.bound is not None:
             self._charge(exchange, client, client.request_rate, 1, now_ms)
-        if exchange.api_key != FETCH and client.request_time.bound is not None:
+        if exchange.api_key not in RESPONSE_BYTES and client.request_time.bound is not None:
             self._charge_time(exchange, client, now_ms)
 
     def count_exempt(self, exchange: Exchange) -> None:
@@ -83,12 +84,12 @@ class Charging:
         self._counters.exempt_request_us += int(nanos / _NANOS_PER_US)
 
     def charge_response(self, exchange: Exchange, client: Client, length: int, now_ms: int) -> None:
-        """Nothing; the response's time on a network thread is recorded, and a fetch's time is charged."""
+        """Record the response's time on a network thread, and charge the time of a fetch."""
         if client.request_time.bound is None or exchange.exempt:
             return
         nanos = self._costs().response_nanos(exchange.api_key, length)
         client.request_time.record_without_throttle(nanos_to_percentage(nanos), now_ms)
-        if exchange.api_key == FETCH:
+        if exchange.api_key in RESPONSE_BYTES:
             self._charge_time(exchange, client, now_ms)
 
     def _charge_time(self, exchange: Exchange, client: Client, now_ms: int) -> None:

@@ -13,6 +13,7 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quota_manager import Limiter
 from kafka_quotas.enforcement.client import Client
 from kafka_quotas.enforcement.frame_stream import Decision, Frame
+from kafka_quotas.enforcement.quota_charges import RESPONSE_BYTES
 from kafka_quotas.wire.api_table import API_TABLE
 from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.request_header import RequestHeader
@@ -46,6 +47,7 @@ class Treatment(IntEnum):
     VERSIONS = 2
     IDENTITY = 3
     TAIL = 4
+    EMPTIED = 5
 
 
 STREAM: Final = Treatment.STREAM
@@ -53,6 +55,7 @@ ADDRESSES: Final = Treatment.ADDRESSES
 VERSIONS: Final = Treatment.VERSIONS
 IDENTITY: Final = Treatment.IDENTITY
 TAIL: Final = Treatment.TAIL
+EMPTIED: Final = Treatment.EMPTIED
 """The members as plain names: looking one up in its class costs as much as a small request's arithmetic."""
 
 
@@ -77,7 +80,7 @@ def treatment_of(api_key: int, api_version: int) -> Treatment:
         )
     if api.address_layout(api_version) is None:
         return STREAM
-    return TAIL if api_key == FETCH else ADDRESSES
+    return TAIL if api_key in RESPONSE_BYTES else ADDRESSES
 
 
 class Exchange:
@@ -134,7 +137,7 @@ class Exchange:
         self.exempt = False
         """Whether its time counts for no quota."""
         self.session_id: int | None = None
-        """The fetch session that an empty answer names; None for what is never answered empty."""
+        """The fetch session that an empty answer names (0: none); None for what is never answered empty."""
         self.whole: WholeTreatment | None = None
         """What deals with it as a whole."""
         self.repeats: Repeated | None = None
@@ -156,7 +159,7 @@ class Exchange:
 
         # How far its response is: by `ResponseSide`.
         self.treatment = treatment
-        """What the response needs, narrowed when the response turns out to need less."""
+        """What the response needs, narrowed when the response turns out to need less, or to lose its records."""
         self.charged = False
         """Whether the response was charged."""
         self.delayed = False

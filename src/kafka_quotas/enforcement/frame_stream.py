@@ -18,6 +18,8 @@ class Patch(NamedTuple):
     content: bytes
 
 
+Keep: TypeAlias = Callable[[memoryview, int, int], Buffer]
+"""(chunk, start and end of a frame's next piece in it) -> what is gathered of that piece."""
 FindTail: TypeAlias = Callable[[memoryview, int, int], int | None]
 """(chunk, start and end of a frame's next piece in it) -> where the tail starts in it, None if that is further on."""
 
@@ -26,7 +28,8 @@ class Frame(NamedTuple):
     """What was decided about a frame: its bytes (length field included), whether to gather it, and what to change.
 
     A patch lies within the frame and within the chunk at hand; a frame that is gathered takes none. With `find_tail`
-    only the end of the frame is gathered, from where that says. A `replacement` goes out at once and the frame nowhere.
+    only the end of the frame is gathered, from where that says, and with `keep` only what that returns. A `replacement`
+    goes out at once and the frame nowhere.
     """
 
     length: int
@@ -34,6 +37,7 @@ class Frame(NamedTuple):
     patch: Patch | None = None
     find_tail: FindTail | None = None
     replacement: bytes | None = None
+    keep: Keep | None = None
 
 
 Decision: TypeAlias = Frame | int
@@ -49,7 +53,18 @@ End: TypeAlias = Callable[[bytearray | None, int], Buffer | None]
 class FrameStream:
     """Shows frames to `begin` and `end` and appends what may pass to `output`; chunks are never written to."""
 
-    __slots__ = ("_begin", "_drops", "_end", "_find_tail", "_gathered", "_left", "_output", "_rest", "is_between")
+    __slots__ = (
+        "_begin",
+        "_drops",
+        "_end",
+        "_find_tail",
+        "_gathered",
+        "_keep",
+        "_left",
+        "_output",
+        "_rest",
+        "is_between",
+    )
 
     def __init__(self, begin: Begin, end: End, output: list[Buffer]) -> None:
         self._begin = begin
@@ -58,6 +73,7 @@ class FrameStream:
         self._left = 0
         self._gathered: bytearray | None = None
         self._find_tail: FindTail | None = None
+        self._keep: Keep | None = None
         self._drops = False
         self._rest = bytearray()
         self.is_between = True
@@ -119,7 +135,7 @@ class FrameStream:
         if self._find_tail is not None:
             passed = self._look_for_tail(chunk, passed, start, end)
         if self._gathered is not None:
-            self._gathered += chunk[passed:end]
+            self._gathered += chunk[passed:end] if self._keep is None else self._keep(chunk, start, end)
             passed = end
         if self._left:
             return passed
@@ -139,6 +155,7 @@ class FrameStream:
         """The offset behind what was passed on, once all before the frame was, and its patch."""
         self._left = frame.length
         self._find_tail = frame.find_tail
+        self._keep = frame.keep
         if frame.gather:
             self._gathered = bytearray()
             return self._pass(chunk, passed, position)

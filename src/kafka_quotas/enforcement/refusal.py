@@ -16,6 +16,8 @@ from kafka_quotas.wire.fetch_response import empty_fetch_response
 from kafka_quotas.wire.produce_partitions import parse_produce
 from kafka_quotas.wire.produce_results import all_refused_partitions, refused_partition
 from kafka_quotas.wire.request_header import parse_request_header
+from kafka_quotas.wire.share_fetch_request import SHARE_FETCH
+from kafka_quotas.wire.share_fetch_response import refused_share_fetch
 from kafka_quotas.wire.throttle_field import patch_throttle
 from kafka_quotas.wire.walk import Buffer
 
@@ -23,9 +25,9 @@ THROTTLING_QUOTA_EXCEEDED: Final = 89
 
 
 class Refusal:
-    """Answers one Produce or Fetch request with an error; `wait_ms` is how long the client would have been delayed.
+    """Answers one Produce, Fetch or ShareFetch request with an error.
 
-    Numbered batches that it refuses are noted in `order`.
+    `wait_ms` is how long the client would have been delayed. Numbered batches that it refuses are noted in `order`.
     """
 
     __slots__ = ("_limiter", "_order", "_wait_ms")
@@ -45,6 +47,12 @@ class Refusal:
                     session_id=0,
                     throttle_ms=self._wait_ms,
                     error_code=THROTTLING_QUOTA_EXCEEDED,
+                )
+            )
+        if exchange.api_key == SHARE_FETCH:
+            return Answer(
+                frame=refused_share_fetch(
+                    exchange.correlation_id, throttle_ms=self._wait_ms, error=THROTTLING_QUOTA_EXCEEDED
                 )
             )
         answer = bytearray(self._refused_produce(frame, exchange, now_ms))

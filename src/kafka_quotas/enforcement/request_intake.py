@@ -17,25 +17,22 @@ from kafka_quotas.enforcement.exchange import (
 from kafka_quotas.enforcement.frame_stream import Frame, Patch
 from kafka_quotas.enforcement.identity import AUTHENTICATION, COMPLETE, Identity, SaslState
 from kafka_quotas.enforcement.order_treatment import OrderTreatment
+from kafka_quotas.enforcement.quota_charges import RequestTime, charges_of
 from kafka_quotas.enforcement.refusal import Refusal
 from kafka_quotas.enforcement.repeated import Repeated
 from kafka_quotas.enforcement.rules import Rules
 from kafka_quotas.enforcement.whole_treatment import NO_CLAIMS, Claim, Unclaimed
-from kafka_quotas.wire.fetch_request import cap_fetch, fetch_session, replica_id
+from kafka_quotas.wire.fetch_request import NO_SESSION, cap_fetch, fetch_session, replica_id
 from kafka_quotas.wire.fetch_response import answered_session
 from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES, MAX_UNAUTHENTICATED_BYTES, checked_frame_length
 from kafka_quotas.wire.produce_request import acks
 from kafka_quotas.wire.request_header import RequestHeader, parse_request_header
 from kafka_quotas.wire.sasl import starts_with_gssapi_token
+from kafka_quotas.wire.share_fetch_request import LONGEST_UP_TO_LIMITS, SHARE_FETCH, cap_share_fetch
 
 _FETCH_LIMITS_END: Final = 16
 """How far behind the header the limits of a Fetch end: replica id, waiting time, smallest and largest size."""
 MAX_INT32: Final = 2**31 - 1
-
-
-BROKERS_ONLY: Final = frozenset({4, 5, 6, 7, 56, 67})
-"""LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, AlterPartition, AllocateProducerIds: their time is
-exempt for internal principals, whom the upstream lets act for the cluster, and for nobody else."""
 
 
 OnRefused: TypeAlias = Callable[[Limiter, int], None]
@@ -138,7 +135,8 @@ class RequestIntake:
     def _may_charge(self, api_key: int) -> bool:
         """Return whether a request of an API may count for a quota."""
         claim = self._claims.get(api_key)
-        return api_key in (PRODUCE, FETCH) or self._quotas.counts_requests or (claim is not None and claim.is_active)
+        has_byte_rate = charges_of(api_key).byte_rate is not None
+        return has_byte_rate or self._quotas.counts_requests or (claim is not None and claim.is_active)
 
     def _question(self, header: RequestHeader) -> Exchange:
         """Return the exchange of a question that goes in front of a request; it takes none of the client's bytes."""
@@ -158,6 +156,8 @@ class RequestIntake:
             exchange, known = Exchange.of(header), True
         if key == FETCH:
             known = self._take_fetch(exchange, chunk, header)
+        elif key == SHARE_FETCH:
+            known = self._take_share_fetch(exchange, chunk, header)
         elif key != PRODUCE and (exchange.treatment is IDENTITY or self._quotas.counts_requests):
             self._take_other(exchange, header)
         claim = self._claims.get(key) if self._claims else None
@@ -224,9 +224,10 @@ class RequestIntake:
             self.last = None
         # An authenticator charges nothing. What only the served send was preceded by a proof that the client is.
         if self._quotas.counts_requests and (self._identity.state is COMPLETE or header.api_key not in AUTHENTICATION):
-            client = self.client(header.client_id)
-            is_exempt = client.is_internal and exchange.api_key in BROKERS_ONLY
-            if client.counts_requests or (is_exempt and client.counts_exempt):
+            client, time = self.client(header.client_id), charges_of(header.api_key).request_time
+            is_exempt = client.is_internal and time is RequestTime.UNLESS_BROKER
+            is_counted = client.counts_requests and time is not RequestTime.NOT_SERVED
+            if is_counted or (is_exempt and client.counts_exempt):
                 exchange.client = client
                 exchange.exempt = is_exempt
 
@@ -289,4 +290,28 @@ class RequestIntake:
         exchange.client = client
         exchange.limiter = limiter
         exchange.decides = window_bytes is not None or client.counts_requests
+        return True
+
+    def _take_share_fetch(self, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> bool:
+        """Decide about a ShareFetch; return False to wait for more bytes.
+
+        Where its data is delivered its limits are lowered to one window of the quota, so that the client is not muted
+        for longer than it holds the locks on what it got. A broker does not lower them, but delivers nothing either.
+        """
+        client = self.client(header.client_id)
+        limiter = client.fetch
+        window_bytes = None if client.is_shadow else limiter.max_value_in_window
+        exchange.decides = window_bytes is not None or client.counts_requests
+        if client.empties_fetches and exchange.decides:
+            exchange.session_id = NO_SESSION
+        elif window_bytes is not None:
+            head = bytearray(chunk[header.start : min(header.end + LONGEST_UP_TO_LIMITS, header.frame_end)])
+            relative = header._replace(start=0, end=header.end - header.start)
+            end = cap_share_fetch(head, relative, min(int(window_bytes), MAX_INT32))
+            if end is None:
+                return False
+            patch = Patch(header.start, bytes(head[:end]))
+            exchange.request = Frame(header.frame_length + FRAME_LENGTH_BYTES, patch=patch)
+        exchange.client = client
+        exchange.limiter = limiter
         return True

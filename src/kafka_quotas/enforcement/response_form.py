@@ -4,7 +4,9 @@ from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.enforcement.exchange import ADDRESSES, FETCH, PRODUCE, STREAM, TAIL, Exchange
+from kafka_quotas.enforcement.fetch_form import FETCH_FORMS
 from kafka_quotas.enforcement.frame_stream import Decision, Frame, Patch
+from kafka_quotas.wire.api import NEVER
 from kafka_quotas.wire.api_table import API_TABLE
 from kafka_quotas.wire.api_versions import (
     API_VERSIONS,
@@ -13,9 +15,9 @@ from kafka_quotas.wire.api_versions import (
     is_unsupported_version_answer,
     unsupported_version_answer,
 )
-from kafka_quotas.wire.fetch_tail import FetchTail, is_bare
 from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES, MAX_GATHERED_BYTES
 from kafka_quotas.wire.response_header import RESPONSE_HEAD_BYTES
+from kafka_quotas.wire.share_fetch_request import SHARE_FETCH
 from kafka_quotas.wire.walk import Buffer
 
 CLIENT_WAITS_SINCE: Final = {
@@ -36,6 +38,7 @@ CLIENT_WAITS_SINCE: Final = {
     19: 3,
     20: 2,
     32: 2,
+    SHARE_FETCH: NEVER,
 }
 """First versions in which a client waits the throttle time out by itself; of APIs that are not here, the first one that
 tells it. **Source:** KIP-219; `AbstractResponse.shouldClientThrottle` of each API (4.1)."""
@@ -81,16 +84,19 @@ def bare_end(api_version: int) -> bytes:
 
 
 def look_at_tail(exchange: Exchange, chunk: memoryview, offset: int, length: int) -> None:
-    """Nothing; a Fetch response that is at hand as a whole is treated as what it turns out to be."""
+    """Treat a response with records that is at hand as a whole as what it turns out to be."""
     end = offset + FRAME_LENGTH_BYTES + length
     if len(chunk) >= end:
-        exchange.treatment = STREAM if is_bare(chunk, offset, end) else ADDRESSES
+        has_none = FETCH_FORMS[exchange.api_key].names_no_brokers(chunk, offset, end)
+        exchange.treatment = STREAM if has_none else ADDRESSES
 
 
 def passing(exchange: Exchange, length: int, *, gather: bool, patch: Patch | None = None) -> Decision:
     """How to pass on a response; raises `ProtocolError` if it is to be gathered and too long for that."""
     if exchange.treatment is TAIL and not gather:
-        return Frame(length + FRAME_LENGTH_BYTES, patch=patch, find_tail=FetchTail(length).find)
+        return Frame(
+            length + FRAME_LENGTH_BYTES, patch=patch, find_tail=FETCH_FORMS[exchange.api_key].find_tail(length)
+        )
     if not gather and patch is None:
         return length + FRAME_LENGTH_BYTES
     if gather and length > MAX_GATHERED_BYTES:

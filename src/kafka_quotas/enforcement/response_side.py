@@ -10,7 +10,7 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.enforcement.charging import Charging
 from kafka_quotas.enforcement.exchange import (
     ADDRESSES,
-    FETCH,
+    EMPTIED,
     IDENTITY,
     PRODUCE,
     RAW_TOKEN,
@@ -19,9 +19,11 @@ from kafka_quotas.enforcement.exchange import (
     VERSIONS,
     Exchange,
 )
+from kafka_quotas.enforcement.fetch_form import FETCH_FORMS
 from kafka_quotas.enforcement.flow import Flow
 from kafka_quotas.enforcement.frame_stream import Decision, Frame, Patch
 from kafka_quotas.enforcement.identity import COMPLETE, Identity
+from kafka_quotas.enforcement.quota_charges import RESPONSE_BYTES
 from kafka_quotas.enforcement.response_form import (
     bare_produce_response,
     clamped_versions,
@@ -32,10 +34,11 @@ from kafka_quotas.enforcement.response_form import (
 from kafka_quotas.wire.addresses import Translate, rewrite_addresses
 from kafka_quotas.wire.api_versions import Serves
 from kafka_quotas.wire.fetch_request import NO_SESSION, final_fetch
-from kafka_quotas.wire.fetch_response import charged_bytes, empty_fetch_response, fetch_result
-from kafka_quotas.wire.fetch_tail import rewrite_tail
+from kafka_quotas.wire.fetch_response import empty_fetch_response, fetch_result
 from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES, MAX_UNAUTHENTICATED_BYTES, checked_frame_length
 from kafka_quotas.wire.response_header import parse_response_head
+from kafka_quotas.wire.share_fetch_request import SHARE_FETCH
+from kafka_quotas.wire.share_fetch_response import WithoutRecords, shortened
 from kafka_quotas.wire.throttle_field import (
     MAX_THROTTLE_MS,
     NEED_MORE,
@@ -151,19 +154,17 @@ class ResponseSide:
         self, exchange: Exchange, chunk: memoryview, offset: int, length: int, now_ms: int
     ) -> Decision | None:
         """How to pass on a response that counts or may name a throttle time; None as in `begin`."""
-        if not exchange.charged:
-            self._charge(exchange, length, now_ms)
+        if not exchange.charged and not self._charge(exchange, chunk, offset, length, now_ms):
+            return None
         if self._delays and exchange.throttle_ms and not exchange.delayed and exchange.whole is None:
             self._delay(exchange, now_ms)
             return None
         if exchange.session_id is not None and exchange.throttle_ms and exchange.whole is None:
-            result = fetch_result(exchange.api_version, chunk, offset)
-            if result is None:
+            error_code = FETCH_FORMS[exchange.api_key].error_code(exchange.api_version, chunk, offset)
+            if error_code is None:
                 return None
-            error_code, made_session_id = result
             if error_code == 0:
-                self._end_session(exchange, made_session_id)
-                return self._emptied(exchange, exchange.session_id, length, now_ms)
+                return self._emptied(exchange, chunk, offset, length, now_ms)
         gather = exchange.treatment not in _STREAMED or exchange.whole is not None
         patch = None
         if not gather and (exchange.throttle_ms > 0 or exchange.limited):
@@ -176,19 +177,24 @@ class ResponseSide:
                 exchange.patched = True
             else:
                 gather = True
-        if exchange.api_key == FETCH and exchange.whole is None:
+        if exchange.api_key in RESPONSE_BYTES and exchange.whole is None:
             self._charging.settle(exchange, now_ms)
         return passing(exchange, length, gather=gather, patch=patch)
 
-    def _charge(self, exchange: Exchange, length: int, now_ms: int) -> None:
-        """Nothing; the response is charged with what it is by its head."""
-        exchange.charged = True
-        client, charging = exchange.client, self._charging
+    def _charge(self, exchange: Exchange, chunk: memoryview, offset: int, length: int, now_ms: int) -> bool:
+        """Charge the response with what it is by its head; return False to wait for more bytes."""
+        client, charging, fetched_bytes = exchange.client, self._charging, None
         assert client is not None
+        if exchange.api_key in RESPONSE_BYTES and exchange.limiter is not None:
+            fetched_bytes = FETCH_FORMS[exchange.api_key].charged_bytes(exchange.api_version, chunk, offset, length)
+            if fetched_bytes is None:
+                return False
+        exchange.charged = True
         if client.counts_requests:
             charging.charge_response(exchange, client, length, now_ms)
-        if exchange.api_key == FETCH and exchange.limiter is not None:
-            charging.charge_fetch(exchange, client, charged_bytes(exchange.api_version, length), now_ms)
+        if fetched_bytes:
+            charging.charge_fetch(exchange, client, fetched_bytes, now_ms)
+        return True
 
     def _delay(self, exchange: Exchange, now_ms: int) -> None:
         exchange.delayed = True
@@ -216,11 +222,18 @@ class ResponseSide:
             )
         )
 
-    def _emptied(self, exchange: Exchange, session_id: int, length: int, now_ms: int) -> Decision:
+    def _emptied(self, exchange: Exchange, chunk: memoryview, offset: int, length: int, now_ms: int) -> Decision:
         """Return the decision that drops a fetch's data: it counts for nothing, and the client gets an empty answer."""
         assert exchange.client is not None
-        amount = charged_bytes(exchange.api_version, length)
-        self._charging.unrecord_fetch(exchange, exchange.client, amount, now_ms)
+        amount = FETCH_FORMS[exchange.api_key].charged_bytes(exchange.api_version, chunk, offset, length)
+        self._charging.unrecord_fetch(exchange, exchange.client, amount or 0, now_ms)
+        if exchange.api_key == SHARE_FETCH:
+            exchange.treatment = EMPTIED
+            return Frame(length + FRAME_LENGTH_BYTES, gather=True, keep=WithoutRecords(length).keep)
+        session_id, result = exchange.session_id, fetch_result(exchange.api_version, chunk, offset)
+        assert session_id is not None
+        if result is not None:
+            self._end_session(exchange, result[1])
         told_ms = min(told_throttle_ms(exchange), MAX_THROTTLE_MS)
         answer = empty_fetch_response(
             exchange.api_version, exchange.correlation_id, session_id=session_id, throttle_ms=told_ms
@@ -247,8 +260,10 @@ class ResponseSide:
     def _changed(self, exchange: Exchange, frame: bytearray, now_ms: int) -> Buffer:
         """The gathered response with our addresses, versions and throttle time in it."""
         if exchange.treatment is TAIL and exchange.whole is None:
-            return rewrite_tail(exchange.api_version, frame, self._translate)
-        if exchange.treatment is IDENTITY:
+            return FETCH_FORMS[exchange.api_key].rewrite_tail(exchange.api_version, frame, self._translate)
+        if exchange.treatment is EMPTIED:
+            frame = shortened(frame)
+        elif exchange.treatment is IDENTITY:
             self._identity.answered(exchange, frame)
         elif exchange.treatment is VERSIONS:
             frame = bytearray(clamped_versions(exchange, frame, serves=self._serves))
@@ -258,6 +273,6 @@ class ResponseSide:
         if exchange.client is not None and not exchange.patched:
             upstream_ms = patch_throttle(frame, *exchange.place, told_throttle_ms(exchange))
             self._charging.heed_upstream(exchange, max(upstream_ms or 0, 0))
-        if exchange.treatment in (ADDRESSES, TAIL):
+        if exchange.treatment in (ADDRESSES, TAIL, EMPTIED):
             return rewrite_addresses(*exchange.place, frame, self._translate)
         return frame

@@ -7,10 +7,12 @@ from struct import Struct
 from typing import Final
 
 from kafka_quotas.wire.request_header import RequestHeader
-from kafka_quotas.wire.walk import Layout, TruncatedError, compact_string, walk
+from kafka_quotas.wire.walk import MAX_STRING_BYTES, Layout, TruncatedError, compact_string, walk
 
 SHARE_FETCH: Final = 78
 
+LONGEST_UP_TO_LIMITS: Final = 2 * (MAX_STRING_BYTES + 3) + 16
+"""How many bytes of the body the limits are within: two strings and four numbers."""
 _TWO_INT32: Final = Struct(">ii")
 _UP_TO_LIMITS: Final[Layout] = (compact_string, compact_string, 16)
 """Group, member, epoch of the share session, waiting time, `min_bytes` and `max_bytes`."""
