@@ -22,7 +22,7 @@ from kafka_quotas.enforcement.status import DaemonStatus
 
 RECORDS = 6000
 RECORD_BYTES = 1000
-BYTES_PER_SECOND = 800_000.0
+BYTES_PER_SECOND = 400_000.0
 WINDOW_S = 2
 """Whole samples of the window: what may be had at once is this many seconds' quota."""
 TIMEOUT_S = 100.0

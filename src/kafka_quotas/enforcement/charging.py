@@ -85,10 +85,13 @@ class Charging:
 
     def charge_response(self, exchange: Exchange, client: Client, length: int, now_ms: int) -> None:
         """Record the response's time on a network thread, and charge the time of a fetch."""
-        if client.request_time.bound is None or exchange.exempt:
+        if client.request_time.bound is None:
             return
         nanos = self._costs().response_nanos(exchange.api_key, length)
-        client.request_time.record_without_throttle(nanos_to_percentage(nanos), now_ms)
+        if exchange.exempt:
+            self._counters.exempt_request_us += int(nanos / _NANOS_PER_US)
+        else:
+            client.request_time.record_without_throttle(nanos_to_percentage(nanos), now_ms)
         if exchange.api_key in RESPONSE_BYTES:
             self._charge_time(exchange, client, now_ms)
 
