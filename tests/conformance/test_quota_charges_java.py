@@ -3,6 +3,7 @@
 import subprocess
 from functools import cache
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from tests.support.java_process import java, java_command
@@ -11,8 +12,10 @@ from tests.support.maven import KAFKA_3, KAFKA_4, Release, jars
 from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.enforcement.quota_charges import QUOTA_CHARGES, ApiCharges, Mutation, RequestTime
 from kafka_quotas.wire.api_table import API_TABLE
+from kafka_quotas.wire.streams_heartbeat import DETAIL_START, MAY_NOT_CREATE
 
 TIMEOUT_S = 120
+COORDINATOR = "org/apache/kafka/coordinator/group"
 OLDER_RELEASE_ONLY = {4, 5, 6, 7, 56, 67}
 """APIs between brokers that those of Kafka 4.3.1 no longer serve."""
 BYTES = {QuotaType.PRODUCE: {"produce"}, QuotaType.FETCH: {"fetch"}, None: set[str]()}
@@ -83,3 +86,15 @@ def test_the_table_has_every_api_that_the_wire_knows() -> None:
 )
 def test_a_wrong_row_is_noticed(key: int, wrong: ApiCharges) -> None:
     assert expected(wrong) != read_from_bytecode(KAFKA_4, "BROKER")[key] - {"cluster-action"}
+
+
+@pytest.mark.parametrize(
+    ("jar", "name", "text"),
+    [
+        ("kafka-group-coordinator-4.3.1.jar", f"{COORDINATOR}/streams/topics/InternalTopicManager", DETAIL_START),
+        ("kafka_2.13-4.3.1.jar", "kafka/server/KafkaApis", f"; {MAY_NOT_CREATE}"),
+    ],
+)
+def test_internal_topics_are_named_in_the_words_of_the_released_classes(jar: str, name: str, text: str) -> None:
+    with ZipFile(jars(KAFKA_4) / jar) as classes:
+        assert text.encode() + b"\x01" in classes.read(f"{name}.class"), "the text, then what is put into it"
