@@ -37,6 +37,7 @@ from kafka_quotas.wire import (
     proxy_protocol,
     sasl,
     sasl_identity,
+    share_fetch_response,
     throttle_field,
     topic_results,
 )
@@ -46,6 +47,8 @@ from kafka_quotas.wire.api_versions import clamp
 from kafka_quotas.wire.distinguished_name import subject_name
 from kafka_quotas.wire.fetch_tail import rewrite_tail
 from kafka_quotas.wire.request_header import RequestHeader, parse_request_header
+from kafka_quotas.wire.share_fetch_request import cap_share_fetch
+from kafka_quotas.wire.streams_heartbeat import topics_in_the_making
 from kafka_quotas.wire.whole_frame import framed
 
 Target: TypeAlias = Callable[[bytes], object]
@@ -82,6 +85,11 @@ def _read_fetch(frame: bytes, header: RequestHeader) -> None:
         fetch_request.cap_fetch(bytearray(piece), header, 1000)
 
 
+def _read_share_fetch(frame: bytes, header: RequestHeader) -> None:
+    for piece in (frame, frame[: header.end + len(frame) % 20]):
+        cap_share_fetch(bytearray(piece), header, 1000)
+
+
 _REQUEST_READERS: dict[int, Callable[[bytes, RequestHeader], object]] = {
     0: _read_produce,
     1: _read_fetch,
@@ -91,6 +99,7 @@ _REQUEST_READERS: dict[int, Callable[[bytes, RequestHeader], object]] = {
     20: delete_topics.parse_delete_topics,
     36: sasl.authenticate_token,
     37: create_partitions.parse_create_partitions,
+    78: _read_share_fetch,
 }
 
 
@@ -122,6 +131,18 @@ def _response_readers(place: tuple[int, int], frame: bytes) -> None:
         topic_results.topic_results(api_key, api_version, frame)
     elif api_key == 36:
         sasl.authenticate_result(frame, api_version)
+    elif api_key == 78:
+        _read_share_fetch_response(api_version, memoryview(frame))
+    elif api_key == 88:
+        topics_in_the_making(api_version, frame)
+
+
+def _read_share_fetch_response(api_version: int, frame: memoryview) -> None:
+    share_fetch_response.error_code(frame, 0)
+    share_fetch_response.WithoutRecords(len(frame) - 4).keep(frame, 0, len(frame))
+    found = share_fetch_response.ShareFetchTail(len(frame) - 4).find(frame, 0, len(frame))
+    if found is not None and found < len(frame):
+        share_fetch_response.rewrite_share_tail(api_version, frame[found:], _translate)
 
 
 def token(data: bytes) -> None:
