@@ -9,8 +9,8 @@ import pytest
 from tests.support.java_process import java, java_command
 from tests.support.maven import KAFKA_3, KAFKA_4, Release, jars
 
+from kafka_quotas.core.quota_charges import QUOTA_CHARGES, ApiCharges, Mutation, RequestTime
 from kafka_quotas.core.quota_manager import QuotaType
-from kafka_quotas.enforcement.quota_charges import QUOTA_CHARGES, ApiCharges, Mutation, RequestTime
 from kafka_quotas.wire.api_table import API_TABLE
 from kafka_quotas.wire.streams_heartbeat import DETAIL_START, MAY_NOT_CREATE
 

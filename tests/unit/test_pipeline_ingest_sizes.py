@@ -12,9 +12,14 @@ from kio.schema.fetch.v11 import response as fetch11
 from kio.schema.fetch.v16 import response as fetch16
 from kio.schema.produce.v8 import request as produce8
 from kio.schema.produce.v9 import request as produce9
+from kio.schema.share_fetch.v2 import response as share2
 from kio.serial import entity_writer
 
-from kafka_quotas.pipeline.ingest.request_size import fetch_response_bytes, produce_request_bytes
+from kafka_quotas.pipeline.ingest.request_size import (
+    fetch_response_bytes,
+    produce_request_bytes,
+    share_fetch_response_bytes,
+)
 
 RECORDS = (0, 100, 200, 70_000)
 
@@ -76,6 +81,52 @@ def test_a_fetch_response(version: int, schema: ModuleType, aborted: int) -> Non
         ],
     }
     assert fetch_response_bytes(logged, version=version) == 4 + _size(response)  # brokers add the size of the size
+
+
+@pytest.mark.parametrize("acquired", [0, 2, 200])
+def test_a_share_fetch_response(acquired: int) -> None:
+    ranges = tuple(share2.AcquiredRecords(first_offset=1, last_offset=2, delivery_count=1) for _ in range(acquired))
+    partitions = tuple(
+        share2.PartitionData(
+            partition_index=n,
+            error_code=ErrorCode.none,
+            error_message="what went wrong" if n else None,
+            acknowledge_error_code=ErrorCode.none,
+            acknowledge_error_message=None,
+            current_leader=share2.LeaderIdAndEpoch(leader_id=1, leader_epoch=2),
+            records=bytes(size),
+            acquired_records=ranges,
+        )
+        for n, size in enumerate(RECORDS)
+    )
+    response = share2.ShareFetchResponse(
+        throttle_time=dt.timedelta(0),
+        error_code=ErrorCode.none,
+        error_message=None,
+        acquisition_lock_timeout=dt.timedelta(seconds=30),
+        responses=(share2.ShareFetchableTopicResponse(topic_id=uuid.UUID(int=7), partitions=partitions),),
+        node_endpoints=(),
+    )
+    logged = {
+        "throttleTimeMs": 0,
+        "errorCode": 0,
+        "responses": [
+            {
+                "partitions": [
+                    {
+                        "recordsSizeInBytes": size,
+                        "errorMessage": "what went wrong" if n else None,
+                        "acknowledgeErrorMessage": None,
+                        "acquiredRecords": [{}] * acquired,
+                    }
+                    for n, size in enumerate(RECORDS)
+                ]
+            }
+        ],
+    }
+    assert share_fetch_response_bytes(logged) == 4 + _size(response)
+    assert share_fetch_response_bytes({**logged, "throttleTimeMs": 7}) == 0
+    assert share_fetch_response_bytes({**logged, "errorCode": 122}) == 0
 
 
 def _size(message: Any) -> int:

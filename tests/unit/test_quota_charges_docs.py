@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from kafka_quotas.core.quota_charges import QUOTA_CHARGES, Mutation, RequestTime
 from kafka_quotas.core.quota_manager import QuotaType
-from kafka_quotas.enforcement.quota_charges import QUOTA_CHARGES, Mutation, RequestTime
 from kafka_quotas.wire.api_table import API_TABLE
 
 PAGE = Path(__file__).parents[2] / "docs" / "daemon.md"

@@ -13,13 +13,13 @@ from tests.support.topic_broker import METADATA, TopicBroker, frame_of, frames_i
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.quota_charges import QUOTA_CHARGES, ApiCharges, Mutation, RequestTime, charges_of
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.event_log import Charge
 from kafka_quotas.enforcement.mutation_rules import MutationRules
-from kafka_quotas.enforcement.quota_charges import QUOTA_CHARGES, ApiCharges, Mutation, RequestTime, charges_of
 from kafka_quotas.enforcement.rules import Rules
 from kafka_quotas.enforcement.topic_control import TopicControl
 from kafka_quotas.wire.streams_heartbeat import DETAIL_START, STREAMS_GROUP_HEARTBEAT

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kafka_quotas.core.cost_model import CostModel
+from kafka_quotas.core.quota_charges import RESPONSE_BYTES
 from kafka_quotas.core.quota_manager import Limiter, QuotaType
 from kafka_quotas.core.throttle_time import nanos_to_percentage
 from kafka_quotas.enforcement.client import Client
@@ -18,7 +19,6 @@ from kafka_quotas.enforcement.event_log import OnCharge
 from kafka_quotas.enforcement.exchange import Exchange
 from kafka_quotas.enforcement.flow import Flow
 from kafka_quotas.enforcement.ledger import Ledger
-from kafka_quotas.enforcement.quota_charges import RESPONSE_BYTES
 
 _NANOS_PER_US: Final = 1000
 _NANOS_PER_MS: Final = 1_000_000

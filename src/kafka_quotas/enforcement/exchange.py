@@ -10,10 +10,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.quota_charges import RESPONSE_BYTES
 from kafka_quotas.core.quota_manager import Limiter
 from kafka_quotas.enforcement.client import Client
 from kafka_quotas.enforcement.frame_stream import Decision, Frame
-from kafka_quotas.enforcement.quota_charges import RESPONSE_BYTES
 from kafka_quotas.wire.api_table import API_TABLE
 from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.request_header import RequestHeader

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kafka_quotas.core.mutation_bucket import MutationAlgorithm
-from kafka_quotas.enforcement.quota_charges import charges_of
+from kafka_quotas.core.quota_charges import charges_of
 
 
 class MutationMode(StrEnum):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.quota_charges import RequestTime, charges_of
 from kafka_quotas.core.quota_manager import Limiter
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.client import Client
@@ -17,7 +18,6 @@ from kafka_quotas.enforcement.exchange import (
 from kafka_quotas.enforcement.frame_stream import Frame, Patch
 from kafka_quotas.enforcement.identity import AUTHENTICATION, COMPLETE, Identity, SaslState
 from kafka_quotas.enforcement.order_treatment import OrderTreatment
-from kafka_quotas.enforcement.quota_charges import RequestTime, charges_of
 from kafka_quotas.enforcement.refusal import Refusal
 from kafka_quotas.enforcement.repeated import Repeated
 from kafka_quotas.enforcement.rules import Rules

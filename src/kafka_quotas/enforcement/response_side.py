@@ -7,6 +7,7 @@ charged when its head has been seen, so that its throttle time is written into t
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.quota_charges import RESPONSE_BYTES
 from kafka_quotas.enforcement.charging import Charging
 from kafka_quotas.enforcement.exchange import (
     ADDRESSES,
@@ -23,7 +24,6 @@ from kafka_quotas.enforcement.fetch_form import FETCH_FORMS
 from kafka_quotas.enforcement.flow import Flow
 from kafka_quotas.enforcement.frame_stream import Decision, Frame, Patch
 from kafka_quotas.enforcement.identity import COMPLETE, Identity
-from kafka_quotas.enforcement.quota_charges import RESPONSE_BYTES
 from kafka_quotas.enforcement.response_form import (
     bare_produce_response,
     clamped_versions,

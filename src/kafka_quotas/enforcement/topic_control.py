@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import InvalidQuotaError
+from kafka_quotas.core.quota_charges import QUOTA_CHARGES, Mutation
 from kafka_quotas.enforcement.auto_creations import AutoCreations
 from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.counters import Counters
@@ -16,7 +17,6 @@ from kafka_quotas.enforcement.metadata_claim import MetadataClaim
 from kafka_quotas.enforcement.mutation_claim import MutationClaim
 from kafka_quotas.enforcement.notice import Notice, Notify, Severity
 from kafka_quotas.enforcement.policy import NodeId
-from kafka_quotas.enforcement.quota_charges import QUOTA_CHARGES, Mutation
 from kafka_quotas.enforcement.rules import Rules
 from kafka_quotas.enforcement.streams_treatment import StreamsClaim
 from kafka_quotas.enforcement.threshold_board import ThresholdBoard

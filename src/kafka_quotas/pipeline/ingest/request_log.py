@@ -17,12 +17,17 @@ from kafka_quotas.core.quota_manager import QuotaType
 from kafka_quotas.pipeline.ingest.bad_line import BadLineError
 from kafka_quotas.pipeline.ingest.form import REQUEST_MARK
 from kafka_quotas.pipeline.ingest.mutation_count import MUTATION_APIS, is_of_broker, mutation_count
-from kafka_quotas.pipeline.ingest.request_size import fetch_response_bytes, produce_request_bytes
+from kafka_quotas.pipeline.ingest.request_size import (
+    fetch_response_bytes,
+    produce_request_bytes,
+    share_fetch_response_bytes,
+)
 from kafka_quotas.pipeline.ingest.rows import AMOUNT_LIMIT, EventRow
 from kafka_quotas.pipeline.ingest.stamp import StampReader
 
 _PRODUCE: Final = 0
 _FETCH: Final = 1
+_SHARE_FETCH: Final = 78
 _PRODUCE_TYPE: Final = QuotaType.PRODUCE.value
 _FETCH_TYPE: Final = QuotaType.FETCH.value
 _REQUEST_TYPE: Final = QuotaType.REQUEST.value
@@ -126,6 +131,8 @@ def _charge(api_key: Any, entry: Mapping[str, Any], client_id: str) -> tuple[str
         return _PRODUCE_TYPE, produce_request_bytes(entry["request"], version=version, client_id=client_id), 0, True
     if api_key == _FETCH:
         return _FETCH_TYPE, fetch_response_bytes(entry["response"], version=version), 0, True
+    if api_key == _SHARE_FETCH:
+        return _FETCH_TYPE, share_fetch_response_bytes(entry["response"]), 0, True
     if api_key in MUTATION_APIS:
         count = mutation_count(api_key, request=entry["request"], response=entry["response"])
         return _MUTATION_TYPE, 0, count.partitions, count.is_estimated

@@ -2,7 +2,8 @@
 
 The framing around them is reckoned from the message definitions; tagged fields that a client may add are not known,
 which is why these sizes are called estimated. **Source:** ProduceRequest.json, FetchResponse.json, RequestHeader.json
-(Kafka 4.0); `KafkaApis.handleProduceRequest` charges the whole request, `FetchResponse.sizeOf` is a fetch's charge.
+(Kafka 4.0), ShareFetchResponse.json (4.3); `KafkaApis.handleProduceRequest` charges the whole request,
+`FetchResponse.sizeOf` and `ShareFetchResponse.sizeOf` are a fetch's charge.
 """
 
 from collections.abc import Mapping
@@ -19,6 +20,9 @@ _PRODUCE_FIXED: Final = 2 + 4  # acks, timeout
 _FETCH_FIXED: Final = 4 + 4 + 2 + 4  # size, throttle time, error, session id
 _FETCH_PARTITION: Final = 4 + 2 + 8 + 8 + 8 + 4  # index, error, three offsets, preferred replica
 _ABORTED: Final = 8 + 8  # producer id, first offset
+_SHARE_FETCH_FIXED: Final = 4 + 4 + 2 + 1 + 4 + 1  # size, throttle time, error, no message, lock duration, no brokers
+_SHARE_FETCH_PARTITION: Final = 4 + 2 + 2 + 8 + 1  # index, two errors, leader with its epoch and tags
+_ACQUIRED: Final = 8 + 8 + 2 + 1  # first and last offset, deliveries, tags
 
 
 def produce_request_bytes(request: Mapping[str, Any], *, version: int, client_id: str) -> int:
@@ -54,6 +58,27 @@ def fetch_response_bytes(response: Mapping[str, Any], *, version: int) -> int:
             records, aborted = partition["recordsSizeInBytes"], partition["abortedTransactions"] or ()
             size += _FETCH_PARTITION + _compact_length_bytes(records) + records + _TAGS
             size += _compact_length_bytes(len(aborted)) + len(aborted) * (_ABORTED + _TAGS)
+    return size
+
+
+def share_fetch_response_bytes(response: Mapping[str, Any]) -> int:
+    """Return what a ShareFetch response is charged with, in bytes.
+
+    0 for an error as a whole, and for a throttled one, whose bytes the broker takes back.
+    """
+    if response["errorCode"] or response["throttleTimeMs"] > 0:
+        return 0
+    topics = response["responses"]
+    size = _SHARE_FETCH_FIXED + _compact_length_bytes(len(topics)) + _TAGS
+    for topic in topics:
+        partitions = topic["partitions"]
+        size += _UUID + _compact_length_bytes(len(partitions)) + _TAGS
+        for partition in partitions:
+            records, acquired = partition["recordsSizeInBytes"], partition["acquiredRecords"]
+            size += _SHARE_FETCH_PARTITION + _compact_length_bytes(records) + records + _TAGS
+            size += _compact_text_bytes(partition["errorMessage"] or "")
+            size += _compact_text_bytes(partition["acknowledgeErrorMessage"] or "")
+            size += _compact_length_bytes(len(acquired)) + len(acquired) * _ACQUIRED
     return size
 
 
