@@ -15,7 +15,15 @@ from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.exchange import Exchange
 from kafka_quotas.enforcement.mutation_rules import AutoCreate
 from kafka_quotas.enforcement.topic_questions import TopicQuestions
-from kafka_quotas.enforcement.whole_treatment import Ask, Charge, Pass, Unclaimed, Verdict, WholeTreatment
+from kafka_quotas.enforcement.whole_treatment import (
+    Ask,
+    Charge,
+    Pass,
+    Unclaimed,
+    Verdict,
+    WholeTreatment,
+    check_topic_request,
+)
 from kafka_quotas.wire.api_table import API_TABLE
 from kafka_quotas.wire.request_header import RequestHeader
 from kafka_quotas.wire.streams_heartbeat import topics_in_the_making
@@ -76,7 +84,7 @@ class StreamsClaim:
         """Return the treatment of a heartbeat whose client has a quota.
 
         Raises:
-            ProtocolError: Its version can't be read; passed on, it would be a way around the quota.
+            ProtocolError: It can't be read or is too long: passed on, it would be a way around the quota.
         """
         del chunk
         client = exchange.client
@@ -87,4 +95,5 @@ class StreamsClaim:
             raise ProtocolError(
                 f"{api.name} version {header.api_version} is beyond {api.max_version}, the newest known"
             )
+        check_topic_request(header)
         return StreamsTreatment(header, client.mutation, self._auto_creations)
