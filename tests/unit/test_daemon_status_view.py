@@ -4,7 +4,7 @@ from dataclasses import fields
 
 from kafka_quotas.cli.daemon_view import status_listing
 from kafka_quotas.enforcement.counters import Counters
-from kafka_quotas.enforcement.status import BucketRow, DaemonStatus, StoreRow, ThrottledClient, ThrottleRow
+from kafka_quotas.enforcement.status import BucketRow, DaemonStatus, QuotaTotals, StoreRow, ThrottledClient
 
 
 def waiting(quota: str, limit: float, observed: float, *, estimated: bool = False) -> ThrottledClient:
@@ -28,16 +28,7 @@ def status(*throttled: ThrottledClient, refused: int = 0, shadow_times: int = 0)
         BucketRow(broker="1", quota=row.quota, user="u", client_id="a", limit=1, observed=2, estimated=row.estimated)
         for row in throttled
     ]
-    throttle = ThrottleRow(
-        quota="producer_byte_rate",
-        user="u",
-        client_id="a",
-        times=0,
-        total_ms=0,
-        upstream_times=0,
-        upstream_total_ms=0,
-        shadow_times=shadow_times,
-    )
+    totals = QuotaTotals(quota="producer_byte_rate", shadow_times=shadow_times)
     return DaemonStatus(
         pid=1,
         uptime_ms=5000,
@@ -54,7 +45,8 @@ def status(*throttled: ThrottledClient, refused: int = 0, shadow_times: int = 0)
         listeners=(),
         throttled=throttled,
         buckets=tuple(rows),
-        throttles=(throttle,),
+        throttles=(),
+        quota_totals=(totals,),
         counters={field.name: 0 for field in fields(Counters)} | {"refused_requests": refused},
         mode="smooth",
         scope="cluster",

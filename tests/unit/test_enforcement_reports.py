@@ -5,6 +5,7 @@ import io
 import json
 import re
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,19 +19,22 @@ from kafka_quotas.enforcement import ledger as ledger_module
 from kafka_quotas.enforcement.address import Address, parse_address
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.health import Health, Readiness
-from kafka_quotas.enforcement.ledger import OTHERS, Ledger
+from kafka_quotas.enforcement.ledger import Ledger
 from kafka_quotas.enforcement.log import LINES_PER_SECOND, Log, LogFormat
 from kafka_quotas.enforcement.metrics import QUOTA_FAMILIES, exposition, families
 from kafka_quotas.enforcement.metrics_choice import MetricsChoice
 from kafka_quotas.enforcement.notice import Notice, Severity
+from kafka_quotas.enforcement.slices import one_slice, run_whole
 from kafka_quotas.enforcement.status import (
     BucketRow,
     DaemonStatus,
     ListenerRow,
+    QuotaTotals,
     StoreRow,
     ThrottledClient,
     ThrottleRow,
     status_from_json,
+    status_text,
     status_to_json,
 )
 from kafka_quotas.enforcement.upstream_health import UpstreamHealth
@@ -99,8 +103,10 @@ def test_the_ledger_counts_each_bucket_and_says_the_first_time(monkeypatch: pyte
     for client in ("a", "a", "b", "c", "d"):
         ledger.throttled(QuotaType.PRODUCE, manager.limiter("u", client), 10, 1000)
     counts = {bucket: (count.times, count.total_ms) for (_, bucket), count in ledger.throttles.items()}
-    assert counts == {("", "a"): (2, 20), ("", "b"): (1, 10), OTHERS: (2, 20)}
-    assert [notice.fields["client_id"] for notice in said] == ["a", "b", "c"]
+    assert counts == {("", "c"): (1, 10), ("", "d"): (1, 10)}
+    others, total = ledger.set_here.others[QuotaType.PRODUCE], ledger.set_here.totals[QuotaType.PRODUCE]
+    assert (others.times, others.total_ms, total.times, total.total_ms) == (3, 30, 5, 50)
+    assert [notice.fields["client_id"] for notice in said] == ["a", "b", "c", "d"]
     assert ledger.upstream_throttles == {}
 
 
@@ -148,13 +154,21 @@ def status() -> DaemonStatus:
             ),
         ),
         counters={field.name: 0 for field in fields(Counters)},
+        quota_totals=(
+            QuotaTotals(quota="producer_byte_rate", waiting=2, times=4, total_ms=2000, upstream_times=1),
+            QuotaTotals(quota="consumer_byte_rate"),
+        ),
+        bucket_count=7,
     )
 
 
 def test_a_status_survives_json_and_newer_fields() -> None:
     data = status_to_json(status())
+    assert json.loads(run_whole(status_text(status()))) == json.loads(json.dumps(data))
     data["added_later"] = 1
     assert status_from_json(data) == status()
+    del data["quota_totals"]
+    assert status_from_json(data) == replace(status(), quota_totals=())
 
 
 @pytest.mark.parametrize("data", [None, {}, [], {"pid": 1}])
@@ -164,7 +178,7 @@ def test_what_is_no_status_is_told(data: object) -> None:
 
 
 def test_the_metrics_have_kafkas_names_and_escape_labels() -> None:
-    text = exposition(status)().decode()
+    text = run_whole(exposition(partial(one_slice, status))()).decode()
     assert 'kafka_server_produce_byte_rate{broker="1",client_id="a\\"\\n",mode="kafka",user=""} 150.0\n' in text
     assert 'kafka_server_produce_byte_rate_limit{broker="1",client_id="a\\"\\n",mode="kafka",user=""} 100.0\n' in text
     assert "kafka_server_produce_queue_size 2.0\n" in text
@@ -172,6 +186,7 @@ def test_the_metrics_have_kafkas_names_and_escape_labels() -> None:
     assert "kafka_server_produce_throttle_time_ms_total 2000.0\n" in text
     assert "kafka_server_produce_upstream_throttles_total 1.0\n" in text
     assert "kafka_quotas_store_age_seconds 0.25\n" in text
+    assert "kafka_quotas_buckets 7.0\n" in text
     assert "# TYPE kafka_quotas_requests_total counter" in text or "# TYPE kafka_quotas_requests counter" in text
     assert "process_resident_memory_bytes" in text
 
@@ -259,7 +274,8 @@ def readiness(current: DaemonStatus, *, up: set[Address], times: int = 1) -> tup
         return address in up
 
     async def ask() -> Readiness:
-        health = Health(lambda: current, lambda: [FIRST, SECOND], health=UpstreamHealth(probe=probe))
+        state = (current.draining, current.store)
+        health = Health(lambda: state, lambda: [FIRST, SECOND], health=UpstreamHealth(probe=probe))
         return [await health.readiness() for _ in range(times)][-1]
 
     return asyncio.run(ask()), tried

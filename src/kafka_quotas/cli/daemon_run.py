@@ -53,7 +53,13 @@ from kafka_quotas.cli.daemon_topic_options import (
     MutationsOption,
     ThresholdErrorOption,
 )
-from kafka_quotas.cli.daemon_watch_options import LogFormatOption, MetricsClient, MetricsTop, MetricsUser
+from kafka_quotas.cli.daemon_watch_options import (
+    LogFormatOption,
+    MaxBucketMemory,
+    MetricsClient,
+    MetricsTop,
+    MetricsUser,
+)
 from kafka_quotas.cli.entity_options import checked_name
 from kafka_quotas.cli.options import CommandConfig, StoreUrl
 from kafka_quotas.cli.store_choice import choose_store
@@ -134,6 +140,7 @@ def run(
     control_mode: ControlMode = "0600",
     control_user: ControlUser = None,
     state_file: StateFile = None,
+    max_bucket_memory: MaxBucketMemory = "256MiB",
     event_log: EventLog = None,
     event_log_rotate: EventLogRotate = ROTATE_S,
     event_log_keep: EventLogKeep = "10GiB",
@@ -196,6 +203,7 @@ def run(
         control=control,
         control_access=control_access(control_mode, control_user or ()),
         state_file=state_file,
+        max_bucket_bytes=int(parse_bytes(max_bucket_memory)),
         metrics=None if metrics is None else parse_metrics_address(metrics),
         metrics_choice=MetricsChoice(
             top=metrics_top, users=frozenset(metrics_user or ()), client_ids=frozenset(metrics_client or ())

@@ -130,8 +130,8 @@ def _summary(status: DaemonStatus) -> str:
     """What holds beside the throttled clients, a line each."""
     store, counters = status.store, status.counters
     trouble = f", can't be read now: {store.trouble}" if store.trouble else ""
-    throttles = sum(row.times for row in status.throttles)
-    upstream = sum(row.upstream_times for row in status.throttles)
+    throttles = sum(totals.times for totals in status.quota_totals)
+    upstream = sum(totals.upstream_times for totals in status.quota_totals)
     listeners = ", ".join(f"{row.broker}: {row.listen} -> {row.upstream}" for row in status.listeners)
     draining = ", draining" if status.draining else ""
     window = f"window {status.window_num} x {status.window_size_seconds} s"
@@ -153,7 +153,7 @@ def _summary(status: DaemonStatus) -> str:
     lines += _over_thresholds(status)
     if counters["refused_requests"]:
         lines.append(f"requests refused with an error for their client's byte rate: {counters['refused_requests']}")
-    shadows = sum(row.shadow_times for row in status.throttles)
+    shadows = sum(totals.shadow_times for totals in status.quota_totals)
     if shadows:
         lines.append(f"throttle times that shadows would have got: {shadows}")
     if counters["unknown_principals"]:

@@ -44,3 +44,13 @@ MetricsClient = Annotated[
         rich_help_panel=OPERATION_PANEL,
     ),
 ]
+MaxBucketMemory = Annotated[
+    str,
+    typer.Option(
+        "--max-bucket-memory",
+        metavar="SIZE",
+        help="What the buckets of all clients may take in memory together, at about 1300 bytes each; those idle "
+        "longest are forgotten first, never one whose client is held back by a limit of its own.",
+        rich_help_panel=OPERATION_PANEL,
+    ),
+]

@@ -22,6 +22,7 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.undoing import due_undos
 from kafka_quotas.enforcement.address import Address
 from kafka_quotas.enforcement.metrics_server import MetricsServer
+from kafka_quotas.enforcement.slices import one_slice
 from kafka_quotas.stores.store import Store
 
 _END_OF_TIME_MS: Final = 2**62
@@ -163,7 +164,7 @@ def run_reconciler(
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
         async with contextlib.AsyncExitStack() as stack:
             if metrics is not None and exposition is not None:
-                server = MetricsServer(metrics, exposition)
+                server = MetricsServer(metrics, partial(one_slice, exposition))
                 port = await server.start()
                 stack.push_async_callback(server.close)
                 serving(Address(host=metrics.host, port=port))

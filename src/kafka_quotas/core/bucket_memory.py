@@ -6,6 +6,7 @@ happened, a shift of all times (a clock that was set back meanwhile) apart.
 
 from dataclasses import dataclass
 
+from kafka_quotas.core.quota_bucket import QuotaBucket
 from kafka_quotas.core.resolution import Bucket
 
 
@@ -17,3 +18,12 @@ class BucketMemory:
     kind: str
     recorded_ms: int
     figures: tuple[float, ...]
+
+
+def memory_of(bucket: QuotaBucket) -> BucketMemory | None:
+    """Return what is to be remembered of a bucket, None where nothing was recorded; asking changes nothing."""
+    if bucket.recorded_ms is None:
+        return None
+    return BucketMemory(
+        name=bucket.name, kind=type(bucket).__name__, recorded_ms=bucket.recorded_ms, figures=bucket.memory
+    )

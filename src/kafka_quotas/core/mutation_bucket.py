@@ -90,6 +90,14 @@ class SpreadMutationBucket:
         """The rate per second."""
         return self._rate.rate(now_ms)
 
+    def is_blank(self, now_ms: int) -> bool:
+        """Return whether a new bucket in its place would hold nobody back less: no sample has anything left."""
+        return self.recorded_ms is None or self._rate.rate(now_ms) == 0.0
+
+    def is_in_debt(self, now_ms: int) -> bool:
+        """Return whether a request would be refused now."""
+        return self._rate.refused_ms(now_ms) is not None
+
     @property
     def memory(self) -> tuple[float, ...]:
         """The figures that `remember` takes: those of the rate."""

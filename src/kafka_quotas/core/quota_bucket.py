@@ -46,6 +46,14 @@ class QuotaBucket(Protocol):
         """What is measured against the bound: the rate per second, or the tokens left; asking changes nothing."""
         ...
 
+    def is_blank(self, now_ms: int) -> bool:
+        """Return whether a new bucket in its place would hold nobody back less: nothing that was recorded counts."""
+        ...
+
+    def is_in_debt(self, now_ms: int) -> bool:
+        """Return whether it holds its clients back now: more was recorded than the bound allows."""
+        ...
+
     @property
     def memory(self) -> tuple[float, ...]:
         """The figures by which another bucket of its kind can go on in its place."""
@@ -105,6 +113,14 @@ class RateBucket(Rate):
                 floor_ms = int(delay_ms)
                 return floor_ms + 1 if delay_ms - floor_ms >= 0.5 else floor_ms
         return self._bounded_throttle_ms(rate, window_ms)
+
+    def is_blank(self, now_ms: int) -> bool:
+        """Return whether a new bucket in its place would hold nobody back less: every sample has expired."""
+        return self.recorded_ms is None or now_ms - self.recorded_ms >= self._expire_ms
+
+    def is_in_debt(self, now_ms: int) -> bool:
+        """Return whether the rate is above the bound now."""
+        return self.peek(now_ms) > self._bound
 
     def _load_current(self) -> None:
         super()._load_current()
@@ -177,6 +193,14 @@ class MutationBucket(TokenBucket):
         super().record(value, now_ms)
         self.mutations.record(value, now_ms)
         self.recorded_ms = now_ms
+
+    def is_blank(self, now_ms: int) -> bool:
+        """Return whether a new bucket in its place would hold nobody back less: it is filled up to the burst."""
+        return self.recorded_ms is None or self.peek(now_ms) >= self._burst
+
+    def is_in_debt(self, now_ms: int) -> bool:
+        """Return whether there are fewer than no tokens now."""
+        return self.peek(now_ms) < 0
 
     def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
         """The throttle time in ms where a debt refuses the value; else 0, and the value is taken out."""

@@ -8,10 +8,10 @@ a bucket before its next use. Not safe for several threads at once.
 
 import copy
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final, cast
 
-from kafka_quotas.core.bucket_memory import BucketMemory
+from kafka_quotas.core.bucket_memory import BucketMemory, memory_of
+from kafka_quotas.core.bucket_pool import IDLE_MS, BucketPool
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.mutation_bucket import AdmissionBucket, MutationAlgorithm, new_mutation_bucket
 from kafka_quotas.core.mutation_quota import (
@@ -22,55 +22,18 @@ from kafka_quotas.core.mutation_quota import (
 )
 from kafka_quotas.core.quota_bucket import UNLIMITED, MutationBucket, QuotaBucket, RateBucket
 from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.core.quota_key import (
-    CONSUMER_BYTE_RATE,
-    CONTROLLER_MUTATION_RATE,
-    LONG_MAX,
-    PRODUCER_BYTE_RATE,
-    REQUEST_PERCENTAGE,
-    REQUEST_RATE,
-    QuotaKey,
-)
-from kafka_quotas.core.resolution import Bucket, Match, QuotaResolver, bucket_tags
+from kafka_quotas.core.quota_key import LONG_MAX
+from kafka_quotas.core.quota_type import Algorithm, QuotaType
+from kafka_quotas.core.resolution import NEVER, Bucket, Match, QuotaResolver, bucket_tags
 from kafka_quotas.core.smooth_bucket import BURST_S, SmoothBucket
 from kafka_quotas.core.throttle_average import ThrottleAverage
 
-IDLE_MS: Final = 3_600_000
-"""A bucket without a record for longer than this is forgotten."""
+__all__ = ["IDLE_MS", "Algorithm", "BucketState", "ClientQuotaManager", "Limiter", "QuotaType"]
 
-
-class QuotaType(Enum):
-    """What a quota manager limits."""
-
-    PRODUCE = "produce"
-    FETCH = "fetch"
-    REQUEST = "request"
-    CONTROLLER_MUTATION = "controller_mutation"
-    REQUEST_RATE = "request_rate"
-    """Requests counted, which brokers don't limit."""
-
-    @property
-    def key(self) -> QuotaKey:
-        """The quota key under which limits of this type are stored."""
-        return _KEYS[self]
-
-
-_KEYS = {
-    QuotaType.PRODUCE: PRODUCER_BYTE_RATE,
-    QuotaType.FETCH: CONSUMER_BYTE_RATE,
-    QuotaType.REQUEST: REQUEST_PERCENTAGE,
-    QuotaType.CONTROLLER_MUTATION: CONTROLLER_MUTATION_RATE,
-    QuotaType.REQUEST_RATE: REQUEST_RATE,
-}
-
-
-class Algorithm(Enum):
-    """How a rate is measured; controller mutations have algorithms of their own."""
-
-    WINDOW = "window"
-    """Kafka's sliding window."""
-    SMOOTH = "smooth"
-    """A bucket of one second."""
+MAX_HANDLES: Final = 100_000
+"""How many handles are kept to be found again by name; what clients hold themselves stays right in any case."""
+MAX_HANDLE_NAME: Final = 256
+"""Handles of clients with longer names than this are not kept, so that names can't fill memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,17 +61,38 @@ class ClientQuotaManager:
         algorithm: Algorithm = Algorithm.WINDOW,
         *,
         mutations: MutationAlgorithm = MutationAlgorithm.TOKEN_BUCKET,
+        limits: QuotaResolver | None = None,
+        pool: BucketPool | None = None,
     ) -> None:
+        """Make a manager without buckets.
+
+        Args:
+            quota_type: what is limited.
+            window: over what a rate is measured.
+            algorithm: how a rate is measured.
+            mutations: how controller mutations are.
+            limits: the limits, which managers may share; None for limits of its own.
+            pool: where buckets are counted, which managers may share; None for one of its own, without a bound.
+        """
         self.quota_type = quota_type
         self.window = window
         self.algorithm = algorithm
         self._mutations = mutations
-        self.generation = 0
-        """Differs after every change that may give a client another limit or bucket."""
-        self._resolver = QuotaResolver()
+        self._resolver = QuotaResolver() if limits is None else limits
+        self._pool = BucketPool() if pool is None else pool
         self._buckets: dict[Bucket, QuotaBucket] = {}
         self._throttles: dict[Bucket, ThrottleAverage] = {}
         self._limiters: dict[tuple[str, str], Limiter] = {}
+
+    @property
+    def limits(self) -> QuotaResolver:
+        """The limits, which other managers may share."""
+        return self._resolver
+
+    @property
+    def generation(self) -> int:
+        """A number that differs after every change that may give a client another limit or bucket."""
+        return self._resolver.generation
 
     @property
     def enabled(self) -> bool:
@@ -121,7 +105,6 @@ class ClientQuotaManager:
         Raises `UsageError` for an entity with neither user nor client-id.
         """
         self._resolver.update(entity, bound)
-        self.generation += 1
 
     def update_static_quota(self, entity: Entity, bound: float | None) -> None:
         """Set or remove (None) a limit of static configuration, which lies below all others.
@@ -129,13 +112,19 @@ class ClientQuotaManager:
         Raises `UsageError` for an entity that is no client-id.
         """
         self._resolver.update_static(entity, bound)
-        self.generation += 1
 
     def limiter(self, user: str, client_id: str) -> "Limiter":
-        """The handle of a user's client-id; it stays right whatever is configured later, and is cheap to keep."""
+        """Return the handle of a user's client-id, which stays right whatever is configured later.
+
+        Handles are found again while a quota is configured; as long as none is, nothing is kept of any client.
+        """
         limiter = self._limiters.get((user, client_id))
         if limiter is None:
-            limiter = self._limiters[user, client_id] = Limiter(self, user, client_id)
+            limiter = Limiter(self, user, client_id)
+            if self.enabled and len(user) + len(client_id) <= MAX_HANDLE_NAME:
+                if len(self._limiters) >= MAX_HANDLES:
+                    self._limiters.clear()
+                self._limiters[user, client_id] = limiter
         return limiter
 
     def record_and_throttle_ms(self, user: str, client_id: str, value: float, now_ms: int) -> int:
@@ -193,36 +182,35 @@ class ClientQuotaManager:
 
     def buckets(self, now_ms: int) -> list[BucketState]:
         """All buckets, sorted by their tags; asking changes none of them."""
-        states = [
-            BucketState(
-                tags=bucket_tags(name),
-                bound=self._resolver.limit(name),
-                measured=self.renewed(bucket).peek(now_ms),
-                throttle_ms=self._throttles[name].peek(now_ms) if name in self._throttles else 0.0,
-                mutation_rate=bucket.mutations.peek(now_ms) if isinstance(bucket, MutationBucket) else None,
-            )
-            for name, bucket in self._buckets.items()
-        ]
-        return sorted(states, key=lambda state: state.tags)
+        return sorted((self.state(bucket, now_ms) for bucket in self._buckets.values()), key=lambda state: state.tags)
+
+    def state(self, bucket: QuotaBucket, now_ms: int) -> BucketState:
+        """Return what is reported of one bucket of this manager."""
+        name = bucket.name
+        return BucketState(
+            tags=bucket_tags(name),
+            bound=self._resolver.limit(name),
+            measured=self.renewed(bucket).peek(now_ms),
+            throttle_ms=self._throttles[name].peek(now_ms) if name in self._throttles else 0.0,
+            mutation_rate=bucket.mutations.peek(now_ms) if isinstance(bucket, MutationBucket) else None,
+        )
 
     def throttled(self, user: str, client_id: str, throttle_ms: int, now_ms: int) -> None:
-        """Nothing; a client was given a throttle time, which counts in what is told of its bucket."""
+        """Count a throttle time that a client was given in what its bucket reports, if it has one."""
         name = self._resolver.bucket(user, client_id)
         average = self._throttles.get(name)
         if average is None:
+            if name not in self._buckets:
+                return
             average = self._throttles[name] = ThrottleAverage()
         average.record(throttle_ms, now_ms)
 
     def memories(self) -> list[BucketMemory]:
         """What is to be remembered of the buckets that were recorded to; asking changes none of them."""
-        return [
-            BucketMemory(name=name, kind=type(bucket).__name__, recorded_ms=bucket.recorded_ms, figures=bucket.memory)
-            for name, bucket in self._buckets.items()
-            if bucket.recorded_ms is not None
-        ]
+        return [memory for bucket in self._buckets.values() if (memory := memory_of(bucket)) is not None]
 
     def remember(self, memory: BucketMemory, shift_ms: int) -> None:
-        """Nothing; a bucket goes on from there, with all its times moved by `shift_ms`.
+        """Let a bucket go on from what another one remembers, with all its times moved by `shift_ms`.
 
         Raises `ValueError` for figures of another kind of bucket or another window.
         """
@@ -230,33 +218,43 @@ class ClientQuotaManager:
         if memory.kind != type(bucket).__name__:
             raise ValueError(f"a {memory.kind} is no {type(bucket).__name__}")
         bucket.remember(memory.figures, shift_ms)
+        known = self._buckets.get(memory.name)
+        if known is None:
+            self._keep(bucket)
+        else:
+            bucket = known
+            bucket.remember(memory.figures, shift_ms)
         bucket.recorded_ms = memory.recorded_ms + shift_ms
-        self._buckets[memory.name] = bucket
-        bucket.generation = self.generation
-        self.generation += 1
+        bucket.generation = NEVER
 
     def expire_idle(self, now_ms: int) -> int:
-        """How many buckets were forgotten for having had no record for more than an hour; to be called now and then."""
-        idle = []
-        for name, bucket in self._buckets.items():
-            if bucket.recorded_ms is None:
-                bucket.recorded_ms = now_ms  # made by a question: its hour starts when it is first seen here
-            elif now_ms - bucket.recorded_ms > IDLE_MS:
-                idle.append(name)
-        for name in idle:
-            del self._buckets[name]
-            self._throttles.pop(name, None)
-        if idle or len(self._limiters) > 2 * len(self._buckets):
-            self._limiters.clear()  # handles in use elsewhere go on working, and find their bucket again
-            self.generation += 1
-        return len(idle)
+        """Forget the pool's buckets without a record for more than an hour; return how many those were."""
+        gone = sum(self._pool.expire_idle(now_ms))
+        self.drop_handles()
+        return gone
+
+    def drop_handles(self) -> None:
+        """Drop the handles that are kept by name; those in use elsewhere go on working."""
+        self._limiters.clear()
+
+    def forget(self, bucket: QuotaBucket) -> None:
+        """Drop a bucket: handles find that out, and draw on a new one."""
+        del self._buckets[bucket.name]
+        self._throttles.pop(bucket.name, None)
+        self._resolver.generation += 1
+
+    def keeps(self, bucket: QuotaBucket) -> bool:
+        """Return whether a bucket was not forgotten since."""
+        return self._buckets.get(bucket.name) is bucket
 
     def renewed(self, bucket: QuotaBucket) -> QuotaBucket:
         """The same bucket with the bound that holds now."""
-        if bucket.generation != self.generation:
-            limit = self._resolver.limit(bucket.name)
-            bucket.set_bound(UNLIMITED if limit is None else limit)
-            bucket.generation = self.generation
+        limits = self._resolver
+        if bucket.generation != limits.generation:
+            if limits.changed_since(bucket.generation, *bucket.name):
+                limit = limits.limit(bucket.name)
+                bucket.set_bound(UNLIMITED if limit is None else limit)
+            bucket.generation = limits.generation
         return bucket
 
     def match_of(self, bucket: QuotaBucket) -> Match | None:
@@ -275,9 +273,15 @@ class ClientQuotaManager:
         name = self._resolver.bucket(user, client_id)
         bucket = self._buckets.get(name)
         if bucket is None:
-            bucket = self._buckets[name] = self._new_bucket(name)
-            bucket.generation = self.generation - 1
+            bucket = self._keep(self._new_bucket(name))
         return self.renewed(bucket)
+
+    def _keep(self, bucket: QuotaBucket) -> QuotaBucket:
+        """Return a new bucket, which has its place from now on."""
+        bucket.generation = NEVER
+        self._pool.add(bucket, self)
+        self._buckets[bucket.name] = bucket
+        return bucket
 
     def _mutation_bucket_of(self, user: str, client_id: str) -> AdmissionBucket:
         assert self.quota_type is QuotaType.CONTROLLER_MUTATION, f"{self.quota_type.value} quotas are not of mutations"
@@ -296,24 +300,25 @@ class ClientQuotaManager:
 class Limiter:
     """A user's client-id at one quota manager: the cheap way to record, right whatever is configured meanwhile."""
 
-    __slots__ = ("_bucket", "_generation", "_manager", "_match", "client_id", "user")
+    __slots__ = ("_bucket", "_generation", "_limits", "_manager", "_match", "client_id", "user")
 
     def __init__(self, manager: ClientQuotaManager, user: str, client_id: str) -> None:
         self.user = user
         self.client_id = client_id
         self._manager = manager
-        self._generation = -1
+        self._limits = manager.limits
+        self._generation = NEVER
         self._bucket: QuotaBucket | None = None
         self._match: Match | None = None
 
     def record(self, value: float, now_ms: int) -> int:
         """The throttle time in ms after recording a value; 0 where the quota holds, or none was ever configured."""
-        bucket = self._bucket if self._generation == self._manager.generation else self._resolve()
+        bucket = self._bucket if self._generation == self._limits.generation else self._resolve()
         return 0 if bucket is None else bucket.record_and_throttle_ms(value, now_ms)
 
     def admit(self, value: float, now_ms: int) -> bool:
         """Whether a value was recorded, which surely gives no throttle time; False says nothing and records nothing."""
-        bucket = self._bucket if self._generation == self._manager.generation else self._resolve()
+        bucket = self._bucket if self._generation == self._limits.generation else self._resolve()
         return bucket is None or (type(bucket) is RateBucket and bucket.admit(value, now_ms))
 
     def record_without_throttle(self, value: float, now_ms: int) -> None:
@@ -379,9 +384,17 @@ class Limiter:
         return None if bucket is None else bucket.peek(now_ms)
 
     def _resolve(self) -> QuotaBucket | None:
-        """The bucket with the bound that holds now; None before any configuration."""
-        manager = self._manager
-        if self._generation != manager.generation:
-            self._generation = manager.generation
-            self._bucket, self._match = manager.resolve(self.user, self.client_id)
+        """The bucket with the bound that holds now; None before any configuration.
+
+        It is looked up anew only where a change concerns this client, or its bucket was forgotten.
+        """
+        limits, bucket = self._limits, self._bucket
+        if self._generation != limits.generation:
+            if (
+                bucket is None
+                or limits.changed_since(self._generation, self.user, self.client_id)
+                or not self._manager.keeps(bucket)
+            ):
+                self._bucket, self._match = self._manager.resolve(self.user, self.client_id)
+            self._generation = limits.generation
         return self._bucket

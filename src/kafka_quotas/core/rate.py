@@ -29,16 +29,17 @@ class Rate(SampleRing):
         return self._spanned_ms(now_ms - self._oldest_ms)
 
     def peek(self, now_ms: int) -> float:
-        """The rate that `measure` would find, with no sample reset or made by asking."""
-        slots = self.slots
-        kept = [slot for slot in slots if now_ms - slot.last_ms < self._expire_ms]
-        starts = [slot.start_ms for slot in kept]
-        if len(kept) < len(slots) or not kept:
-            starts.append(now_ms)
+        """Return the rate that `measure` would find, with no sample reset or made by asking."""
+        self._store_current()
+        slots, gone_ms = self._slots.tolist(), float(now_ms - self._expire_ms)
+        kept = [at for at in range(0, len(slots), 3) if slots[at + 1] > gone_ms]
+        starts = [slots[at] for at in kept]
+        if 3 * len(kept) < len(slots) or not kept:
+            starts.append(float(now_ms))
         total = 0.0
-        for slot in kept:
-            total += slot.value
-        return total / (self._spanned_ms(now_ms - min(starts)) / 1000.0)
+        for at in kept:
+            total += slots[at + 2]
+        return total / (self._spanned_ms(now_ms - int(min(starts))) / 1000.0)
 
     def _spanned_ms(self, elapsed_ms: int) -> int:
         """The window in ms where the oldest sample started so long ago (negative: in the future)."""

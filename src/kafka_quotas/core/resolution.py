@@ -5,12 +5,15 @@ looked up from the bucket alone. So an empty client-id is never limited by a cli
 
 Invariants: a kind of level once used stays used, removals included; names are raw, only `bucket_tags` sanitizes.
 Sanitizing maps different names to different tags, so buckets of raw names are shared exactly as Kafka's are.
+`changed_since` never misses a change that concerns a client, and names no other client for a change of one entity, as
+long as few entities change between two looks.
 **Source:** `ClientQuotaManager.updateQuota` and `DefaultQuotaCallback` (4.0); static levels 9 and 10: KIP-13.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from kafka_quotas.core.entity import ABSENT, Absent, Entity
 from kafka_quotas.core.errors import UsageError
@@ -24,6 +27,11 @@ Level = int | str
 
 _Name = str | Absent | None
 _Key = tuple[_Name, _Name]
+
+MAX_CHANGES: Final = 1000
+"""How many changed entities are told apart. After more of them every client is looked up anew, once."""
+NEVER: Final = -1
+"""The generation of what was never looked up."""
 
 STATIC_OVERRIDE_LEVEL = 9
 STATIC_DEFAULT_LEVEL = 10
@@ -83,12 +91,21 @@ def level_kind(entity: Entity) -> LevelKind:
 class QuotaResolver:
     """The quotas of one key over users and client-ids, and the kinds of levels ever used."""
 
-    __slots__ = ("_kinds", "_limits", "_static")
+    __slots__ = ("_all_changed", "_changes", "_kinds", "_limits", "_static", "generation")
 
     def __init__(self, history_levels: Iterable[LevelKind] = ()) -> None:
         self._limits: dict[_Key, Match] = {}
         self._static: dict[str | None, Match] = {}
         self._kinds = set(history_levels)
+        self.generation = 0
+        """Differs after every change that may give a client another limit or bucket."""
+        self._all_changed = 0
+        self._changes: dict[tuple[str | None, str | None], int] = {}  # None: of any name
+
+    @property
+    def count(self) -> int:
+        """How many limits are set, static ones included."""
+        return len(self._limits) + len(self._static)
 
     @property
     def enabled(self) -> bool:
@@ -105,12 +122,15 @@ class QuotaResolver:
 
         Raises `UsageError` for an entity with neither user nor client-id.
         """
-        self._kinds.add(level_kind(entity))
+        kind = level_kind(entity)
+        is_new_kind = kind not in self._kinds
+        self._kinds.add(kind)
         key = (entity.user, entity.client_id)
         if limit is None:
             self._limits.pop(key, None)
         else:
             self._limits[key] = Match(level=entity_level(entity), entity=entity, limit=float(limit))
+        self._note_change(key, of_all=is_new_kind)
 
     def update_static(self, entity: Entity, limit: float | None) -> None:
         """Set or remove (None) a limit of static configuration: of a client-id (level 9) or the default (level 10).
@@ -120,11 +140,43 @@ class QuotaResolver:
         client_id = entity.client_id
         if isinstance(client_id, Absent) or len(entity.parts) != 1:
             raise UsageError(f"static quotas are set on client-ids, not on {entity}")
+        had_any = bool(self._static)
         if limit is None:
             self._static.pop(client_id, None)
         else:
             level = STATIC_DEFAULT_LEVEL if client_id is None else STATIC_OVERRIDE_LEVEL
             self._static[client_id] = Match(level=level, entity=entity, limit=float(limit))
+        # With the first static limit, and with the last, everybody without another limit changes buckets.
+        self._note_change((ABSENT, client_id), of_all=had_any != bool(self._static))
+
+    def changed_since(self, generation: int, user: str, client_id: str) -> bool:
+        """Return whether a change since a generation may concern a user's client-id, or the bucket of these names.
+
+        Args:
+            generation: `generation` at the last look, `NEVER` where there was none.
+            user: the raw user, empty for a bucket that does not tell users apart.
+            client_id: the raw client-id, empty for a bucket that does not tell them apart.
+        """
+        if self._all_changed > generation:
+            return True
+        changes = self._changes
+        if not changes:
+            return False
+        return (
+            changes.get((user, None), 0) > generation
+            or changes.get((None, client_id), 0) > generation
+            or changes.get((user, client_id), 0) > generation
+        )
+
+    def _note_change(self, key: _Key, *, of_all: bool) -> None:
+        """Note for whom a look before this change holds no more: a default part stands for any name."""
+        self.generation += 1
+        user, client_id = (part if isinstance(part, str) else None for part in key)
+        if of_all or (user is None and client_id is None) or len(self._changes) >= MAX_CHANGES:
+            self._all_changed = self.generation
+            self._changes.clear()
+        else:
+            self._changes[user, client_id] = self.generation
 
     def bucket(self, user: str, client_id: str) -> Bucket:
         """The bucket that a user's client-id draws on; meaningful where `enabled`.

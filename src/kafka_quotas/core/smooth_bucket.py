@@ -69,3 +69,11 @@ class SmoothBucket:
         """What was spent and not yet refilled, per second of the bucket; above the bound it is a debt."""
         refilled = self._bound * (max(0, now_ms - self._last_ms) / 1000.0)
         return max(0.0, self._spent - refilled) / BURST_S
+
+    def is_blank(self, now_ms: int) -> bool:
+        """Return whether a new bucket in its place would hold nobody back less: nothing is spent any more."""
+        return self.peek(now_ms) == 0.0
+
+    def is_in_debt(self, now_ms: int) -> bool:
+        """Return whether more is spent than the second's worth now."""
+        return self.peek(now_ms) > self._bound

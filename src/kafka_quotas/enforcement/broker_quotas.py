@@ -3,24 +3,47 @@
 Clients of different modes draw on different buckets, and clients whose scope is the cluster on those of the cluster,
 which is one more `BrokerQuotas` that all brokers share.
 Invariants: all connections to one broker share one `BrokerQuotas`, and so its buckets, whichever listener they came by;
-every manager has every limit; `version` differs after each change of a limit or of terms.
+every manager of a type, of whatever mode and broker, has the same `QuotaResolver`, so that a limit is set once;
+`version` differs after each change that makes another `Client` of somebody.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final, TypeAlias
 
+from kafka_quotas.core.bucket_pool import BucketPool
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.mutation_bucket import MutationAlgorithm
 from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.core.quota_manager import Algorithm, BucketState, ClientQuotaManager, QuotaType
+from kafka_quotas.core.quota_manager import Algorithm, BucketState, ClientQuotaManager, Limiter, QuotaType
+from kafka_quotas.core.resolution import QuotaResolver
 from kafka_quotas.enforcement.batch_order import BatchOrder
 from kafka_quotas.enforcement.client import Client
 from kafka_quotas.enforcement.terms import Mode, Scope, TermsBook
 
 MAX_CLIENTS: Final = 10_000
 """How many clients' handles are kept to be found again, so that nobody can make them grow without end."""
+MAX_CLIENT_NAME: Final = 256
+"""Handles of clients with longer names than this are made anew for each connection, for the same reason."""
 ENFORCED: Final = tuple(QuotaType)
 """The quota types that the daemon enforces."""
+_TIMED: Final = (QuotaType.REQUEST, QuotaType.REQUEST_RATE)
+
+Limits: TypeAlias = Mapping[QuotaType, QuotaResolver]
+"""The limits in force by quota type, which all brokers and modes share."""
+
+
+def new_limits() -> Limits:
+    """Return no limits, for every type that the daemon enforces."""
+    return {quota_type: QuotaResolver() for quota_type in ENFORCED}
+
+
+def update_limit(limits: Limits, quota_type: QuotaType, entity: Entity, limit: float | None, *, static: bool) -> None:
+    """Set the limit of an entity, or remove it (None); `static` ones lie below all others."""
+    resolver = limits[quota_type]
+    if static:
+        resolver.update_static(entity, limit)
+    else:
+        resolver.update(entity, limit)
 
 
 class BrokerQuotas:
@@ -34,16 +57,31 @@ class BrokerQuotas:
         mutations: MutationAlgorithm = MutationAlgorithm.TOKEN_BUCKET,
         book: TermsBook | None = None,
         cluster: "BrokerQuotas | None" = None,
+        limits: Limits | None = None,
+        pool: BucketPool | None = None,
     ) -> None:
+        """Make the quotas of a broker without buckets.
+
+        Args:
+            window: over what rates are measured.
+            mutation_window: the same for controller mutations; None: as `window`.
+            mutations: how controller mutations are measured.
+            book: the terms of clients.
+            cluster: the quotas of all brokers together, None where these are they.
+            limits: the limits that brokers share, None for limits of its own.
+            pool: where the buckets of all brokers are counted, None for a pool of its own without a bound.
+        """
         self._window = window
         self._mutation_window = mutation_window or window
         self._mutations = mutations
         self._book = book or TermsBook()
         self._cluster = cluster
-        self._limits: dict[tuple[QuotaType, Entity, bool], float] = {}
+        self._limits = new_limits() if limits is None else limits
+        self._pool = BucketPool() if pool is None else pool
         self._managers: dict[Mode, dict[QuotaType, ClientQuotaManager]] = {}
-        self._unconfigured = self._made(Mode.KAFKA)
+        self._unconfigured = self._made(Mode.KAFKA, new_limits())
         self._clients: dict[tuple[str, str], Client] = {}
+        self._keeps_clients = False
         self.order = BatchOrder()
         """The numbered batches that were refused, so that those behind them are."""
         self.version = 0
@@ -54,6 +92,7 @@ class BrokerQuotas:
         """Whether any client may have a limit on the time of requests."""
         self.limits_mutations = False
         """Whether any client may have a limit on creating, growing and deleting topics."""
+        self.limits_changed(ENFORCED)
 
     def manager(self, quota_type: QuotaType, mode: Mode = Mode.KAFKA) -> ClientQuotaManager:
         """The manager of one of the `ENFORCED` types, for clients of a mode."""
@@ -65,6 +104,12 @@ class BrokerQuotas:
             for state in managers[quota_type].buckets(now_ms):
                 yield mode, state
 
+    def managers(self) -> Iterator[tuple[Mode, ClientQuotaManager]]:
+        """Yield every manager that there is by now, with the mode of its clients."""
+        for mode, managers in self._managers.items():
+            for manager in managers.values():
+                yield mode, manager
+
     @property
     def modes(self) -> tuple[Mode, ...]:
         """The modes of which there are managers by now."""
@@ -74,47 +119,58 @@ class BrokerQuotas:
         """The handles of a user's client-id."""
         client = self._clients.get((user, client_id))
         if client is None:
-            if len(self._clients) >= MAX_CLIENTS:
-                self._clients.clear()  # those in use stay right
-            client = self._clients[user, client_id] = self._new_client(user, client_id)
+            client = self._new_client(user, client_id)
+            if self._keeps_clients and len(user) + len(client_id) <= MAX_CLIENT_NAME:
+                if len(self._clients) >= MAX_CLIENTS:
+                    self._clients.clear()  # those in use stay right
+                self._clients[user, client_id] = client
         return client
 
     def update(self, quota_type: QuotaType, entity: Entity, limit: float | None, *, static: bool) -> None:
-        """Nothing; the limit of an entity holds from now on (None: it is gone), the history of its bucket stays."""
-        if limit is None:
-            self._limits.pop((quota_type, entity, static), None)
-        else:
-            self._limits[quota_type, entity, static] = limit
-        for managers in self._managers.values():
-            _update(managers[quota_type], entity, limit, static=static)
-        self._changed()
+        """Set the limit of an entity from now on (None: it is gone); the history of its bucket stays."""
+        update_limit(self._limits, quota_type, entity, limit, static=static)
+        self.limits_changed((quota_type,))
+
+    def limits_changed(self, quota_types: Collection[QuotaType]) -> None:
+        """Take note that limits of these types changed.
+
+        Handles follow changed limits by themselves. Only whether a client's requests are counted is in `Client`.
+        """
+        self.limits_mutations = self._limits[QuotaType.CONTROLLER_MUTATION].count > 0
+        self.times_requests = self._limits[QuotaType.REQUEST].count > 0
+        self._keeps_clients = any(limits.count for limits in self._limits.values())
+        if any(quota_type in _TIMED for quota_type in quota_types):
+            self.counts_requests = any(self._limits[quota_type].count for quota_type in _TIMED)
+            self._new_version()
 
     def replace_book(self, book: TermsBook) -> None:
-        """Nothing; the terms of this book hold from now on."""
+        """Let the terms of this book hold from now on."""
         self._book = book
-        self._changed()
+        self._new_version()
 
     def expire_idle(self, now_ms: int) -> None:
-        """Nothing; buckets without a record for an hour are forgotten, as a broker does."""
+        """Forget the pool's buckets without a record for an hour, as a broker does, and all handles kept by name."""
+        for _ in self._pool.expire_idle(now_ms):
+            pass
+        self.drop_handles()
+
+    def drop_handles(self) -> None:
+        """Drop the handles that are kept by name; those in use elsewhere go on working."""
         self._clients.clear()
         for managers in self._managers.values():
             for manager in managers.values():
-                manager.expire_idle(now_ms)
+                manager.drop_handles()
 
-    def _changed(self) -> None:
+    def _new_version(self) -> None:
         self.version += 1
         self._clients.clear()
-        timed = (QuotaType.REQUEST, QuotaType.REQUEST_RATE)
-        self.counts_requests = any(quota_type in timed for quota_type, _, _ in self._limits)
-        self.times_requests = any(kind is QuotaType.REQUEST for kind, _, _ in self._limits)
-        self.limits_mutations = any(kind is QuotaType.CONTROLLER_MUTATION for kind, _, _ in self._limits)
 
     def _new_client(self, user: str, client_id: str) -> Client:
         terms = self._book.terms_of(user, client_id)
         home = self if self._cluster is None or terms.scope is Scope.BROKER else self._cluster
         managers = self._unconfigured if terms.exempt else home._managers_of(terms.mode)  # noqa: SLF001 - its like
         return Client(
-            {quota_type: manager.limiter(user, client_id) for quota_type, manager in managers.items()},
+            {quota_type: Limiter(manager, user, client_id) for quota_type, manager in managers.items()},
             terms,
             is_internal=user in self._book.internal_principals,
             version=self.version,
@@ -122,15 +178,13 @@ class BrokerQuotas:
         )
 
     def _managers_of(self, mode: Mode) -> dict[QuotaType, ClientQuotaManager]:
-        """The managers for a mode, made with all limits at its first mention."""
+        """The managers for a mode, made at its first mention."""
         managers = self._managers.get(mode)
         if managers is None:
-            managers = self._managers[mode] = self._made(mode)
-            for (quota_type, entity, static), limit in self._limits.items():
-                _update(managers[quota_type], entity, limit, static=static)
+            managers = self._managers[mode] = self._made(mode, self._limits)
         return managers
 
-    def _made(self, mode: Mode) -> dict[QuotaType, ClientQuotaManager]:
+    def _made(self, mode: Mode, limits: Limits) -> dict[QuotaType, ClientQuotaManager]:
         algorithm = Algorithm.SMOOTH if mode is Mode.SMOOTH else Algorithm.WINDOW
         return {
             quota_type: ClientQuotaManager(
@@ -138,13 +192,8 @@ class BrokerQuotas:
                 self._mutation_window if quota_type is QuotaType.CONTROLLER_MUTATION else self._window,
                 algorithm,
                 mutations=self._mutations,
+                limits=limits[quota_type],
+                pool=self._pool,
             )
             for quota_type in ENFORCED
         }
-
-
-def _update(manager: ClientQuotaManager, entity: Entity, limit: float | None, *, static: bool) -> None:
-    if static:
-        manager.update_static_quota(entity, limit)
-    else:
-        manager.update_quota(entity, limit)

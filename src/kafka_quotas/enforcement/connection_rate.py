@@ -201,7 +201,7 @@ class ConnectionRates:
         yield RateOf.BROKER, "", self._broker
         for name, rate in self._listeners.items():
             yield RateOf.LISTENER, name, rate
-        for address, rate in self._ips.items():
+        for address, rate in list(self._ips.items()):  # others may come and go between two of them
             yield RateOf.IP, address, rate
 
     def expire_idle(self, now_ms: int) -> None:

@@ -7,7 +7,7 @@ questions about quotas as `docs/decision-api.md` says, anything else with
 """
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final, TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -15,7 +15,8 @@ from kafka_quotas.enforcement import decision_binary, decision_json
 from kafka_quotas.enforcement.decision import PROTOCOL_VERSION, Ask, Decision, DecisionError
 from kafka_quotas.enforcement.notice import defect
 from kafka_quotas.enforcement.reload import Reloaded, reloaded_to_json
-from kafka_quotas.enforcement.status import DaemonStatus, status_to_json
+from kafka_quotas.enforcement.slices import run_sliced
+from kafka_quotas.enforcement.status import DaemonStatus, status_text
 from kafka_quotas.enforcement.unmute import ClientChoice, Unmuted, unmuted_to_json
 
 _OPS: Final = "status, reload, unmute, record, check, unrecord, batch"
@@ -31,7 +32,7 @@ class ControlDesk:
     def __init__(
         self,
         *,
-        status: Callable[[], DaemonStatus],
+        status: Callable[[], Generator[None, None, DaemonStatus]],
         decide: Callable[[Ask], Decision | DecisionError],
         reload: Callable[[], Awaitable[Reloaded]],
         unmute: Callable[[ClientChoice], Unmuted],
@@ -42,7 +43,7 @@ class ControlDesk:
         self._unmute = unmute
 
     def answer_line(self, line: bytes, *, may_reload: bool) -> bytes | Awaitable[bytes]:
-        """The answer to one line, with its line break; that to a reload has to be awaited."""
+        """The answer to one line, with its line break; that to a reload or status has to be awaited."""
         try:
             asked = json.loads(line)
         except (ValueError, RecursionError):
@@ -55,6 +56,8 @@ class ControlDesk:
             return _line({"ok": False, "error": f"only the daemon's own user may {_OWNERS_OPS[op]}", **number})
         if op == "reload":
             return self._answer_reload(number)
+        if op == "status":
+            return self._answer_status(number)
         return _line(self._answer(asked) | number)
 
     def answer_frame(self, data: bytes | bytearray, start: int, end: int) -> bytes:
@@ -68,8 +71,6 @@ class ControlDesk:
 
     def _answer(self, asked: Answer) -> Answer:
         op = asked.get("op")
-        if op == "status":
-            return {"ok": True, "status": status_to_json(self._status())}
         if op == "unmute":
             return self._answer_unmute(asked)
         if not decision_json.is_decision(op):
@@ -88,6 +89,11 @@ class ControlDesk:
         if (user is None and client_id is None) or not all(isinstance(name, str | None) for name in (user, client_id)):
             return {"ok": False, "error": "unmute names a user, a client_id, or both"}
         return {"ok": True, **unmuted_to_json(self._unmute(ClientChoice(user=user, client_id=client_id)))}
+
+    async def _answer_status(self, number: Answer) -> bytes:
+        status = await run_sliced(self._status())
+        text = await run_sliced(status_text(status))
+        return _line({"ok": True, **number})[:-2] + b',"status":' + text.encode() + b"}\n"
 
     async def _answer_reload(self, number: Answer) -> bytes:
         try:

@@ -37,6 +37,8 @@ class Counters:
     """Charges that were written to the event log."""
     events_dropped: int = 0
     """Charges that the event log lost: it could not be written, or not fast enough."""
+    buckets_evicted: int = 0
+    """Buckets that were forgotten because others needed their memory."""
     mutation_partitions: int = 0
     """Partitions that clients with a quota on it created, added or deleted."""
     mutation_refusals: int = 0

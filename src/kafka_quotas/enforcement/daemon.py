@@ -9,13 +9,14 @@ import contextlib
 import gc
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from resource import RLIMIT_NOFILE, getrlimit
 from typing import Final, TextIO
 
+from kafka_quotas.core.bucket_pool import BucketPool
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.address import Address
 from kafka_quotas.enforcement.connections import ConnectionBook, connections_for
@@ -42,11 +43,13 @@ from kafka_quotas.enforcement.relay import RelayRoom
 from kafka_quotas.enforcement.reload import ReloadedFile, Reloader, Use
 from kafka_quotas.enforcement.report import Reporter
 from kafka_quotas.enforcement.settings import DaemonSettings
+from kafka_quotas.enforcement.slices import run_sliced
 from kafka_quotas.enforcement.state_keeper import StateKeeper
+from kafka_quotas.enforcement.store_changes import ChangedSnapshot, ChangeTracker
 from kafka_quotas.enforcement.store_follower import OpenStore, StoreFollower
 from kafka_quotas.enforcement.topic_control import TopicControl
 from kafka_quotas.stores.static import read_static_quotas
-from kafka_quotas.stores.store import Snapshot
+from kafka_quotas.stores.store import QuotaEntry, Snapshot
 
 EXPIRY_S: Final = 60.0
 """How often idle buckets are looked for."""
@@ -115,6 +118,7 @@ class _Daemon:
             mutation_window=rules.mutation_window,
             mutations=rules.mutations.algorithm,
             book=rules.book,
+            pool=BucketPool(settings.max_bucket_bytes, self._clock),
         )
         self._topics = TopicControl(rules, counters=self._counters, notify=self._notify, clock=self._clock)
         self._max_connections = settings.max_connections or connections_for(getrlimit(RLIMIT_NOFILE)[0])
@@ -124,8 +128,10 @@ class _Daemon:
         self._signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
         self._changed = 0
         self._gate: Gate | None = None
+        self._applied: str | None = None
+        tracker = ChangeTracker()
         self._follower = StoreFollower(
-            open_store,
+            lambda: tracker.track(open_store()),
             loop=self._loop,
             clock=self._clock,
             counters=self._counters,
@@ -190,8 +196,13 @@ class _Daemon:
             notify=self._notify,
         )
         keeper.restore()
-        stack.callback(keeper.save)
-        stack.callback(self._loop.create_task(keeper.keep()).cancel)
+        keeping = self._loop.create_task(keeper.keep())
+
+        async def end() -> None:
+            keeper.end()
+            await keeping
+
+        stack.push_async_callback(end)
 
     def _open_event_log(self, stack: contextlib.AsyncExitStack) -> EventLogWriter | None:
         """The writer of the event log, None where none is wanted. Raises `EventLogError` where it can't be written."""
@@ -253,8 +264,8 @@ class _Daemon:
             "control": str(control.path),
         }
         if self._settings.metrics is not None:
-            told = exposition(reporter.status, self._settings.metrics_choice)
-            health = Health(reporter.status, gate.upstreams, health=gate.health)
+            told = exposition(reporter.figures, self._settings.metrics_choice)
+            health = Health(reporter.readiness, gate.upstreams, health=gate.health)
             metrics = MetricsServer(self._settings.metrics, told, health)
             port = await metrics.start()
             stack.push_async_callback(metrics.close)
@@ -305,18 +316,25 @@ class _Daemon:
     async def _expire(self) -> None:
         while True:
             await asyncio.sleep(EXPIRY_S)
-            self._policy.expire_idle(self._clock.now_ms())
+            await run_sliced(self._policy.expiry(self._clock.now_ms()))
             self._book.expire_idle(self._clock.now_ms())
 
     # Quotas.
 
     def _apply(self, snapshot: Snapshot) -> None:
-        """Nothing; a store's content is in force."""
+        """Put a store's content in force, as far as it differs from what is."""
         is_static = self._follower.state.url.startswith(STATIC_SCHEME)
-        changed = self._policy.apply(snapshot.entries, static=is_static)
+        of_places: Iterable[QuotaEntry] = snapshot.entries
+        if isinstance(snapshot, ChangedSnapshot) and snapshot.since is not None and snapshot.since == self._applied:
+            changed = self._policy.alter(snapshot.changed, static=is_static)
+            of_places = snapshot.of_places
+        else:
+            changed = self._policy.apply(snapshot.entries, static=is_static)
+        self._applied = None  # should the rest fail, all of the next content is applied
         self._changed += changed
-        self._book.ip_limits.apply(snapshot.entries)
-        self._topics.apply_store((entry.entity, entry.quotas) for entry in snapshot.entries)
+        self._book.ip_limits.apply(of_places)
+        self._topics.apply_store((entry.entity, entry.quotas) for entry in of_places)
+        self._applied = snapshot.revision
         self._notify(
             Notice(
                 event="quotas applied",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from kafka_quotas.enforcement.address import Address
-from kafka_quotas.enforcement.status import DaemonStatus
+from kafka_quotas.enforcement.status import StoreRow
 from kafka_quotas.enforcement.upstream_health import UpstreamHealth
 
 
@@ -29,27 +29,34 @@ class Readiness:
 
 
 class Health:
-    """Answers from the status, and from connections to brokers that are tried when somebody asks."""
+    """Answers from what it is told, and from connections to brokers that are tried when somebody asks."""
 
     def __init__(
         self,
-        status: Callable[[], DaemonStatus],
+        state: Callable[[], tuple[bool, StoreRow]],
         upstreams: Callable[[], Sequence[Address]],
         *,
         health: UpstreamHealth,
     ) -> None:
-        self._status = status
+        """Make a health that tries nothing yet.
+
+        Args:
+            state: tells whether the daemon is draining, and how the store is.
+            upstreams: tells the addresses of brokers that may be tried.
+            health: tries them.
+        """
+        self._state = state
         self._upstreams = upstreams
         self._health = health
 
     async def readiness(self) -> Readiness:
         """The readiness at this moment."""
-        status = self._status()
-        reachable = not status.draining and await self._health.first_answering(self._upstreams()) is not None
+        draining, store = self._state()
+        reachable = not draining and await self._health.first_answering(self._upstreams()) is not None
         return Readiness(
-            ready=reachable and not status.draining,
-            draining=status.draining,
+            ready=reachable and not draining,
+            draining=draining,
             upstream_reachable=reachable,
-            store_trouble=status.store.trouble,
-            store_age_ms=status.store.age_ms,
+            store_trouble=store.trouble,
+            store_age_ms=store.age_ms,
         )

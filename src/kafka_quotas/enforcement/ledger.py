@@ -1,17 +1,28 @@
-"""Who was throttled: counts per bucket, and what is said about it.
+"""Who was throttled: counts per bucket and in all, and what is logged about it.
 
-Invariants: everything only grows, within `MAX_BUCKETS` buckets, so that no client can make it grow without end.
+Invariants: totals only grow. Of buckets those that were throttled last are told apart, within `MAX_BUCKETS` and
+`MAX_NAME_BYTES`, so that no client can fill memory. What others were throttled is summed up per quota type, so that
+totals are always the sum of the counts that are kept and those of the others.
 """
 
+from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from sys import getsizeof
+from typing import Final, TypeAlias
 
 from kafka_quotas.core.quota_manager import Limiter, QuotaType
 from kafka_quotas.enforcement.notice import Notice, Notify, Severity
 
 MAX_BUCKETS: Final = 10_000
-"""How many buckets are told apart; throttles of others are counted under `OTHERS`."""
+"""How many buckets are told apart; those throttled longest ago are summed up for another one."""
+MAX_NAME_BYTES: Final = 8 * 1024 * 1024
+"""What their names may take."""
 OTHERS: Final = ("", "(others)")
+"""What stands for the buckets that are summed up."""
+
+Throttled: TypeAlias = tuple[QuotaType, tuple[str, str]]
+"""A quota type and a bucket's tags: sanitized user, client-id."""
 
 
 @dataclass(slots=True)
@@ -22,44 +33,100 @@ class ThrottleCount:
     total_ms: int = 0
 
     def add(self, throttle_ms: int) -> None:
-        """Nothing; one more throttle time is counted."""
+        """Count one more throttle time."""
         self.times += 1
         self.total_ms += throttle_ms
 
+    def take_in(self, other: "ThrottleCount") -> None:
+        """Count what another one has counted."""
+        self.times += other.times
+        self.total_ms += other.total_ms
+
+
+class ThrottleTable:
+    """Counts by bucket, of one kind of throttle times."""
+
+    def __init__(self) -> None:
+        self.by_bucket: OrderedDict[Throttled, ThrottleCount] = OrderedDict()
+        """Those throttled last stand last."""
+        self.totals = {quota_type: ThrottleCount() for quota_type in QuotaType}
+        self.others = {quota_type: ThrottleCount() for quota_type in QuotaType}
+        """What buckets were throttled that are not told apart any more."""
+        self._name_bytes = 0
+
+    def add(self, key: Throttled, throttle_ms: int) -> bool:
+        """Count a throttle time; return whether it is the first of its bucket, as far as that is remembered."""
+        self.totals[key[0]].add(throttle_ms)
+        count = self.by_bucket.get(key)
+        if count is not None:
+            self.by_bucket.move_to_end(key)
+            count.add(throttle_ms)
+            return False
+        self.by_bucket[key] = ThrottleCount(1, throttle_ms)
+        self._name_bytes += _name_bytes(key)
+        while len(self.by_bucket) > MAX_BUCKETS or (self._name_bytes > MAX_NAME_BYTES and len(self.by_bucket) > 1):
+            self._sum_up_oldest()
+        return True
+
+    def _sum_up_oldest(self) -> None:
+        key, count = self.by_bucket.popitem(last=False)
+        self._name_bytes -= _name_bytes(key)
+        self.others[key[0]].take_in(count)
+
 
 class Ledger:
-    """Throttle times by quota type and bucket (Kafka's tags: sanitized user, client-id)."""
+    """Throttle times by quota type and bucket."""
 
     def __init__(self, notify: Notify) -> None:
         self._notify = notify
-        self.throttles: dict[tuple[QuotaType, tuple[str, str]], ThrottleCount] = {}
+        self.set_here = ThrottleTable()
         """Throttle times that this daemon set."""
-        self.upstream_throttles: dict[tuple[QuotaType, tuple[str, str]], ThrottleCount] = {}
+        self.set_upstream = ThrottleTable()
         """Throttle times that the upstream set for clients that have a limit here as well."""
-        self.shadow_throttles: dict[tuple[QuotaType, tuple[str, str]], ThrottleCount] = {}
+        self.shadowed_here = ThrottleTable()
         """Throttle times that would have been set for clients in shadow mode."""
-        self.refusals: dict[tuple[QuotaType, tuple[str, str]], ThrottleCount] = {}
+        self.refused_here = ThrottleTable()
         """Throttle times in place of which an error was given."""
 
+    @property
+    def throttles(self) -> Mapping[Throttled, ThrottleCount]:
+        """The counts of `set_here`."""
+        return self.set_here.by_bucket
+
+    @property
+    def upstream_throttles(self) -> Mapping[Throttled, ThrottleCount]:
+        """The counts of `set_upstream`."""
+        return self.set_upstream.by_bucket
+
+    @property
+    def shadow_throttles(self) -> Mapping[Throttled, ThrottleCount]:
+        """The counts of `shadowed_here`."""
+        return self.shadowed_here.by_bucket
+
+    @property
+    def refusals(self) -> Mapping[Throttled, ThrottleCount]:
+        """The counts of `refused_here`."""
+        return self.refused_here.by_bucket
+
     def throttled(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int, now_ms: int) -> None:
-        """Nothing; a throttle time is counted, and the first of a bucket is said."""
+        """Count a throttle time, and log the first of a bucket."""
         limiter.throttled(throttle_ms, now_ms)
-        if self._count(self.throttles, quota_type, limiter, throttle_ms):
+        if self.set_here.add(_key(quota_type, limiter), throttle_ms):
             self._say("client throttled", Severity.INFO, quota_type, limiter, throttle_ms)
 
     def shadowed(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int) -> None:
-        """Nothing; a throttle time that nobody waits for is counted, and the first of a bucket is said."""
-        if self._count(self.shadow_throttles, quota_type, limiter, throttle_ms):
+        """Count a throttle time that nobody waits for, and log the first of a bucket."""
+        if self.shadowed_here.add(_key(quota_type, limiter), throttle_ms):
             self._say("client would be throttled", Severity.INFO, quota_type, limiter, throttle_ms)
 
     def refused(self, limiter: Limiter, throttle_ms: int) -> None:
-        """Nothing; a refused request is counted, and the first of a bucket is said."""
-        if self._count(self.refusals, limiter.quota_type, limiter, throttle_ms):
+        """Count a refused request, and log the first of a bucket."""
+        if self.refused_here.add(_key(limiter.quota_type, limiter), throttle_ms):
             self._say("client refused", Severity.INFO, limiter.quota_type, limiter, throttle_ms)
 
     def throttled_upstream(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int) -> None:
-        """Nothing; a throttle time of the upstream is counted, and the first of a bucket is said."""
-        if self._count(self.upstream_throttles, quota_type, limiter, throttle_ms):
+        """Count a throttle time of the upstream, and log the first of a bucket."""
+        if self.set_upstream.add(_key(quota_type, limiter), throttle_ms):
             self._say(
                 "upstream throttles a client that is limited here as well",
                 Severity.WARNING,
@@ -67,21 +134,6 @@ class Ledger:
                 limiter,
                 throttle_ms,
             )
-
-    def _count(
-        self,
-        counts: dict[tuple[QuotaType, tuple[str, str]], ThrottleCount],
-        quota_type: QuotaType,
-        limiter: Limiter,
-        throttle_ms: int,
-    ) -> bool:
-        """Whether this is the first throttle time of its bucket."""
-        key = (quota_type, limiter.bucket or OTHERS)
-        if key not in counts and len(counts) >= MAX_BUCKETS:
-            key = (quota_type, OTHERS)
-        first = key not in counts
-        counts.setdefault(key, ThrottleCount()).add(throttle_ms)
-        return first
 
     def _say(self, event: str, severity: Severity, quota_type: QuotaType, limiter: Limiter, throttle_ms: int) -> None:
         fields: dict[str, str | float] = {
@@ -95,3 +147,12 @@ class Ledger:
         if quota_type is QuotaType.REQUEST:
             fields["estimated"] = "yes"
         self._notify(Notice(event=event, severity=severity, fields=fields))
+
+
+def _key(quota_type: QuotaType, limiter: Limiter) -> Throttled:
+    return quota_type, limiter.bucket or OTHERS
+
+
+def _name_bytes(key: Throttled) -> int:
+    user, client_id = key[1]
+    return getsizeof(user) + getsizeof(client_id)

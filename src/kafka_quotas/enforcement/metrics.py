@@ -1,12 +1,13 @@
 """The daemon's figures for Prometheus, under Kafka's names where Kafka has the same figure.
 
-The hot path knows nothing of this: figures are taken from the status when somebody asks. The tags of buckets are
+The hot path knows nothing of this: figures are taken from the status when somebody asks. Counters and queue sizes are
+those of all clients, whoever has series of its own. The tags of buckets are
 Kafka's (sanitized user, client-id). `docs/metrics.md` describes every metric; a test holds the two against each other.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.quota_key import (
@@ -17,7 +18,7 @@ from kafka_quotas.core.quota_key import (
     REQUEST_RATE,
 )
 from kafka_quotas.enforcement.metrics_choice import MetricsChoice
-from kafka_quotas.enforcement.status import BucketRow, DaemonStatus, ThrottleRow
+from kafka_quotas.enforcement.status import BucketRow, DaemonStatus, QuotaTotals
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -68,16 +69,23 @@ def families(status: DaemonStatus, choice: MetricsChoice | None = None) -> Itera
     buckets = (choice or MetricsChoice()).chosen(status.buckets)
     for quota, family in QUOTA_FAMILIES.items():
         yield from _bucket_families(family, [row for row in buckets if row.quota == quota])
-        yield from _total_families(status, quota, f"kafka_server_{family.kind}")
+        yield from _total_families(_totals_of(status, quota), f"kafka_server_{family.kind}")
     yield from _store_families(status)
     yield _gauge("kafka_quotas_connections", "Open client connections.", [({}, status.connections)])
+    yield _gauge("kafka_quotas_buckets", "Buckets that are kept.", [({}, status.bucket_count)])
     yield _gauge("kafka_quotas_draining", "1 while the daemon ends.", [({}, float(status.draining))])
     yield _gauge("kafka_quotas_uptime_seconds", "Time since the start.", [({}, status.uptime_ms / 1000)])
     for name, total in status.counters.items():
         yield _counter(f"kafka_quotas_{name}", f"{name.replace('_', ' ').capitalize()} since the start.", [({}, total)])
 
 
-def exposition(status: Callable[[], DaemonStatus], choice: MetricsChoice | None = None) -> Callable[[], bytes]:
+Exposition: TypeAlias = Callable[[], Generator[None, None, bytes]]
+"""Makes the text of a scrape, a slice of the work at a time."""
+
+
+def exposition(
+    status: Callable[[], Generator[None, None, DaemonStatus]], choice: MetricsChoice | None = None
+) -> Exposition:
     """A function that tells the figures in Prometheus' text format, and those of the process.
 
     Raises `KafkaQuotasError` where prometheus-client is not installed.
@@ -93,17 +101,30 @@ def exposition(status: Callable[[], DaemonStatus], choice: MetricsChoice | None 
             "metrics need prometheus-client, which is not installed", hint="pip install 'kafka-quotas[daemon]'"
         ) from error
 
-    class StatusCollector:
-        """Turns a status into Prometheus' families at each scrape."""
+    class OneFamily:
+        """A collector of one family, so that families are written one by one."""
+
+        def __init__(self, family: Family) -> None:
+            self._family = family
 
         def collect(self) -> "Iterable[Metric]":
-            """The families of this moment."""
-            return map(_prometheus, families(status(), choice))
+            """The family."""
+            return (_prometheus(self._family),)
 
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(StatusCollector())
-    ProcessCollector(registry=registry)
-    return lambda: generate_latest(registry)
+    process = CollectorRegistry(auto_describe=False)
+    ProcessCollector(registry=process)
+
+    def text() -> Generator[None, None, bytes]:
+        current = yield from status()
+        pieces = []
+        for family in families(current, choice):
+            registry = CollectorRegistry(auto_describe=False)
+            registry.register(OneFamily(family))
+            pieces.append(generate_latest(registry))
+            yield
+        return b"".join((*pieces, generate_latest(process)))
+
+    return text
 
 
 def _bucket_families(family: QuotaFamily, buckets: list[BucketRow]) -> Iterator[Family]:
@@ -133,27 +154,27 @@ def _bucket_families(family: QuotaFamily, buckets: list[BucketRow]) -> Iterator[
         )
 
 
-def _total_families(status: DaemonStatus, quota: str, place: str) -> Iterator[Family]:
+def _totals_of(status: DaemonStatus, quota: str) -> QuotaTotals:
+    return next((totals for totals in status.quota_totals if totals.quota == quota), QuotaTotals(quota=quota))
+
+
+def _total_families(totals: QuotaTotals, place: str) -> Iterator[Family]:
     """What is told of a quota type as a whole, whoever its clients are."""
-    rows = [row for row in status.throttles if row.quota == quota]
-    yield _gauge(
-        f"{place}_queue_size",
-        "Connections that wait for the end of a throttle time.",
-        [({}, sum(row.connections for row in status.throttled if row.quota == quota))],
-    )
-    totals: tuple[tuple[str, str, Callable[[ThrottleRow], int]], ...] = (
-        ("throttle_time_ms", "Throttle time set, in milliseconds.", lambda row: row.total_ms),
-        ("throttles", "Throttle times set.", lambda row: row.times),
+    text = "Connections that wait for the end of a throttle time."
+    yield _gauge(f"{place}_queue_size", text, [({}, totals.waiting)])
+    counters = (
+        ("throttle_time_ms", "Throttle time set, in milliseconds.", totals.total_ms),
+        ("throttles", "Throttle times set.", totals.times),
         (
             "upstream_throttles",
             "Throttle times that the upstream set for clients that have a limit here as well.",
-            lambda row: row.upstream_times,
+            totals.upstream_times,
         ),
-        ("shadow_throttles", "Throttle times that shadows would have been set.", lambda row: row.shadow_times),
-        ("refusals", "Requests that got an error instead of a throttle time.", lambda row: row.refused_times),
+        ("shadow_throttles", "Throttle times that shadows would have been set.", totals.shadow_times),
+        ("refusals", "Requests that got an error instead of a throttle time.", totals.refused_times),
     )
-    for name, text, figure in totals:
-        yield _counter(f"{place}_{name}", text, [({}, sum(map(figure, rows)))])
+    for name, text, total in counters:
+        yield _counter(f"{place}_{name}", text, [({}, total)])
 
 
 def _store_families(status: DaemonStatus) -> Iterator[Family]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from kafka_quotas.core.quota_key import CONTROLLER_MUTATION_RATE
 from kafka_quotas.core.sanitizing import sanitize
-from kafka_quotas.enforcement.status import BucketRow
+from kafka_quotas.enforcement.status import BucketRow, share_used
 
 TOP: Final = 50
 """How many buckets are shown beside those that were named, unless told otherwise."""
@@ -27,14 +27,14 @@ class MetricsChoice:
         """The buckets to show, in the order of their names."""
         rows = list(buckets)
         tags = {sanitize(user) for user in self.users}
-        named = [row for row in rows if row.user in tags or row.client_id in self.client_ids]
-        others = [row for row in rows if row not in named]
+        named: list[BucketRow] = []
+        others: list[BucketRow] = []
+        for row in rows:
+            (named if row.user in tags or row.client_id in self.client_ids else others).append(row)
         top = sorted(others, key=lambda row: -_share(row))[: self.top]
         return sorted((*named, *top), key=lambda row: (row.user, row.client_id, row.quota, row.broker, row.mode))
 
 
 def _share(row: BucketRow) -> float:
-    """The part of a limit that is used; of tokens it is the debt that counts."""
-    if row.quota == CONTROLLER_MUTATION_RATE.name:
-        return max(0.0, -row.observed) / row.limit if row.limit else 0.0
-    return row.observed / row.limit if row.limit else float(row.observed > 0)
+    """Return the part of a limit that is used."""
+    return share_used(row.observed, row.limit, of_tokens=row.quota == CONTROLLER_MUTATION_RATE.name)

@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final
 
 from kafka_quotas.enforcement.address import Address
 from kafka_quotas.enforcement.health import Health
 from kafka_quotas.enforcement.listener import bind
+from kafka_quotas.enforcement.slices import run_sliced
 
 IDLE_S: Final = 10.0
 MAX_HEAD_BYTES: Final = 16 * 1024
@@ -20,7 +21,9 @@ _JSON: Final = "application/json"
 class MetricsServer:
     """Serves what `exposition` tells, and how the daemon's health is; a process that is no daemon has none to tell."""
 
-    def __init__(self, address: Address, exposition: Callable[[], bytes], health: Health | None = None) -> None:
+    def __init__(
+        self, address: Address, exposition: Callable[[], Generator[None, None, bytes]], health: Health | None = None
+    ) -> None:
         self._address = address
         self._exposition = exposition
         self._health = health
@@ -65,7 +68,7 @@ class MetricsServer:
     async def _content(self, place: bytes) -> tuple[str, bytes, str]:
         """Status line, body and content type of what is at a place."""
         if place == b"/metrics":
-            return "200 OK", self._exposition(), _METRICS
+            return "200 OK", await run_sliced(self._exposition()), _METRICS
         if place == b"/healthz":
             return "200 OK", b"alive\n", _TEXT
         if place == b"/readyz" and self._health is not None:

@@ -1,20 +1,21 @@
 """What is enforced: the quotas of a store over static ones, and those of a policy file, live in every broker's buckets.
 
 Invariants: a change of the store reaches each bucket before its next use and takes no history away; every broker has
-the same limits; a broker met later gets the limits of that moment.
+the same limits, which are resolved once for all of them, whenever it is met; a change costs what changed.
 **Source:** KIP-13 for static quotas, which lie below all others (levels 9 and 10).
 """
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import replace
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
+from kafka_quotas.core.bucket_pool import BucketPool
 from kafka_quotas.core.entity import ABSENT, Entity
 from kafka_quotas.core.mutation_bucket import MutationAlgorithm
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.core.quota_manager import QuotaType
-from kafka_quotas.enforcement.broker_quotas import ENFORCED, BrokerQuotas
+from kafka_quotas.enforcement.broker_quotas import ENFORCED, BrokerQuotas, new_limits, update_limit
 from kafka_quotas.enforcement.default_costs import DEFAULT_COSTS
 from kafka_quotas.enforcement.policy_file import PolicyFile
 from kafka_quotas.enforcement.terms import Terms, TermsBook
@@ -23,7 +24,10 @@ from kafka_quotas.stores.store import QuotaEntry
 NodeId: TypeAlias = int | None
 """A broker's node id; None or below 0 for the one behind a bootstrap address while its id isn't known."""
 
-_Limits: TypeAlias = dict[tuple[QuotaType, Entity], float]
+Quotas: TypeAlias = Mapping[QuotaType, float]
+"""The limits of one entity."""
+NO_QUOTAS: Final[Quotas] = {}
+"""Those of an entity that is gone."""
 
 
 def broker_name(node_id: NodeId) -> str:
@@ -51,16 +55,21 @@ class Policy:
         mutation_window: QuotaWindow | None = None,
         mutations: MutationAlgorithm = MutationAlgorithm.TOKEN_BUCKET,
         book: TermsBook | None = None,
+        pool: BucketPool | None = None,
     ) -> None:
+        """Make a policy without limits; all buckets are counted in `pool`, None for one without a bound."""
         self.window = window
+        self.pool = BucketPool() if pool is None else pool
         self._mutation_window = mutation_window
         self._mutations = mutations
         self._book = book or TermsBook()
         self._default_book = self._book
-        self._limits: dict[Source, _Limits] = {source: {} for source in Source}
+        self._limits = new_limits()
+        self._stated: dict[Source, dict[Entity, Quotas]] = {source: {} for source in Source}
         self._brokers: dict[NodeId, BrokerQuotas] = {}
         self.cluster = self._made(None)
         """The quotas of clients whose limits are of all brokers together."""
+        self._limit_count = 0
         self.costs = DEFAULT_COSTS
         """What requests cost in thread time, estimated."""
 
@@ -77,16 +86,13 @@ class Policy:
     @property
     def limit_count(self) -> int:
         """How many limits are in force, static ones included."""
-        return sum(len(limits) for limits in self._limits.values())
+        return self._limit_count
 
     def broker(self, node_id: NodeId) -> BrokerQuotas:
-        """The quotas of a broker, made with all limits at its first mention."""
+        """The quotas of a broker, made at its first mention."""
         quotas = self._brokers.get(node_id)
         if quotas is None:
             quotas = self._brokers[node_id] = self._made(self.cluster)
-            for source, limits in self._limits.items():
-                for (quota_type, entity), limit in limits.items():
-                    quotas.update(quota_type, entity, limit, static=source is Source.STATIC)
         return quotas
 
     def name_bootstrap(self, node_id: int, placeholder: NodeId = None) -> None:
@@ -99,7 +105,20 @@ class Policy:
 
     def apply(self, entries: Iterable[QuotaEntry], *, static: bool = False) -> int:
         """How many limits differ from before; entities that are not among the entries lose theirs."""
-        return self._replace(Source.STATIC if static else Source.STORE, dict(_limits_of(entries)))
+        stated = {entry.entity: quotas for entry in entries if (quotas := quotas_of(entry))}
+        return self._replace(_source(static=static), stated)
+
+    def alter(self, stated: Mapping[Entity, Quotas], *, static: bool = False) -> int:
+        """Set all limits that a store has on some entities, and leave those of all others as they are.
+
+        Args:
+            stated: each entity's limits, none for an entity that is gone.
+            static: whether they lie below those of other stores.
+
+        Returns:
+            How many limits differ from before.
+        """
+        return self._alter(_source(static=static), stated.items())
 
     def replace(self, file: PolicyFile) -> int:
         """How many limits differ from before; the terms and limits of this file hold from the next request on."""
@@ -111,25 +130,50 @@ class Policy:
         )
         for quotas in (self.cluster, *self._brokers.values()):
             quotas.replace_book(self._book)
-        rates = {(QuotaType.REQUEST_RATE, entity): rate for entity, rate in file.request_rates.items()}
+        rates: dict[Entity, Quotas] = {
+            entity: {QuotaType.REQUEST_RATE: rate} for entity, rate in file.request_rates.items()
+        }
         return self._replace(Source.FILE, rates)
 
-    def _replace(self, source: Source, wanted: _Limits) -> int:
+    def _replace(self, source: Source, stated: dict[Entity, Quotas]) -> int:
         """How many limits differ from before; those of one source are these and no others from now on."""
-        current = self._limits[source]
-        changes = [
-            (key, wanted.get(key)) for key in current.keys() | wanted.keys() if current.get(key) != wanted.get(key)
-        ]
-        for (quota_type, entity), limit in changes:
-            for quotas in (self.cluster, *self._brokers.values()):
-                quotas.update(quota_type, entity, limit, static=source is Source.STATIC)
-        self._limits[source] = wanted
-        return len(changes)
+        gone = [entity for entity in self._stated[source] if entity not in stated]
+        return self._alter(source, [*stated.items(), *((entity, NO_QUOTAS) for entity in gone)])
+
+    def _alter(self, source: Source, stated: Iterable[tuple[Entity, Quotas]]) -> int:
+        before, changed = self._stated[source], 0
+        quota_types: set[QuotaType] = set()
+        for entity, quotas in stated:
+            current = before.get(entity, NO_QUOTAS)
+            if current == quotas:
+                continue
+            for quota_type in current.keys() | quotas.keys():
+                limit = quotas.get(quota_type)
+                if current.get(quota_type) != limit:
+                    update_limit(self._limits, quota_type, entity, limit, static=source is Source.STATIC)
+                    quota_types.add(quota_type)
+                    changed += 1
+            self._limit_count += len(quotas) - len(current)
+            if quotas:
+                before[entity] = quotas
+            else:
+                del before[entity]
+        if quota_types:
+            for broker in (self.cluster, *self._brokers.values()):
+                broker.limits_changed(quota_types)
+        return changed
 
     def expire_idle(self, now_ms: int) -> None:
-        """Nothing; buckets without a record for an hour are forgotten."""
+        """Forget buckets without a record for an hour."""
+        for _ in self.expiry(now_ms):
+            pass
+
+    def expiry(self, now_ms: int) -> Generator[None, None, None]:
+        """Forget buckets without a record for an hour, and yield after each slice of them."""
+        for _ in self.pool.expire_idle(now_ms):
+            yield
         for quotas in (self.cluster, *self._brokers.values()):
-            quotas.expire_idle(now_ms)
+            quotas.drop_handles()
 
     def _made(self, cluster: BrokerQuotas | None) -> BrokerQuotas:
         return BrokerQuotas(
@@ -138,15 +182,21 @@ class Policy:
             mutations=self._mutations,
             book=self._book,
             cluster=cluster,
+            limits=self._limits,
+            pool=self.pool,
         )
 
 
-def _limits_of(entries: Iterable[QuotaEntry]) -> Iterable[tuple[tuple[QuotaType, Entity], float]]:
-    """The limits among some entries that the daemon enforces; entities of addresses have none."""
-    for entry in entries:
-        if entry.entity.user is ABSENT and entry.entity.client_id is ABSENT:
-            continue
-        for quota_type in ENFORCED:
-            limit = entry.quotas.get(quota_type.key.name)
-            if limit is not None:
-                yield (quota_type, entry.entity), limit
+def quotas_of(entry: QuotaEntry) -> Quotas:
+    """Return the limits of an entry that the daemon enforces; entities of addresses have none."""
+    entity, quotas = entry.entity, entry.quotas
+    if entity.user is ABSENT and entity.client_id is ABSENT:
+        return NO_QUOTAS
+    return {kind: limit for key, kind in _ENFORCED_KEYS.items() if (limit := quotas.get(key)) is not None}
+
+
+_ENFORCED_KEYS: Final = {quota_type.key.name: quota_type for quota_type in ENFORCED}
+
+
+def _source(*, static: bool) -> Source:
+    return Source.STATIC if static else Source.STORE

@@ -1,15 +1,18 @@
 """The status of a running daemon, gathered from its parts."""
 
 import os
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Generator
 from dataclasses import asdict
+from heapq import nlargest
+from typing import Final
 
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.enforcement.broker_quotas import ENFORCED, BrokerQuotas
 from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.event_log_writer import EventLogWriter
 from kafka_quotas.enforcement.gate import Gate
-from kafka_quotas.enforcement.ledger import Ledger, ThrottleCount
+from kafka_quotas.enforcement.ledger import OTHERS, Ledger, ThrottleCount, Throttled
 from kafka_quotas.enforcement.mute import Mute
 from kafka_quotas.enforcement.policy import NodeId, Policy, broker_name
 from kafka_quotas.enforcement.settings import DaemonSettings
@@ -19,20 +22,26 @@ from kafka_quotas.enforcement.status import (
     BucketRow,
     DaemonStatus,
     ListenerRow,
+    QuotaTotals,
     StoreRow,
     ThresholdRow,
     ThrottledClient,
     ThrottleRow,
 )
 from kafka_quotas.enforcement.store_follower import StoreState
+from kafka_quotas.enforcement.top_buckets import Wanted, top_buckets
 
 _NEVER = ThrottleCount()
+_SLICE: Final = 1000
 CLUSTER = "cluster"
 """What stands in a broker's place for limits of all brokers together."""
 
 
 class Reporter:
-    """Tells the status whenever it is asked; asking changes nothing."""
+    """Reports the status whenever it is asked for, which changes nothing.
+
+    What has to be gathered from all buckets is gathered a slice at a time: nobody who is served waits for it.
+    """
 
     def __init__(
         self,
@@ -59,9 +68,24 @@ class Reporter:
         self._started_ms = clock.now_ms()
         self.draining = False
 
-    def status(self) -> DaemonStatus:
-        """The status at this moment."""
+    def status(self) -> Generator[None, None, DaemonStatus]:
+        """Return everything: of buckets, clients and throttle counts as many rows as a status has."""
+        choice = self._settings.metrics_choice
+        wanted = Wanted(top=MAX_ROWS, users=choice.users, client_ids=choice.client_ids)
+        buckets = yield from self._bucket_rows(wanted)
+        throttles = yield from self._throttle_rows()
+        return self._status(buckets=buckets, throttles=throttles)
+
+    def figures(self) -> Generator[None, None, DaemonStatus]:
+        """Return what metrics are made of: no throttle counts of buckets, and of these only those with series."""
+        choice = self._settings.metrics_choice
+        wanted = Wanted(top=choice.top, users=choice.users, client_ids=choice.client_ids)
+        buckets = yield from self._bucket_rows(wanted)
+        return self._status(buckets=buckets, throttles=())
+
+    def _status(self, *, buckets: tuple[BucketRow, ...], throttles: tuple[ThrottleRow, ...]) -> DaemonStatus:
         now_ms, rules = self._clock.now_ms(), self._settings.rules
+        throttled = self._throttled(now_ms)
         return DaemonStatus(
             pid=os.getpid(),
             uptime_ms=now_ms - self._started_ms,
@@ -74,20 +98,27 @@ class Reporter:
             max_throttle_ms=rules.max_throttle_ms,
             draining=self.draining,
             connections=len(self._gate.connections),
-            store=self._store_row(now_ms),
+            store=self.store_row(now_ms),
             listeners=self._listener_rows(),
-            throttled=self._throttled(now_ms),
-            buckets=self._bucket_rows(now_ms),
-            throttles=self._throttle_rows(),
+            throttled=tuple(nlargest(MAX_ROWS, throttled, key=lambda row: row.remaining_ms)),
+            buckets=buckets,
+            throttles=throttles,
             counters=self._totals(),
             mode=rules.mode.value,
             scope=rules.scope.value,
             on_violation=rules.on_violation.value,
             cost_model=self._policy.costs.source,
             thresholds=self._threshold_rows(now_ms),
+            quota_totals=self._quota_totals(throttled),
+            bucket_count=len(self._policy.pool),
         )
 
-    def _store_row(self, now_ms: int) -> StoreRow:
+    def readiness(self) -> tuple[bool, StoreRow]:
+        """Return whether the daemon is draining, and the state of the store."""
+        return self.draining, self.store_row(self._clock.now_ms())
+
+    def store_row(self, now_ms: int) -> StoreRow:
+        """Return the state of the store."""
         state = self._store()
         return StoreRow(
             url=state.url,
@@ -98,48 +129,32 @@ class Reporter:
         )
 
     def _listener_rows(self) -> tuple[ListenerRow, ...]:
-        routes = list(self._gate.connections.values())
+        connections = Counter(map(id, self._gate.connections.values()))
         return tuple(
             ListenerRow(
                 broker=broker_name(route.node_id),
                 listen=str(address),
                 upstream=str(route.upstream),
-                connections=sum(taken is route for taken in routes),
+                connections=connections[id(route)],
             )
             for address, route in self._gate.listeners()
         )
 
-    def _throttled(self, now_ms: int) -> tuple[ThrottledClient, ...]:
-        """Who waits now, one row per broker, quota and client, the longest wait first."""
+    def _throttled(self, now_ms: int) -> list[ThrottledClient]:
+        """Who waits now, one row per broker, quota and client."""
         muted: dict[tuple[NodeId, str, str, str], list[Mute]] = {}
         for relay, route in self._gate.connections.items():
             mute = relay.session.mute
             if mute is not None and mute.until_ms > now_ms:
                 name = (route.node_id, mute.quota_type.key.name, mute.limiter.user, mute.limiter.client_id)
                 muted.setdefault(name, []).append(mute)
-        rows = (_throttled_client(node_id, mutes, now_ms) for (node_id, *_), mutes in muted.items())
-        return tuple(sorted(rows, key=lambda row: -row.remaining_ms)[:MAX_ROWS])
+        return [_throttled_client(node_id, mutes, now_ms) for (node_id, *_), mutes in muted.items()]
 
-    def _bucket_rows(self, now_ms: int) -> tuple[BucketRow, ...]:
-        rows = [
-            BucketRow(
-                broker=name,
-                quota=quota_type.key.name,
-                user=state.tags[0],
-                client_id=state.tags[1],
-                limit=state.bound,
-                observed=state.measured,
-                mode=mode.value,
-                estimated=quota_type.key.name == ESTIMATED,
-                throttle_ms=state.throttle_ms,
-                mutation_rate=state.mutation_rate,
-            )
-            for name, quotas in self._bucket_owners()
-            for quota_type in ENFORCED
-            for mode, state in quotas.buckets(quota_type, now_ms)
-            if state.bound is not None
-        ]
-        return tuple(sorted(rows, key=lambda row: (row.user, row.client_id, row.quota, row.broker))[:MAX_ROWS])
+    def _bucket_rows(self, wanted: Wanted) -> Generator[None, None, tuple[BucketRow, ...]]:
+        places = {
+            manager: (name, mode) for name, quotas in self._bucket_owners() for mode, manager in quotas.managers()
+        }
+        return (yield from top_buckets(self._policy.pool, places, wanted, self._clock.now_ms()))
 
     def _bucket_owners(self) -> list[tuple[str, BrokerQuotas]]:
         """Whose buckets there are: those of each broker, and those of all together."""
@@ -156,30 +171,47 @@ class Reporter:
         ]
         return tuple(sorted(rows, key=lambda row: (row.broker, row.topic != "", -row.observed, row.topic))[:MAX_ROWS])
 
-    def _throttle_rows(self) -> tuple[ThrottleRow, ...]:
-        ours, theirs = self._ledger.throttles, self._ledger.upstream_throttles
-        shadows, refused = self._ledger.shadow_throttles, self._ledger.refusals
-        rows = [
-            ThrottleRow(
+    def _throttle_rows(self) -> Generator[None, None, tuple[ThrottleRow, ...]]:
+        """Return the counts of the buckets that were throttled longest, and of all that are not told apart any more."""
+        ledger = self._ledger
+        tables = (ledger.set_here, ledger.set_upstream, ledger.shadowed_here, ledger.refused_here)
+        total_ms: Counter[Throttled] = Counter()
+        for table in tables:
+            keys = list(table.by_bucket)
+            for start in range(0, len(keys), _SLICE):
+                for key in keys[start : start + _SLICE]:
+                    total_ms[key] += table.by_bucket.get(key, _NEVER).total_ms
+                yield
+        longest = nlargest(MAX_ROWS, total_ms, key=total_ms.__getitem__)
+        rows = [_throttle_row(key, [table.by_bucket.get(key, _NEVER) for table in tables]) for key in longest]
+        for quota_type in ENFORCED:
+            others = [table.others[quota_type] for table in tables]
+            if any(count.times for count in others):
+                rows.append(_throttle_row((quota_type, OTHERS), others))
+        return tuple(sorted(rows, key=lambda row: (row.user, row.client_id, row.quota)))
+
+    def _quota_totals(self, throttled: list[ThrottledClient]) -> tuple[QuotaTotals, ...]:
+        waiting: Counter[str] = Counter()
+        for row in throttled:
+            waiting[row.quota] += row.connections
+        ledger = self._ledger
+        return tuple(
+            QuotaTotals(
                 quota=quota_type.key.name,
-                user=user,
-                client_id=client_id,
-                times=ours.get(key, _NEVER).times,
-                total_ms=ours.get(key, _NEVER).total_ms,
-                upstream_times=theirs.get(key, _NEVER).times,
-                upstream_total_ms=theirs.get(key, _NEVER).total_ms,
-                shadow_times=shadows.get(key, _NEVER).times,
-                shadow_total_ms=shadows.get(key, _NEVER).total_ms,
-                refused_times=refused.get(key, _NEVER).times,
+                waiting=waiting[quota_type.key.name],
+                times=ledger.set_here.totals[quota_type].times,
+                total_ms=ledger.set_here.totals[quota_type].total_ms,
+                upstream_times=ledger.set_upstream.totals[quota_type].times,
+                shadow_times=ledger.shadowed_here.totals[quota_type].times,
+                refused_times=ledger.refused_here.totals[quota_type].times,
             )
-            for key in ours.keys() | theirs.keys() | shadows.keys() | refused.keys()
-            for quota_type, (user, client_id) in (key,)
-        ]
-        return tuple(sorted(rows, key=lambda row: (row.user, row.client_id, row.quota))[:MAX_ROWS])
+            for quota_type in ENFORCED
+        )
 
     def _totals(self) -> dict[str, int]:
         totals: dict[str, int] = asdict(self._counters)
         totals["requests"] += sum(relay.session.request_count for relay in self._gate.connections)
+        totals["buckets_evicted"] = self._policy.pool.evicted
         if self._events is not None:
             totals["events_logged"], totals["events_dropped"] = self._events.written, self._events.dropped
         return totals
@@ -201,4 +233,22 @@ def _throttled_client(node_id: NodeId, mutes: list[Mute], now_ms: int) -> Thrott
         throttle_ms=longest.until_ms - longest.since_ms,
         remaining_ms=longest.until_ms - now_ms,
         estimated=longest.quota_type.key.name == ESTIMATED,
+    )
+
+
+def _throttle_row(key: Throttled, counts: list[ThrottleCount]) -> ThrottleRow:
+    """One row for a bucket, of what was set here, set by the upstream, noted for shadows, and refused."""
+    quota_type, (user, client_id) = key
+    ours, theirs, shadows, refused = counts
+    return ThrottleRow(
+        quota=quota_type.key.name,
+        user=user,
+        client_id=client_id,
+        times=ours.times,
+        total_ms=ours.total_ms,
+        upstream_times=theirs.times,
+        upstream_total_ms=theirs.total_ms,
+        shadow_times=shadows.times,
+        shadow_total_ms=shadows.total_ms,
+        refused_times=refused.times,
     )

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from kafka_quotas.enforcement.address import Address
 from kafka_quotas.enforcement.control import ControlAccess
@@ -11,6 +12,9 @@ from kafka_quotas.enforcement.listener_settings import ListenerSettings
 from kafka_quotas.enforcement.log import LogFormat
 from kafka_quotas.enforcement.metrics_choice import MetricsChoice
 from kafka_quotas.enforcement.rules import MAX_QUEUED_REQUEST_BYTES, Rules
+
+MAX_BUCKET_BYTES: Final = 256 * 1024 * 1024
+"""What buckets may take in memory together by default: some 200,000 of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +29,7 @@ class DaemonSettings:
     restart, each where it is set. `max_connections` is how many connections there may be in all; None leaves it to the
     number of files that the process may open. `queued_max_request_bytes` is how much of requests that have to be seen
     as a whole may be gathered at a time, over all connections. `metrics_choice` says which buckets have
-    series of their own.
+    series of their own. `max_bucket_bytes` is what buckets may take in memory together.
     """
 
     listeners: tuple[ListenerSettings, ...]
@@ -44,6 +48,7 @@ class DaemonSettings:
     state_file: Path | None = None
     max_connections: int | None = None
     queued_max_request_bytes: int = MAX_QUEUED_REQUEST_BYTES
+    max_bucket_bytes: int = MAX_BUCKET_BYTES
     connect_timeout_s: float = 10.0
     drain_timeout_s: float = 10.0
 

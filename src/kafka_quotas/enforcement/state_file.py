@@ -3,13 +3,16 @@
 Version 2 of the file knows the rates of connections and the meters of topics, which version 1 did not.
 Invariants: the file is replaced as a whole, so that it is the old one or the new one; its content is only taken where
 it was written under the same windows and algorithm, for its figures mean nothing else anywhere else.
+It is written while clients are served, a slice at a time: each bucket, rate and meter is as it was at one moment
+between the beginning of the save and `saved_ms`, but not all of them at the same one. None depends on another.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO, TypeAlias
 
 from kafka_quotas.core.bucket_memory import BucketMemory
 from kafka_quotas.core.errors import KafkaQuotasError
@@ -18,7 +21,7 @@ from kafka_quotas.core.utf8 import well_formed
 from kafka_quotas.enforcement.connection_rate import RateMemory, RateOf
 from kafka_quotas.enforcement.policy import NodeId
 from kafka_quotas.enforcement.terms import Mode
-from kafka_quotas.stores.replaced_file import replace_text
+from kafka_quotas.stores.replaced_file import replacing
 
 VERSION: Final = 2
 READABLE: Final = (1, 2)
@@ -71,24 +74,51 @@ class SavedState:
     topics: tuple[SavedMeter, ...] = ()
 
 
-def write_state(path: Path, state: SavedState) -> None:
-    """Nothing; the file holds the state. Raises `StateError` where it can't be written; then it is what it was."""
-    content = json.dumps(
-        {
-            "v": VERSION,
-            "saved_ms": state.saved_ms,
-            "settings": state.settings,
-            "buckets": [_bucket_to_json(bucket) for bucket in state.buckets],
-            "connections": [_rate_to_json(rate) for rate in state.connections],
-            "topics": [
-                {"broker": meter.broker, "topic": meter.topic, "figures": meter.figures} for meter in state.topics
-            ],
-        }
-    )
+Saved: TypeAlias = SavedBucket | SavedRate | SavedMeter
+
+
+@contextmanager
+def state_file(path: Path) -> Iterator[TextIO]:
+    """Open what takes the place of a state file at the end.
+
+    Raises:
+        StateError: it can't be written; then the file is what it was.
+    """
     try:
-        replace_text(path, [content], most=MODE)
+        with replacing(path, most=MODE) as file:
+            yield file
     except OSError as error:
         raise StateError(f"can't write the state to {path}: {error.strerror or error}") from error
+
+
+def state_text(
+    settings: tuple[str, ...], saved: Iterable[Iterable[Saved]], *, now_ms: Callable[[], int]
+) -> Generator[str, None, None]:
+    """Yield the text of a state file, a piece for each slice of what is to be saved.
+
+    Args:
+        settings: what the figures were measured under.
+        saved: slices of what is to be saved: all buckets, then all rates of connections, then all meters.
+        now_ms: tells the time when all of it was gathered.
+    """
+    places = {SavedBucket: "buckets", SavedRate: "connections", SavedMeter: "topics"}
+    missing = list(places.values())
+    yield f'{{"v": {VERSION}, "settings": {json.dumps(settings)}'
+    current = None
+    for slice_ in saved:
+        pieces = []
+        for each in slice_:
+            place = places[type(each)]
+            if place == current:
+                pieces.append(", ")
+            else:
+                pieces.append(f'{"" if current is None else "]"}, "{place}": [')
+                missing.remove(place)
+                current = place
+            pieces.append(json.dumps(_to_json(each)))
+        yield "".join(pieces)
+    end = "" if current is None else "]"
+    yield end + "".join(f', "{place}": []' for place in missing) + f', "saved_ms": {now_ms()}}}'
 
 
 def read_state(path: Path) -> SavedState | None:
@@ -114,6 +144,16 @@ def read_state(path: Path) -> SavedState | None:
         )
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise StateError(f"what is in {path} is no state of a daemon") from error
+
+
+def _to_json(saved: Saved) -> dict[str, Any]:
+    match saved:
+        case SavedBucket():
+            return _bucket_to_json(saved)
+        case SavedRate():
+            return _rate_to_json(saved)
+        case SavedMeter():
+            return {"broker": saved.broker, "topic": saved.topic, "figures": saved.figures}
 
 
 def _bucket_to_json(bucket: SavedBucket) -> dict[str, Any]:

@@ -1,37 +1,52 @@
 """Saving what was measured now and then and at the end, and giving it back to who measures at the start.
 
 Invariants: what can't hold anybody back any more is not saved; times that lie in the future (the clock
-was set back meanwhile) are moved back to now, so that nobody waits longer than before.
+was set back meanwhile) are moved back to now, so that nobody waits longer than before. A save is made in slices between
+which clients are served; each bucket in it is as it was at one moment of the save (`state_file` says what that means).
 """
 
 import asyncio
+import contextlib
+import sys
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TextIO, TypeAlias, cast
 
+from kafka_quotas.core.bucket_memory import memory_of
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.core.quota_manager import IDLE_MS, QuotaType
-from kafka_quotas.enforcement.broker_quotas import ENFORCED, BrokerQuotas
+from kafka_quotas.core.quota_manager import IDLE_MS, ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.connections import ConnectionBook
 from kafka_quotas.enforcement.notice import Notice, Notify, Severity
 from kafka_quotas.enforcement.policy import NodeId, Policy
 from kafka_quotas.enforcement.state_file import (
     CLUSTER,
+    Saved,
     SavedBucket,
     SavedMeter,
     SavedRate,
     SavedState,
     StateError,
     read_state,
-    write_state,
+    state_file,
+    state_text,
 )
 from kafka_quotas.enforcement.terms import Mode
 from kafka_quotas.enforcement.threshold_board import ThresholdBoard
 
 SAVE_S: Final = 5.0
-"""How often the state is saved: what a killed daemon forgets at most."""
+"""How long after a save the next one begins: with the time of two saves what a killed daemon forgets at most."""
+_SLICE: Final = 64
+"""How many figures are written down between two pauses: a millisecond's work."""
+
+_WRITE_CHARS: Final = 256 * 1024
+"""How much is gathered before a thread writes it."""
 
 _Remember: TypeAlias = Callable[[], None]
+
+
+class _GivenUpError(Exception):
+    """The daemon ends, and a save that is under way is not needed any more."""
 
 
 class StateKeeper:
@@ -61,6 +76,7 @@ class StateKeeper:
         self._bootstrap = bootstrap
         self._notify = notify
         self._failing = False
+        self._ending = asyncio.Event()
 
     def restore(self) -> None:
         """Nothing; the buckets go on where they ended. What can't be taken is said, and is no reason not to start."""
@@ -78,21 +94,56 @@ class StateKeeper:
             )
 
     async def keep(self) -> None:
-        """Never; the state is saved again and again."""
-        while True:
-            await asyncio.sleep(SAVE_S)
-            state = self._state()
+        """Save the state again and again, and a last time once `end` was called."""
+        while not self._ending.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), SAVE_S)
+                break
             try:
-                await asyncio.to_thread(write_state, self._path, state)
+                await self._save_in_slices()
             except StateError as error:
                 self._say_failing(error)
             else:
                 self._failing = False
+        self.save()
+
+    def end(self) -> None:
+        """Have `keep` save the state of this moment and return; a save that is under way is given up."""
+        self._ending.set()
+
+    async def _save_in_slices(self) -> None:
+        """Save the state while clients are served: slices are gathered here and written in a thread."""
+        place = state_file(self._path)
+        file = await asyncio.to_thread(place.__enter__)
+        try:
+            await self._write_slices(file)
+        except BaseException:
+            with contextlib.suppress(_GivenUpError):
+                place.__exit__(*sys.exc_info())
+                raise
+        else:
+            await asyncio.to_thread(place.__exit__, None, None, None)
+
+    async def _write_slices(self, file: TextIO) -> None:
+        pieces: list[str] = []
+        size = 0
+        for piece in self._text():
+            pieces.append(piece)
+            size += len(piece)
+            if size < _WRITE_CHARS:
+                await asyncio.sleep(0)
+            else:
+                await asyncio.to_thread(file.write, "".join(pieces))
+                pieces, size = [], 0
+            if self._ending.is_set():
+                raise _GivenUpError
+        await asyncio.to_thread(file.write, "".join(pieces))
 
     def save(self) -> None:
-        """Nothing; the state of this moment is saved."""
+        """Save the state of this moment, in which nobody else is served."""
         try:
-            write_state(self._path, self._state())
+            with state_file(self._path) as file:
+                file.writelines(self._text())
         except StateError as error:
             self._say_failing(error)
 
@@ -135,29 +186,41 @@ class StateKeeper:
             raise StateError(f"no broker is called {broker!r}")
         return self._bootstrap() if broker is None else broker
 
-    def _state(self) -> SavedState:
-        now_ms, window = self._clock.now_ms(), self._policy.window
-        buckets = list(_saved(CLUSTER, self._policy.cluster, now_ms))
-        for node_id, quotas in self._policy.brokers.items():
-            buckets += _saved(self._name(node_id), quotas, now_ms)
-        connections = [
-            SavedRate(broker=self._name(node_id), memory=memory)
-            for node_id, made in self._connections.brokers.items()
-            for memory in made.rates.memories()
-            if now_ms - memory.recorded_ms <= 2 * window.samples * window.window_ms
-        ]
-        topics = [
+    def _text(self) -> Iterator[str]:
+        return state_text(self._settings, self._saved(), now_ms=self._clock.now_ms)
+
+    def _saved(self) -> Iterator[list[Saved]]:
+        """Yield slices of all that may hold somebody back."""
+        places = {manager: (CLUSTER, mode) for mode, manager in self._policy.cluster.managers()} | {
+            manager: (self._name(node_id), mode)
+            for node_id, quotas in self._policy.brokers.items()
+            for mode, manager in quotas.managers()
+        }
+        now_ms = self._clock.now_ms()
+        for buckets in self._policy.pool.walk():
+            yield from _sliced(
+                SavedBucket(broker=broker, mode=mode, quota_type=manager.quota_type, memory=memory)
+                for bucket, owner in buckets
+                if (manager := cast("ClientQuotaManager", owner)) in places
+                for broker, mode in (places[manager],)
+                if bucket.recorded_ms is not None
+                and now_ms - bucket.recorded_ms <= _span_ms(manager, mode)
+                and (memory := memory_of(bucket)) is not None
+            )
+            yield []
+        yield from _sliced(self._rates(now_ms))
+        yield from _sliced(
             SavedMeter(broker=self._name(node_id), topic=topic, figures=figures)
-            for node_id, thresholds in self._thresholds.brokers.items()
+            for node_id, thresholds in list(self._thresholds.brokers.items())
             for topic, figures in thresholds.memories(now_ms)
-        ]
-        return SavedState(
-            saved_ms=now_ms,
-            settings=self._settings,
-            buckets=tuple(buckets),
-            connections=tuple(connections),
-            topics=tuple(topics),
         )
+
+    def _rates(self, now_ms: int) -> Iterator[SavedRate]:
+        window = self._policy.window
+        for node_id, made in list(self._connections.brokers.items()):
+            for memory in made.rates.memories():
+                if now_ms - memory.recorded_ms <= 2 * window.samples * window.window_ms:
+                    yield SavedRate(broker=self._name(node_id), memory=memory)
 
     def _name(self, node_id: NodeId) -> NodeId:
         """What a broker is saved as: the one behind the bootstrap listener may be called otherwise after a restart."""
@@ -169,21 +232,15 @@ class StateKeeper:
             self._notify(Notice(event="state can't be saved", severity=Severity.ERROR, fields={"error": error.message}))
 
 
-def _saved(broker: NodeId | str, quotas: BrokerQuotas, now_ms: int) -> Iterator[SavedBucket]:
-    """The buckets of one broker (or of the cluster) that may hold somebody back."""
-    for mode in quotas.modes:
-        for quota_type in ENFORCED:
-            manager = quotas.manager(quota_type, mode)
-            span_ms = _span_ms(quota_type, mode, manager.window.samples * manager.window.window_ms)
-            for memory in manager.memories():
-                if now_ms - memory.recorded_ms <= span_ms:
-                    yield SavedBucket(broker=broker, mode=mode, quota_type=quota_type, memory=memory)
+def _sliced(saved: Iterator[Saved]) -> Iterator[list[Saved]]:
+    while slice_ := list(islice(saved, _SLICE)):
+        yield slice_
 
 
-def _span_ms(quota_type: QuotaType, mode: Mode, window_ms: int) -> int:
+def _span_ms(manager: ClientQuotaManager, mode: Mode) -> int:
     """How long after its last record a bucket still counts: rates forget with their window, debts may last."""
-    lasts = quota_type is QuotaType.CONTROLLER_MUTATION or mode is Mode.SMOOTH
-    return IDLE_MS if lasts else 2 * window_ms
+    lasts = manager.quota_type is QuotaType.CONTROLLER_MUTATION or mode is Mode.SMOOTH
+    return IDLE_MS if lasts else 2 * manager.window.samples * manager.window.window_ms
 
 
 def _took(remember: _Remember) -> bool:

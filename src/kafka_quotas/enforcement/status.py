@@ -1,8 +1,12 @@
 """What a daemon tells about itself, and the JSON it tells it in.
 
-Times are milliseconds, rates and limits bytes per second. Lists are sorted and cut at `MAX_ROWS`.
+Times are milliseconds, rates and limits bytes per second. Lists are sorted and cut at `MAX_ROWS`: of buckets those stay
+that use most of their limit, of throttle counts those with the longest times, of waiting clients those that wait
+longest. `quota_totals` and `counters` are of all there are.
 """
 
+import json
+from collections.abc import Generator
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
@@ -74,6 +78,20 @@ class ThrottleRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaTotals:
+    """What is counted of a quota as a whole, whoever its clients are: now `waiting`, the others since the start."""
+
+    quota: str
+    waiting: int = 0
+    """Connections that wait for the end of a throttle time."""
+    times: int = 0
+    total_ms: int = 0
+    upstream_times: int = 0
+    shadow_times: int = 0
+    refused_times: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdRow:
     """What a broker takes in for a topic (`""`: for all together), and the threshold (None: none), in bytes/s."""
 
@@ -134,6 +152,9 @@ class DaemonStatus:
     on_violation: str = "delay"
     cost_model: str = ""
     thresholds: tuple[ThresholdRow, ...] = ()
+    quota_totals: tuple[QuotaTotals, ...] = ()
+    bucket_count: int = 0
+    """How many buckets there are, with and without a limit."""
 
 
 _ROWS: Final[dict[str, type]] = {
@@ -142,7 +163,18 @@ _ROWS: Final[dict[str, type]] = {
     "buckets": BucketRow,
     "throttles": ThrottleRow,
     "thresholds": ThresholdRow,
+    "quota_totals": QuotaTotals,
 }
+_SLICE: Final = 100
+"""How many rows are written at a time: less than a millisecond's work."""
+
+
+def share_used(measured: float, limit: float, *, of_tokens: bool) -> float:
+    """Return the part of a limit that is used; of tokens the debt counts."""
+    used = max(0.0, -measured) if of_tokens else measured
+    if limit:
+        return used / limit
+    return 0.0 if of_tokens else float(used > 0)
 
 
 def status_to_json(status: DaemonStatus) -> dict[str, Any]:
@@ -150,16 +182,42 @@ def status_to_json(status: DaemonStatus) -> dict[str, Any]:
     return asdict(status)
 
 
+def status_text(status: DaemonStatus) -> Generator[None, None, str]:
+    """Return the status as a JSON object on one line, written some rows at a time."""
+    pieces = []
+    for field in fields(status):
+        value = getattr(status, field.name)
+        text = json.dumps(_plain(value)) if field.name not in _ROWS else (yield from _rows_text(value))
+        pieces.append(f'"{field.name}":{text}')
+    return "{" + ",".join(pieces) + "}"
+
+
+def _rows_text(rows: tuple[Any, ...]) -> Generator[None, None, str]:
+    pieces = []
+    for start in range(0, len(rows), _SLICE):
+        written = json.dumps([_plain(row) for row in rows[start : start + _SLICE]], separators=(",", ":"))
+        pieces.append(written[1:-1])
+        yield
+    return "[" + ",".join(pieces) + "]"
+
+
+def _plain(value: object) -> object:
+    """Return a row as a dictionary, any other value as it is."""
+    if not isinstance(value, (*_ROWS.values(), StoreRow)):
+        return value
+    return {field.name: getattr(value, field.name) for field in fields(value)}  # type: ignore[arg-type]
+
+
 def status_from_json(data: object) -> DaemonStatus:
     """The status that `status_to_json` wrote; fields that a newer daemon adds are passed over.
 
-    Raises `ProtocolError` where fields are missing.
+    Raises `ProtocolError` where fields are missing that every daemon has.
     """
     try:
         values = _known(DaemonStatus, data)
         values["store"] = StoreRow(**_known(StoreRow, values["store"]))
         for name, row in _ROWS.items():
-            values[name] = tuple(row(**_known(row, each)) for each in values[name])
+            values[name] = tuple(row(**_known(row, each)) for each in values.get(name, ()))
         return DaemonStatus(**values)
     except (KeyError, TypeError) as error:
         raise ProtocolError("the daemon's status can't be read", hint="is it of another version?") from error
@@ -168,4 +226,4 @@ def status_from_json(data: object) -> DaemonStatus:
 def _known(kind: type, data: object) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise TypeError("not an object")
-    return {field.name: data[field.name] for field in fields(kind)}
+    return {field.name: data[field.name] for field in fields(kind) if field.name in data}

@@ -81,15 +81,19 @@ class TermsBook:
     default: Terms = field(default_factory=Terms)
     entities: tuple[EntityTerms, ...] = ()
     internal_principals: frozenset[str] = frozenset()
+    _by_key: dict[tuple[_Name, _Name], dict[str, Any]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        by_key = {(terms.entity.user, terms.entity.client_id): terms.settings for terms in self.entities}
+        object.__setattr__(self, "_by_key", by_key)
 
     def terms_of(self, user: str, client_id: str) -> Terms:
         """The terms of a user's client-id."""
         if not self.entities:
             return self.default
-        by_key = {(terms.entity.user, terms.entity.client_id): terms.settings for terms in self.entities}
         settings: dict[str, Any] = {}
         for key in _levels(user, client_id):
-            for name, value in by_key.get(key, {}).items():
+            for name, value in self._by_key.get(key, {}).items():
                 settings.setdefault(name, value)
         return replace(self.default, **settings)
 

@@ -5,8 +5,10 @@ file is what it was. A link stays a link, and what is no file (a pipe, /dev/stdo
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from kafka_quotas.core.errors import KafkaQuotasError
 
@@ -23,10 +25,17 @@ def replace_text(path: Path, parts: Iterable[str], *, private: bool = False, mos
     Raises:
         OSError: The file can't be written.
     """
+    with replacing(path, private=private, most=most) as file:
+        file.writelines(parts)
+
+
+@contextmanager
+def replacing(path: Path, *, private: bool = False, most: int = 0o7777) -> Iterator[TextIO]:
+    """Open what takes the place of a file at the end, as `replace_text` says; after an error the old one stays."""
     target = path.resolve()
     if target.exists() and not target.is_file():
         with target.open("w", encoding="utf-8") as file:
-            file.writelines(parts)
+            yield file
         return
     beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
@@ -34,7 +43,7 @@ def replace_text(path: Path, parts: Iterable[str], *, private: bool = False, mos
         with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor has no path
             if target.exists() and not private:
                 beside.chmod(target.stat().st_mode & 0o7777 & most)
-            file.writelines(parts)
+            yield file
             file.flush()
             os.fsync(descriptor)
         beside.replace(target)
