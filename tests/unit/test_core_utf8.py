@@ -10,7 +10,7 @@ from kafka_quotas.core.quota_manager import BucketMemory, QuotaType
 from kafka_quotas.core.utf8 import decode_utf8, well_formed
 from kafka_quotas.enforcement import decision_binary, decision_json
 from kafka_quotas.enforcement.decision import Ask, Decision, DecisionError, Op
-from kafka_quotas.enforcement.state_file import SavedBucket, SavedState, read_state, write_state
+from kafka_quotas.enforcement.state_file import SavedBucket, read_state, state_file, state_text
 from kafka_quotas.enforcement.terms import Mode
 from kafka_quotas.wire.request_header import parse_request_header
 from kafka_quotas.wire.sasl_identity import oauthbearer_subject
@@ -66,7 +66,8 @@ def test_a_lone_surrogate_is_replaced_on_every_way_in(text: str, read: str, tmp_
     assert (ask.user, ask.client_id, ask.ip, ask.topic) == (read, read, read, read)
     memory = BucketMemory(name=(text, text), kind="k", recorded_ms=1, figures=(1.0,))
     bucket = SavedBucket(broker=1, mode=Mode.KAFKA, quota_type=QuotaType.PRODUCE, memory=memory)
-    write_state(tmp_path / "state", SavedState(saved_ms=1, settings=(), buckets=(bucket,)))
+    with state_file(tmp_path / "state") as file:
+        file.writelines(state_text((), [[bucket]], now_ms=lambda: 1))
     state = read_state(tmp_path / "state")
     assert state is not None
     assert state.buckets[0].memory.name == (read, read)

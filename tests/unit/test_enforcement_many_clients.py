@@ -189,7 +189,7 @@ class Reported:
         self.choice = choice or MetricsChoice()
         self.reporter = Reporter(
             settings=DaemonSettings(
-                listeners=(ListenerSettings(upstream=HERE, listen=HERE),), metrics_choice=self.choice
+                listeners=(ListenerSettings(upstreams=(HERE,), listen=HERE),), metrics_choice=self.choice
             ),
             clock=self.clock,
             counters=Counters(),
