@@ -58,7 +58,6 @@ class EveryThird:
 class FullParse(RequestIntake):
     """Parses every request, whatever the one before it was."""
 
-    @property
     def repeated(self) -> None:
         return None
 

@@ -49,7 +49,6 @@ QUESTION_BODY = bytes(4)
 class FullParse(RequestIntake):
     """Parses every request, whatever the one before it was."""
 
-    @property
     def repeated(self) -> None:
         """None: nothing is remembered."""
         return

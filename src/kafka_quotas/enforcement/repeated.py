@@ -7,6 +7,7 @@ from typing import Final
 from kafka_quotas.enforcement.client import Client
 from kafka_quotas.enforcement.exchange import Exchange, treatment_of
 from kafka_quotas.enforcement.response_form import bare_end
+from kafka_quotas.wire.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.produce_request import FLEXIBLE_SINCE, TRANSACTIONAL_ID_SINCE
 from kafka_quotas.wire.request_header import RequestHeader
 from kafka_quotas.wire.walk import Buffer, compact_string, string
@@ -22,13 +23,14 @@ MAX_SPARES: Final = 32
 class Repeated:
     """What one such request came to, so that the next ones need not be parsed: the one way to know a Produce.
 
-    Every Produce gets its exchange from here, the first of its kind from what was parsed, those that `match` from what
-    is remembered. With `is_plain` such a request needs nothing but to be charged with its bytes, and its response
-    nothing at all if it ends with `response_end`; its exchange can then serve another one, and waits in `spares`.
+    Every Produce gets its exchange from here: the first of its kind when it was parsed, those that begin like it by
+    `take`. With `is_plain` such a request needs nothing but to be charged with its bytes, and its response nothing at
+    all if it ends with `response_end`; its exchange can then serve another one, and waits in `spares`.
     """
 
     __slots__ = (
         "_expects_response",
+        "_max_bytes",
         "_place",
         "_place_on_wire",
         "_start",
@@ -39,40 +41,52 @@ class Repeated:
         "is_plain",
         "response_end",
         "spares",
+        "version",
     )
 
-    def __init__(self, chunk: memoryview, header: RequestHeader, client: Client, *, expects_response: bool) -> None:
+    def __init__(
+        self, chunk: memoryview, header: RequestHeader, client: Client, *, expects_response: bool, max_bytes: int
+    ) -> None:
         """Remember the request with this header, whose acks are in the chunk."""
         self._place = (header.api_key, header.api_version)
         self._treatment = treatment_of(*self._place)
         self._place_on_wire = header.api_key << 16 | header.api_version
         self._expects_response = expects_response
+        self._max_bytes = max_bytes
         self.end = _acks_end(chunk, header) - header.start
         """How many bytes a request has up to and with its acks."""
         self._start = bytes(chunk[header.start + _START_BYTES : header.start + self.end])
         self.client = client
+        self.version = client.version
         self.admit = client.produce.admit
         """Records the bytes of such requests where that surely gives no throttle time."""
         self.response_end = bare_end(header.api_version)
         self.spares: deque[Exchange] = deque(maxlen=MAX_SPARES)
         self.is_plain = bool(self.response_end) and expects_response and not client.counts_requests
 
-    def match(self, data: Buffer, offset: int) -> tuple[int, int] | None:
-        """Return length and correlation id of the request at an offset if it begins like this one, else None.
+    def take(self, data: Buffer, offset: int) -> Exchange | None:
+        """Return the exchange of the request at an offset if it begins like this one, else None.
 
         That is what producers send all day long, and to compare costs less than to parse. Equal are API and version,
         client-id, transactional id and acks; None too where not all of that is there yet.
         """
-        if len(data) - offset < self.end:
+        head_bytes = self.end
+        if len(data) - offset < head_bytes:
             return None
         length, place, correlation_id = _unpack_start(data, offset)
         if (
             place != self._place_on_wire
-            or length < self.end
-            or data[offset + _START_BYTES : offset + self.end] != self._start
+            or not head_bytes <= length <= self._max_bytes
+            or data[offset + _START_BYTES : offset + head_bytes] != self._start
         ):
             return None
-        return length, correlation_id
+        if not self.spares:
+            return self.exchange(length, correlation_id)
+        exchange = self.spares.pop()
+        exchange.correlation_id = correlation_id
+        exchange.frame_length = length
+        exchange.request = FRAME_LENGTH_BYTES + length
+        return exchange
 
     def exchange(self, frame_length: int, correlation_id: int) -> Exchange:
         """Make the exchange of one such request."""
@@ -81,12 +95,8 @@ class Repeated:
         exchange.limiter = self.client.produce
         exchange.expects_response = self._expects_response
         exchange.exempt = not self._expects_response
-        return exchange
-
-    def plain_exchange(self) -> Exchange:
-        """Make an exchange that can serve one plain request after the other."""
-        exchange = self.exchange(0, 0)
-        exchange.repeats = self
+        if self.is_plain:
+            exchange.repeats = self
         return exchange
 
 

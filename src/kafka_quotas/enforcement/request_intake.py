@@ -60,13 +60,12 @@ class RequestIntake:
         self._claims_produce = claims.get(PRODUCE)
         self._client: Client | None = None
         self.last: Repeated | None = None
-        """The last Produce, None where each has to be looked at; it counts only as `repeated` says."""
+        """The last Produce, None where each has to be looked at; it counts only if `repeated` returns it."""
         self.wants_answers = True
         """Whether no request so far went without a response."""
 
-    @property
     def repeated(self) -> Repeated | None:
-        """The last Produce, if the next one that starts like it may be dealt with like it.
+        """Return the last Produce, if the next one that starts like it may be dealt with like it.
 
         It may as long as its client's terms and limits are the same, and nobody wants to see requests as a whole. Who
         the client is does not change without a request of authentication, at which the last Produce is forgotten.
@@ -74,7 +73,7 @@ class RequestIntake:
         last = self.last
         if (
             last is None
-            or last.client.version != self._quotas.version
+            or last.version != self._quotas.version
             or (self._claims_produce is not None and self._claims_produce.is_active)
         ):
             return None
@@ -86,11 +85,11 @@ class RequestIntake:
         Raises:
             ProtocolError: This is no request, or one whose response could not be handled.
         """
-        repeated = self.repeated
+        repeated = self.repeated()
         if repeated is not None:
-            start = repeated.match(chunk, offset)
-            if start is not None and start[0] <= self.max_request_bytes:
-                return repeated.exchange(*start)
+            exchange = repeated.take(chunk, offset)
+            if exchange is not None:
+                return exchange
         identity = self._identity
         if identity.state is not COMPLETE:
             return self._begin_unserved(chunk, offset, now_ms)
@@ -194,6 +193,7 @@ class RequestIntake:
             exchange.whole = OrderTreatment(header, self._quotas.order)
         else:
             return
+        exchange.unlike()
         exchange.request = Frame(exchange.frame_length + FRAME_LENGTH_BYTES, gather=True)
 
     def _claimed(self, claim: Claim, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> bool:
@@ -206,6 +206,7 @@ class RequestIntake:
             exchange.decides = decides
             return whole is Unclaimed.STREAMS
         exchange.whole = whole
+        exchange.unlike()
         exchange.request = Frame(header.frame_length + FRAME_LENGTH_BYTES, gather=True)
         return True
 
@@ -258,7 +259,7 @@ class RequestIntake:
         if not wants_answer:
             self.wants_answers = False
         client = self.client(header.client_id)
-        repeated = Repeated(chunk, header, client, expects_response=wants_answer)
+        repeated = Repeated(chunk, header, client, expects_response=wants_answer, max_bytes=self.max_request_bytes)
         # Whether a client that gets errors is over its quota has to be looked at each time.
         self.last = None if client.refuses else repeated
         return repeated.exchange(header.frame_length, header.correlation_id)

@@ -82,6 +82,8 @@ class RequestSide:
         if client is not None:
             if exchange.api_key == PRODUCE and exchange.limiter is not None:
                 throttle_ms = client.produce.record(exchange.frame_length, now_ms)
+                if throttle_ms > 0:
+                    exchange.unlike()  # its throttle time is written into its response
                 if throttle_ms > 0 or self._tells:
                     self._charging.charged(exchange, client, client.produce, throttle_ms, now_ms)
             if exchange.exempt and client.counts_exempt:

@@ -29,7 +29,6 @@ class Shortcut:
         "_flow",
         "_in_flight",
         "_intake",
-        "_max_bytes",
         "_requests",
         "_responses",
         "_side",
@@ -42,7 +41,6 @@ class Shortcut:
         self._requests = flow.requests
         self._responses = flow.responses
         self._intake = intake
-        self._max_bytes = intake.max_request_bytes
         self._side = side
         self._charging = charging
         self._tells = charging.tells
@@ -52,22 +50,23 @@ class Shortcut:
 
         The last of them is the one that took its client over the quota, if one did: then it is awaited.
         """
-        last = self._intake.repeated
+        last = self._intake.repeated()
         if last is None or not last.is_plain or self._flow.state is not READING or not self._requests.is_between:
             return 0
-        in_flight, most, match, spares = self._in_flight, self._max_bytes, last.match, last.spares
+        in_flight, take, spares = self._in_flight, last.take, last.spares
         room = self._flow.max_in_flight - len(in_flight)
         count = size = offset = 0
         end = len(data)
-        while offset < end and count < room and (start := match(data, offset)) is not None:
-            length, correlation_id = start
+        while offset < end and count < room:
+            exchange = take(data, offset)
+            if exchange is None:
+                break
+            length = exchange.frame_length
             behind = offset + FRAME_LENGTH_BYTES + length
-            if behind > end or length > most:
+            if behind > end:
+                spares.append(exchange)
                 break
             offset = behind
-            exchange = spares.pop() if spares else last.plain_exchange()
-            exchange.correlation_id = correlation_id
-            exchange.frame_length = length
             in_flight.append(exchange)
             count += 1
             size += length
