@@ -157,9 +157,11 @@ def _answer(connection: socket.socket) -> None:
                     if not left:
                         connection.sendall(answer)
                     continue
-                if end - position < 12 + 2 + len(CLIENT_ID) + 8:
+                if end - position < _HEAD.size:
                     break
                 length, api_key, _, correlation_id = _HEAD.unpack_from(buffer, position)
+                if api_key == _FETCH and end - position < 12 + 2 + len(CLIENT_ID) + 8:
+                    break
                 left = length + 4
                 body = _PRODUCE_ANSWER
                 if api_key == _FETCH:
