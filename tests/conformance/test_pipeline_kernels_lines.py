@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.conformance.lines import Line, agrees, number
 from tests.conformance.test_manager import _Runner as ManagerRunner
+from tests.conformance.test_scenarios import _Runner as ScenarioRunner
 
 from kafka_quotas.core.quota_bucket import UNLIMITED
 from kafka_quotas.core.quota_key import LONG_MAX
@@ -22,7 +23,7 @@ NO_KERNEL = {
 COUNTED = {"count_rate", "windowed_count"}
 SUMMED = {"windowed_sum", "windowed_count"}
 """Of the ring of a rate: every record counts as 1, and what is measured is the sum that the rate is made of."""
-SLOTS = 40
+WINDOW_SETTINGS = {"samples", "window_ms"}
 OPERATIONS = {
     "record": judge.RECORD,
     "record_nocheck": judge.NOCHECK,
@@ -32,7 +33,15 @@ OPERATIONS = {
 }
 
 
-@pytest.mark.conformance("scenarios.jsonl", left_out=lambda line: NO_KERNEL.get(line["kind"]))
+def why_not(line: Line) -> str | None:
+    """Why no kernel takes this line, None for one that it takes."""
+    changed = {name for _, op, *value in line["events"] if op == "reconfigure" for name in value[0]}
+    if changed & WINDOW_SETTINGS:
+        return "a limiter keeps its window"
+    return NO_KERNEL.get(line["kind"])
+
+
+@pytest.mark.conformance("scenarios.jsonl", left_out=why_not)
 def test_scenario_through_a_kernel(line: Line) -> None:
     sensor = _KernelSensor(line)
     for index, ((now_ms, op, *value), expected) in enumerate(zip(line["events"], line["expect"], strict=True)):
@@ -49,10 +58,8 @@ class _KernelSensor:
         self.each = line["observe"] == "each"
         self.tokens = line["kind"] == "token_bucket"
         self.counted, self.summed = line["kind"] in COUNTED, line["kind"] in SUMMED
-        self.clocks = np.zeros(ring.HEAD + 2 * SLOTS, dtype=np.int64)
-        self.sums = np.zeros(1 + SLOTS)
-        if not self.tokens:
-            self.clocks[[ring.COMPLETE_MS, ring.EXPIRED_MS, ring.OLDEST_MS]] = -ring.FAR_MS, ring.FAR_MS, ring.FAR_MS
+        self.clocks = ring.fresh_clocks(self.config["samples"])
+        self.sums = np.zeros(ring.sums_width(self.config["samples"]))
 
     def step(self, now_ms: int, op: str, value: Any) -> tuple[Any, ...]:
         own = self.apply(now_ms, op, value)
@@ -65,9 +72,6 @@ class _KernelSensor:
     def apply(self, now_ms: int, op: str, value: Any) -> tuple[Any, ...]:
         if op == "reconfigure":
             self.config.update(value)
-            if not self.tokens and self.clocks[ring.COUNT]:
-                figures = self.config["samples"], self.config["window_ms"]
-                ring._refresh(self.clocks, self.sums, 0, 0, *figures)
             return (None, None, None, None, None)
         if op == "measure":
             level, window_ms, *_ = self.judge(judge.CHECK, 0.0, now_ms)
@@ -94,6 +98,17 @@ class _KernelSensor:
         outcome = judge.judge_rate(*state, LONG_MAX if longest_ms is None else longest_ms)
         _, held, throttle_ms, window_ms, level = outcome
         return level, window_ms, held, throttle_ms
+
+
+def test_a_line_may_ask_for_any_number_of_samples() -> None:
+    samples = 200
+    events = [[1000 * second, "record", second % 7] for second in range(3 * samples)]
+    config = {"samples": samples, "window_ms": 1000, "bound": 3}
+    line = {"kind": "rate", "observe": "each", "config": config, "events": events}
+    core, kernel = ScenarioRunner(line), _KernelSensor(line)
+    rows = [(core.step(*event), kernel.step(*event)) for event in events]
+    assert [mine for _, mine in rows] == [expected for expected, _ in rows]
+    assert {violated for (_, _, violated, *_), _ in rows} == {True, False}
 
 
 @pytest.mark.conformance("manager.jsonl")

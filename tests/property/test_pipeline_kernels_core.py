@@ -203,6 +203,38 @@ def test_nothing_comes_of_no_events_and_of_no_rows(compiled) -> None:
     )
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(
+    ("rows", "columns", "message"),
+    [
+        ([0, 3], 2, "events of rows 0 to 3, but there are 3"),
+        ([-2, 0], 2, "events of rows -2 to 0, but there are 3"),
+        ([0, 1], 1, "2 rows of events, but columns of"),
+    ],
+)
+def test_events_that_do_not_fit_are_refused_before_anything_is_written(compiled, rows, columns, message) -> None:
+    limiters = Limiters(LimiterRule(), np.full((3, 1), 5.0), compiled=compiled)
+    events = np.array(rows, dtype=np.int32), np.full(columns, BASE_MS), np.ones(2)
+    for take in (limiters.run, limiters.trace):
+        with pytest.raises(ValueError, match=message):
+            take(*events)
+    assert limiters.counts[:, :, tally.EVENTS].sum() == 0
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+def test_rings_of_another_size_than_the_rules_are_refused(tokens) -> None:
+    narrow, wide = QuotaWindow(samples=2, window_s=1), QuotaWindow(samples=200, window_s=1)
+    limiters = Limiters(LimiterRule(window=narrow, tokens=tokens), np.full((3, 1), 5.0))
+    events = np.zeros(1, dtype=np.int32), np.full(1, BASE_MS), np.ones(1)
+    limiters.run(*events)
+    if tokens:
+        limiters.bounds = np.full((4, 1), 5.0)  # not by `rebound`, which makes place for the row
+    else:
+        limiters.rule = LimiterRule(window=wide)
+    with pytest.raises(ValueError, match="where the rule and the bounds need"):
+        limiters.run(*events)
+
+
 def test_a_percentile_of_delays_is_at_most_one_in_thirty_two_off() -> None:
     rows, times = np.zeros(400, dtype=np.int32), BASE_MS + np.arange(400) * 50
     amounts = np.random.default_rng(2).integers(0, 2_000, 400).astype(np.float64)

@@ -10,7 +10,7 @@ is passed over. Results are `core`'s on the same events, to the last bit, compil
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from kafka_quotas.pipeline.kernels.judge import RECORD
 from kafka_quotas.pipeline.kernels.lockstep import replay_in_lockstep
 from kafka_quotas.pipeline.kernels.loop import replay_lanes, replay_records
 from kafka_quotas.pipeline.kernels.order import events_by_row, order_by_row
-from kafka_quotas.pipeline.kernels.ring import COMPLETE_MS, EXPIRED_MS, FAR_MS, HEAD, OLDEST_MS
+from kafka_quotas.pipeline.kernels.ring import FAR_MS, clocks_width, fresh_clocks, sums_width
 from kafka_quotas.pipeline.kernels.tally import AMOUNTS, COUNTS, FRESH
 from kafka_quotas.pipeline.kernels.waiting import replay_waiting_records
 
@@ -82,10 +82,10 @@ class Limiters:
         self.bounds = np.ascontiguousarray(bounds, dtype=np.float64)
         self._compiled = compiled and NUMBA
         self._shared = self._compiled and rule.operation == RECORD and not (rule.closed or rule.tokens)
-        lanes = self.bounds.size
-        states = len(self.bounds) if self._shared else lanes
-        self._clocks = _fresh_clocks(rule, states)
-        self._sums = np.zeros(states * (1 if rule.tokens else 2 + rule.window.samples))
+        lanes, states = self.bounds.size, self._states
+        clocks = np.zeros(1, dtype=np.int64) if rule.tokens else fresh_clocks(rule.window.samples)
+        self._clocks = np.tile(clocks, states)
+        self._sums = np.zeros(states * (1 if rule.tokens else sums_width(rule.window.samples)))
         self._free_ms = np.full(lanes, -FAR_MS, dtype=np.int64)
         self._counts = np.tile(np.array(FRESH, dtype=np.int64), lanes)
         self._amounts = np.tile(np.array([0.0, -np.inf]), lanes)
@@ -98,6 +98,7 @@ class Limiters:
 
         Of one row and one millisecond the smallest are taken first, whatever order they come in.
         """
+        self._require_fit(rows, times_ms, values)
         if len(self.bounds):
             for part in _parts(times_ms):
                 events = events_by_row(rows[part], times_ms[part], values[part], row_count=len(self.bounds))
@@ -108,6 +109,7 @@ class Limiters:
 
         Not for rules whose limits share a ring (`run` is for those): make the rule with one limit, or closed.
         """
+        self._require_fit(rows, times_ms, values, *(() if operations is None else (operations,)))
         order, limits = order_by_row(rows, row_count=len(self.bounds)), self.bounds.shape[1]
         by_row, by_row_levels = np.zeros((order.size, limits, 4), dtype=np.int64), np.zeros((order.size, limits))
         ops = _NO_OPS if operations is None else operations[order]
@@ -147,6 +149,28 @@ class Limiters:
         found[used] = percentiles_ms(self._pool, self._slots[used], share)
         return found.reshape(self.bounds.shape)
 
+    @property
+    def _states(self) -> int:
+        """How many rings or token buckets there are."""
+        return len(self.bounds) if self._shared else self.bounds.size
+
+    def _require_fit(self, rows: NDArray[np.integer[Any]], *columns: NDArray[Any]) -> None:
+        """Refuse what compiled kernels would read or write beyond the end of, for they check no bounds.
+
+        Raises `ValueError` where columns of the events differ in length, an event is of a row that there is not, or
+        what was recorded has not the size that the rule and the bounds ask for.
+        """
+        if any(column.size != rows.size for column in columns):
+            raise ValueError(f"{rows.size} rows of events, but columns of {[column.size for column in columns]}")
+        if rows.size and not -1 <= rows.min() <= rows.max() < len(self.bounds):
+            raise ValueError(f"events of rows {rows.min()} to {rows.max()}, but there are {len(self.bounds)}")
+        samples, lanes = self.rule.window.samples, self.bounds.size
+        clocks, sums = (1, 1) if self.rule.tokens else (clocks_width(samples), sums_width(samples))
+        kept = [self._clocks, self._sums, self._free_ms, self._counts, self._amounts, self._slots]
+        sizes = [self._states * clocks, self._states * sums, lanes, lanes * COUNTS, lanes * AMOUNTS, lanes]
+        if [array.size for array in kept] != sizes:
+            raise ValueError(f"arrays of {[array.size for array in kept]} where the rule and the bounds need {sizes}")
+
     def _advance(
         self,
         rows: Rows,
@@ -182,14 +206,6 @@ class Limiters:
 def unlimited(rows: int, limits: int = 1) -> Floats:
     """Bounds that nothing exceeds."""
     return np.full((rows, limits), UNLIMITED)
-
-
-def _fresh_clocks(rule: LimiterRule, states: int) -> Int64s:
-    if rule.tokens:
-        return np.zeros(states, dtype=np.int64)
-    head = np.zeros(HEAD + 2 * (rule.window.samples + 1), dtype=np.int64)
-    head[COMPLETE_MS], head[EXPIRED_MS], head[OLDEST_MS] = -FAR_MS, FAR_MS, FAR_MS
-    return np.tile(head, states)
 
 
 def _parts(times_ms: Int64s) -> Iterator[slice]:

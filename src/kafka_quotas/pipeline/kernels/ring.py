@@ -1,17 +1,21 @@
 """Kafka's windowed rate on flat arrays: the arithmetic of `core.samples` and `core.rate`, bit by bit.
 
-A ring takes `HEAD + 2 * slots` whole numbers (times in ms) from offset `c` of `clocks` on, and `1 + slots` doubles
-from offset `s` of `sums` on. The head holds the current slot, how many slots there are, from when on the current one
-is complete, from when on another one has expired, the oldest start, and the latest record of the other slots; then come
-start and last record of each slot.
+A ring has `samples + 1` slots: the current one, and those before it. It takes `clocks_width` whole numbers (times in
+ms) from offset `c` of `clocks` on, and `sums_width` doubles from offset `s` of `sums` on. The head holds the current
+slot, how many slots there are, from when on the current one is complete, from when on another one has expired, the
+oldest start, and the latest record of the other slots; then come start and last record of each slot.
 The first double is the sum of the slots before the current one.
 
-Invariants: a ring of zeros with `FAR_MS` where `fresh_clocks` says so is one that nothing was recorded to. Sums are
-added in the order of the slots. The clock may go back.
+Invariants: a ring of `fresh_clocks` and zeros is one that nothing was recorded to. Compiled kernels check no bounds:
+who calls one sees to it that rings are as wide as `samples` asks for. Sums are added in the order of the slots. The
+clock may go back.
 **Source:** `SampledStat`, `WindowedSum`, `Rate` of Kafka 4.0.
 """
 
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kafka_quotas.pipeline.kernels.compiled import compiled
 
@@ -27,6 +31,23 @@ LATEST_MS: Final = 5
 HEAD: Final = 6
 _MOST_WINDOWS: Final = 1 << 31
 """From so many on, 32 bits do not hold how many windows have passed."""
+
+
+def clocks_width(samples: int) -> int:
+    """Return how many places of `clocks` one ring takes."""
+    return HEAD + 2 * (samples + 1)
+
+
+def sums_width(samples: int) -> int:
+    """Return how many places of `sums` one ring takes."""
+    return samples + 2
+
+
+def fresh_clocks(samples: int) -> NDArray[np.int64]:
+    """Return the clocks of one ring that nothing was recorded to."""
+    clocks = np.zeros(clocks_width(samples), dtype=np.int64)
+    clocks[[COMPLETE_MS, EXPIRED_MS, OLDEST_MS]] = -FAR_MS, FAR_MS, FAR_MS
+    return clocks
 
 
 @compiled

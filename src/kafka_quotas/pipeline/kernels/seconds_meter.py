@@ -43,6 +43,7 @@ class SecondsMeter(Limiters):
         self, rows: NDArray[np.int32], times_ms: Int64s, amounts: Floats, *, events: Int64s, figures: Int64s
     ) -> SecondCells:
         """The cells of these charges; `events` are their places in each line of `figures`."""
+        self._require_fit(rows, times_ms, amounts, events)
         order = order_by_row(rows, row_count=len(self.bounds))
         charges, places = (rows[order], times_ms[order], amounts[order]), events[order]
         sort_ties(*charges)  # figures are whole numbers, which add up alike in any order

@@ -33,6 +33,7 @@ class LiveLimiters(Limiters):
 
     def rates(self, rows: NDArray[np.int64], times_ms: NDArray[np.int64]) -> NDArray[np.float64]:
         """Kafka's rate of each of these buckets at its own time; for mutations the tokens that are left."""
+        self._require_fit(rows, times_ms)
         window = self.rule.window
         if self.rule.tokens:
             return self._sums[rows]
@@ -45,7 +46,11 @@ class LiveLimiters(Limiters):
         return {name: getattr(self, name) for name in _SAVED}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], bounds: list[float | None]) -> None:
-        """Nothing; the limiters hold what `arrays` held, under these limits."""
+        """Hold what `arrays` held, under these limits.
+
+        Raises `ValueError` where that was recorded under another rule or of other buckets.
+        """
         self.limit(bounds)
         for name in _SAVED:
             setattr(self, name, arrays[name])
+        self._require_fit(np.empty(0, dtype=np.int64))

@@ -1,0 +1,49 @@
+"""The kernels' own tests once more with bounds checks compiled in: no kernel leaves its arrays."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafka_quotas.pipeline.kernels.compiled import NUMBA
+
+ROOT = Path(__file__).parents[2]
+SUITES = ("tests/conformance/test_pipeline_kernels_lines.py", "tests/property/test_pipeline_kernels_core.py")
+_TOO_NARROW = """
+import numpy as np
+from kafka_quotas.pipeline.kernels import ring
+clocks, sums = ring.fresh_clocks(1), np.zeros(ring.sums_width(1))
+try:
+    for second in range(20):
+        ring.record_rate(clocks, sums, 0, 0, 1.0, 1000 * second, 10, 1000)
+except IndexError:
+    print("checked")
+"""
+"""A ring for one sample of which ten are asked."""
+
+
+@pytest.mark.skipif(not NUMBA, reason="without Numba the kernels are Python, which checks bounds by itself")
+@pytest.mark.timeout(900)
+def test_kernels_stay_within_their_arrays(tmp_path: Path) -> None:
+    # A cache of its own, for machine code is kept by what it was compiled from, not by whether it checks bounds.
+    added = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")} | added
+    assert _answer(["-c", _TOO_NARROW], environment) == "checked\n"
+    _answer(["-m", "pytest", "-q", "-p", "no:cacheprovider", *SUITES], environment)
+
+
+def _answer(arguments: list[str], environment: dict[str, str]) -> str:
+    """What a Python of its own printed; it must end well."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=800,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
