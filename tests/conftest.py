@@ -14,13 +14,17 @@ They start when the first test asks, and stop with the run; see `tests/support/s
 that asks for one of them is marked `integration` by that. With `--kafka4`, `--kafka4-cluster`, `--kafka3`
 (host:port,...), `--kafka3-zookeeper` and `--zookeeper` servers that run elsewhere are used instead. Without Java the
 tests are skipped; where Java is present, a server that does not come up is a failure.
+
+Tests may run in several processes (`-n 2`). The tests of a file run in one of them and in their order, and so do all
+tests of the files that name a server of this table: one process has the servers, so that no test sees the quotas that
+another sets meanwhile.
 """
 
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import TypeVar
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, TypeVar
 from unittest import mock
 
 import pytest
@@ -31,7 +35,10 @@ from tests.support.servers import Kafka, kafka_3, kafka_4, zookeeper
 
 T = TypeVar("T")
 
-SERVER_FIXTURES = frozenset({"kafka4", "mortal_kafka4", "kafka4_cluster", "kafka3", "zookeeper_server"})
+pytest_plugins = ["tests.conformance.tally"]
+SERVER_FIXTURES = frozenset(
+    {"kafka4", "mortal_kafka4", "kafka4_cluster", "kafka3", "zookeeper_server", "zookeeper_chroot"}
+)
 _OPTIONS = {
     "--kafka4": "bootstrap servers of a running Kafka 4 broker",
     "--kafka4-cluster": "bootstrap servers of a running Kafka 4 cluster of two brokers or more",
@@ -49,10 +56,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests that need a real server."""
+    """Mark the tests that need a real server."""
     for item in items:
         if SERVER_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.integration)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand out tests by file, and those of all files that name a server to one process."""
+    from tests.support.scheduling import FilesTogether  # noqa: PLC0415 - only a run in several processes needs it
+
+    return FilesTogether(config, log, one_process_for=SERVER_FIXTURES)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -72,7 +87,19 @@ def unique_name() -> str:
 
 
 @pytest.fixture(scope="session")
-def kafka4(pytestconfig: pytest.Config) -> Iterator[Kafka]:
+def _one_process(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> None:
+    """Fail where another process of this run has servers already."""
+    owner = tmp_path_factory.getbasetemp().parent / "servers-of"
+    if worker_id == "master":
+        return
+    with suppress(FileExistsError), owner.open("x") as file:
+        file.write(worker_id)
+    if owner.read_text() != worker_id:
+        pytest.fail("another process has the servers of this run: name their fixtures in the file of the test")
+
+
+@pytest.fixture(scope="session")
+def kafka4(pytestconfig: pytest.Config, _one_process: None) -> Iterator[Kafka]:
     """One Kafka 4 broker under KRaft."""
     address = pytestconfig.getoption("--kafka4")
     with _external(address, version=KAFKA_4.version) if address else _own(kafka_4()) as kafka:
@@ -80,14 +107,14 @@ def kafka4(pytestconfig: pytest.Config) -> Iterator[Kafka]:
 
 
 @pytest.fixture(scope="session")
-def mortal_kafka4() -> Iterator[Kafka]:
+def mortal_kafka4(_one_process: None) -> Iterator[Kafka]:
     """One Kafka 4 broker under KRaft whose process a test may lay hands on; always one of our own."""
     with _own(kafka_4()) as kafka:
         yield kafka
 
 
 @pytest.fixture(scope="session")
-def kafka4_cluster(pytestconfig: pytest.Config) -> Iterator[Kafka]:
+def kafka4_cluster(pytestconfig: pytest.Config, _one_process: None) -> Iterator[Kafka]:
     """A Kafka 4 cluster of two brokers."""
     address = pytestconfig.getoption("--kafka4-cluster")
     with _external(address, version=KAFKA_4.version) if address else _own(kafka_4(brokers=2)) as kafka:
@@ -95,7 +122,7 @@ def kafka4_cluster(pytestconfig: pytest.Config) -> Iterator[Kafka]:
 
 
 @pytest.fixture(scope="session")
-def zookeeper_server(pytestconfig: pytest.Config) -> Iterator[str]:
+def zookeeper_server(pytestconfig: pytest.Config, _one_process: None) -> Iterator[str]:
     """The address of a ZooKeeper server."""
     address = pytestconfig.getoption("--zookeeper")
     if address:
@@ -106,7 +133,7 @@ def zookeeper_server(pytestconfig: pytest.Config) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def kafka3(pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Iterator[Kafka]:
+def kafka3(pytestconfig: pytest.Config, request: pytest.FixtureRequest, _one_process: None) -> Iterator[Kafka]:
     """One Kafka 3.9 broker in ZooKeeper mode."""
     address = pytestconfig.getoption("--kafka3")
     if address:

@@ -1,15 +1,20 @@
-"""Runs the conformance files: one test per line, and at the end one line per file."""
+"""Runs the conformance files: one test per line, and at the end one line per file.
+
+A plugin of the whole run: tests may run in several processes, of which each knows its own results only. Each report
+carries the line that it is about, and each process tells at its end which lines there are.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.conformance.lines import OWN_DATA, conformance_lines
 
 _OPTION = "--conformance-data"
 _TALLY = pytest.StashKey["Tally"]()
+_PROPERTY = "conformance line"
 
 
 class Tally:
@@ -23,27 +28,40 @@ class Tally:
         self.lines: dict[str, int] = {}
         self.absent: set[str] = set()
         self.left_out: dict[tuple[str, str], Counter[str]] = {}
-        self._line_of: dict[str, tuple[str, str]] = {}
-        self._called: set[str] = set()
-        self._failed: set[str] = set()
+        self.expected: set[tuple[str, str, str]] = set()
+        """File, line and test of everything that is to run."""
+        self._called: set[tuple[str, str, str]] = set()
+        self._failed: set[tuple[str, str, str]] = set()
 
-    def expect(self, nodeid: str, file: str, line: str) -> None:
-        """Nothing; results of this test count for that line of that file from now on."""
-        self._line_of[nodeid] = file, line
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, about in report.user_properties:
+            if name == _PROPERTY:
+                file, line, test = cast("list[str]", about)
+                if report.failed:
+                    self._failed.add((file, line, test))
+                elif report.when == "call" and report.passed:
+                    self._called.add((file, line, test))
 
-    def see(self, report: pytest.TestReport) -> None:
-        """Nothing; takes the outcome of one phase of a test into account."""
-        if report.failed:
-            self._failed.add(report.nodeid)
-        elif report.when == "call" and report.passed:
-            self._called.add(report.nodeid)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Tell the process that hands out the tests, if there is one, what was collected here."""
+        if (output := getattr(session.config, "workeroutput", None)) is not None:
+            left_out = [[*which, dict(reasons)] for which, reasons in self.left_out.items()]
+            output[_PROPERTY] = [self.lines, list(self.absent), left_out, [list(each) for each in self.expected]]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take over what a process has collected; all of them collect the same."""
+        lines, absent, left_out, expected = getattr(node, "workeroutput", {}).get(_PROPERTY, ({}, [], [], []))
+        self.lines.update(lines)
+        self.absent.update(absent)
+        self.left_out.update({(file, test): Counter(reasons) for file, test, reasons in left_out})
+        self.expected.update((file, line, test) for file, line, test in expected)
 
     def summary(self) -> Iterator[str]:
-        """One line per file: how many of its lines pass."""
-        good = self._called - self._failed
-        failed = {line for nodeid, line in self._line_of.items() if nodeid not in good}
+        """Yield one line per file: how many of its lines pass."""
+        failed = {(file, line) for file, line, _ in self.expected - (self._called - self._failed)}
         passed: dict[str, int] = defaultdict(int)
-        for file, _ in {*self._line_of.values()} - failed:
+        for file, _ in {(file, line) for file, line, _ in self.expected} - failed:
             passed[file] += 1
         for file in sorted({*self.lines, *self.absent}):
             if file in self.absent:
@@ -53,7 +71,7 @@ class Tally:
                 yield from self._without(file)
 
     def _without(self, file: str) -> Iterator[str]:
-        """One line per test that leaves lines of the file out, and per reason."""
+        """Yield one line per test that leaves lines of the file out, and per reason."""
         for (of_file, test), reasons in sorted(self.left_out.items()):
             if of_file == file:
                 for reason, count in sorted(reasons.items()):
@@ -69,10 +87,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "conformance(file, left_out): one test per line of a conformance file for which left_out(line) tells no reason",
     )
-    folder = config.getoption(_OPTION, default=OWN_DATA)  # the option is unknown where only tests/ was named
+    folder = config.getoption(_OPTION)
     if not folder.is_dir():
         raise pytest.UsageError(f"{_OPTION}: no such folder: {folder}")
     config.stash[_TALLY] = Tally(folder)
+    config.pluginmanager.register(config.stash[_TALLY])
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -99,14 +118,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         marker = item.get_closest_marker("conformance")
         if marker is not None:
             line = item.callspec.id if isinstance(item, pytest.Function) else ""
-            config.stash[_TALLY].expect(item.nodeid, str(marker.args[0]), line)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Any:
-    report = yield
-    item.config.stash[_TALLY].see(report)
-    return report
+            about = str(marker.args[0]), line, item.nodeid
+            config.stash[_TALLY].expected.add(about)
+            item.user_properties.append((_PROPERTY, list(about)))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
