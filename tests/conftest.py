@@ -21,6 +21,7 @@ another sets meanwhile.
 """
 
 import os
+import signal
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -53,6 +54,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("servers", "real servers for the integration tests")
     for name, description in _OPTIONS.items():
         group.addoption(name, metavar="ADDRESS", help=f"{description}, instead of one of our own")
+
+
+def pytest_configure() -> None:
+    """Let an interrupt end what tests start, also where the run itself was started in the background without one."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's doing, which every process would inherit
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -102,14 +109,14 @@ def _one_process(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> No
 def kafka4(pytestconfig: pytest.Config, _one_process: None) -> Iterator[Kafka]:
     """One Kafka 4 broker under KRaft."""
     address = pytestconfig.getoption("--kafka4")
-    with _external(address, version=KAFKA_4.version) if address else _own(kafka_4()) as kafka:
+    with _external(address, version=KAFKA_4.version) if address else _own(kafka_4(quick_start=True)) as kafka:
         yield kafka
 
 
 @pytest.fixture(scope="session")
 def mortal_kafka4(_one_process: None) -> Iterator[Kafka]:
     """One Kafka 4 broker under KRaft whose process a test may lay hands on; always one of our own."""
-    with _own(kafka_4()) as kafka:
+    with _own(kafka_4(quick_start=True)) as kafka:
         yield kafka
 
 
@@ -117,7 +124,8 @@ def mortal_kafka4(_one_process: None) -> Iterator[Kafka]:
 def kafka4_cluster(pytestconfig: pytest.Config, _one_process: None) -> Iterator[Kafka]:
     """A Kafka 4 cluster of two brokers."""
     address = pytestconfig.getoption("--kafka4-cluster")
-    with _external(address, version=KAFKA_4.version) if address else _own(kafka_4(brokers=2)) as kafka:
+    own = kafka_4(brokers=2, quick_start=True)
+    with _external(address, version=KAFKA_4.version) if address else _own(own) as kafka:
         yield kafka
 
 
@@ -141,7 +149,8 @@ def kafka3(pytestconfig: pytest.Config, request: pytest.FixtureRequest, _one_pro
         with _external(address, version=KAFKA_3.version, zookeeper_url=url) as kafka:
             yield kafka
         return
-    with _own(kafka_3(zookeeper_address=request.getfixturevalue("zookeeper_server"))) as kafka:
+    address = request.getfixturevalue("zookeeper_server")
+    with _own(kafka_3(zookeeper_address=address, quick_start=True)) as kafka:
         yield kafka
 
 

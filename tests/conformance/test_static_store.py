@@ -44,11 +44,11 @@ class TestStatic:
             static.alter([Alteration(entity=Entity.of(user="a"), changes={RATE: 1.0})], validate_only=validate_only)
 
     def test_watch_sees_the_file_change(self, static: Store, tmp_path: Path) -> None:
-        before = static.watch(None, timeout_s=10)
+        before = static.watch(None, timeout_s=240)
         assert before is not None
         assert static.watch(before.revision, timeout_s=0) is None
         (tmp_path / "static.properties").write_text("quota.producer.default=3M\n")
-        after = static.watch(before.revision, timeout_s=30)
+        after = static.watch(before.revision, timeout_s=240)
         assert after is not None
         assert after.entries == (QuotaEntry(entity=Entity.of(client_id=None), quotas={RATE: 3_000_000.0}),)
 

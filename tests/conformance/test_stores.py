@@ -324,18 +324,18 @@ def _by_definition(components: tuple[FilterComponent, ...], strict: bool, entity
 class TestWatch:
     def test_gives_the_content_at_once_and_then_waits(self, store: Store) -> None:
         _set(store, Entity.of(user="alice"), producer_byte_rate=1.0)
-        snapshot = store.watch(None, timeout_s=10)
+        snapshot = store.watch(None, timeout_s=240)
         assert snapshot is not None
         assert snapshot.entries == (QuotaEntry(entity=Entity.of(user="alice"), quotas={RATE: 1.0}),)
         assert store.watch(snapshot.revision, timeout_s=0) is None
 
     def test_sees_a_change_that_another_makes(self, open_again: OpenStore) -> None:
         watcher, writer = open_again(), open_again()
-        before = watcher.watch(None, timeout_s=10)
+        before = watcher.watch(None, timeout_s=240)
         assert before is not None
         change = threading.Thread(target=_set, args=(writer, Entity.of(user="bob")), kwargs={RATE: 5.0})
         change.start()
-        after = watcher.watch(before.revision, timeout_s=30)
+        after = watcher.watch(before.revision, timeout_s=240)
         change.join()
         assert after is not None
         assert after.revision != before.revision
@@ -343,13 +343,13 @@ class TestWatch:
 
     def test_ends_when_the_store_is_closed(self, open_again: OpenStore) -> None:
         watcher = open_again()
-        snapshot = watcher.watch(None, timeout_s=10)
+        snapshot = watcher.watch(None, timeout_s=240)
         assert snapshot is not None
         found: list[object] = []
         thread = threading.Thread(target=lambda: found.append(watcher.watch(snapshot.revision, timeout_s=600)))
         thread.start()
         watcher.close()
-        thread.join(30)
+        thread.join(240)
         assert not thread.is_alive()
         assert found == [None]
 

@@ -95,7 +95,7 @@ def test_a_disk_that_fills_up_in_the_middle_loses_nothing(quotas: str, tmp_path:
     limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))"
     program = f"import sys; {limited}; from kafka_quotas.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-c", program, "apply", str(path), "--store", url]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert done.returncode == 1
     assert failed_users(done.stderr)
     assert "Traceback" not in done.stderr

@@ -142,7 +142,7 @@ def test_every_delay_is_kafkas(
         input="\n".join([str(START_MS), *lines]) + "\n",
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -131,7 +131,7 @@ def example(command: list[str], socket_path: Path, type_name: str) -> list[str]:
         [*command, str(socket_path), "ANONYMOUS", "app", type_name, "200000", "0"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -152,7 +152,7 @@ def test_the_javascript_example(daemon: DaemonProcess) -> None:
 def test_the_c_example(daemon: DaemonProcess, tmp_path: Path) -> None:
     program = tmp_path / "decide"
     warnings = ["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Werror"]
-    subprocess.run(["cc", *warnings, "-o", str(program), str(EXAMPLES / "decide.c")], check=True, timeout=60)
+    subprocess.run(["cc", *warnings, "-o", str(program), str(EXAMPLES / "decide.c")], check=True, timeout=240)
     lines = example([str(program)], daemon.control, "1")
     assert lines[:1] == EXPECTED
     assert len(lines) == 2
@@ -179,7 +179,7 @@ with socket.socket(socket.AF_UNIX) as sock:
                     user=65534,
                     capture_output=True,
                     text=True,
-                    timeout=60,
+                    timeout=240,
                     check=False,
                     env={"PATH": "/usr/bin:/bin"},
                 )
@@ -221,7 +221,7 @@ def test_a_client_says_what_it_did_not_find(tmp_path: Path) -> None:
         assert len(taken.recv(4)) == 4
         taken.sendall(b"HTTP")
         taken.close()
-        _, err = done.communicate(timeout=60)
+        _, err = done.communicate(timeout=240)
         assert ProtocolError.__name__ in err
 
 

@@ -18,7 +18,7 @@ from kafka_quotas.core.entity import Entity
 RECORDS = 300
 RECORD_BYTES = 10_000
 BYTES_PER_SECOND = 800_000.0
-TIMEOUT_S = 60.0
+TIMEOUT_S = 240.0
 
 
 def value(number: int) -> str:

@@ -14,7 +14,7 @@ from tests.support.servers import USERS, Kafka
 
 from kafka_quotas.core.entity import Entity
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 240.0
 ILLEGAL_SASL_STATE = 34
 QUOTA = 20_000.0
 WINDOW = ["--quota-window-num", "2", "--quota-window-size-seconds", "1"]

@@ -63,7 +63,7 @@ def test_descriptors_that_run_out_and_come_back(daemon: DaemonProcess) -> None:
             daemon.wait_for_log("Too many open files")
             ping(healthy)
             ping(healthy)
-            daemon.wait_for_log("can't accept connections", count=4, timeout_s=60)
+            daemon.wait_for_log("can't accept connections", count=4, timeout_s=240)
             refused = [at_s(line) for line in daemon.lines("can't accept connections")]
             assert all(later - before > 0.9 * PAUSE_S for before, later in pairwise(refused)), "it rests in between"
         finally:
@@ -86,14 +86,14 @@ def test_sigterm_answers_what_was_asked_and_takes_nothing_new(tmp_path: Path) ->
     def handler(connection: socket.socket) -> None:
         receive_frame(connection)
         asked.set()
-        answer.wait(30)
+        answer.wait(240)
         connection.sendall(framed(struct.pack(">i", 77)))
         is_closed(connection)
 
     with fake_broker(handler) as broker, running_daemon(tmp_path, upstream=broker.address) as daemon:
         with connected(daemon.bootstrap) as idle, connected(daemon.bootstrap) as client:
             client.sendall(PING)
-            assert asked.wait(15)
+            assert asked.wait(240)
             daemon.send(signal.SIGTERM)
             daemon.wait_for_log("daemon draining")
             assert is_closed(idle)
@@ -120,7 +120,7 @@ def test_a_drain_ends_after_its_time_and_says_what_it_cut(tmp_path: Path) -> Non
     with fake_broker(handler) as broker, running_daemon(tmp_path, upstream=broker.address, options=options) as daemon:
         with connected(daemon.bootstrap) as client:
             client.sendall(PING)
-            assert asked.wait(15)
+            assert asked.wait(240)
             daemon.send(signal.SIGTERM)
             assert daemon.wait() == 1
         assert "cut_connections=1" in daemon.wait_for_log("daemon stopped")
@@ -190,11 +190,11 @@ def test_status_and_metrics_tell_who_is_throttled_by_which_quota(tmp_path: Path)
         assert (row.limit, row.connections, row.throttle_ms) == (1000.0, 1, 60_000)
         assert 0 < row.remaining_ms <= 60_000
         assert 1000 < row.observed <= 31_000
-        text = urllib.request.urlopen(daemon.metrics_url, timeout=10).read().decode()
+        text = urllib.request.urlopen(daemon.metrics_url, timeout=240).read().decode()
         assert "kafka_server_produce_queue_size 1.0" in text
         assert "kafka_server_produce_throttle_time_ms_total 60000.0" in text
         with pytest.raises(urllib.error.HTTPError) as missing:
-            urllib.request.urlopen(daemon.metrics_url.replace("/metrics", "/other"), timeout=10)
+            urllib.request.urlopen(daemon.metrics_url.replace("/metrics", "/other"), timeout=240)
         assert missing.value.code == 404
         missing.value.close()
         assert stat.S_IMODE(daemon.control.stat().st_mode) == 0o600
@@ -250,7 +250,7 @@ def run_and_fail(*arguments: str, environment: dict[str, str] | None = None) -> 
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         env=os.environ | (environment or {}),
     )
     assert result.returncode in (1, 2), result

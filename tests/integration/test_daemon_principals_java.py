@@ -83,7 +83,7 @@ def ask_java(folder: Path, questions: list[str]) -> list[str]:
         input="".join(f"{question}\n" for question in questions),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=True,
     )
     return [

@@ -16,7 +16,7 @@ from kafka_quotas.enforcement.relay import Relay, RelayRoom
 from kafka_quotas.enforcement.way import Way
 
 T = TypeVar("T")
-TIMEOUT_S = 10.0
+TIMEOUT_S = 240.0
 HEARTBEAT = request(12, 0, 0, b"")
 
 

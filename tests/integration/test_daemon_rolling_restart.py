@@ -114,7 +114,7 @@ def restart(kafka: Kafka, daemon: DaemonProcess, admin: AdminClient, topic: str,
 @pytest.mark.timeout(900)  # three brokers start six times; on a busy machine each takes a minute
 def test_a_rolling_restart_loses_and_doubles_nothing(tmp_path: Path, unique_name: str) -> None:
     with (
-        kafka_4(brokers=BROKERS, is_quorum=True, properties=PROPERTIES) as kafka,
+        kafka_4(brokers=BROKERS, is_quorum=True, quick_start=True, properties=PROPERTIES) as kafka,
         running_daemon(tmp_path, upstream=kafka.bootstrap) as daemon,
     ):
         admin = AdminClient({"bootstrap.servers": daemon.bootstrap})

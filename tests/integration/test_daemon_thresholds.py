@@ -29,7 +29,7 @@ from kafka_quotas.stores.store import Alteration
 
 TOTAL, SHARE = "total.bytes.in.per.sec.threshold", "bytes.in.per.sec.threshold"
 POLICY_VIOLATION, QUOTA_EXCEEDED = 44, 89
-TIMEOUT_S = 90.0
+TIMEOUT_S = 240.0
 PER_SECOND = 100
 SOME = 30
 """How many records have to be rejected, and taken afterwards, until a producer may end."""

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 from tests.support.daemon_process import DaemonProcess, running_daemon
 from tests.support.servers import Kafka
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 240.0
 LINES = [f"line {number}" for number in range(50)]
 
 

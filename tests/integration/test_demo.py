@@ -40,7 +40,7 @@ def runs(pid: int) -> bool:
 
 
 def wait_until_gone(pids: list[int]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while any(runs(pid) for pid in pids):
         assert time.monotonic() < deadline, f"still there: {pids}"
         time.sleep(0.02)
@@ -48,7 +48,7 @@ def wait_until_gone(pids: list[int]) -> None:
 
 def test_every_quota_holds_and_the_evidence_is_kept(tmp_path: Path) -> None:
     with start(tmp_path) as process:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=240)
 
     assert (process.returncode, err) == (0, ""), out
     assert out.splitlines()[-1] == "Every quota held."
@@ -80,7 +80,7 @@ def test_an_interrupt_leaves_nothing_behind(number: signal.Signals, tmp_path: Pa
                 break
         started = children(process.pid)
         process.send_signal(number)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=240)
 
     assert len(started) == 1
     assert (process.returncode, err) == (130, "")
@@ -105,7 +105,7 @@ def test_a_folder_that_cannot_be_made_is_told_before_anything_starts(tmp_path: P
     (tmp_path / "kept").write_text("a file is in the way")
 
     with start(tmp_path) as process:
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=240)
 
     assert (process.returncode, out) == (1, "")
     assert err.startswith("error: can't make the folder ")

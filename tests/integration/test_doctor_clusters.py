@@ -127,7 +127,7 @@ def test_what_an_acl_forbids_to_look_at_is_named(kafka4: Kafka, unique_name: str
         return bool(said)
 
     try:
-        assert Polling(0.1).until(told, timeout_s=30)
+        assert Polling(0.1).until(told, timeout_s=240)
     finally:
         admin.delete_acls([acl, allowed])
         admin.delete_topics([unique_name])

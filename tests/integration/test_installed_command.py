@@ -26,7 +26,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this checkout."""
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    done = subprocess.run(build, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(build, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     (built,) = folder.glob("*.whl")
     return built
@@ -42,7 +42,7 @@ def prefix(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
@@ -55,7 +55,7 @@ def run(prefix: Path, *arguments: str, **environment: str) -> subprocess.Complet
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=240,
         env=process_environment(prefix, environment),
     )
 
@@ -95,7 +95,7 @@ def test_the_installed_command_is_the_installed_package(prefix: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=240,
         env=process_environment(prefix, {}),
     )
     assert shown.stdout.startswith(str(prefix))
@@ -133,7 +133,7 @@ def test_ctrl_c_ends_with_130_and_no_traceback(prefix: Path, tmp_path: Path) -> 
         pipe.open("w", encoding="utf-8"),
     ):  # returns once the process has opened the other end
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=240)
     assert (process.returncode, err) == (130, "")
 
 

@@ -14,7 +14,7 @@ def test_the_link_is_the_original_by_name(tmp_path: Path) -> None:
         [link, "--bootstrap-server", "127.0.0.1:1", "--alter", "--user", "a", "-add-config", "x=1"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert (done.returncode, done.stdout) == (1, "")

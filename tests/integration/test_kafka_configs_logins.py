@@ -190,12 +190,12 @@ def denied(kafka: Kafka, principal: str) -> Iterator[None]:
     ]
     admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap)
     admin.create_acls(acls)
-    assert Polling(0.05).until(lambda: len(_acls(admin)) >= len(acls), timeout_s=30)
+    assert Polling(0.05).until(lambda: len(_acls(admin)) >= len(acls), timeout_s=240)
     try:
         yield
     finally:
         admin.delete_acls(acls)
-        assert Polling(0.05).until(lambda: not _acls(admin), timeout_s=30)
+        assert Polling(0.05).until(lambda: not _acls(admin), timeout_s=240)
         admin.close()
 
 

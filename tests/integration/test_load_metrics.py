@@ -11,7 +11,7 @@ from kafka_quotas.commands.load_metrics import BrokerMetrics
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 
 _LABELS = 'resource="Produce",user="alice",clientId="app"'
-_DEADLINE_S = 30.0
+_DEADLINE_S = 240.0
 
 
 class _Exporter(HTTPServer):

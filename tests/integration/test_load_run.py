@@ -22,7 +22,7 @@ from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Alteration
 
 RATE = "producer_byte_rate"
-SOON_S = 90.0
+SOON_S = 240.0
 
 
 def scenario(folder: Path, *, client: str, duration: str, extra: str = "") -> str:

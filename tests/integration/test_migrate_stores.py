@@ -128,11 +128,11 @@ def test_changes_of_a_real_store_are_seen(kind: str, kafka4: Kafka, zookeeper_ch
     arrived = threading.Semaphore(0)
     thread = threading.Thread(target=look)
     thread.start()
-    assert watching.wait(timeout=20)
+    assert watching.wait(timeout=240)
     with closing(open_store(url)) as store:
         for value in (5.0, 6.0, None):
             (result,) = store.alter([Alteration(entity=entity, changes={RATE: value})])
             assert result.error is None
-            assert arrived.acquire(timeout=10)
-    thread.join(timeout=10)
+            assert arrived.acquire(timeout=240)
+    thread.join(timeout=240)
     assert seen == [(None, 5.0), (5.0, 6.0), (6.0, None)]

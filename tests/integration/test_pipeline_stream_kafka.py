@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.daemon_process import running_daemon, set_quota
 from tests.support.servers import Kafka
@@ -217,9 +217,10 @@ def records(bootstrap: str, topic: str) -> list[dict[str, Any]]:
     while len(ends) < 2:
         assert time.monotonic() < deadline_s, f"{len(found)} so far"
         message = consumer.poll(1.0)
-        if message is not None and message.error() is None:
+        error = None if message is None else message.error()
+        if message is not None and error is None:
             found.append(json.loads(message.value()))
-        elif message is not None:
-            ends.add(message.partition())
+        elif message is not None and error.code() == KafkaError._PARTITION_EOF:
+            ends.add(message.partition())  # another error says that the topic is not known yet
     consumer.close()
     return found

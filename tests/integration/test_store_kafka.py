@@ -67,7 +67,7 @@ class TestLogin:
         properties = kafka4.client_properties("alice", mechanism=mechanism)
         properties["sasl.jaas.config"] = properties["sasl.jaas.config"].replace("alice-secret", "wrong")
         with (
-            opened(kafka4.sasl_bootstrap, client_properties=properties, timeout_s=10) as store,
+            opened(kafka4.sasl_bootstrap, client_properties=properties, timeout_s=240) as store,
             pytest.raises(StoreRefusedError, match="refused the credentials") as caught,
         ):
             store.describe(EVERYTHING)
@@ -91,7 +91,7 @@ class TestLogin:
         properties = {**kafka4.client_properties("admin", tls=True), "security.protocol": protocol}
         begin_s = time.monotonic()
         with (
-            opened(getattr(kafka4, port), client_properties=properties, timeout_s=300) as store,
+            opened(getattr(kafka4, port), client_properties=properties, timeout_s=2400) as store,
             pytest.raises(StoreError, match=problem) as caught,
         ):
             store.describe(EVERYTHING)
@@ -125,11 +125,11 @@ def mallory(kafka4: Kafka) -> Iterator[Store]:
     admin = KafkaAdminClient(bootstrap_servers=kafka4.bootstrap)
     admin.create_acls(acls)
     with opened(kafka4.sasl_bootstrap, client_properties=kafka4.client_properties("mallory")) as store:
-        assert Polling(0.05).until(lambda: _denied(store), timeout_s=30)
+        assert Polling(0.05).until(lambda: _denied(store), timeout_s=240)
         yield store
         admin.delete_acls(acls)
         admin.close()
-        assert Polling(0.05).until(lambda: not _denied(store), timeout_s=30)
+        assert Polling(0.05).until(lambda: not _denied(store), timeout_s=240)
 
 
 def _denied(store: Store) -> bool:
@@ -161,7 +161,7 @@ class TestRefusals:
         assert result.error.message == "no such host is not a valid IP or resolvable host."
 
     def test_brokers_without_quota_requests_are_too_old(self) -> None:
-        with old_broker() as address, opened(address, timeout_s=10) as store:
+        with old_broker() as address, opened(address, timeout_s=240) as store:
             with pytest.raises(StoreRefusedError, match=r"older than Kafka 2\.6") as caught:
                 store.describe(EVERYTHING)
             assert "--zookeeper" in (caught.value.hint or "")
@@ -230,11 +230,20 @@ class TestCluster:
             assert [(broker.node_id, broker.properties) for broker in settings.brokers] == [(1, wanted), (2, wanted)]
             assert settings.missing is None
             _create_topic(kafka4_cluster, unique_name, partitions=4)
+            assert Polling(0.05).until(lambda: _has_leaders(cluster, unique_name, 4), timeout_s=240)
             leaders = cluster.leaders(unique_name)
             assert list(leaders) == [0, 1, 2, 3]
             assert sorted(leaders.values()) == [1, 1, 2, 2]
             with pytest.raises(StoreError, match="no-such-topic"):
                 cluster.leaders("no-such-topic")
+
+
+def _has_leaders(cluster: KafkaCluster, topic: str, partitions: int) -> bool:
+    """Whether the broker that is asked has heard of a new topic's leaders: at first only the controller knows them."""
+    try:
+        return len(cluster.leaders(topic)) == partitions
+    except StoreError:
+        return False
 
 
 def _create_topic(kafka: Kafka, name: str, *, partitions: int) -> None:

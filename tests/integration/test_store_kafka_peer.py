@@ -211,9 +211,9 @@ def test_closing_the_store_ends_a_request_in_another_thread() -> None:
         store = open_store(f"kafka://{broker.address}", settings=StoreSettings(timeout_s=300))
         thread = threading.Thread(target=ask, args=(store,))
         thread.start()
-        assert waiting.wait(30)
+        assert waiting.wait(240)
         store.close()
-        thread.join(30)
+        thread.join(240)
         assert not thread.is_alive()
     assert "was closed" in str(raised[0])
 

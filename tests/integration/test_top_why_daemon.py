@@ -65,7 +65,7 @@ def test_why_names_the_quota_and_a_value_that_is_larger(busy: tuple[DaemonProces
         documents.append(answer("why", "--client", "greedy", "--control", str(daemon.control)))
         return documents[-1]["throttled_by"] == "producer_byte_rate"
 
-    assert Polling(0.05).until(held_back, timeout_s=10), documents[-1]
+    assert Polling(0.05).until(held_back, timeout_s=240), documents[-1]
     document = documents[-1]
     assert document["answers"][0]["ends_at"] > QUOTA
     assert document["verdict"][0].startswith("yes: producer_byte_rate holds ")

@@ -19,7 +19,7 @@ from kafka_quotas.wire.api_versions import (
 from kafka_quotas.wire.throttle_field import patch_throttle
 
 METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 3, 10, 60
-TIMEOUT_S = 30
+TIMEOUT_S = 240.0
 INTERNAL = {52, 53, 54, 55, 56, 58, 59, 62, 63, 67, 70, 73, 82}
 """APIs between brokers and controllers, which a broker may list though no client uses them."""
 

@@ -18,8 +18,10 @@ from kafka_quotas.enforcement.status import DaemonStatus
 from kafka_quotas.stores.open_store import open_store
 from kafka_quotas.stores.store import Alteration
 
-START_S = 90.0
-STOP_S = 30.0
+START_S = 240.0
+STOP_S = 120.0
+SOON_S = 120.0
+"""What is waited for comes at once; on a machine that has much else to do it takes its time."""
 
 
 class DaemonProcess:
@@ -60,7 +62,7 @@ class DaemonProcess:
         """The log lines that hold all of these texts."""
         return [line for line in self.log if all(piece in line for piece in pieces)]
 
-    def wait_for_log(self, *pieces: str, count: int = 1, timeout_s: float = 15.0) -> str:
+    def wait_for_log(self, *pieces: str, count: int = 1, timeout_s: float = SOON_S) -> str:
         """The `count`th line with all of these texts, as soon as it is there; fails after `timeout_s`."""
 
         def found() -> list[str]:
@@ -77,7 +79,7 @@ class DaemonProcess:
     def status(self) -> DaemonStatus:
         return command.status(self.control)
 
-    def wait_until(self, holds, *, timeout_s: float = 15.0) -> DaemonStatus:
+    def wait_until(self, holds, *, timeout_s: float = SOON_S) -> DaemonStatus:
         """The first status for which `holds` is true; fails after `timeout_s`. For a while there may be no answer."""
         deadline = time.monotonic() + timeout_s
         pause = threading.Event()

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 from kafka_quotas.enforcement.address import parse_address
 
-TIMEOUT_S = 15.0
+TIMEOUT_S = 120.0
 Handler = Callable[[socket.socket], None]
 
 

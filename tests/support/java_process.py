@@ -13,8 +13,8 @@ from pathlib import Path
 
 from tests.support.maven import MissingServerError
 
-READY_TIMEOUT_S = 150.0
-STOP_TIMEOUT_S = 15.0
+READY_TIMEOUT_S = 300.0
+STOP_TIMEOUT_S = 60.0
 PROBE_INTERVAL_S = 0.1
 LOG_TAIL_LINES = 60
 
@@ -43,7 +43,7 @@ def java_command(jars: Path, main_class: str, arguments: Sequence[str], *, optio
 
 
 def run_tool(
-    jars: Path, main_class: str, arguments: Sequence[str], *, timeout_s: float = 120, stdin: str | None = None
+    jars: Path, main_class: str, arguments: Sequence[str], *, timeout_s: float = 300, stdin: str | None = None
 ) -> subprocess.CompletedProcess[str]:
     """What one of Kafka's own tools answered: exit code, standard output and standard error."""
     options = ["-Xmx256m", "-XX:TieredStopAtLevel=1"]

@@ -3,7 +3,7 @@
 import socket
 import struct
 
-PROBE_TIMEOUT_S = 2.0
+PROBE_TIMEOUT_S = 10.0
 _METADATA_V1 = struct.pack(">hhihi", 3, 1, 7, -1, 0)
 
 

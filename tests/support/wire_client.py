@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.support.topic_broker import frame_of, request_of, response_in
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 240.0
 
 
 class WireClient:

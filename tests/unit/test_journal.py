@@ -116,7 +116,7 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
         assert writer.stdin is not None
         writer.stdin.write(b"go\n")
         writer.stdin.close()
-    assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0, 0]
+    assert [writer.wait(timeout=240) for writer in writers] == [0, 0, 0, 0]
     content = Journal(path).read()
     assert {each.entry_id for each in content.entries} == {f"{name}-{n}" for name in "abcd" for n in range(200)}
     assert (len(content.entries), content.damaged_lines) == (800, 0)

@@ -35,7 +35,7 @@ def place(store: str = "") -> RunPlace:
 
 
 def rates(store: Store) -> dict[Entity, float]:
-    snapshot = store.watch(None, timeout_s=10)
+    snapshot = store.watch(None, timeout_s=240)
     assert snapshot is not None
     return {entry.entity: entry.quotas[RATE] for entry in snapshot.entries}
 

@@ -170,7 +170,7 @@ def test_the_command_prints_changes_of_another_process(tmp_path: Path) -> None:
                 "old": None if value == "10MiB" else 10485760,
                 "new": expected,
             }
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=240) == 0
 
 
 def test_for_people_it_prints_words(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_for_people_it_prints_words(tmp_path: Path) -> None:
         process.stderr.readline()
         run_cli("alter", "--store", url, "--user-default", "--add-config", f"{RATE}=2M")
         assert process.stdout.readline().split("  ")[1:] == ["default user", RATE, "not set -> 2 MB/s\n"]
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=240) == 0
 
 
 def test_only_entities_that_pass_the_filter_count() -> None:
@@ -211,7 +211,7 @@ def test_a_filtered_watch_in_every_form(tmp_path: Path, form: str, lines: list[s
         process.stderr.readline()
         for name in ("alice", "bob"):
             run_cli("alter", "--store", url, "--user", name, "--add-config", f"{RATE}=1M")
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=240)
     assert process.returncode == 0
     assert [re.sub(r"'?\d{4}-[\d-]+T[\d:.]+Z'?", "TIME", line) for line in out.splitlines()[: len(lines)]] == lines
 
