@@ -79,11 +79,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(scope="session", autouse=True)
 def _folders_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Neither the contexts, the journal nor the remembered names of whoever runs the tests are read or written."""
+    """Neither the contexts, the journal nor the remembered names of whoever runs the tests are read or written.
+
+    And Spark's Java starts quickly, for what it has to do in a test is little.
+    """
     home = tmp_path_factory.mktemp("home")
     kinds = {"XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "state", "XDG_CACHE_HOME": "cache"}
     folders = {variable: str(home / name) for variable, name in kinds.items()}
-    with mock.patch.dict(os.environ, folders):
+    with mock.patch.dict(os.environ, {**folders, "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"}):
         yield
 
 

@@ -1,8 +1,7 @@
-"""Usage and replay on a real Spark session, on files and on rows, against the local engine; run as a process.
+"""Usage and replay on a real Spark session, on files and on rows, against the local engine.
 
-    python -m tests.support.spark_comparison FOLDER
-
-It prints how many rows were equal. PySpark leaves sockets to the garbage collector, which a test may not.
+Run by `command_series` in a process of its own, for PySpark leaves sockets to the garbage collector, which a test may
+not. It says on standard error how many rows were equal.
 """
 
 import random
@@ -35,7 +34,8 @@ USERS = proposal(
 
 
 def compare(folder: Path) -> None:
-    """Nothing, if the tables are equal; what differs is told by an assertion."""
+    """Raise `AssertionError` with what differs where the tables are not equal."""
+    folder.mkdir(exist_ok=True)
     throttled = 0
     rows = random_events(3_000, seed=11)
     data = DataFolder.open(events_folder(folder / "data", rows, ingests=2))
@@ -73,8 +73,4 @@ def compare(folder: Path) -> None:
             assert tables.profiles.to_pylist() == known.profiles.to_pylist()
         empty = replay_rows(frame.where("ts_ms < 0"), ReplayPlan(proposals=(PAIRS,)))
         assert replay_found(empty.toArrow()) == []
-    sys.stdout.write(f"{known.usage.num_rows} cells and {throttled} throttles are equal\n")
-
-
-if __name__ == "__main__":
-    compare(Path(sys.argv[1]))
+    sys.stderr.write(f"{known.usage.num_rows} cells and {throttled} throttles are equal\n")

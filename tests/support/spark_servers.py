@@ -21,6 +21,7 @@ _OPENED = (
 _OPTIONS = [
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
     "--add-modules=jdk.incubator.vector",
+    "-XX:TieredStopAtLevel=1",  # a quick start: a test's data is small
     "-Dio.netty.tryReflectionSetAccessible=true",
 ]
 _ENVIRONMENT = {
