@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 from unittest import mock
 
 import pytest
+from hypothesis import HealthCheck, settings
 from kazoo.client import KazooClient
 from tests.support.java_process import java
 from tests.support.maven import KAFKA_3, KAFKA_4, jars
@@ -57,7 +58,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Let an interrupt end what tests start, also where the run itself was started in the background without one."""
+    """Make the run independent of how busy the machine is, and of whether it was started in the background.
+
+    An interrupt ends what tests start, and properties are judged by what they find, not by how long it took them.
+    """
+    settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("unhurried")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's doing, which every process would inherit
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
