@@ -166,7 +166,7 @@ def a_million_names(*, quick: bool) -> Iterator[Figure]:
     """One Metadata of 4 MB that names a million topics: how long another client waits meanwhile."""
     del quick
     names = (1_000_000).to_bytes(4, "big") + b"\0\2tt" * 1_000_000
-    head = struct.pack(">hhih", _METADATA, 1, 7, 0)
+    head = struct.pack(">hhih3s", _METADATA, 1, 7, 3, b"app")
     request = struct.pack(">i", len(head + names)) + head + names
     thresholds = "[thresholds]\ntotal = 1000000000000\n"
     for what, running in (
@@ -190,17 +190,24 @@ def _pause(running: Running, do: Callable[[], None], *, rounds: int = 5) -> floa
     for _ in range(rounds):
         times_ms: list[float] = []
         is_ending = threading.Event()
+        is_served = threading.Event()
 
-        def probe(times_ms: list[float] = times_ms, is_ending: threading.Event = is_ending) -> None:
+        def probe(
+            times_ms: list[float] = times_ms,
+            is_ending: threading.Event = is_ending,
+            is_served: threading.Event = is_served,
+        ) -> None:
             with running.client() as client:
                 while not is_ending.wait(0.002):
                     began_s = time.perf_counter()
                     client.sendall(HEARTBEAT)
                     client.recv(64)
                     times_ms.append((time.perf_counter() - began_s) * 1000)
+                    is_served.set()
 
         thread = threading.Thread(target=probe)
         thread.start()
+        is_served.wait(_WAIT_S)
         do()
         is_ending.wait(0.2)
         is_ending.set()
@@ -217,7 +224,9 @@ def connections_that_say_nothing(*, quick: bool) -> Iterator[Figure]:
         before = running.descriptors
         for _ in range(count):
             stack.enter_context(running.client())
-        _wait_until(lambda: running.counter("connections_delayed") > 0)
+        _wait_until(
+            lambda: running.counter("connections_delayed") > 0 or running.counter("connections_accepted") == count
+        )
         held = running.descriptors - before
     what = f"{count} silent connections, PROXY protocol, max.connections=20: descriptors"
     yield Figure(what=what, measured=held, unit="", bound=24, note="20, one that waits, the status")

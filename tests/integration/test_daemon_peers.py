@@ -216,6 +216,8 @@ def test_memory_stays_bounded_when_the_client_does_not_read(tmp_path: Path) -> N
 
     def handler(connection: socket.socket) -> None:
         receive_frame(connection)
+        connection.sendall(framed(struct.pack(">i", 77)))
+        receive_frame(connection)
         connection.settimeout(1.0)
         size = 500_000_000
         connection.sendall(fetch_response(1, size=size // 1000)[:0] + struct.pack(">iii", size, 1, 0))
@@ -228,6 +230,7 @@ def test_memory_stays_bounded_when_the_client_does_not_read(tmp_path: Path) -> N
     with fake_broker(handler) as broker, running_daemon(tmp_path, upstream=broker.address) as daemon:
         before = resident_bytes(daemon.pid)
         with connected(daemon.bootstrap, receive_buffer=65536) as client:
+            ping(client)  # the broker serves it: its Fetch needs no proof of that
             client.sendall(fetch(1))
             assert blocked.wait(240)
             assert resident_bytes(daemon.pid) - before < 8_000_000
