@@ -17,6 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import daemon_bounds_clients
+import daemon_bounds_connections
 import daemon_bounds_limits
 from daemon_bounds_figure import HEADING, Figure
 
@@ -25,6 +26,7 @@ ROWS: dict[str, Callable[..., Iterator[Figure]]] = {
     "client-ids": daemon_bounds_clients.long_names_with_a_quota,
     "limits": daemon_bounds_limits.limits_at_start_and_changed,
     "pauses": daemon_bounds_clients.pauses_with_many_buckets,
+    **daemon_bounds_connections.ROWS,
 }
 """By name. Each takes `quick` and yields its figures as it finds them."""
 

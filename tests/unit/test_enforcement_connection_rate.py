@@ -83,13 +83,15 @@ def test_an_address_that_is_quiet_for_an_hour_is_forgotten() -> None:
 def test_open_connections_are_counted_by_listener_and_by_address() -> None:
     connections = OpenConnections()
     for _ in range(2):
-        connections.opened("a", "10.0.0.1")
+        connections.opened("a")
+        connections.came_from("10.0.0.1")
     assert connections.is_full("a", 2)
     assert not connections.is_full("a", 3)
     assert not connections.is_full("a", None)
     assert not connections.is_full("b", 1)
     assert connections.is_refused("::ffff:10.0.0.1", 2)
     assert not connections.is_refused("10.0.0.2", 1)
-    connections.closed("a", "10.0.0.1")
+    connections.closed("a")
+    connections.went("10.0.0.1")
     assert not connections.is_full("a", 2)
     assert not connections.is_refused("10.0.0.1", 2)

@@ -2,8 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -15,7 +16,6 @@ from kafka_quotas.enforcement.counters import Counters
 from kafka_quotas.enforcement.decision import Ask, DecisionError
 from kafka_quotas.enforcement.notice import Notice
 from kafka_quotas.enforcement.reload import Reloaded, ReloadedFile, Reloader
-from kafka_quotas.enforcement.status import DaemonStatus
 from kafka_quotas.enforcement.store_follower import StoreFollower
 from kafka_quotas.stores.store import Snapshot
 
@@ -186,13 +186,13 @@ def test_whoever_asks_for_a_reload_gets_an_answer_whatever_happens() -> None:
     async def fails() -> Reloaded:
         raise AttributeError("a defect")
 
-    def unused(*_: Sequence[object]) -> DaemonStatus:
+    def unused(*_: object) -> NoReturn:
         raise AssertionError
 
     def undecided(ask: Ask) -> DecisionError:
         return DecisionError(str(ask))
 
-    desk = ControlDesk(status=unused, decide=undecided, reload=fails)
+    desk = ControlDesk(status=unused, decide=undecided, reload=fails, unmute=unused)
     answer = desk.answer_line(b'{"op":"reload","id":3}', may_reload=True)
     assert not isinstance(answer, bytes)
 
