@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.support.enforcement_frames import Pair, produce, produce_response
 
 from kafka_quotas.core.bucket_pool import BucketPool
 from kafka_quotas.core.clock import VirtualClock
@@ -31,6 +32,7 @@ from kafka_quotas.enforcement.metrics import families
 from kafka_quotas.enforcement.metrics_choice import MetricsChoice
 from kafka_quotas.enforcement.notice import Notice
 from kafka_quotas.enforcement.policy import Policy
+from kafka_quotas.enforcement.repeated import Repeated
 from kafka_quotas.enforcement.report import Reporter
 from kafka_quotas.enforcement.settings import DaemonSettings
 from kafka_quotas.enforcement.slices import run_sliced, run_whole
@@ -336,3 +338,19 @@ def test_a_state_saved_in_slices_has_every_bucket_while_others_change(
     keeper(after, path, clock, said).restore()
     assert [notice.event for notice in said] == ["state restored"]
     assert after.broker(1).client("u", "client-7").produce.record(0, NOW_MS) == clients[7].record(0, NOW_MS) > 0
+
+
+def test_a_connection_that_takes_ever_other_client_ids_leaves_nothing_to_the_garbage_collector() -> None:
+    pair = Pair()
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(50):
+            for correlation_id in (2 * number, 2 * number + 1):
+                pair.send(produce(correlation_id, client_id=f"client-{number}"))
+                pair.answer(produce_response(correlation_id))
+        kept = [each for each in gc.get_objects() if type(each) in (Repeated, Client)]
+    finally:
+        gc.enable()
+    assert {each.client.client_id for each in kept if type(each) is Repeated} == {"client-49"}
+    assert {each.client_id for each in kept if type(each) is Client} == {"client-49"}

@@ -88,6 +88,14 @@ class Repeated:
         exchange.request = FRAME_LENGTH_BYTES + length
         return exchange
 
+    def retire(self) -> None:
+        """Keep no exchange for later requests, for another Produce came.
+
+        An exchange and what it repeats refer to each other. Who takes another client-id for each request would fill
+        memory with them until the garbage collector came, which it does seldom.
+        """
+        self.spares = deque(maxlen=0)
+
     def exchange(self, frame_length: int, correlation_id: int) -> Exchange:
         """Make the exchange of one such request."""
         exchange = Exchange(self._place, correlation_id, frame_length, self._treatment)

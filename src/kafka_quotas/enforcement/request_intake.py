@@ -260,6 +260,8 @@ class RequestIntake:
             self.wants_answers = False
         client = self.client(header.client_id)
         repeated = Repeated(chunk, header, client, expects_response=wants_answer, max_bytes=self.max_request_bytes)
+        if self.last is not None:
+            self.last.retire()
         # Whether a client that gets errors is over its quota has to be looked at each time.
         self.last = None if client.refuses else repeated
         return repeated.exchange(header.frame_length, header.correlation_id)
