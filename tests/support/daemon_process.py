@@ -27,11 +27,17 @@ SOON_S = 120.0
 class DaemonProcess:
     """A running daemon: where it listens, and what it logged so far."""
 
-    def __init__(self, arguments: Sequence[str], *, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        program: Sequence[str] = ("-m", "kafka_quotas"),
+    ) -> None:
         self._lines: list[str] = []
         self._changed = threading.Condition()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "kafka_quotas", "daemon", "run", *arguments],
+            [sys.executable, *program, "daemon", "run", *arguments],
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
             text=True,
@@ -96,6 +102,11 @@ class DaemonProcess:
 
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """End the process without asking it; the log is complete then."""
+        self._process.kill()
+        self.stop()
 
     def wait(self) -> int:
         """The exit code; the log is complete then."""

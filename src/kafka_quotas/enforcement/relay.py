@@ -157,6 +157,9 @@ class Relay:
                 ssl=way.client_tls,
                 ssl_handshake_timeout=None if way.client_tls is None else way.timeout_s,
             )
+        except asyncio.CancelledError:
+            self._client.forget()
+            raise
         except OSError as caught:
             error = caught
         finally:
@@ -186,6 +189,9 @@ class Relay:
         error: UpstreamError | None = None
         try:
             await connect(lambda: self._upstream, way.upstream, timeout_s=way.timeout_s, tls=way.upstream_tls)
+        except asyncio.CancelledError:
+            self._upstream.forget()
+            raise
         except UpstreamError as caught:
             error = caught
         finally:

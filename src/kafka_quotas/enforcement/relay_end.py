@@ -120,6 +120,17 @@ class RelayEnd(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def forget(self) -> None:
+        """Treat the connection as gone, for nobody waits for it any more.
+
+        uvloop closes a connection whose waiter is cancelled without `connection_lost`, even after `connection_made`.
+        **Source:** `Loop.create_connection`, `connect_accepted_socket` of uvloop 0.23.
+        """
+        self.abort()
+        self._transport = None
+        self.is_gone = True
+        self.write = _drop
+
     # What the transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

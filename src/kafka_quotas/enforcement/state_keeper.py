@@ -95,10 +95,12 @@ class StateKeeper:
 
     async def keep(self) -> None:
         """Save the state again and again, and a last time once `end` was called."""
+        pause_s = FIRST_SAVE_S
         while not self._ending.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ending.wait(), SAVE_S)
+                await asyncio.wait_for(self._ending.wait(), pause_s)
                 break
+            pause_s = min(2 * pause_s, SAVE_S)
             try:
                 await self._save_in_slices()
             except StateError as error:

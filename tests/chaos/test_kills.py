@@ -1,0 +1,63 @@
+"""A few kills of the run of hundreds (`python -m tests.chaos --kills 100`), and what judges them."""
+
+from pathlib import Path
+
+import pytest
+from tests.chaos.kills import (
+    BURST_BYTES,
+    QUOTA,
+    REQUEST_BYTES,
+    SLACK_S,
+    DaemonKill,
+    Victim,
+    drawn,
+    forgiven,
+    kills,
+    longest_unsaved_ms,
+)
+from tests.support.java_process import java
+from tests.support.quota_bound import Passed, excess_bytes
+
+SEED = 20261122
+KILLS = 5
+ALLOWED_BYTES = BURST_BYTES + REQUEST_BYTES + QUOTA * SLACK_S
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(900)  # on a busy machine each start of a server takes a minute
+@pytest.mark.skipif(java() is None, reason="needs Java to start real servers, and there is no java on the path")
+def test_whoever_is_killed_nothing_is_lost_or_doubled_and_nobody_unlimited(tmp_path: Path) -> None:
+    result = kills(SEED, KILLS, tmp_path, print)
+    assert set(result.kills) == set(Victim)
+    assert [client for client in result.clients if not client.is_right] == []
+    assert result.longest_forgotten_ms <= longest_unsaved_ms()
+
+
+def test_the_same_seed_draws_the_same_kills() -> None:
+    assert list(drawn(7, 100)) == list(drawn(7, 100))
+    assert list(drawn(7, 100)) != list(drawn(8, 100))
+    assert sum(len(kill.victims) for kill in drawn(7, 100)) == 100
+
+
+def held(seconds: int, *, amnesties: int) -> list[Passed]:
+    """What passes of a client in debt: its quota, and a whole burst again after each amnesty, evenly apart."""
+    passed = [Passed(at_ms=1000 * second, size=QUOTA) for second in range(seconds)]
+    passed += [Passed(at_ms=1000 * (seconds * number // amnesties), size=BURST_BYTES) for number in range(amnesties)]
+    return sorted(passed, key=lambda each: each.at_ms)
+
+
+def test_a_restart_that_forgets_debts_is_found() -> None:
+    ends = [DaemonKill(at_ms=1000 * at_s, saved_ms=1000 * at_s - 3000) for at_s in (30, 60, 90)]
+    times_ms = [end.at_ms for end in ends]
+
+    def excess(passed: list[Passed]) -> float:
+        return excess_bytes(passed, forgiven(passed, ends, times_ms), bytes_per_second=QUOTA)
+
+    assert excess(held(120, amnesties=1)) <= ALLOWED_BYTES
+    assert excess(held(120, amnesties=4)) > ALLOWED_BYTES
+
+
+def test_the_excess_is_that_of_the_worst_interval() -> None:
+    passed = [Passed(at_ms=0, size=100), Passed(at_ms=10_000, size=500), Passed(at_ms=11_000, size=500)]
+    assert excess_bytes(passed, [], bytes_per_second=10) == 990
+    assert excess_bytes(passed, [Passed(at_ms=10_500, size=200)], bytes_per_second=10) == 790

@@ -1,0 +1,77 @@
+"""What networks do to connections between clients, daemon and brokers, by a proxy on either side of the daemon."""
+
+from pathlib import Path
+
+import pytest
+from tests.chaos.cuts import charged, cut_through, every_cut, is_right
+from tests.chaos.network import network
+from tests.support.fake_broker import connected, is_closed
+from tests.support.fault_proxy import Ending, Fault, Faults
+from tests.support.numbered_load import wait_until
+from tests.support.pinged import PING, ping
+from tests.support.process_figures import open_descriptors
+from tests.support.recorded_exchange import FETCHED, converse, steps
+
+STEPS = len(steps("anyone"))
+PRODUCED = sum(step.produced for step in steps("anyone"))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("ending", "stride"), [(Ending.CLOSE, 1), (Ending.RESET, 3)])
+def test_a_connection_may_be_cut_after_any_byte(tmp_path: Path, ending: Ending, stride: int) -> None:
+    cuts = list(every_cut([ending], stride=stride))
+    with network(tmp_path) as net:
+        with connected(net.daemon.bootstrap) as steady:
+            ping(steady)
+            descriptors, timers = net.at_rest()
+            reached = {}
+            for cut in cuts:
+                reached[cut] = cut_through(net, cut)
+                ping(steady)
+            net.wait_for_connections(1)
+            net.wait_for_figures(descriptors=descriptors, timers=timers)
+        net.wait_for_connections(0)
+    assert {cut: passed for cut, passed in reached.items() if passed != cut.after} == {}
+    found = charged(net.events)
+    assert {cut.client_id: found.get(cut.client_id) for cut in cuts if not is_right(found.get(cut.client_id), cut)} == {}
+
+
+def test_a_broker_that_hangs_up_at_once_leaves_nothing_behind(tmp_path: Path) -> None:
+    with network(tmp_path, broker=lambda connection: None) as net:
+        descriptors, timers = open_descriptors(net.daemon.pid), net.timers()
+        for _ in range(30):
+            with connected(net.daemon.bootstrap) as client:
+                client.sendall(PING)
+                assert is_closed(client)
+        net.wait_for_connections(0)
+        net.wait_for_figures(descriptors=descriptors, timers=timers)
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 20])
+def test_bytes_may_come_and_go_in_small_pieces(tmp_path: Path, piece_bytes: int) -> None:
+    slow = Fault(piece_bytes=piece_bytes, delay_s=0.001)
+    with network(tmp_path) as net:
+        for client_id, at_client, at_broker in (("slow-c", True, False), ("slow-b", False, True), ("slow-2", True, True)):
+            net.next_client.faults = Faults(to_upstream=slow, to_client=slow) if at_client else Faults()
+            net.next_broker.faults = Faults(to_upstream=slow, to_client=slow) if at_broker else Faults()
+            with connected(net.client_side.address) as client:
+                assert converse(client, client_id) == STEPS
+        net.wait_for_connections(0)
+    for client_id, found in charged(net.events).items():
+        assert (found.produced, found.fetched) == ({PRODUCED}, {FETCHED - 4}), client_id
+
+
+@pytest.mark.parametrize("after", [0, 60])
+def test_a_broker_that_falls_silent_holds_nobody_but_its_client(tmp_path: Path, after: int) -> None:
+    silent = Fault(cut_after=after, ending=Ending.SILENCE)
+    with network(tmp_path) as net, connected(net.daemon.bootstrap) as steady:
+        ping(steady)
+        descriptors, timers = net.at_rest()
+        for faults in (Faults(to_upstream=silent), Faults(to_client=silent)):
+            net.next_broker.faults = faults
+            with connected(net.client_side.address) as client:
+                client.sendall(steps("silent")[0].data + steps("silent")[1].data)
+                wait_until("it is silent", lambda: len(net.broker_side.passages) > 1)
+                ping(steady)
+        net.wait_for_connections(1)  # though the proxy never ends the daemon's connections to it
+        net.wait_for_figures(descriptors=descriptors, timers=timers)
