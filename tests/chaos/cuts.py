@@ -137,5 +137,3 @@ def charged(events: Path) -> dict[str, Charged]:
         name: Charged(produced=frozenset({produced[name]}), fetched=frozenset({fetched[name]}))
         for name in produced.keys() | fetched.keys()
     }
-
-

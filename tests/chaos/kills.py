@@ -1,21 +1,21 @@
 """SIGKILL for daemon, broker and ZooKeeper in a random order, under load of three client libraries.
 
 Each library sends numbered records against a quota that always holds it. Judged at the end, by what the broker has:
-nothing acknowledged is lost, nothing is there twice or out of order, and no interval whatever has more bytes of a client
-than rate x length + the window's burst + what the kills within it explain. A killed daemon forgets what passed since it
-saved its state; and after any kill a client comes on a new connection, whose first request passes, as at a broker.
+nothing acknowledged is lost, nothing is there twice or out of order, and no interval whatever has more bytes of a
+client than rate x length + the window's burst + what the kills within it explain. A killed daemon forgets what passed
+since it saved its state; and after any kill a client comes on a new connection, whose first request passes, as at a
+broker.
 """
 
 import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 
-from kazoo.client import KazooClient
 from tests.support.appended_records import AppendedRecord, appended, make_topic
 from tests.support.daemon_process import DaemonProcess
 from tests.support.java_process import JavaServer, free_port
@@ -23,13 +23,12 @@ from tests.support.numbered_load import BATCH_BYTES, NumberedLoad, number_of, ru
 from tests.support.probes import kafka_brokers, zookeeper_serves
 from tests.support.quota_bound import Passed, excess_bytes
 from tests.support.servers import Kafka, kafka_4, zookeeper_process
+from tests.support.zookeeper_limit import set_producer_limit
 
 from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.quota_config import QuotaWindow
 from kafka_quotas.enforcement.state_file import read_state
 from kafka_quotas.enforcement.state_keeper import SAVE_S
-from kafka_quotas.stores.open_store import open_store
-from kafka_quotas.stores.store import Alteration
 
 TIMEOUT_S = 240.0
 QUOTA = 40_000.0
@@ -38,6 +37,8 @@ BURST_BYTES = QUOTA * WINDOW.samples * WINDOW.window_s
 REQUEST_BYTES = BATCH_BYTES + 200
 SLACK_S = 2.0
 """How much later than the daemon the broker may see the bytes of one moment, on a busy machine."""
+ARRIVAL_MS = 200
+"""How long after the end of a daemon the broker may take what it had sent on."""
 TOPIC = "numbered"
 RECORD_OVERHEAD = 20
 """Bytes of a record in a batch beside its value, at least."""
@@ -63,10 +64,16 @@ class Kill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonKill:
-    """A daemon's end: when, and up to when its state file remembers."""
+    """A daemon's end: when, since when it had run, and up to when its state file remembers."""
 
     at_ms: int
+    started_ms: int
     saved_ms: int
+
+    @property
+    def forgotten_ms(self) -> int:
+        """How much of its life a daemon had not saved."""
+        return self.at_ms - max(self.started_ms, self.saved_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +141,7 @@ class Machinery:
             *("--store", f"zk://{self._zookeeper_address}", "--control", str(folder / "c.sock")),
             *("--state-file", str(self.state_file), "--event-log", str(folder / "events")),
         ]
+        self._started_ms = _now_ms()
         self.daemon = DaemonProcess(self._arguments)
 
     def strike(self, kill: Kill) -> None:
@@ -168,12 +176,13 @@ class Machinery:
         self._note_defects()
         state = read_state(self.state_file)
         saved_ms = 0 if state is None else state.saved_ms
-        self.daemon_kills.append(DaemonKill(at_ms=_now_ms(), saved_ms=saved_ms))
+        self.daemon_kills.append(DaemonKill(at_ms=_now_ms(), started_ms=self._started_ms, saved_ms=saved_ms))
 
     def _start_daemon(self) -> None:
         """Start the daemon as a service manager does: again and again, for its store may not be there yet."""
         deadline_s = time.monotonic() + TIMEOUT_S
         while True:
+            self._started_ms = _now_ms()
             try:
                 self.daemon = DaemonProcess(self._arguments)
             except AssertionError:
@@ -193,8 +202,8 @@ def kills(seed: int, count: int, folder: Path, tell: Callable[[str], None]) -> K
     Raises:
         AssertionError: a client did not recover, or a daemon logged a defect.
     """
-    with zookeeper_process() as zookeeper, kafka_4(restarts=True) as kafka:
-        _set_limit(zookeeper[0])
+    with zookeeper_process() as zookeeper, kafka_4(quick_start=True) as kafka:
+        set_producer_limit(zookeeper[0], Entity.of(client_id=None), QUOTA)
         machinery = Machinery(folder, kafka, zookeeper)
         try:
             make_topic(machinery.daemon.bootstrap, TOPIC)
@@ -212,7 +221,7 @@ def kills(seed: int, count: int, folder: Path, tell: Callable[[str], None]) -> K
     return KillsResult(
         kills=killed,
         clients=tuple(verdict(load, records, machinery) for load in loads),
-        longest_forgotten_ms=max(kill.at_ms - kill.saved_ms for kill in machinery.daemon_kills),
+        longest_forgotten_ms=max(kill.forgotten_ms for kill in machinery.daemon_kills),
     )
 
 
@@ -230,7 +239,9 @@ def _struck(
                 load.goes_on()
         killed.update(kill.victims)
         names = " and ".join(victim.value for victim in kill.victims)
-        tell(f"{killed.total()}: {names}; served again after {served_s:.1f} s, {time.monotonic() - start_s:.1f} s in all")
+        tell(
+            f"{killed.total()}: {names}; served again after {served_s:.1f} s, {time.monotonic() - start_s:.1f} s in all"
+        )
     return killed
 
 
@@ -247,7 +258,7 @@ def verdict(load: NumberedLoad, records: Sequence[AppendedRecord], machinery: Ma
         found=len(mine),
         lost=(Counter(load.acknowledged) - found).total(),
         doubled=sum(1 for times in found.values() if times > 1),
-        disordered=sum(1 for one, next_one in zip(numbers, numbers[1:], strict=False) if next_one < one),
+        disordered=sum(1 for one, next_one in pairwise(numbers) if next_one < one),
         failures=tuple(load.failures),
         excess_bytes=excess_bytes(
             passed,
@@ -263,36 +274,14 @@ def forgiven(passed: Sequence[Passed], ends: Sequence[DaemonKill], kill_times_ms
     """Return what kills explain: a request per new connection, and what a daemon had not saved at its end."""
     explained = [Passed(at_ms=at_ms, size=REQUEST_BYTES) for at_ms in kill_times_ms]
     for end in ends:
-        unsaved = sum(each.size for each in passed if end.saved_ms < each.at_ms <= end.at_ms + SLACK_S * 1000)
+        unsaved = sum(each.size for each in passed if end.saved_ms < each.at_ms <= end.at_ms + ARRIVAL_MS)
         explained.append(Passed(at_ms=end.at_ms, size=unsaved))
     return sorted(explained, key=lambda each: each.at_ms)
 
 
 def longest_unsaved_ms() -> float:
-    """Return for how long at most a daemon may forget: its period, and the save that was under way."""
-    return (SAVE_S + SLACK_S) * 1000
-
-
-@contextmanager
-def _zookeeper_client(address: str) -> Iterator[KazooClient]:
-    client = KazooClient(address)
-    client.start(TIMEOUT_S)
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
-
-
-def _set_limit(address: str) -> None:
-    """Make what a cluster has in ZooKeeper, and the limit of everybody."""
-    with _zookeeper_client(address) as client:
-        for path in ("/config/clients", "/config/users", "/config/changes", "/brokers/ids"):
-            client.ensure_path(path)
-    with closing(open_store(f"zk://{address}")) as store:
-        entity = Entity.of(client_id=None)
-        (result,) = store.alter([Alteration(entity=entity, changes={"producer_byte_rate": QUOTA})])
-    assert result.error is None, result.error
+    """Return how much of its life a daemon may forget: its period, its start, and the save that was under way."""
+    return (SAVE_S + 3 * SLACK_S) * 1000
 
 
 def _now_ms() -> int:

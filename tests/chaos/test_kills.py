@@ -42,12 +42,13 @@ def test_the_same_seed_draws_the_same_kills() -> None:
 def held(seconds: int, *, amnesties: int) -> list[Passed]:
     """What passes of a client in debt: its quota, and a whole burst again after each amnesty, evenly apart."""
     passed = [Passed(at_ms=1000 * second, size=QUOTA) for second in range(seconds)]
-    passed += [Passed(at_ms=1000 * (seconds * number // amnesties), size=BURST_BYTES) for number in range(amnesties)]
+    at_s = [seconds * number // amnesties + 1 for number in range(amnesties)]
+    passed += [Passed(at_ms=1000 * second, size=BURST_BYTES) for second in at_s]
     return sorted(passed, key=lambda each: each.at_ms)
 
 
 def test_a_restart_that_forgets_debts_is_found() -> None:
-    ends = [DaemonKill(at_ms=1000 * at_s, saved_ms=1000 * at_s - 3000) for at_s in (30, 60, 90)]
+    ends = [DaemonKill(at_ms=1000 * at_s, started_ms=0, saved_ms=1000 * at_s - 3000) for at_s in (30, 60, 90)]
     times_ms = [end.at_ms for end in ends]
 
     def excess(passed: list[Passed]) -> float:

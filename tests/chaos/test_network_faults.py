@@ -4,14 +4,17 @@ from pathlib import Path
 
 import pytest
 from tests.chaos.cuts import charged, cut_through, every_cut, is_right
+from tests.chaos.faulty_network import RECORDS, faulty
 from tests.chaos.network import network
 from tests.support.fake_broker import connected, is_closed
 from tests.support.fault_proxy import Ending, Fault, Faults
-from tests.support.numbered_load import wait_until
+from tests.support.java_process import java
 from tests.support.pinged import PING, ping
 from tests.support.process_figures import open_descriptors
 from tests.support.recorded_exchange import FETCHED, converse, steps
 
+SEED = 20261122
+CUTS = 100
 STEPS = len(steps("anyone"))
 PRODUCED = sum(step.produced for step in steps("anyone"))
 
@@ -33,7 +36,9 @@ def test_a_connection_may_be_cut_after_any_byte(tmp_path: Path, ending: Ending, 
         net.wait_for_connections(0)
     assert {cut: passed for cut, passed in reached.items() if passed != cut.after} == {}
     found = charged(net.events)
-    assert {cut.client_id: found.get(cut.client_id) for cut in cuts if not is_right(found.get(cut.client_id), cut)} == {}
+    assert {
+        cut.client_id: found.get(cut.client_id) for cut in cuts if not is_right(found.get(cut.client_id), cut)
+    } == {}
 
 
 def test_a_broker_that_hangs_up_at_once_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -51,7 +56,11 @@ def test_a_broker_that_hangs_up_at_once_leaves_nothing_behind(tmp_path: Path) ->
 def test_bytes_may_come_and_go_in_small_pieces(tmp_path: Path, piece_bytes: int) -> None:
     slow = Fault(piece_bytes=piece_bytes, delay_s=0.001)
     with network(tmp_path) as net:
-        for client_id, at_client, at_broker in (("slow-c", True, False), ("slow-b", False, True), ("slow-2", True, True)):
+        for client_id, at_client, at_broker in (
+            ("slow-c", True, False),
+            ("slow-b", False, True),
+            ("slow-2", True, True),
+        ):
             net.next_client.faults = Faults(to_upstream=slow, to_client=slow) if at_client else Faults()
             net.next_broker.faults = Faults(to_upstream=slow, to_client=slow) if at_broker else Faults()
             with connected(net.client_side.address) as client:
@@ -70,8 +79,19 @@ def test_a_broker_that_falls_silent_holds_nobody_but_its_client(tmp_path: Path, 
         for faults in (Faults(to_upstream=silent), Faults(to_client=silent)):
             net.next_broker.faults = faults
             with connected(net.client_side.address) as client:
-                client.sendall(steps("silent")[0].data + steps("silent")[1].data)
-                wait_until("it is silent", lambda: len(net.broker_side.passages) > 1)
+                client.settimeout(1.0)
+                with pytest.raises(TimeoutError):
+                    converse(client, "silent")
                 ping(steady)
         net.wait_for_connections(1)  # though the proxy never ends the daemon's connections to it
         net.wait_for_figures(descriptors=descriptors, timers=timers)
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(java() is None, reason="needs Java to start a real broker, and there is no java on the path")
+def test_nothing_is_lost_or_doubled_on_a_network_that_cuts_delays_and_trickles(tmp_path: Path) -> None:
+    result = faulty(SEED, CUTS, tmp_path, print)
+    assert result.is_right, result
+    assert min(result.acknowledged.values()) > RECORDS
+    assert result.cuts >= CUTS

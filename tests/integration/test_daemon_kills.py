@@ -5,25 +5,22 @@ broker keeps as well.
 """
 
 import signal
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
-from kazoo.client import KazooClient
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from tests.support.appended_records import appended, make_topic
 from tests.support.daemon_process import DaemonProcess
 from tests.support.java_process import free_port
+from tests.support.numbered_load import LibrdkafkaLoad, number_of, wait_until
 from tests.support.probes import kafka_brokers, zookeeper_serves
 from tests.support.servers import kafka_4, zookeeper_process
+from tests.support.zookeeper_limit import set_producer_limit
 
 from kafka_quotas.core.entity import Entity
-from kafka_quotas.stores.open_store import open_store
-from kafka_quotas.stores.store import Alteration
 
 TIMEOUT_S = 240.0
 CLIENT_ID = "load"
@@ -41,77 +38,6 @@ NOT_YET = {
 """What a broker that was started again just now answers until it leads its partitions."""
 
 
-def wait_until(what: str, holds: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not holds():
-        assert time.monotonic() < deadline_s, f"not within {TIMEOUT_S} s: {what}"
-        time.sleep(0.1)
-
-
-class Load:
-    """An idempotent producer that goes on until it is told to stop."""
-
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self.acknowledged: list[bytes] = []
-        self.failures: list[KafkaError] = []
-        self._topic = topic
-        self._ended = threading.Event()
-        settings = {"bootstrap.servers": bootstrap, "client.id": CLIENT_ID, "enable.idempotence": True, "linger.ms": 5}
-        waits = {"message.timeout.ms": int(TIMEOUT_S * 1000), "reconnect.backoff.max.ms": 500, "log_level": 0}
-        self._producer = Producer(settings | waits)
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def goes_on(self) -> None:
-        """Nothing; more was acknowledged than at the call."""
-        before = len(self.acknowledged)
-        wait_until("records are acknowledged again", lambda: len(self.acknowledged) > before + 100)
-
-    def stop(self) -> None:
-        self._ended.set()
-        self._thread.join(TIMEOUT_S)
-        assert self._producer.flush(TIMEOUT_S) == 0
-
-    def give_up(self) -> None:
-        """Nothing; whatever was not sent is forgotten."""
-        self._ended.set()
-        self._thread.join(TIMEOUT_S)
-        self._producer.purge()
-
-    def _run(self) -> None:
-        number = 0
-        while not self._ended.is_set():
-            value = f"{number:08d}".encode() * 16
-            self._producer.produce(self._topic, value, partition=0, on_delivery=self._delivered)
-            self._producer.poll(0.002)
-            number += 1
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self.acknowledged.append(message.value() or b"")
-        else:
-            self.failures.append(error)
-
-
-def consumed(bootstrap: str, topic: str) -> list[bytes]:
-    """Every record of the topic's one partition."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "enable.partition.eof": True})
-    values: list[bytes] = []
-    deadline_s = time.monotonic() + TIMEOUT_S
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        while time.monotonic() < deadline_s:
-            for message in consumer.consume(5000, 0.5):
-                error = message.error()
-                if error is None:
-                    values.append(message.value() or b"")
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    return values
-    finally:
-        consumer.close()
-    raise AssertionError("the topic's end was not reached")
-
-
 @contextmanager
 def daemon(folder: Path, *, port: int, upstream: str, store: str) -> Iterator[DaemonProcess]:
     """A daemon that is always at the same place, and logs to a topic of the broker behind it."""
@@ -126,20 +52,6 @@ def daemon(folder: Path, *, port: int, upstream: str, store: str) -> Iterator[Da
         yield started
     finally:
         started.stop()
-
-
-def set_limit(address: str) -> None:
-    """Nothing; ZooKeeper holds what a cluster that uses it has made there, and the limit of the load."""
-    client = KazooClient(address)
-    client.start(TIMEOUT_S)
-    for path in ("/config/clients", "/config/users", "/config/changes", "/brokers/ids"):
-        client.ensure_path(path)
-    client.stop()
-    client.close()
-    with closing(open_store(f"zk://{address}")) as store:
-        entity = Entity.of(client_id=CLIENT_ID)
-        (result,) = store.alter([Alteration(entity=entity, changes={"producer_byte_rate": QUOTA})])
-    assert result.error is None, result.error
 
 
 def every_charge_is_in_the_topic(process: DaemonProcess, bootstrap: str) -> None:
@@ -173,12 +85,11 @@ def test_broker_daemon_and_store_are_killed_in_turn(tmp_path: Path, unique_name:
     port = free_port()
     with zookeeper_process() as (address, zookeeper), kafka_4(quick_start=True) as kafka:
         place = {"port": port, "upstream": kafka.bootstrap, "store": f"zk://{address}"}
-        set_limit(address)
+        set_producer_limit(address, Entity.of(client_id=CLIENT_ID), QUOTA)
         with daemon(tmp_path, **place) as first:
-            admin = AdminClient({"bootstrap.servers": first.bootstrap})
-            admin.create_topics([NewTopic(unique_name, 1, 1)])[unique_name].result(TIMEOUT_S)
+            make_topic(first.bootstrap, unique_name)
             assert limits(first) == 1
-            load = Load(first.bootstrap, unique_name)
+            load = LibrdkafkaLoad(first.bootstrap, unique_name, CLIENT_ID)
             try:
                 load.goes_on()
                 (broker,) = kafka.servers
@@ -201,9 +112,10 @@ def test_broker_daemon_and_store_are_killed_in_turn(tmp_path: Path, unique_name:
                     load.goes_on()
                     assert limits(second) == 1
                     load.stop()
-                    found = Counter(consumed(second.bootstrap, unique_name))
+                    records = appended(second.bootstrap, unique_name)
+                    found = Counter(number_of(record.value)[1] for record in records)
             finally:
                 load.give_up()
     assert load.failures == []
-    assert [value for value, times in found.items() if times > 1] == []
+    assert [number for number, times in found.items() if times > 1] == []
     assert Counter(load.acknowledged) - found == Counter()

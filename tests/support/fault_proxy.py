@@ -1,6 +1,7 @@
 """A TCP proxy on this machine that does to connections what networks do to them.
 
-    with fault_proxy("127.0.0.1:9092", lambda number: Faults(to_client=Fault(cut_after=10, ending=Ending.RESET))) as proxy:
+    reset = Faults(to_client=Fault(cut_after=10, ending=Ending.RESET))
+    with fault_proxy("127.0.0.1:9092", lambda number: reset) as proxy:
         proxy.address                     # where to connect to
 
 Each connection, numbered from 0, is asked for its faults as it comes; its bytes are counted.
@@ -78,7 +79,9 @@ class _Way:
 class FaultProxy:
     """Listens in a thread of its own until it is closed; then every connection is gone, silent ones too."""
 
-    def __init__(self, upstream: str, faults: Callable[[int], Faults], *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self, upstream: str, faults: Callable[[int], Faults], *, host: str = "127.0.0.1", port: int = 0
+    ) -> None:
         upstream_host, _, upstream_port = upstream.rpartition(":")
         self._upstream = (upstream_host, int(upstream_port))
         self._faults = faults

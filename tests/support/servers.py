@@ -96,12 +96,14 @@ def kafka_4(
     brokers: int = 1,
     is_quorum: bool = False,
     quick_start: bool = False,
+    advertised_host: str = "127.0.0.1",
     properties: Mapping[str, str] | None = None,
 ) -> Iterator[Kafka]:
     """A Kafka 4 cluster under KRaft with some more broker properties; stopped at the end.
 
     The first broker is the controller as well; with `is_quorum` all of them are, so that any of them may be restarted.
-    With `quick_start` brokers start sooner, and are slower under load.
+    With `quick_start` brokers start sooner, and are slower under load. Clients are sent to `advertised_host`, which
+    is an address of this machine.
 
     Raises `MissingServerError` where it can't be fetched or does not come up.
     """
@@ -117,6 +119,7 @@ def kafka_4(
             settings = {
                 **_common_properties(work, f"data-{node_id}", nodes[node_id]),
                 **_kraft_properties(node_id, controllers, nodes[node_id]),
+                "advertised.listeners": nodes[node_id].listeners.replace("127.0.0.1", advertised_host),
                 **(properties or {}),
             }
             configuration = _write_properties(work / f"broker-{node_id}.properties", settings)

@@ -305,6 +305,7 @@ def test_a_state_saved_in_slices_has_every_bucket_while_others_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state_keeper_module, "SAVE_S", 0.001)
+    monkeypatch.setattr(state_keeper_module, "FIRST_SAVE_S", 0.001)
     clock, said, path = VirtualClock(NOW_MS), [], tmp_path / "state"
     policy = Policy(WINDOW)
     policy.apply([entry(Entity.of(client_id=None))])

@@ -36,6 +36,9 @@ from kafka_quotas.enforcement.threshold_board import ThresholdBoard
 
 SAVE_S: Final = 5.0
 """How long after a save the next one begins: with the time of two saves what a killed daemon forgets at most."""
+FIRST_SAVE_S: Final = 0.25
+"""How long after the start the first save begins; each pause is twice the one before, up to `SAVE_S`: a daemon that
+dies soon after every start would forget all of every life otherwise, and its clients would be unlimited."""
 _SLICE: Final = 64
 """How many figures are written down between two pauses: a millisecond's work."""
 
