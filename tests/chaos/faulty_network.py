@@ -65,8 +65,9 @@ class Weather:
                 (chance.randrange(300, 3000), chance.uniform(0.0, 0.005)),
             )
         )
-        to_client = round(10 ** chance.uniform(0.0, 4.0)) if chance.random() < 0.4 else None
-        request_bytes = round(10 ** chance.uniform(1.0, 5.3))
+        to_client = round(10 ** chance.uniform(0.0, 4.0)) if chance.random() < 0.2 else None
+        is_cut_early = chance.random() < 0.3  # most often before a client knows where the broker is
+        request_bytes = round(10 ** (chance.uniform(0.0, 2.5) if is_cut_early else chance.uniform(3.0, 5.3)))
         ending = chance.choice((Ending.CLOSE, Ending.RESET))
         shape = {"ending": ending, "piece_bytes": piece_bytes, "delay_s": delay_s}
         return Faults(
@@ -93,6 +94,7 @@ def faulty(seed: int, cuts: int, folder: Path, tell: Callable[[str], None]) -> F
         daemon = DaemonProcess(
             [
                 *("--upstream", upstream, "--listen", f"127.0.0.1:{port}", "--advertised-host", ADVERTISED),
+                *("--broker-address", f"1={port}"),
                 *("--store", store_url(folder), "--control", str(folder / "control.sock")),
                 *("--event-log", str(folder / "events")),
             ]

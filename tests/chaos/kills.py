@@ -136,8 +136,9 @@ class Machinery:
         (self._broker,) = kafka.servers
         self._zookeeper_address, self._zookeeper = zookeeper
         self._kafka = kafka
+        port = free_port()
         self._arguments = [
-            *("--upstream", kafka.bootstrap, "--listen", f"127.0.0.1:{free_port()}"),
+            *("--upstream", kafka.bootstrap, "--listen", f"127.0.0.1:{port}", "--broker-address", f"1={port}"),
             *("--store", f"zk://{self._zookeeper_address}", "--control", str(folder / "c.sock")),
             *("--state-file", str(self.state_file), "--event-log", str(folder / "events")),
         ]

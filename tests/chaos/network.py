@@ -53,6 +53,7 @@ class Network:
     def at_rest(self) -> tuple[int, int]:
         """Return how many descriptors and timers the daemon has once everything was used that it opens only once."""
         self.wait_for_connections(self.warm_up())
+        wait_until("the event log is open", lambda: any(self.events.glob("*.part")), timeout_s=30)
         return open_descriptors(self.daemon.pid), self.timers()
 
     def warm_up(self) -> int:

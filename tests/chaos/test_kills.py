@@ -1,5 +1,6 @@
 """A few kills of the run of hundreds (`python -m tests.chaos --kills 100`), and what judges them."""
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -15,22 +16,58 @@ from tests.chaos.kills import (
     kills,
     longest_unsaved_ms,
 )
+from tests.support.daemon_process import DaemonProcess, set_quota, store_url
+from tests.support.enforcement_frames import produce, throttle_of
+from tests.support.fake_broker import connected, fake_broker, receive_frame
 from tests.support.java_process import java
+from tests.support.numbered_load import wait_until
+from tests.support.pinged import throttling_broker
 from tests.support.quota_bound import Passed, excess_bytes
 
+from kafka_quotas.core.entity import Entity
+from kafka_quotas.enforcement.state_keeper import SAVE_S
+
 SEED = 20261122
-KILLS = 5
+KILLS = 3
 ALLOWED_BYTES = BURST_BYTES + REQUEST_BYTES + QUOTA * SLACK_S
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(900)  # on a busy machine each start of a server takes a minute
 @pytest.mark.skipif(java() is None, reason="needs Java to start real servers, and there is no java on the path")
-def test_whoever_is_killed_nothing_is_lost_or_doubled_and_nobody_unlimited(tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # kafka-python leaves them behind
+def test_whoever_is_killed_nothing_is_lost_or_doubled_and_nobody_unlimited(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, logger="kafka")
     result = kills(SEED, KILLS, tmp_path, print)
     assert set(result.kills) == set(Victim)
     assert [client for client in result.clients if not client.is_right] == []
     assert result.longest_forgotten_ms <= longest_unsaved_ms()
+
+
+def test_a_daemon_that_dies_soon_after_every_start_forgives_nobody(tmp_path: Path) -> None:
+    set_quota(tmp_path, Entity.of(client_id=None), producer_byte_rate=20_000.0)
+    state = tmp_path / "state"
+    throttled = []
+    with fake_broker(throttling_broker) as broker:
+        options = ["--upstream", broker.address, "--listen", "127.0.0.1:0", "--store", store_url(tmp_path)]
+        for _ in range(2):
+            daemon = DaemonProcess([*options, "--control", str(tmp_path / "c.sock"), "--state-file", str(state)])
+            try:
+                with connected(daemon.bootstrap) as client:
+                    client.sendall(produce(1, size=250_000))
+                    throttled.append(throttle_of(receive_frame(client), -4))
+                    wait_until("the debt is saved", lambda: "RateBucket" in state_text(state), timeout_s=SAVE_S - 1)
+            finally:
+                daemon.kill()
+    first_ms, second_ms = throttled
+    assert second_ms > 1.5 * first_ms
+
+
+def state_text(state: Path) -> str:
+    """What a state file holds, nothing where there is none."""
+    return state.read_text() if state.exists() else ""
 
 
 def test_the_same_seed_draws_the_same_kills() -> None:
