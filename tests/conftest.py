@@ -83,6 +83,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return FilesTogether(config, log, one_process_for=SERVER_FIXTURES)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Run what measures rates or times while no other process of the run has a test under way."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return (yield)
+    from tests.support.scheduling import turn  # noqa: PLC0415 - only a run in several processes needs it
+
+    with turn(item.config.cache.mkdir("turns"), item.path):
+        return (yield)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _folders_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Neither the contexts, the journal nor the remembered names of whoever runs the tests are read or written.

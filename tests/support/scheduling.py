@@ -1,7 +1,13 @@
-"""Which tests run in one process where a run has several: those of a file, and those that share the run's servers."""
+"""What a run in several processes needs: which tests go to one process, and which run while no other test does.
 
-from collections.abc import Collection
+What measures a rate or a time runs alone: on two processors another test beside it would be part of what it measures.
+"""
+
+import fcntl
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,3 +33,40 @@ class FilesTogether(LoadScopeScheduling):
     def _scope(self, file: str) -> str:
         text = (self.config.rootpath / file).read_text(encoding="utf-8")
         return "the run's servers" if any(name in text for name in self._names) else file
+
+
+MEASURING = frozenset(
+    {
+        "test_broker_against_daemon",
+        "test_daemon_clients",
+        "test_daemon_fetch_mode",
+        "test_daemon_share_consumer",
+        "test_daemon_terms",
+        "test_daemon_topics",
+        "test_demo",
+        "test_kills",
+        "test_load_clients",
+        "test_load_floods",
+        "test_load_metrics",
+        "test_load_run",
+        "test_load_test",
+        "test_network_faults",
+        "test_scenarios_run",
+        "test_store_throttles",
+    }
+)
+"""Files whose tests judge rates or times."""
+
+
+@contextmanager
+def turn(folder: Path, file: Path) -> Iterator[None]:
+    """Let one test run: a measuring one alone, any other beside others of its kind.
+
+    Whoever waits to be alone keeps the door, so that no other test begins meanwhile.
+    """
+    with (folder / "door").open("w") as door, (folder / "room").open("w") as room:
+        fcntl.flock(door, fcntl.LOCK_EX)
+        alone = file.stem in MEASURING
+        fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(door, fcntl.LOCK_UN)
+        yield

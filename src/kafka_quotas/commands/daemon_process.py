@@ -20,6 +20,7 @@ from typing import IO
 from kafka_quotas.commands.tied_process import tied
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.quota_config import QuotaWindow
+from kafka_quotas.enforcement.control import MAX_PATH_BYTES
 from kafka_quotas.enforcement.control_client import ask_status
 
 LISTENING = "daemon listening"
@@ -62,20 +63,31 @@ def running_daemon(
     Raises `DaemonStartError` with the last line of its log where it does not start.
     """
     log = folder / "daemon.log"
-    with log.open("wb") as sink:
+    with _control_path(folder) as control, log.open("wb") as sink:
         process = _start(
             sink,
             upstream=upstream,
             store_url=store_url,
             window=window,
-            folder=folder,
+            control=control,
             options=options,
         )
         try:
             _wait_until_listening(process, log)
-            yield RunningDaemon(bootstrap=ask_status(folder / _CONTROL).listeners[0].listen, pid=process.pid)
+            yield RunningDaemon(bootstrap=ask_status(control).listeners[0].listen, pid=process.pid)
         finally:
             _end(process)
+
+
+@contextlib.contextmanager
+def _control_path(folder: Path) -> Iterator[Path]:
+    """Yield where the control socket goes: into the folder, or into one with a shorter path where that is too long."""
+    path = folder / _CONTROL
+    if len(os.fsencode(path)) <= MAX_PATH_BYTES:
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="kafka-quotas-", dir="/tmp", ignore_cleanup_errors=True) as short:
+        yield Path(short) / _CONTROL
 
 
 def free_ports(count: int) -> int:
@@ -100,14 +112,14 @@ def _start(
     upstream: str,
     store_url: str,
     window: QuotaWindow,
-    folder: Path,
+    control: Path,
     options: Sequence[str],
 ) -> "subprocess.Popen[bytes]":
     arguments = {
         "--upstream": upstream,
         "--listen": f"{_HOST}:0",
         "--store": store_url,
-        "--control": str(folder / _CONTROL),
+        "--control": str(control),
         "--quota-window-num": str(window.samples),
         "--quota-window-size-seconds": str(window.window_s),
     }
@@ -145,6 +157,6 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 @contextlib.contextmanager
 def work_folder() -> Iterator[Path]:
-    """An empty folder that is gone after the context; its path is short enough for a socket."""
+    """Make an empty folder that is gone after the context."""
     with tempfile.TemporaryDirectory(prefix="kafka-quotas-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)

@@ -20,7 +20,8 @@ from kafka_quotas.enforcement.control_desk import ControlDesk
 
 MAX_CONNECTIONS: Final = 256
 MODE: Final = 0o600
-_MAX_PATH_BYTES: Final = 107
+MAX_PATH_BYTES: Final = 107
+"""Longest path that Linux takes for a Unix socket."""
 
 
 class ControlError(KafkaQuotasError):
@@ -78,7 +79,7 @@ class ControlServer:
             UsageError: The path can't be one of a socket.
             ControlError: The socket can't be made, is another daemon's, or is in a folder that others can change.
         """
-        if len(os.fsencode(self.path)) > _MAX_PATH_BYTES:
+        if len(os.fsencode(self.path)) > MAX_PATH_BYTES:
             raise UsageError(f"too long for a socket: {self.path}", hint="choose a shorter path with --control")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
