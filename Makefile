@@ -35,10 +35,10 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/pyright
 	$(BIN)/lint-imports
-	$(BIN)/python -m kafka_quotas.cli.documentation --check
+	$(BIN)/python -m kafka_quotas.cli.docs.documentation --check
 
 docs: $(VENV)/.dev
-	$(BIN)/python -m kafka_quotas.cli.documentation --write
+	$(BIN)/python -m kafka_quotas.cli.docs.documentation --write
 
 clean:
 	rm -rf $(VENV) .cache dist build pipeline-demo-output

@@ -22,9 +22,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.support.java_process import java_command
-from tests.support.maven import KAFKA_4, jars
-from tests.support.servers import Kafka, kafka_4
+from tests.support.brokers.java_process import java_command
+from tests.support.brokers.maven import KAFKA_4, jars
+from tests.support.brokers.servers import Kafka, kafka_4
 
 CONFIG_COMMAND = "kafka.admin.ConfigCommand"
 KEY = "producer_byte_rate"

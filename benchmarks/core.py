@@ -25,9 +25,9 @@ import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.quota_bucket import MutationBucket, RateBucket
-from kafka_quotas.core.quota_manager import IDLE_MS, ClientQuotaManager, QuotaType
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.quotas.quota_bucket import MutationBucket, RateBucket
+from kafka_quotas.core.quotas.quota_manager import IDLE_MS, ClientQuotaManager, QuotaType
 
 START_MS = 1_700_000_000_000
 LAST_MS = START_MS + 17_000  # the ring of twelve samples is full, and half way round again

@@ -29,11 +29,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 import proxy_load
 from confluent_kafka import Producer
 
-from kafka_quotas.commands.daemon_process import free_ports, running_daemon
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.loadtest.cycles import judge
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.commands.testbed.daemon_process import free_ports, running_daemon
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.loadtest.plan.throttle_cycles import judge
+from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Alteration
 
 WINDOW = QuotaWindow()

@@ -18,10 +18,10 @@ from typing import Self
 import proxy_load
 from daemon_bounds_figure import Figure, cpu_s, resident_mb
 
-from kafka_quotas.commands.daemon_process import free_ports, running_daemon
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.commands.testbed.daemon_process import free_ports, running_daemon
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Alteration
 
 LONG = 32_000

@@ -19,14 +19,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from daemon_bounds_figure import HEADING, Figure, resident_mb
 
-from kafka_quotas.commands.daemon_process import running_daemon
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.core.quota_manager import QuotaType
-from kafka_quotas.enforcement.address import Address
-from kafka_quotas.enforcement.broker_directory import Route
-from kafka_quotas.enforcement.event_log import ChargeSource, PendingCharges
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.commands.testbed.daemon_process import running_daemon
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.config.address import Address
+from kafka_quotas.enforcement.event_log.charges import ChargeQueue, ChargeSource
+from kafka_quotas.enforcement.quotas.route import Route
+from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Alteration
 
 HEARTBEAT = struct.pack(">ihhih", 10, 12, 0, 7, 0)
@@ -251,7 +251,7 @@ def _wait_until(holds: Callable[[], bool]) -> None:
 def event_log_of_long_names(*, quick: bool) -> Iterator[Figure]:
     """Charges of distinct client-ids of 32 kB that nobody writes: what the event log's queue holds."""
     del quick
-    charges = PendingCharges()
+    charges = ChargeQueue()
     source = ChargeSource(connection=1, ip="", route=Route(node_id=1, port=1, upstream=Address(host="", port=1)))
     record = charges.recorder(source)
     before = _own_mb()

@@ -9,11 +9,11 @@ from pathlib import Path
 import proxy_load
 from daemon_bounds_figure import Figure, cpu_s
 
-from kafka_quotas.commands.daemon_process import running_daemon
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.enforcement.policy import Policy
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.commands.testbed.daemon_process import running_daemon
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
+from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Alteration, QuotaEntry
 
 BROKERS = 100
@@ -35,7 +35,7 @@ def _entry(number: int) -> QuotaEntry:
 def _in_a_policy(users: int, bound_s: float) -> Iterator[Figure]:
     """The part of it that is enforcing, without reading a store."""
     entries, limits = [_entry(number) for number in range(users)], users * len(QUOTAS)
-    policy = Policy(QuotaWindow())
+    policy = QuotaRegistry(QuotaWindow())
     began = time.process_time()
     policy.apply(entries)
     applied = time.process_time()

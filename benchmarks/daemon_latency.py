@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import daemon
 import proxy_load
 
-from kafka_quotas.commands.daemon_process import running_daemon
+from kafka_quotas.commands.testbed.daemon_process import running_daemon
 
 _ANSWER_BYTES = 1 << 16
 

@@ -23,11 +23,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 import daemon
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.support.java_process import java_command
-from tests.support.servers import Kafka, kafka_4
+from tests.support.brokers.java_process import java_command
+from tests.support.brokers.servers import Kafka, kafka_4
 
-from kafka_quotas.commands.daemon_process import running_daemon
-from kafka_quotas.loadtest.cycles import Direction, judge
+from kafka_quotas.commands.testbed.daemon_process import running_daemon
+from kafka_quotas.loadtest.plan.throttle_cycles import Direction, judge
 
 CLIENT_ID = "bench"
 RECORD = bytes(1000)

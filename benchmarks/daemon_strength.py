@@ -30,7 +30,7 @@ import daemon
 import proxy_load
 from daemon_latency import resident
 
-from kafka_quotas.commands.daemon_process import RunningDaemon, running_daemon
+from kafka_quotas.commands.testbed.daemon_process import RunningDaemon, running_daemon
 
 LARGE_BYTES = 2**31 - 1
 """The longest response that a length field can announce."""

@@ -31,12 +31,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.support.java_process import java_command
-from tests.support.servers import Kafka, kafka_4
+from tests.support.brokers.java_process import java_command
+from tests.support.brokers.servers import Kafka, kafka_4
 
-from kafka_quotas.loadtest.arrival_schedule import BurstSchedule, PoissonSchedule
-from kafka_quotas.loadtest.recorder import Recorder
-from kafka_quotas.loadtest.schedule import ConstantSchedule
+from kafka_quotas.loadtest.plan.schedule import ConstantSchedule
+from kafka_quotas.loadtest.plan.schedule_choice import BurstSchedule, PoissonSchedule
+from kafka_quotas.loadtest.record.recorder import Recorder
 
 TOPIC = "bench"
 PARTITIONS = 4

@@ -23,24 +23,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.simulation import Algorithm, Event, Operation, new_limiter
-from kafka_quotas.core.simulation import replay as replay_in_core
-from kafka_quotas.pipeline.bucket import bucket_of
-from kafka_quotas.pipeline.layout import LAYOUT_FILE, LAYOUT_VERSION, MANIFEST_FILE, DataFolder
-from kafka_quotas.pipeline.local_tasks import run_tasks, task_files
-from kafka_quotas.pipeline.progress import ignore_progress
-from kafka_quotas.pipeline.replay_plan import Model, ReplayPlan
-from kafka_quotas.pipeline.replay_spark import replay_files, replay_found, replay_rows
-from kafka_quotas.pipeline.replay_tables import replay_tables
-from kafka_quotas.pipeline.replay_task import replay_task
-from kafka_quotas.pipeline.resolve import Proposal
-from kafka_quotas.pipeline.schemas import EVENTS
-from kafka_quotas.pipeline.session import spark_session
-from kafka_quotas.pipeline.spark_settings import SparkSettings
-from kafka_quotas.pipeline.usage_spark import usage_files, usage_found
-from kafka_quotas.pipeline.usage_tables import usage_tables
-from kafka_quotas.pipeline.usage_task import UsagePlan, usage_task
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, new_limiter
+from kafka_quotas.core.quotas.simulation import replay as replay_in_core
+from kafka_quotas.pipeline.buckets.proposal import Proposal
+from kafka_quotas.pipeline.engine.local import run_tasks, task_files
+from kafka_quotas.pipeline.engine.progress import ignore_progress
+from kafka_quotas.pipeline.engine.spark_session import spark_session
+from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
+from kafka_quotas.pipeline.replay.plan import Model, ReplayPlan
+from kafka_quotas.pipeline.replay.spark import replay_files, replay_found, replay_rows
+from kafka_quotas.pipeline.replay.tables import replay_tables
+from kafka_quotas.pipeline.replay.task import replay_task
+from kafka_quotas.pipeline.tables.layout import LAYOUT_FILE, LAYOUT_VERSION, MANIFEST_FILE, DataFolder, bucket_of
+from kafka_quotas.pipeline.tables.schemas import EVENTS
+from kafka_quotas.pipeline.usage.spark import usage_files, usage_found
+from kafka_quotas.pipeline.usage.tables import usage_tables
+from kafka_quotas.pipeline.usage.task import UsagePlan, usage_task
 
 Timed = Callable[[Callable[[], int]], None]
 """Runs something that tells how many events, or events by limits, it did, and remembers what that took."""
@@ -206,7 +205,7 @@ def replay_python(data: DataFolder, timed: Timed) -> None:
             by_client.setdefault(key, []).append(Event(t_ms=row["ts_ms"], amount=float(row["bytes"])))
         for events in by_client.values():
             limiter = new_limiter(Algorithm.RATE, bound=20_000.0, samples=11, window_ms=1000)
-            for _ in replay_in_core(events, limiter, usual=Operation.RECORD, closed_loop=True):
+            for _ in replay_in_core(events, limiter, usual=EventOperation.RECORD, closed_loop=True):
                 pass
         return len(rows)
 

@@ -20,15 +20,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pipeline import cpu_seconds, machine_seconds
 
-from kafka_quotas.commands.pipeline_ingest import IngestRequest, IngestWatcher, ingest
-from kafka_quotas.commands.pipeline_stream import StreamRequest, StreamWatcher, stream
-from kafka_quotas.pipeline.engine import Engine
+from kafka_quotas.commands.pipeline.ingest import IngestRequest, IngestWatcher, ingest
+from kafka_quotas.commands.pipeline.stream import StreamRequest, StreamWatcher, stream
+from kafka_quotas.pipeline.engine.choice import Engine
+from kafka_quotas.pipeline.engine.progress import ignore_progress
+from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
 from kafka_quotas.pipeline.ingest.plan import IngestTerms
-from kafka_quotas.pipeline.progress import ignore_progress
-from kafka_quotas.pipeline.schemas import EVENTS
-from kafka_quotas.pipeline.spark_settings import SparkSettings
 from kafka_quotas.pipeline.stream.job import BatchReport
 from kafka_quotas.pipeline.stream.source import FolderSource
+from kafka_quotas.pipeline.tables.schemas import EVENTS
 
 SAMPLE = Path(__file__).parents[1] / "examples/request-log/1/kafka-request.log.gz"
 PROCESSORS = 2

@@ -19,18 +19,18 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.support.servers import Kafka, kafka_4
+from tests.support.brokers.servers import Kafka, kafka_4
 
 from kafka_quotas.commands import daemon as daemon_command
-from kafka_quotas.commands.daemon_process import running_daemon
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.enforcement.default_costs import DEFAULT_COSTS
-from kafka_quotas.stores.kafka_peer import KafkaPeer
-from kafka_quotas.stores.kafka_properties import KafkaAccess
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.commands.testbed.daemon_process import running_daemon
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.enforcement.config.cost_model_file import DEFAULT_COSTS
+from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores.kafka.broker_client import BrokerClient
+from kafka_quotas.stores.kafka.properties import KafkaAccess
 from kafka_quotas.stores.store import Alteration
-from kafka_quotas.wire.cost_probe import CostProbe, Target, fetch_probe, small_probes
+from kafka_quotas.wire.client.probes import CostProbe, Target, fetch_probe, small_probes
 
 WINDOW = QuotaWindow(samples=3, window_s=1)
 PERCENTAGE = 0.5
@@ -52,7 +52,7 @@ class Client:
     def run(self, stop: threading.Event) -> None:
         """Nothing; it asked until it was told to stop."""
         host, _, port = self.bootstrap.rpartition(":")
-        peer = KafkaPeer((host, int(port)), access=KafkaAccess(client_id=self.client_id), url="kafka://upstream")
+        peer = BrokerClient((host, int(port)), access=KafkaAccess(client_id=self.client_id), url="kafka://upstream")
         try:
             while not stop.is_set():
                 begin = time.monotonic()

@@ -10,14 +10,14 @@ import time
 import timeit
 from collections.abc import Callable
 
-from kafka_quotas.wire.addresses import broker_addresses, rewrite_addresses
-from kafka_quotas.wire.api_versions import clamp
-from kafka_quotas.wire.fetch_request import cap_fetch
-from kafka_quotas.wire.produce_request import acks
-from kafka_quotas.wire.request_header import parse_request_header
-from kafka_quotas.wire.response_header import parse_response_head
-from kafka_quotas.wire.throttle_field import patch_throttle
-from kafka_quotas.wire.walk import encode_unsigned_varint
+from kafka_quotas.wire.codec.skip import encode_unsigned_varint
+from kafka_quotas.wire.passing.api_versions import clamp
+from kafka_quotas.wire.passing.broker_addresses import broker_addresses, rewrite_addresses
+from kafka_quotas.wire.passing.fetch_request import cap_fetch
+from kafka_quotas.wire.passing.produce_request import acks
+from kafka_quotas.wire.passing.throttle_time import patch_throttle
+from kafka_quotas.wire.protocol.request_header import parse_request_header
+from kafka_quotas.wire.protocol.response_header import parse_response_head
 
 BROKERS, TOPICS, PARTITIONS_PER_TOPIC = 12, 20, 50
 ROUNDS = 9

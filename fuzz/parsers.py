@@ -45,7 +45,7 @@ def feeds(names: Sequence[str]) -> Callable[[bytes], None]:
 def write_seeds(folder: Path) -> int:
     """How many inputs were written: a whole request and response of every API and version."""
     from kio.static.constants import EntityType
-    from tests.support import kio_samples
+    from tests.support.frames import kio_samples
 
     count = 0
     for key, version in kio_samples.versions_of(EntityType.request):
@@ -63,11 +63,11 @@ def write_seeds(folder: Path) -> int:
 def _write_more_seeds(folder: Path) -> int:
     """How many inputs were written beside messages: Produce with numbered batches, files, questions, greetings."""
     from kio.static.constants import EntityType
-    from tests.support import kio_samples
+    from tests.support.frames import kio_samples
 
-    from kafka_quotas.core.quota_manager import QuotaType
-    from kafka_quotas.enforcement import decision_binary
-    from kafka_quotas.enforcement.decision import Ask, Op
+    from kafka_quotas.core.quotas.quota_manager import QuotaType
+    from kafka_quotas.enforcement.decisions import binary_codec as decision_binary
+    from kafka_quotas.enforcement.decisions.messages import DecisionRequest, Operation
 
     seeds: dict[str, bytes] = {}
     for key, version in kio_samples.versions_of(EntityType.request):
@@ -77,7 +77,9 @@ def _write_more_seeds(folder: Path) -> int:
             seeds[f"treated-{key}-{version}"] = bytes([6, 200, 128]) + frame + answer
             if key == 0:
                 seeds[f"cut-{version}"] = bytes([7]) + frame[7:]
-    seeds["question"] = bytes([4]) + decision_binary.write_asks(7, [Ask(Op.RECORD, QuotaType.PRODUCE, 5.0)])
+    seeds["question"] = bytes([4]) + decision_binary.write_asks(
+        7, [DecisionRequest(Operation.RECORD, QuotaType.PRODUCE, 5.0)]
+    )
     for path in sorted((ROOT / "examples/daemon").iterdir()):
         if path.suffix in (".toml", ".properties"):
             seeds[f"file-{path.name}"] = bytes([8]) + path.read_bytes()

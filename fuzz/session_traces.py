@@ -1,8 +1,8 @@
 """Random connections for as long as is wanted: `python fuzz/session_traces.py --seconds 600 --seed 1`.
 
-Each is a string of bytes that `tests/support/connection_trace.py` turns into a client, a broker and how the network
-cuts what they say; there is what must hold. A trace for which it doesn't is printed, with what went wrong, and ends
-the run: `--trace HEX` runs it again.
+Each is a string of bytes that `tests/support/daemon/connection_trace.py` turns into a client, a broker and how the
+network cuts what they say; there is what must hold. A trace for which it doesn't is printed, with what went wrong, and
+ends the run: `--trace HEX` runs it again.
 """
 
 import argparse
@@ -14,8 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
-from tests.support.client_messages import CODES
-from tests.support.connection_trace import Trace
+from tests.support.daemon.connection_trace import Trace
+from tests.support.frames.client_messages import CODES
 
 
 def random_trace(source: random.Random) -> bytes:

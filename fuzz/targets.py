@@ -10,46 +10,44 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from tests.support.enforcement_frames import START_MS, WINDOW, Pair
+from tests.support.frames.enforcement import START_MS, WINDOW, Pair
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.quota_manager import QuotaType
-from kafka_quotas.core.threshold_settings import ThresholdSettings
-from kafka_quotas.enforcement import cost_file, decision_binary, decision_json, listener_file, policy_file, state_file
-from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.counters import Counters
-from kafka_quotas.enforcement.rules import Rules
-from kafka_quotas.enforcement.terms import OnViolation
-from kafka_quotas.enforcement.topic_control import TopicControl
+from kafka_quotas.core.model.threshold import ThresholdSettings
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.config import cost_model_file as cost_file
+from kafka_quotas.enforcement.config import listener_file, policy_file
+from kafka_quotas.enforcement.config.client_policy import OnViolation
+from kafka_quotas.enforcement.config.rules import EnforcementRules
+from kafka_quotas.enforcement.decisions import binary_codec as decision_binary
+from kafka_quotas.enforcement.decisions import json_codec as decision_json
+from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.state import state_file
+from kafka_quotas.enforcement.telemetry.counters import Counters
+from kafka_quotas.enforcement.topics.filters import TopicFilters
 from kafka_quotas.stores.static import read_static_quotas
-from kafka_quotas.wire import (
-    client_hello,
-    create_partitions,
-    create_topics,
-    delete_topics,
-    fetch_request,
-    fetch_response,
-    metadata_request,
-    metadata_topics,
-    produce_partitions,
-    produce_request,
-    produce_results,
-    proxy_protocol,
-    sasl,
-    sasl_identity,
-    share_fetch_response,
-    throttle_field,
-    topic_results,
-)
-from kafka_quotas.wire.addresses import broker_addresses, carries_addresses, rewrite_addresses
-from kafka_quotas.wire.api_table import API_TABLE
-from kafka_quotas.wire.api_versions import clamp
-from kafka_quotas.wire.distinguished_name import subject_name
-from kafka_quotas.wire.fetch_tail import rewrite_tail
-from kafka_quotas.wire.request_header import RequestHeader, parse_request_header
-from kafka_quotas.wire.share_fetch_request import cap_share_fetch
-from kafka_quotas.wire.streams_heartbeat import topics_in_the_making
-from kafka_quotas.wire.whole_frame import framed
+from kafka_quotas.wire.codec.frame import framed
+from kafka_quotas.wire.connection import proxy_protocol
+from kafka_quotas.wire.connection import tls_client_hello as client_hello
+from kafka_quotas.wire.connection.distinguished_name import subject_name
+from kafka_quotas.wire.passing import fetch_request, fetch_response, produce_request, sasl, share_fetch_response
+from kafka_quotas.wire.passing import metadata as metadata_request
+from kafka_quotas.wire.passing import metadata as metadata_topics
+from kafka_quotas.wire.passing import produce_request as produce_partitions
+from kafka_quotas.wire.passing import produce_response as produce_results
+from kafka_quotas.wire.passing import sasl as sasl_identity
+from kafka_quotas.wire.passing import throttle_time as throttle_field
+from kafka_quotas.wire.passing import topic_requests as create_partitions
+from kafka_quotas.wire.passing import topic_requests as create_topics
+from kafka_quotas.wire.passing import topic_requests as delete_topics
+from kafka_quotas.wire.passing import topic_responses as topic_results
+from kafka_quotas.wire.passing.api_versions import clamp
+from kafka_quotas.wire.passing.broker_addresses import broker_addresses, carries_addresses, rewrite_addresses
+from kafka_quotas.wire.passing.fetch_response import rewrite_tail
+from kafka_quotas.wire.passing.share_fetch_request import cap_share_fetch
+from kafka_quotas.wire.passing.streams_heartbeat import topics_in_the_making
+from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.protocol.request_header import RequestHeader, parse_request_header
 
 Target: TypeAlias = Callable[[bytes], object]
 
@@ -203,9 +201,9 @@ class _StillClock:
 
 def treated(data: bytes) -> None:
     """A connection whose requests are dealt with as a whole: a total threshold of nothing, few mutations, errors."""
-    rules = Rules(window=WINDOW, on_violation=OnViolation.ERROR if data[:1] > b"\x7f" else OnViolation.DELAY)
+    rules = EnforcementRules(window=WINDOW, on_violation=OnViolation.ERROR if data[:1] > b"\x7f" else OnViolation.DELAY)
     broker = BrokerQuotas(WINDOW, book=rules.book)
-    topics = TopicControl(rules, counters=Counters(), notify=lambda _: None, clock=_StillClock())
+    topics = TopicFilters(rules, counters=Counters(), notify=lambda _: None, clock=_StillClock())
     topics.thresholds.apply_file(ThresholdSettings(topics={}, totals={None: 1.0}))
     topics.thresholds.broker(1).took("t", 1000, START_MS - 10_000)
     quotas = dict.fromkeys(QuotaType, 10.0)

@@ -1,4 +1,4 @@
-"""Writes `src/kafka_quotas/wire/api_table.py`: run `python -m generators.api_table`, or with `--check` to compare.
+"""Writes `src/kafka_quotas/wire/protocol/api_table.py` (`python -m generators.api_table`), or compares with `--check`.
 
 Sources, in this order: kio's schemas (every API, Kafka 4's versions), kafka-python's (older versions of most APIs),
 and the few facts below that neither has.
@@ -15,7 +15,7 @@ from pathlib import Path
 from generators import kafka_python_messages, kio_messages
 from generators.message import Field, Message, steps
 
-TARGET = Path(__file__).resolve().parent.parent / "src" / "kafka_quotas" / "wire" / "api_table.py"
+TARGET = Path(__file__).resolve().parent.parent / "src" / "kafka_quotas" / "wire" / "protocol" / "api_table.py"
 # APIs that Kafka 4 no longer has. All of them run between brokers, and none carries a throttle time.
 # Kafka 3.9's definitions: key, name, newest version, flexible since.
 REMOVED_APIS = (
@@ -46,8 +46,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kafka_quotas.wire.api import AddressLayout, Api, BrokerListKind, ThrottleLayout
-from kafka_quotas.wire.walk import array, bytes_field, compact_array, compact_bytes, compact_string, string, tags
+from kafka_quotas.wire.codec.skip import array, bytes_field, compact_array, compact_bytes, compact_string, string, tags
+from kafka_quotas.wire.protocol.api import AddressLayout, Api, BrokerListKind, ThrottleLayout
 
 API_TABLE: Final[Mapping[int, Api]] = MappingProxyType({{
 '''

@@ -2,7 +2,7 @@
 
 | fixture | what |
 |---|---|
-| `kafka4` | one Kafka 4.3.1 broker under KRaft, as `tests.support.servers.Kafka` |
+| `kafka4` | one Kafka 4.3.1 broker under KRaft, as `tests.support.brokers.servers.Kafka` |
 | `mortal_kafka4` | another one, which a test may stall or kill and has to leave running |
 | `kafka4_cluster` | a Kafka 4.3.1 cluster of two brokers |
 | `kafka3` | one Kafka 3.9.2 broker in ZooKeeper mode; `kafka3.zookeeper_url` is its store address |
@@ -10,8 +10,8 @@
 | `zookeeper_chroot` | a `zk://` address under a fresh chroot of that server, for one test |
 | `unique_name` | a name nobody else uses, for users, client-ids, topics |
 
-They start when the first test asks, and stop with the run; see `tests/support/servers.py` for what runs there. A test
-that asks for one of them is marked `integration` by that. With `--kafka4`, `--kafka4-cluster`, `--kafka3`
+They start when the first test asks, and stop with the run; see `tests/support/brokers/servers.py` for what runs there.
+A test that asks for one of them is marked `integration` by that. With `--kafka4`, `--kafka4-cluster`, `--kafka3`
 (host:port,...), `--kafka3-zookeeper` and `--zookeeper` servers that run elsewhere are used instead. Without Java the
 tests are skipped; where Java is present, a server that does not come up is a failure.
 
@@ -31,9 +31,9 @@ from unittest import mock
 import pytest
 from hypothesis import HealthCheck, settings
 from kazoo.client import KazooClient
-from tests.support.java_process import java
-from tests.support.maven import KAFKA_3, KAFKA_4, jars
-from tests.support.servers import Kafka, kafka_3, kafka_4, zookeeper
+from tests.support.brokers.java_process import java
+from tests.support.brokers.maven import KAFKA_3, KAFKA_4, jars
+from tests.support.brokers.servers import Kafka, kafka_3, kafka_4, zookeeper
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Hand out tests by file, and those of all files that name a server to one process."""
-    from tests.support.scheduling import FilesTogether  # noqa: PLC0415 - only a run in several processes needs it
+    from tests.support.processes.scheduling import FilesTogether  # noqa: PLC0415 - only a run in several processes needs it
 
     return FilesTogether(config, log, one_process_for=SERVER_FIXTURES)
 
@@ -88,7 +88,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Run what measures rates or times while no other process of the run has a test under way."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return (yield)
-    from tests.support.scheduling import turn  # noqa: PLC0415 - only a run in several processes needs it
+    from tests.support.processes.scheduling import turn  # noqa: PLC0415 - only a run in several processes needs it
 
     with turn(item.config.cache.mkdir("turns"), item.path):
         return (yield)

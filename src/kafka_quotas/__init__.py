@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kafka_quotas.api import effective
-    from kafka_quotas.core.describe_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
-    from kafka_quotas.core.effective import EffectiveQuota
-    from kafka_quotas.core.entity import Entity
+    from kafka_quotas.core.changes.plan import Plan, PlannedChange, plan_changes
     from kafka_quotas.core.errors import KafkaQuotasError
-    from kafka_quotas.core.plan import Plan, PlannedChange, plan_changes
-    from kafka_quotas.enforcement.decision import Ask, Decision, DecisionError
-    from kafka_quotas.enforcement.decision_client import DecisionClient
-    from kafka_quotas.stores.open_store import open_store
+    from kafka_quotas.core.model.entity import Entity
+    from kafka_quotas.core.model.quota_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
+    from kafka_quotas.core.resolution.effective import EffectiveQuota
+    from kafka_quotas.enforcement.control.decision_client import DecisionClient
+    from kafka_quotas.enforcement.decisions.messages import Decision, DecisionError, DecisionRequest
+    from kafka_quotas.stores.factory import open_store
     from kafka_quotas.stores.settings import StoreSettings
     from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Store
 
@@ -24,10 +24,10 @@ __all__ = [
     "EVERYTHING",
     "Alteration",
     "AlterationResult",
-    "Ask",
     "Decision",
     "DecisionClient",
     "DecisionError",
+    "DecisionRequest",
     "EffectiveQuota",
     "Entity",
     "FilterComponent",
@@ -45,27 +45,27 @@ __all__ = [
 ]
 
 _MODULES = {
-    "EVERYTHING": "core.describe_filter",
+    "EVERYTHING": "core.model.quota_filter",
     "Alteration": "stores.store",
     "AlterationResult": "stores.store",
-    "Ask": "enforcement.decision",
-    "Decision": "enforcement.decision",
-    "DecisionClient": "enforcement.decision_client",
-    "DecisionError": "enforcement.decision",
-    "EffectiveQuota": "core.effective",
-    "Entity": "core.entity",
-    "FilterComponent": "core.describe_filter",
+    "DecisionRequest": "enforcement.decisions.messages",
+    "Decision": "enforcement.decisions.messages",
+    "DecisionClient": "enforcement.control.decision_client",
+    "DecisionError": "enforcement.decisions.messages",
+    "EffectiveQuota": "core.resolution.effective",
+    "Entity": "core.model.entity",
+    "FilterComponent": "core.model.quota_filter",
     "KafkaQuotasError": "core.errors",
-    "Match": "core.describe_filter",
-    "Plan": "core.plan",
-    "PlannedChange": "core.plan",
+    "Match": "core.model.quota_filter",
+    "Plan": "core.changes.plan",
+    "PlannedChange": "core.changes.plan",
     "QuotaEntry": "stores.store",
-    "QuotaFilter": "core.describe_filter",
+    "QuotaFilter": "core.model.quota_filter",
     "Store": "stores.store",
     "StoreSettings": "stores.settings",
     "effective": "api",
-    "open_store": "stores.open_store",
-    "plan_changes": "core.plan",
+    "open_store": "stores.factory",
+    "plan_changes": "core.changes.plan",
 }
 """Where each public name is, below this package."""
 

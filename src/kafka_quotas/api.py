@@ -1,8 +1,8 @@
 """What `import kafka_quotas` offers to programs, as far as it is more than a name for something else."""
 
-from kafka_quotas.commands.standing import resolver_of
-from kafka_quotas.core.describe_filter import EVERYTHING
-from kafka_quotas.core.effective import ANONYMOUS, EffectiveQuota
+from kafka_quotas.commands.quotas.quota_status import resolver_of
+from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota
 from kafka_quotas.stores.store import Store
 
 

@@ -13,9 +13,9 @@ from itertools import accumulate
 from pathlib import Path
 
 from tests.chaos.network import Network
-from tests.support.fake_broker import connected
-from tests.support.fault_proxy import Ending, Fault, Faults
-from tests.support.recorded_exchange import FETCHED, PRODUCED_UNANSWERED, converse, steps
+from tests.support.brokers.fake_broker import connected
+from tests.support.daemon.fault_proxy import Ending, Fault, Faults
+from tests.support.frames.recorded_exchange import FETCHED, PRODUCED_UNANSWERED, converse, steps
 
 HEAD_BYTES = 8
 """Of a response: its length and correlation id."""

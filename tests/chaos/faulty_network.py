@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.appended_records import appended, make_topic
-from tests.support.daemon_process import DaemonProcess, set_quota, store_url
-from tests.support.fault_proxy import READ_BYTES, Ending, Fault, FaultProxy, Faults, fault_proxy
-from tests.support.java_process import free_port
-from tests.support.numbered_load import RECORD_BYTES, number_of, running_loads, wait_until
-from tests.support.servers import Kafka, kafka_4
+from tests.support.brokers.appended_records import appended, make_topic
+from tests.support.brokers.java_process import free_port
+from tests.support.brokers.servers import Kafka, kafka_4
+from tests.support.daemon.fault_proxy import READ_BYTES, Ending, Fault, FaultProxy, Faults, fault_proxy
+from tests.support.daemon.process import DaemonProcess, set_quota, store_url
+from tests.support.load.numbered_load import RECORD_BYTES, number_of, running_loads, wait_until
 
-from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.model.entity import Entity
 
 ADVERTISED = "127.0.0.2"
 QUOTA = 100_000.0

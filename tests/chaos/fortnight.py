@@ -11,7 +11,7 @@ import random
 import sys
 from dataclasses import dataclass, field
 
-from tests.support.enforcement_frames import (
+from tests.support.frames.enforcement import (
     START_MS,
     Pair,
     fetch,
@@ -23,12 +23,12 @@ from tests.support.enforcement_frames import (
     throttle_of,
 )
 
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.core.quota_manager import IDLE_MS, QuotaType
-from kafka_quotas.enforcement.broker_quotas import ENFORCED, BrokerQuotas
-from kafka_quotas.enforcement.flow import ConnectionState
-from kafka_quotas.enforcement.rules import Rules
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas.quota_manager import IDLE_MS, QuotaType
+from kafka_quotas.enforcement.config.rules import EnforcementRules
+from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED, BrokerQuotas
+from kafka_quotas.enforcement.session.flow import ConnectionState
 
 DAY_MS = 24 * 3_600_000
 DAYS = 14
@@ -138,7 +138,7 @@ class Fortnight:
         if self._chance.random() < 0.3:
             self.strangers += 1
             name = f"stranger-{self.strangers}"
-        pair = Pair(broker=self._broker, rules=Rules(window=WINDOW))
+        pair = Pair(broker=self._broker, rules=EnforcementRules(window=WINDOW))
         pair.now_ms = now_ms
         return _Connection(pair, name, self._chance.randrange(1, 60))
 

@@ -16,19 +16,19 @@ from enum import Enum
 from itertools import pairwise
 from pathlib import Path
 
-from tests.support.appended_records import AppendedRecord, appended, make_topic
-from tests.support.daemon_process import DaemonProcess
-from tests.support.java_process import JavaServer, free_port
-from tests.support.numbered_load import BATCH_BYTES, NumberedLoad, number_of, running_loads
-from tests.support.probes import kafka_brokers, zookeeper_serves
-from tests.support.quota_bound import Passed, excess_bytes
-from tests.support.servers import Kafka, kafka_4, zookeeper_process
-from tests.support.zookeeper_limit import set_producer_limit
+from tests.support.brokers.appended_records import AppendedRecord, appended, make_topic
+from tests.support.brokers.java_process import JavaServer, free_port
+from tests.support.brokers.probes import kafka_brokers, zookeeper_serves
+from tests.support.brokers.servers import Kafka, kafka_4, zookeeper_process
+from tests.support.brokers.zookeeper_limit import set_producer_limit
+from tests.support.daemon.process import DaemonProcess
+from tests.support.daemon.quota_bound import Passed, excess_bytes
+from tests.support.load.numbered_load import BATCH_BYTES, NumberedLoad, number_of, running_loads
 
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.enforcement.state_file import read_state
-from kafka_quotas.enforcement.state_keeper import SAVE_S
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.enforcement.state.state_file import read_state
+from kafka_quotas.enforcement.state.state_keeper import SAVE_S
 
 TIMEOUT_S = 240.0
 QUOTA = 40_000.0

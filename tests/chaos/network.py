@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.daemon_process import DaemonProcess, set_quota, store_url
-from tests.support.fake_broker import Handler, connected, fake_broker
-from tests.support.fault_proxy import FaultProxy, Faults, fault_proxy
-from tests.support.numbered_load import wait_until
-from tests.support.process_figures import open_descriptors
-from tests.support.recorded_exchange import answer, converse, steps
+from tests.support.brokers.fake_broker import Handler, connected, fake_broker
+from tests.support.daemon.fault_proxy import FaultProxy, Faults, fault_proxy
+from tests.support.daemon.process import DaemonProcess, set_quota, store_url
+from tests.support.frames.recorded_exchange import answer, converse, steps
+from tests.support.load.numbered_load import wait_until
+from tests.support.processes.figures import open_descriptors
 
-from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.model.entity import Entity
 
 LIMIT = 1e9
 """Never reached: the fault is what stops a connection."""
@@ -90,7 +90,7 @@ def network(folder: Path, *, broker: Handler = answer) -> Iterator[Network]:
                 *("--upstream", broker_side.address, "--listen", "127.0.0.1:0", "--store", store_url(folder)),
                 *("--control", str(folder / "control.sock"), "--event-log", str(events)),
             ],
-            program=("-m", "tests.support.counted_daemon", str(counts)),
+            program=("-m", "tests.support.daemon.counted_daemon", str(counts)),
         )
         try:
             with fault_proxy(daemon.bootstrap, next_client.take) as client_side:

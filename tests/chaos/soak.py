@@ -17,13 +17,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.support.daemon_process import DaemonProcess, set_quota, store_url
-from tests.support.numbered_load import NumberedLoad, running_loads, wait_until
-from tests.support.process_figures import open_descriptors, resident_bytes, threads
-from tests.support.servers import kafka_4
-from tests.support.short_connections import one_connection
+from tests.support.brokers.servers import kafka_4
+from tests.support.daemon.process import DaemonProcess, set_quota, store_url
+from tests.support.daemon.short_connections import one_connection
+from tests.support.load.numbered_load import NumberedLoad, running_loads, wait_until
+from tests.support.processes.figures import open_descriptors, resident_bytes, threads
 
-from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.model.entity import Entity
 
 QUOTA = 30_000.0
 CONNECTIONS_PER_S = 5.0
@@ -142,7 +142,7 @@ def soak(minutes: float, seed: int, folder: Path, tell: Callable[[str], None]) -
     with kafka_4() as kafka:
         daemon = DaemonProcess(
             ["--upstream", kafka.bootstrap, "--listen", "127.0.0.1:0", "--store", store_url(folder), *options, *log],
-            program=("-m", "tests.support.counted_daemon", str(counts)),
+            program=("-m", "tests.support.daemon.counted_daemon", str(counts)),
         )
         try:
             result = _soaked(daemon, folder, minutes, seed, lambda: sampled(daemon, counts), tell)

@@ -16,16 +16,16 @@ from tests.chaos.kills import (
     kills,
     longest_unsaved_ms,
 )
-from tests.support.daemon_process import DaemonProcess, set_quota, store_url
-from tests.support.enforcement_frames import produce, throttle_of
-from tests.support.fake_broker import connected, fake_broker, receive_frame
-from tests.support.java_process import java
-from tests.support.numbered_load import wait_until
-from tests.support.pinged import throttling_broker
-from tests.support.quota_bound import Passed, excess_bytes
+from tests.support.brokers.fake_broker import connected, fake_broker, receive_frame
+from tests.support.brokers.java_process import java
+from tests.support.daemon.pinged import throttling_broker
+from tests.support.daemon.process import DaemonProcess, set_quota, store_url
+from tests.support.daemon.quota_bound import Passed, excess_bytes
+from tests.support.frames.enforcement import produce, throttle_of
+from tests.support.load.numbered_load import wait_until
 
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.enforcement.state_keeper import SAVE_S
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.enforcement.state.state_keeper import SAVE_S
 
 SEED = 20261122
 KILLS = 3

@@ -7,12 +7,12 @@ import pytest
 from tests.chaos.cuts import charged, cut_through, every_cut, is_right
 from tests.chaos.faulty_network import RECORDS, faulty
 from tests.chaos.network import network
-from tests.support.fake_broker import connected, is_closed
-from tests.support.fault_proxy import Ending, Fault, Faults
-from tests.support.java_process import java
-from tests.support.pinged import PING, ping
-from tests.support.process_figures import open_descriptors
-from tests.support.recorded_exchange import FETCHED, converse, steps
+from tests.support.brokers.fake_broker import connected, is_closed
+from tests.support.brokers.java_process import java
+from tests.support.daemon.fault_proxy import Ending, Fault, Faults
+from tests.support.daemon.pinged import PING, ping
+from tests.support.frames.recorded_exchange import FETCHED, converse, steps
+from tests.support.processes.figures import open_descriptors
 
 SEED = 20261122
 CUTS = 100

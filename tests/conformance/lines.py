@@ -10,8 +10,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.java_double import to_string
+from kafka_quotas.core.java.double import to_string
+from kafka_quotas.core.model.entity import Entity
 
 OWN_DATA = Path(__file__).parent / "data"
 """The folder that comes with the source."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from tests.conformance.lines import Line, number, only_localhost, unordered
+from tests.support.stores.alteration_oracle import kraft_alteration, zookeeper_alteration
 
-from kafka_quotas.core.alteration import kraft_alteration, zookeeper_alteration
 from kafka_quotas.core.errors import InvalidQuotaError
 
 Pair = tuple[str | None, str | None]

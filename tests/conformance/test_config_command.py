@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from tests.conformance.lines import Line, as_kafka_4_3_says, entity_of, number, only_localhost
 
-from kafka_quotas.core.describe_filter import Match, QuotaFilter, matches
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.java_double import to_string
+from kafka_quotas.core.java.double import to_string
 from kafka_quotas.core.kafka_configs.arguments import Action, KafkaConfigsCommand, describe_lines, parse_arguments
 from kafka_quotas.core.kafka_configs.options import KafkaConfigsError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import Match, QuotaFilter, matches
 
 
 def no_files(path: str) -> dict[str, str]:

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 from tests.conformance.lines import Line, conformance_lines, number
-from tests.support.quota_files import read_back, same_content
+from tests.support.stores.quota_files import read_back, same_content
 
-from kafka_quotas.commands.apply import apply
-from kafka_quotas.commands.declared_plan import Desire, stored_content
-from kafka_quotas.commands.export import export
-from kafka_quotas.core.describe_filter import EVERYTHING
-from kafka_quotas.core.entity import Entity
+from kafka_quotas.commands.declarative.apply import apply
+from kafka_quotas.commands.declarative.files import export
+from kafka_quotas.commands.declarative.plan import DesiredState, stored_content
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.quota_file_text import FileFormat
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.quota_files.writer import FileFormat
+from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Alteration, Store
 
@@ -126,7 +126,7 @@ def test_exporting_applying_elsewhere_and_exporting_again_is_the_identity(
         texts.append(path.read_text(encoding="utf-8"))
         second = opened(second_url)
         _emptied(second)
-        result = apply(second, Desire(paths=[str(path)]), allow_invalid=True)
+        result = apply(second, DesiredState(paths=[str(path)]), allow_invalid=True)
         assert result.failures == ()
         assert _exported(second, form, tmp_path).read_text(encoding="utf-8") == texts[-1]
     assert same_content(stored, stored_content(second))

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from tests.conformance.lines import Line, conformance_lines, entity_of
 
-from kafka_quotas.core.describe_filter import (
+from kafka_quotas.core.errors import InvalidQuotaError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import (
     FilterComponent,
     Match,
     QuotaFilter,
@@ -14,8 +16,6 @@ from kafka_quotas.core.describe_filter import (
     filter_verdict_zk,
     matches,
 )
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.errors import InvalidQuotaError
 
 _FILE = "describe.jsonl"
 

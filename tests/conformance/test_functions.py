@@ -7,11 +7,10 @@ import pytest
 from tests.conformance.lines import Line, agrees, number
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.java_double import to_string
-from kafka_quotas.core.quota import Quota
-from kafka_quotas.core.samples import SampleRing
-from kafka_quotas.core.sensor import Sensor
-from kafka_quotas.core.throttle_time import (
+from kafka_quotas.core.java.double import to_string
+from kafka_quotas.core.metrics.sampled_stat import WindowedSum
+from kafka_quotas.core.metrics.sensor import Quota, Sensor
+from kafka_quotas.core.metrics.throttle_time import (
     bounded_throttle_time_ms,
     mutation_throttle_time_ms,
     nanos_to_percentage,
@@ -39,7 +38,7 @@ def test_function(line: Line) -> None:
     if isinstance(expected, dict):
         assert expected["error"] == "IllegalArgumentException"
         with pytest.raises(UsageError) as refused:
-            Sensor(SampleRing(2, args["window_ms"])).window_ms(0)
+            Sensor(WindowedSum(2, args["window_ms"])).window_ms(0)
         assert all(piece in str(refused.value) for piece in expected["message_contains"])
     elif fn == "nanos_to_percentage":
         assert agrees(nanos_to_percentage(**args), expected)

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 from tests.conformance.lines import Line, as_kafka_4_3_says, entity_of, number, only_localhost
-from tests.support.run_cli import run_cli
+from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.cli import kafka_configs
-from kafka_quotas.core.describe_filter import QuotaFilter, matches
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.java_double import to_string
+from kafka_quotas.core.java.double import to_string
 from kafka_quotas.core.kafka_configs.options import usage_text
-from kafka_quotas.stores.journal import Journal
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import QuotaFilter, matches
+from kafka_quotas.stores.files.journal import Journal
 from kafka_quotas.stores.store import QuotaEntry
 
 

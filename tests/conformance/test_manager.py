@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from tests.conformance.lines import Line, entity_of, figure, number
 
-from kafka_quotas.core.mutation_quota import MutationQuota
-from kafka_quotas.core.quota_bucket import UNLIMITED
-from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.core.quota_manager import ClientQuotaManager, QuotaType
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas.mutation_quota import MutationQuota
+from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
+from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 
 
 @pytest.mark.conformance("manager.jsonl")

@@ -8,11 +8,12 @@ from tests.conformance.lines import Line, agrees, number
 from tests.conformance.test_manager import _Runner as ManagerRunner
 from tests.conformance.test_scenarios import _Runner as ScenarioRunner
 
-from kafka_quotas.core.quota_bucket import UNLIMITED
-from kafka_quotas.core.quota_key import LONG_MAX
-from kafka_quotas.core.quota_manager import QuotaType
-from kafka_quotas.core.throttle_time import narrow_to_int32
-from kafka_quotas.pipeline.kernels import judge, ring
+from kafka_quotas.core.metrics.throttle_time import narrow_to_int32
+from kafka_quotas.core.model.quota_key import LONG_MAX
+from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.pipeline.kernels import admission as judge
+from kafka_quotas.pipeline.kernels import ring
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
 
 NO_KERNEL = {

@@ -6,13 +6,13 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from tests.support.java_process import java, java_command
-from tests.support.maven import KAFKA_3, KAFKA_4, Release, jars
+from tests.support.brokers.java_process import java, java_command
+from tests.support.brokers.maven import KAFKA_3, KAFKA_4, Release, jars
 
-from kafka_quotas.core.quota_charges import QUOTA_CHARGES, ApiCharges, Mutation, RequestTime
-from kafka_quotas.core.quota_manager import QuotaType
-from kafka_quotas.wire.api_table import API_TABLE
-from kafka_quotas.wire.streams_heartbeat import DETAIL_START, MAY_NOT_CREATE
+from kafka_quotas.core.quotas.quota_charges import QUOTA_CHARGES, ApiCharges, Mutation, RequestTime
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.wire.passing.streams_heartbeat import DETAIL_START, MAY_NOT_CREATE
+from kafka_quotas.wire.protocol.api_table import API_TABLE
 
 TIMEOUT_S = 120
 COORDINATOR = "org/apache/kafka/coordinator/group"

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from tests.conformance.lines import Line, entity_of, figure, number
 
-from kafka_quotas.core.entity import ABSENT
-from kafka_quotas.core.ip_resolution import IpQuotaResolver, canonical_address
-from kafka_quotas.core.quota_key import QUOTA_KEYS
-from kafka_quotas.core.resolution import QuotaResolver, bucket_tags
+from kafka_quotas.core.model.entity import ABSENT
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS
+from kafka_quotas.core.resolution.ip_resolver import IpQuotaResolver, canonical_address
+from kafka_quotas.core.resolution.quota_resolver import QuotaResolver, bucket_tags
 
 Answer = dict[str, Any]
 

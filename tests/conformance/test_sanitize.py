@@ -4,7 +4,7 @@ import pytest
 from tests.conformance.lines import Line
 
 from kafka_quotas.core.errors import InvalidQuotaError
-from kafka_quotas.core.sanitizing import desanitize, jmx_sanitize, sanitize
+from kafka_quotas.core.model.sanitizer import desanitize, jmx_sanitize, sanitize
 
 
 @pytest.mark.conformance("sanitize.jsonl")

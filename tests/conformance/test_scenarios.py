@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 from tests.conformance.lines import Line, agrees, number
 
-from kafka_quotas.core.quota import Quota
-from kafka_quotas.core.rate import CountRate, Rate, SimpleRate
-from kafka_quotas.core.samples import CountRing, CumulativeSum, SampleRing
-from kafka_quotas.core.sensor import Sensor, Stat, Violation
-from kafka_quotas.core.token_bucket import TokenBucket
+from kafka_quotas.core.metrics.rate import CountRate, Rate, SimpleRate
+from kafka_quotas.core.metrics.sampled_stat import CumulativeSum, WindowedCount, WindowedSum
+from kafka_quotas.core.metrics.sensor import Quota, Sensor, Stat, Violation
+from kafka_quotas.core.metrics.token_bucket import TokenBucket
 
 _WINDOWED = {
     "rate": Rate,
@@ -17,8 +16,8 @@ _WINDOWED = {
     "count_rate": CountRate,
     "simple_rate": SimpleRate,
     "token_bucket": TokenBucket,
-    "windowed_sum": SampleRing,
-    "windowed_count": CountRing,
+    "windowed_sum": WindowedSum,
+    "windowed_count": WindowedCount,
 }
 Row = tuple[float | None, int | None, bool | None, int | None, bool | None]
 """What a line expects of an event: measured value, window, violated, throttle time, and whether the op was refused."""

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.store_questions import quotas_of
+from tests.support.stores.questions import quotas_of
 
-from kafka_quotas.core.describe_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
-from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import InvalidQuotaError, StoreRefusedError
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
+from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
 
 RATE, FETCH = "producer_byte_rate", "consumer_byte_rate"

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 from tests.conformance.lines import Line, number, only_localhost, unordered
+from tests.support.stores.alteration_oracle import kraft_alteration, zookeeper_alteration
 
-from kafka_quotas.core.alteration import kraft_alteration, zookeeper_alteration
+from kafka_quotas.core.changes.validation import kraft_verdict, zookeeper_verdict
 from kafka_quotas.core.errors import InvalidQuotaError
-from kafka_quotas.core.java_double import to_string
-from kafka_quotas.core.validation import kraft_verdict, zookeeper_verdict
+from kafka_quotas.core.java.double import to_string
 
 
 @pytest.mark.conformance("validation.jsonl")

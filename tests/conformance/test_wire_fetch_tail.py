@@ -7,20 +7,20 @@ from collections.abc import Iterator
 import pytest
 from kio.serial._introspect import get_field_tag
 from kio.static.constants import EntityType
-from tests.support import kio_samples
+from tests.support.frames import kio_samples
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.wire.addresses import broker_addresses, carries_addresses
-from kafka_quotas.wire.api_table import API_TABLE
-from kafka_quotas.wire.fetch_request import FETCH
-from kafka_quotas.wire.fetch_tail import (
+from kafka_quotas.wire.codec.skip import encode_unsigned_varint, tags
+from kafka_quotas.wire.passing.broker_addresses import broker_addresses, carries_addresses
+from kafka_quotas.wire.passing.fetch_request import FETCH
+from kafka_quotas.wire.passing.fetch_response import (
     MAX_TAIL_BYTES,
     NODE_ENDPOINTS_SINCE,
     FetchTail,
     is_bare,
     rewrite_tail,
 )
-from kafka_quotas.wire.walk import encode_unsigned_varint, tags
+from kafka_quotas.wire.protocol.api_table import API_TABLE
 
 VERSIONS = [version for key, version in kio_samples.versions_of(EntityType.response) if key == FETCH]
 WITH_ENDPOINTS = [version for version in VERSIONS if version >= NODE_ENDPOINTS_SINCE]

@@ -9,17 +9,19 @@ import dataclasses
 import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.static.constants import EntityType
-from tests.support import kafka_python_samples, kio_samples
+from tests.support.frames import kafka_python_samples, kio_samples
 
-from kafka_quotas.wire.addresses import BrokerAddress, broker_addresses, carries_addresses, rewrite_addresses
-from kafka_quotas.wire.api_table import API_TABLE
-from kafka_quotas.wire.api_versions import API_VERSIONS, clamp
-from kafka_quotas.wire.fetch_request import FETCH, FetchLimits, cap_fetch, fetch_limits, replica_id
-from kafka_quotas.wire.fetch_response import charged_bytes
-from kafka_quotas.wire.produce_request import PRODUCE, acks
-from kafka_quotas.wire.request_header import parse_request_header
-from kafka_quotas.wire.response_header import has_header_tags, response_body_offset
-from kafka_quotas.wire.sasl import (
+from kafka_quotas.wire.passing.api_versions import API_VERSIONS, clamp
+from kafka_quotas.wire.passing.broker_addresses import (
+    NamedBroker,
+    broker_addresses,
+    carries_addresses,
+    rewrite_addresses,
+)
+from kafka_quotas.wire.passing.fetch_request import FETCH, FetchLimits, cap_fetch, fetch_limits, replica_id
+from kafka_quotas.wire.passing.fetch_response import charged_bytes
+from kafka_quotas.wire.passing.produce_request import PRODUCE, acks
+from kafka_quotas.wire.passing.sasl import (
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     authenticate_result,
@@ -27,13 +29,16 @@ from kafka_quotas.wire.sasl import (
     handshake_error_code,
     handshake_mechanism,
 )
-from kafka_quotas.wire.throttle_field import (
+from kafka_quotas.wire.passing.throttle_time import (
     NEED_MORE,
     has_throttle,
     patch_throttle,
     throttle_needs_whole,
     throttle_offset,
 )
+from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.protocol.request_header import parse_request_header
+from kafka_quotas.wire.protocol.response_header import has_header_tags, response_body_offset
 
 RESPONSES = kio_samples.versions_of(EntityType.response)
 REQUESTS = kio_samples.versions_of(EntityType.request)
@@ -55,11 +60,11 @@ def moved(node_id: int, host: str, port: int) -> tuple[str, int]:
     return f"proxy-{node_id}.for.{host}", port + 10_000
 
 
-def addresses_in(message: object) -> list[BrokerAddress]:
-    found: list[BrokerAddress] = []
+def addresses_in(message: object) -> list[NamedBroker]:
+    found: list[NamedBroker] = []
 
     def note(node_id: int, host: str, port: int) -> tuple[str, int]:
-        found.append(BrokerAddress(node_id=node_id, host=host, port=port))
+        found.append(NamedBroker(node_id=node_id, host=host, port=port))
         return host, port
 
     kio_samples.with_addresses(message, note)

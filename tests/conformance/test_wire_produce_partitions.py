@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from kio.static.constants import EntityType
-from tests.support import kafka_python_samples, kio_samples
-from tests.support.topic_message_samples import (
+from tests.support.frames import kafka_python_samples, kio_samples
+from tests.support.frames.topic_message_samples import (
     CORRELATION_ID,
     MESSAGE,
     encoded,
@@ -15,9 +15,8 @@ from tests.support.topic_message_samples import (
     python_request,
 )
 
-from kafka_quotas.wire.produce_partitions import Sequenced, parse_produce, without_partitions
-from kafka_quotas.wire.produce_request import PRODUCE
-from kafka_quotas.wire.produce_results import (
+from kafka_quotas.wire.passing.produce_request import PRODUCE, Sequenced, parse_produce, without_partitions
+from kafka_quotas.wire.passing.produce_response import (
     all_refused_partitions,
     partition_results,
     refused_partition,

@@ -4,14 +4,14 @@ import dataclasses
 import struct
 
 import pytest
-from tests.support import kio_samples
-from tests.support.enforcement_frames import CLIENT_ID, WINDOW, Pair, request
+from tests.support.frames import kio_samples
+from tests.support.frames.enforcement import CLIENT_ID, WINDOW, Pair, request
 
-from kafka_quotas.core.quota_manager import QuotaType
-from kafka_quotas.enforcement.rules import Rules
-from kafka_quotas.wire.addresses import broker_addresses
-from kafka_quotas.wire.fetch_request import FETCH
-from kafka_quotas.wire.fetch_tail import FetchTail
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.config.rules import EnforcementRules
+from kafka_quotas.wire.passing.broker_addresses import broker_addresses
+from kafka_quotas.wire.passing.fetch_request import FETCH
+from kafka_quotas.wire.passing.fetch_response import FetchTail
 
 VERSION = 17
 GIB = 1 << 30
@@ -42,7 +42,7 @@ def test_addresses_are_ours_wherever_the_response_is_cut(quota: dict[QuotaType, 
     frame = answer_with_endpoints()
     tail = tail_start(frame)
     for cut in range(1, len(frame)):
-        pair = Pair(quotas=quota, rules=Rules(window=WINDOW))
+        pair = Pair(quotas=quota, rules=EnforcementRules(window=WINDOW))
         ask(pair)
         got = pair.answer(frame[:cut]) + pair.answer(frame[cut:])
         named = [(broker.node_id, broker.host, broker.port) for broker in broker_addresses(FETCH, VERSION, got)]

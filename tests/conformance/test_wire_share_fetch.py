@@ -9,14 +9,14 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 from kio.static.protocol import Entity
-from tests.support import kio_samples
-from tests.support.enforcement_frames import request
+from tests.support.frames import kio_samples
+from tests.support.frames.enforcement import request
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.wire.addresses import broker_addresses, rewrite_addresses
-from kafka_quotas.wire.request_header import parse_request_header
-from kafka_quotas.wire.share_fetch_request import SHARE_FETCH, cap_share_fetch
-from kafka_quotas.wire.share_fetch_response import (
+from kafka_quotas.wire.codec.skip import Buffer
+from kafka_quotas.wire.passing.broker_addresses import broker_addresses, rewrite_addresses
+from kafka_quotas.wire.passing.share_fetch_request import SHARE_FETCH, cap_share_fetch
+from kafka_quotas.wire.passing.share_fetch_response import (
     MAX_TAIL_BYTES,
     ShareFetchTail,
     WithoutRecords,
@@ -27,7 +27,7 @@ from kafka_quotas.wire.share_fetch_response import (
     rewrite_share_tail,
     shortened,
 )
-from kafka_quotas.wire.walk import Buffer
+from kafka_quotas.wire.protocol.request_header import parse_request_header
 
 VERSIONS = [version for key, version in kio_samples.versions_of(EntityType.response) if key == SHARE_FETCH]
 MAKERS = [kio_samples.filled_response, kio_samples.empty_response]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from kio.static.constants import EntityType
 from kio.static.protocol import Entity
-from tests.support import kafka_python_samples, kio_samples
-from tests.support.topic_message_samples import (
+from tests.support.frames import kafka_python_samples, kio_samples
+from tests.support.frames.topic_message_samples import (
     CORRELATION_ID,
     MESSAGE,
     MUTATIONS,
@@ -26,22 +26,28 @@ from tests.support.topic_message_samples import (
 )
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.wire.create_partitions import CREATE_PARTITIONS, GrownTopic, parse_create_partitions
-from kafka_quotas.wire.create_topics import CREATE_TOPICS, parse_create_topics
-from kafka_quotas.wire.delete_topics import DELETE_TOPICS, parse_delete_topics
-from kafka_quotas.wire.metadata_request import (
+from kafka_quotas.wire.codec.encoding import element_list, spelling, with_elements
+from kafka_quotas.wire.passing.metadata import (
     BY_ID_VERSION,
     BY_NAME_VERSION,
     METADATA,
     ask_by_id,
     ask_by_name,
+    known_topics,
     parse_metadata_request,
+    with_topics,
 )
-from kafka_quotas.wire.metadata_topics import known_topics, with_topics
-from kafka_quotas.wire.produce_partitions import parse_produce
-from kafka_quotas.wire.produce_request import PRODUCE
-from kafka_quotas.wire.spelling import element_list, spelling, with_elements
-from kafka_quotas.wire.topic_results import all_refused, refused_topic, topic_results, with_refused
+from kafka_quotas.wire.passing.produce_request import PRODUCE, parse_produce
+from kafka_quotas.wire.passing.topic_requests import (
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    GrownTopic,
+    parse_create_partitions,
+    parse_create_topics,
+    parse_delete_topics,
+)
+from kafka_quotas.wire.passing.topic_responses import all_refused, refused_topic, topic_results, with_refused
 
 RESULTS = {CREATE_TOPICS: "topics", DELETE_TOPICS: "responses", CREATE_PARTITIONS: "results"}
 NO_MESSAGE_BEFORE = {CREATE_TOPICS: 1, DELETE_TOPICS: 5, CREATE_PARTITIONS: 0}

@@ -4,7 +4,7 @@ import pytest
 from tests.conformance.lines import Line
 
 from kafka_quotas.core.errors import StoreError
-from kafka_quotas.core.zookeeper_layout import decode_config
+from kafka_quotas.core.formats.zookeeper import decode_config
 
 
 @pytest.mark.conformance("zk_decode.jsonl")

@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.conformance.lines import Line, entity_of
 
-from kafka_quotas.core.zookeeper_layout import (
+from kafka_quotas.core.formats.zookeeper import (
     CHANGE_PREFIX,
     change_notification,
     encode_config,

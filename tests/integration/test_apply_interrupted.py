@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
-from tests.support.probes import kafka_brokers
-from tests.support.run_cli import run_cli
-from tests.support.servers import Kafka
+from tests.support.brokers.probes import kafka_brokers
+from tests.support.brokers.servers import Kafka
+from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.commands.apply import FIRST_CHUNK
-from kafka_quotas.core.describe_filter import EVERYTHING
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.stores import kafka_connection
-from kafka_quotas.stores.kafka import KafkaStore
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.commands.declarative.apply import FIRST_CHUNK
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores.kafka import cluster_client as kafka_connection
+from kafka_quotas.stores.kafka.store import KafkaStore
 from kafka_quotas.stores.store import Alteration
-from kafka_quotas.stores.zookeeper_session import ZooKeeperSession
+from kafka_quotas.stores.zookeeper.session import ZooKeeperSession
 
 COUNT = 3 * FIRST_CHUNK
 Call = Callable[..., object]

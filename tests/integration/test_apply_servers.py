@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.run_cli import run_cli
+from tests.support.processes.run_cli import run_cli
 
 
 @pytest.fixture(params=["kafka4", "zookeeper"])

@@ -10,9 +10,9 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from kafka_quotas.core.describe_filter import EVERYTHING
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.stores.local import LocalStore
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.stores.local.store import LocalStore
 from kafka_quotas.stores.store import Alteration
 
 DEADLINE_S = 240.0

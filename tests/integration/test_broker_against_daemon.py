@@ -9,18 +9,18 @@ from typing import Final
 
 import pytest
 from confluent_kafka import Producer
-from tests.support.servers import Kafka
+from tests.support.brokers.servers import Kafka
 
-from kafka_quotas.commands.alter import alter
-from kafka_quotas.commands.daemon_process import running_daemon, work_folder
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.loadtest.cycles import Direction
-from kafka_quotas.loadtest.plan import EntityLoad, EntityName, LoadPlan
-from kafka_quotas.loadtest.result import EntityResult
-from kafka_quotas.loadtest.run import run_load
-from kafka_quotas.loadtest.workload import Workload
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.commands.quotas.alter import alter
+from kafka_quotas.commands.testbed.daemon_process import running_daemon, work_folder
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
+from kafka_quotas.loadtest.plan.throttle_cycles import Direction
+from kafka_quotas.loadtest.plan.workload import Workload
+from kafka_quotas.loadtest.result.result import ClientResult
+from kafka_quotas.loadtest.run.runner import run_load
+from kafka_quotas.stores.factory import open_store
 from kafka_quotas.system_clock import SystemClock
 
 WINDOW: Final = QuotaWindow(samples=3, window_s=1)
@@ -32,7 +32,7 @@ FILL_BYTES: Final = 40_000_000
 
 
 @pytest.fixture(scope="module")
-def runs(kafka4: Kafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[Direction, EntityResult]]:
+def runs(kafka4: Kafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[Direction, ClientResult]]:
     """What each client got, by who kept the quotas: `broker` and `daemon`."""
     name = f"compared-{tmp_path_factory.mktemp('name').name}"
     _make_topics(kafka4, name)
@@ -50,7 +50,7 @@ def runs(kafka4: Kafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, d
     return {"broker": broker, "daemon": through}
 
 
-def test_producers_get_their_quota_from_both(runs: dict[str, dict[Direction, EntityResult]]) -> None:
+def test_producers_get_their_quota_from_both(runs: dict[str, dict[Direction, ClientResult]]) -> None:
     broker, daemon = (_ratio(runs[keeper][Direction.PRODUCE]) for keeper in ("broker", "daemon"))
 
     assert broker == pytest.approx(1.0, abs=TOLERANCE)
@@ -59,7 +59,7 @@ def test_producers_get_their_quota_from_both(runs: dict[str, dict[Direction, Ent
 
 
 def test_consumers_get_no_less_than_from_the_broker_and_no_more_than_their_quota(
-    runs: dict[str, dict[Direction, EntityResult]],
+    runs: dict[str, dict[Direction, ClientResult]],
 ) -> None:
     broker, daemon = (_ratio(runs[keeper][Direction.CONSUME]) for keeper in ("broker", "daemon"))
 
@@ -69,7 +69,7 @@ def test_consumers_get_no_less_than_from_the_broker_and_no_more_than_their_quota
 @pytest.mark.parametrize("keeper", ["broker", "daemon"])
 @pytest.mark.parametrize("direction", list(Direction))
 def test_the_judging_rule_holds_for_both(
-    runs: dict[str, dict[Direction, EntityResult]], keeper: str, direction: Direction
+    runs: dict[str, dict[Direction, ClientResult]], keeper: str, direction: Direction
 ) -> None:
     entity = runs[keeper][direction]
 
@@ -77,18 +77,18 @@ def test_the_judging_rule_holds_for_both(
     assert entity.throttle.count > 0
 
 
-def _ratio(entity: EntityResult) -> float:
+def _ratio(entity: ClientResult) -> float:
     assert entity.verdict.ratio is not None
     return entity.verdict.ratio
 
 
-def _run(bootstrap: str, name: str) -> dict[Direction, EntityResult]:
+def _run(bootstrap: str, name: str) -> dict[Direction, ClientResult]:
     quotas = {Direction.PRODUCE: PRODUCER_QUOTA, Direction.CONSUME: CONSUMER_QUOTA}
     plan = LoadPlan(
         bootstrap=bootstrap,
         entities=tuple(
-            EntityLoad(
-                name=EntityName(user=None, client_id=name),
+            ClientLoad(
+                name=ClientName(user=None, client_id=name),
                 workload=Workload(direction.value),
                 topic=f"{name}-{direction.value}",
                 quota=quota,

@@ -5,11 +5,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.maven import KAFKA_4, jars
+from tests.support.brokers.maven import KAFKA_4, jars
 
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.enforcement.connection_rate import ConnectionRates, IpLimits
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.enforcement.proxy.connection_rate import ConnectionRates, IpLimits
 from kafka_quotas.stores.store import QuotaEntry
 
 PROGRAM = """

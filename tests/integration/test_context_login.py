@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.run_cli import run_cli
-from tests.support.servers import USERS, Kafka
+from tests.support.brokers.servers import USERS, Kafka
+from tests.support.processes.run_cli import run_cli
 
 RATE = "producer_byte_rate"
 

@@ -10,14 +10,22 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from tests.support.certificates import make_certificates
-from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota
-from tests.support.enforcement_frames import CLIENT_ID, produce, request
-from tests.support.fake_broker import TIMEOUT_S, answer_each, connected, fake_broker, is_closed, receive, receive_frame
-from tests.support.fake_cluster import FakeCluster, fake_cluster, node_at
-from tests.support.run_cli import run_cli
+from tests.support.brokers.certificates import make_certificates
+from tests.support.brokers.fake_broker import (
+    TIMEOUT_S,
+    answer_each,
+    connected,
+    fake_broker,
+    is_closed,
+    receive,
+    receive_frame,
+)
+from tests.support.brokers.fake_cluster import FakeCluster, fake_cluster, node_at
+from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
+from tests.support.frames.enforcement import CLIENT_ID, produce, request
+from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.model.entity import Entity
 
 CROWD = 40
 ASKING = 2

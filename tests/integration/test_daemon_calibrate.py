@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
-from tests.support.daemon_process import running_daemon
-from tests.support.run_cli import run_cli
-from tests.support.servers import Kafka
+from tests.support.brokers.servers import Kafka
+from tests.support.daemon.process import running_daemon
+from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.enforcement.cost_file import read_cost_model
+from kafka_quotas.enforcement.config.cost_model_file import read_cost_model
 
 PRODUCE, FETCH = 0, 1
 

@@ -12,12 +12,12 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
-from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota
-from tests.support.greedy_producer import acknowledgements
-from tests.support.servers import USERS, Kafka
+from tests.support.brokers.servers import USERS, Kafka
+from tests.support.daemon.greedy_producer import acknowledgements
+from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
 
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Alteration
 
 QUOTA = 1_000_000.0

@@ -12,15 +12,15 @@ from pathlib import Path
 from urllib.parse import quote_plus
 
 import pytest
-from tests.support.java_process import java_command
-from tests.support.maven import KAFKA_4, jars
-from tests.support.session_day import DAY_MS, START_MS, WINDOW, Day
+from tests.support.brokers.java_process import java_command
+from tests.support.brokers.maven import KAFKA_4, jars
+from tests.support.daemon.session_day import DAY_MS, START_MS, WINDOW, Day
 
-from kafka_quotas.core.entity import ABSENT, Absent, Entity
-from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.core.quota_manager import Limiter, QuotaType
-from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.event_log import Charge
+from kafka_quotas.core.model.entity import ABSENT, Absent, Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas.quota_manager import Limiter, QuotaType
+from kafka_quotas.enforcement.event_log.charges import Charge
+from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 
 TIMEOUT_S = 300
 SWEEP_MS = 60_000

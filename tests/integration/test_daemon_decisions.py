@@ -14,18 +14,18 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota
-from tests.support.enforcement_frames import produce, throttle_of
-from tests.support.fake_broker import FakeBroker, connected, fake_broker, receive_frame
-from tests.support.pinged import throttling_broker
-from tests.support.run_cli import run_cli
+from tests.support.brokers.fake_broker import FakeBroker, connected, fake_broker, receive_frame
+from tests.support.daemon.pinged import throttling_broker
+from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
+from tests.support.frames.enforcement import produce, throttle_of
+from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas import Ask, Decision, DecisionClient, DecisionError
-from kafka_quotas.core.entity import Entity
+from kafka_quotas import Decision, DecisionClient, DecisionError, DecisionRequest
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.core.quota_manager import QuotaType
-from kafka_quotas.enforcement.control import ControlError
-from kafka_quotas.enforcement.decision import Op
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.control.server import ControlError
+from kafka_quotas.enforcement.decisions.messages import Operation
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "decision-clients"
 APP = Entity.of(client_id="app")
@@ -54,7 +54,9 @@ def test_programs_and_clients_of_the_proxy_share_their_quotas(daemon: DaemonProc
         back = program.unrecord("produce", 200_000, client_id="app")
         assert (back.delay_ms, back.quota, back.entity) == (0, "producer_byte_rate", "client-id app")
         assert program.check("produce", client_id="app").delay_ms == 0
-        several = [Ask(Op.CHECK, QuotaType.PRODUCE, 200_000, client_id=name) for name in ("app", "other")]
+        several = [
+            DecisionRequest(Operation.CHECK, QuotaType.PRODUCE, 200_000, client_id=name) for name in ("app", "other")
+        ]
         answers = program.ask_all([*several, several[0]._replace(broker=99)])
         assert [isinstance(answer, Decision) and answer.delay_ms > 0 for answer in answers] == [True, False, False]
         assert isinstance(answers[2], DecisionError)

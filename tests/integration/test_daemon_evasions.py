@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from tests.support.daemon_process import running_daemon, set_quota
-from tests.support.enforcement_frames import CLIENT_ID, fetch, produce, request
-from tests.support.fake_broker import connected, is_closed, receive_frame
-from tests.support.sasl_frames import authenticate, handshake
-from tests.support.servers import USERS, Kafka, kafka_4
+from tests.support.brokers.fake_broker import connected, is_closed, receive_frame
+from tests.support.brokers.servers import USERS, Kafka, kafka_4
+from tests.support.daemon.process import running_daemon, set_quota
+from tests.support.frames.enforcement import CLIENT_ID, fetch, produce, request
+from tests.support.frames.sasl_frames import authenticate, handshake
 
-from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.model.entity import Entity
 
 WINDOW = ["--quota-window-num", "2", "--quota-window-size-seconds", "1"]
 LIMIT = 10_000.0

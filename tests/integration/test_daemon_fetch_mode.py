@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition as PythonPartition
-from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota
-from tests.support.servers import Kafka
+from tests.support.brokers.servers import Kafka
+from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
 
-from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.model.entity import Entity
 
 RECORDS = 300
 RECORD_BYTES = 10_000

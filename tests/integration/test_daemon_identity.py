@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota
-from tests.support.enforcement_frames import framed, request
-from tests.support.fake_broker import connected, is_closed, receive_frame
-from tests.support.servers import USERS, Kafka
+from tests.support.brokers.fake_broker import connected, is_closed, receive_frame
+from tests.support.brokers.servers import USERS, Kafka
+from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
+from tests.support.frames.enforcement import framed, request
 
-from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.model.entity import Entity
 
 TIMEOUT_S = 240.0
 ILLEGAL_SASL_STATE = 34

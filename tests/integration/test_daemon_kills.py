@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from tests.support.appended_records import appended, make_topic
-from tests.support.daemon_process import DaemonProcess
-from tests.support.java_process import free_port
-from tests.support.numbered_load import LibrdkafkaLoad, number_of, wait_until
-from tests.support.probes import kafka_brokers, zookeeper_serves
-from tests.support.servers import kafka_4, zookeeper_process
-from tests.support.zookeeper_limit import set_producer_limit
+from tests.support.brokers.appended_records import appended, make_topic
+from tests.support.brokers.java_process import free_port
+from tests.support.brokers.probes import kafka_brokers, zookeeper_serves
+from tests.support.brokers.servers import kafka_4, zookeeper_process
+from tests.support.brokers.zookeeper_limit import set_producer_limit
+from tests.support.daemon.process import DaemonProcess
+from tests.support.load.numbered_load import LibrdkafkaLoad, number_of, wait_until
 
-from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.model.entity import Entity
 
 TIMEOUT_S = 240.0
 CLIENT_ID = "load"

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.certificates import make_certificates
-from tests.support.daemon_process import running_daemon, set_quota
-from tests.support.enforcement_frames import CLIENT_ID, produce
-from tests.support.fake_broker import TIMEOUT_S, connected, is_closed, receive_frame
-from tests.support.fake_cluster import FakeCluster, brokers_told, fake_cluster, named_client, node_at
-from tests.support.java_process import free_port
-from tests.support.run_cli import run_cli
+from tests.support.brokers.certificates import make_certificates
+from tests.support.brokers.fake_broker import TIMEOUT_S, connected, is_closed, receive_frame
+from tests.support.brokers.fake_cluster import FakeCluster, brokers_told, fake_cluster, named_client, node_at
+from tests.support.brokers.java_process import free_port
+from tests.support.daemon.process import running_daemon, set_quota
+from tests.support.frames.enforcement import CLIENT_ID, produce
+from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.commands.daemon_process import free_ports
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.wire.proxy_protocol import SIGNATURE
+from kafka_quotas.commands.testbed.daemon_process import free_ports
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.wire.connection.proxy_protocol import SIGNATURE
 
 CROWD = 150
 

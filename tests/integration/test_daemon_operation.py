@@ -17,14 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota, store_url, without
-from tests.support.enforcement_frames import (
-    framed,
-    produce,
-    request,
-    throttle_of,
-)
-from tests.support.fake_broker import (
+from tests.support.brokers.fake_broker import (
     FakeBroker,
     answer_each,
     connected,
@@ -33,10 +26,17 @@ from tests.support.fake_broker import (
     receive,
     receive_frame,
 )
-from tests.support.pinged import PING, ping, throttling_broker
+from tests.support.daemon.pinged import PING, ping, throttling_broker
+from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota, store_url, without
+from tests.support.frames.enforcement import (
+    framed,
+    produce,
+    request,
+    throttle_of,
+)
 
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.enforcement.listener import PAUSE_S
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.enforcement.proxy.acceptor import PAUSE_S
 
 APP = Entity.of(client_id="app")
 

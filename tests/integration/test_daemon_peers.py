@@ -10,15 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota
-from tests.support.enforcement_frames import (
-    fetch,
-    fetch_response,
-    framed,
-    produce,
-    request,
-)
-from tests.support.fake_broker import (
+from tests.support.brokers.fake_broker import (
     FakeBroker,
     answer_each,
     answer_question,
@@ -27,10 +19,18 @@ from tests.support.fake_broker import (
     is_closed,
     receive_frame,
 )
-from tests.support.java_process import free_port
-from tests.support.pinged import PING, ping, throttling_broker
+from tests.support.brokers.java_process import free_port
+from tests.support.daemon.pinged import PING, ping, throttling_broker
+from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
+from tests.support.frames.enforcement import (
+    fetch,
+    fetch_response,
+    framed,
+    produce,
+    request,
+)
 
-from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.model.entity import Entity
 
 APP = Entity.of(client_id="app")
 

@@ -6,12 +6,22 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.der_names import BIT_STRING, BMP, IA5, PRINTABLE, T61, UTF8, Attribute, certificate_of, der_name
-from tests.support.maven import KAFKA_4, jars
+from tests.support.brokers.maven import KAFKA_4, jars
+from tests.support.frames.der_names import (
+    BIT_STRING,
+    BMP,
+    IA5,
+    PRINTABLE,
+    T61,
+    UTF8,
+    Attribute,
+    certificate_of,
+    der_name,
+)
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.enforcement.principal_mapping import PrincipalMapping
-from kafka_quotas.wire.distinguished_name import subject_name
+from kafka_quotas.enforcement.config.principal_mapping import PrincipalMapping
+from kafka_quotas.wire.connection.distinguished_name import subject_name
 
 PROGRAM = """
 import java.io.*;

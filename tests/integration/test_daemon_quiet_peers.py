@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from kafka_quotas.enforcement import relay_end
-from kafka_quotas.enforcement.relay_end import RelayEnd
+from kafka_quotas.enforcement.proxy import transport as relay_end
+from kafka_quotas.enforcement.proxy.transport import Transport
 
 T = TypeVar("T")
 TIMEOUT_S = 30.0
@@ -25,7 +25,7 @@ class Peers:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.lost = asyncio.Event()
-        self.end = RelayEnd(received=lambda data: None, full=lambda is_full: None, gone=self.lost.set)
+        self.end = Transport(received=lambda data: None, full=lambda is_full: None, gone=self.lost.set)
         with socket.create_server(("127.0.0.1", 0)) as server:
             server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             self.inner = socket.create_connection(server.getsockname())

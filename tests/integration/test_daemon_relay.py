@@ -6,14 +6,14 @@ from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
 import pytest
-from tests.support.enforcement_frames import Pair, produce, produce_response, request, response
+from tests.support.frames.enforcement import Pair, produce, produce_response, request, response
 
 from kafka_quotas.core.clock import VirtualClock
-from kafka_quotas.core.quota_manager import QuotaType
-from kafka_quotas.enforcement.address import Address
-from kafka_quotas.enforcement.notice import Notice
-from kafka_quotas.enforcement.relay import Relay, RelayRoom
-from kafka_quotas.enforcement.way import Way
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.config.address import Address
+from kafka_quotas.enforcement.proxy.proxied_connection import ProxiedConnection, ProxyContext
+from kafka_quotas.enforcement.proxy.upstream import UpstreamConfig
+from kafka_quotas.enforcement.telemetry.log import LogEvent
 
 T = TypeVar("T")
 TIMEOUT_S = 240.0
@@ -25,19 +25,19 @@ class Bench:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.notices: list[Notice] = []
-        self.closed: list[Relay] = []
+        self.notices: list[LogEvent] = []
+        self.closed: list[ProxiedConnection] = []
         self._end = asyncio.Event()
         self.pair = Pair(quotas={QuotaType.PRODUCE: 1000.0})
         self.clock = VirtualClock(self.pair.now_ms)
-        room = RelayRoom(loop=self.loop, clock=self.clock, counters=self.pair.counters, notify=self.notices.append)
-        self.relay = Relay(room, self.pair.session, peer="test", on_closed=self._closed)
+        room = ProxyContext(loop=self.loop, clock=self.clock, counters=self.pair.counters, notify=self.notices.append)
+        self.relay = ProxiedConnection(room, self.pair.session, peer="test", on_closed=self._closed)
         self.client, inner_client = socket.socketpair()
         for each in (self.client, inner_client):
             each.setblocking(False)
         with socket.create_server(("127.0.0.1", 0)) as server:
             host, port = server.getsockname()
-            self.relay.open(inner_client, Way(upstream=Address(host=host, port=port), timeout_s=TIMEOUT_S))
+            self.relay.open(inner_client, UpstreamConfig(upstream=Address(host=host, port=port), timeout_s=TIMEOUT_S))
             server.setblocking(False)
             self.client.sendall(HEARTBEAT)  # the broker is connected to when there is something for it
             self.upstream, _ = self.wait(self.loop.sock_accept(server))
@@ -63,7 +63,7 @@ class Bench:
     def wait_until_closed(self) -> None:
         self.wait(self._end.wait())
 
-    def _closed(self, relay: Relay) -> None:
+    def _closed(self, relay: ProxiedConnection) -> None:
         self.closed.append(relay)
         self._end.set()
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.support.daemon_process import DaemonProcess, running_daemon
-from tests.support.servers import Kafka, kafka_4
+from tests.support.brokers.servers import Kafka, kafka_4
+from tests.support.daemon.process import DaemonProcess, running_daemon
 
 BROKERS = 3
 PARTITIONS = 6

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota
-from tests.support.java_process import java_command
-from tests.support.servers import Kafka
+from tests.support.brokers.java_process import java_command
+from tests.support.brokers.servers import Kafka
+from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
 
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.enforcement.status import DaemonStatus
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus
 
 RECORDS = 6000
 RECORD_BYTES = 1000

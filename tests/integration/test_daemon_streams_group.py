@@ -16,12 +16,12 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i16, i32, i32Timedelta
-from tests.support import kio_samples
-from tests.support.daemon_process import running_daemon, set_quota
-from tests.support.servers import Kafka
+from tests.support.brokers.servers import Kafka
+from tests.support.daemon.process import running_daemon, set_quota
+from tests.support.frames import kio_samples
 
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.wire.streams_heartbeat import DETAIL_START, MISSING_INTERNAL_TOPICS, STREAMS_GROUP_HEARTBEAT
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.wire.passing.streams_heartbeat import DETAIL_START, MISSING_INTERNAL_TOPICS, STREAMS_GROUP_HEARTBEAT
 
 PARTITIONS = 10
 TIMEOUT_S = 60.0

@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota
-from tests.support.enforcement_frames import (
+from tests.support.brokers.fake_broker import answer_each, answer_question, connected, fake_broker, receive_frame
+from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
+from tests.support.frames.enforcement import (
     fetch,
     fetch_response,
     produce,
@@ -17,9 +18,8 @@ from tests.support.enforcement_frames import (
     response,
     throttle_of,
 )
-from tests.support.fake_broker import answer_each, answer_question, connected, fake_broker, receive_frame
 
-from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.model.entity import Entity
 
 APP = Entity.of(client_id="app")
 HEARTBEAT = 12

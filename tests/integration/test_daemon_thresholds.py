@@ -19,12 +19,12 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
-from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota
-from tests.support.servers import Kafka
+from tests.support.brokers.servers import Kafka
+from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota
 
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.enforcement.status import DaemonStatus
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus
+from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Alteration
 
 TOTAL, SHARE = "total.bytes.in.per.sec.threshold", "bytes.in.per.sec.threshold"

@@ -11,10 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.certificates import make_certificates
-from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota, without
-from tests.support.enforcement_frames import framed, produce, produce_response, request, throttle_of
-from tests.support.fake_broker import (
+from tests.support.brokers.certificates import make_certificates
+from tests.support.brokers.fake_broker import (
     TIMEOUT_S,
     FakeBroker,
     connected,
@@ -22,8 +20,10 @@ from tests.support.fake_broker import (
     is_closed,
     receive_frame,
 )
+from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota, without
+from tests.support.frames.enforcement import framed, produce, produce_response, request, throttle_of
 
-from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.model.entity import Entity
 
 PING = request(12, 1, 77, b"ping")
 REQUESTS = 20

@@ -18,8 +18,8 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-from tests.support.daemon_process import DaemonProcess, running_daemon
-from tests.support.servers import Kafka
+from tests.support.brokers.servers import Kafka
+from tests.support.daemon.process import DaemonProcess, running_daemon
 
 TIMEOUT_S = 240.0
 LINES = [f"line {number}" for number in range(50)]

@@ -18,14 +18,14 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic as PythonTopic
 from kafka.errors import KafkaError
-from tests.support.daemon_process import DaemonProcess, running_daemon
-from tests.support.java_process import java_command
-from tests.support.servers import Kafka
-from tests.support.topic_broker import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, METADATA, request_of
-from tests.support.wire_client import WireClient, wire_client
+from tests.support.brokers.java_process import java_command
+from tests.support.brokers.servers import Kafka
+from tests.support.brokers.topic_broker import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, METADATA, request_of
+from tests.support.brokers.wire_client import WireClient, wire_client
+from tests.support.daemon.process import DaemonProcess, running_daemon
 
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Alteration
 
 WINDOW = ["--controller-quota-window-num", "3", "--controller-quota-window-size-seconds", "1"]

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.support.certificates import make_certificates
-from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota, store_url
-from tests.support.enforcement_frames import CLIENT_ID, produce
-from tests.support.fake_broker import connected, is_closed, receive_frame
-from tests.support.fake_cluster import FakeCluster, brokers_told, fake_cluster, named_client, node_at
-from tests.support.run_cli import run_cli
-from tests.support.servers import Kafka, kafka_4
+from tests.support.brokers.certificates import make_certificates
+from tests.support.brokers.fake_broker import connected, is_closed, receive_frame
+from tests.support.brokers.fake_cluster import FakeCluster, brokers_told, fake_cluster, named_client, node_at
+from tests.support.brokers.servers import Kafka, kafka_4
+from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota, store_url
+from tests.support.frames.enforcement import CLIENT_ID, produce
+from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.commands.daemon_process import free_ports
-from kafka_quotas.core.entity import Entity
+from kafka_quotas.commands.testbed.daemon_process import free_ports
+from kafka_quotas.core.model.entity import Entity
 
 
 @pytest.fixture

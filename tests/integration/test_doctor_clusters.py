@@ -8,8 +8,8 @@ from kafka import KafkaAdminClient
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, NewTopic, ResourcePattern, ResourceType
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
-from tests.support.run_cli import run_cli
-from tests.support.servers import Kafka
+from tests.support.brokers.servers import Kafka
+from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.stores.polling import Polling
 

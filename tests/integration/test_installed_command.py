@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kafka_quotas.loadtest.scenario_file import shipped_names
+from kafka_quotas.loadtest.scenario.file import shipped_names
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from tests.support.run_cli import run_cli
+from tests.support.processes.run_cli import run_cli
 
 
 def test_the_link_is_the_original_by_name(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from urllib.parse import parse_qs
 import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
-from tests.support.run_cli import run_cli
-from tests.support.servers import Kafka
+from tests.support.brokers.servers import Kafka
+from tests.support.processes.run_cli import run_cli
 
 from kafka_quotas.stores.polling import Polling
 

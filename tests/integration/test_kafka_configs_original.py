@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
-from tests.support.run_cli import run_cli
-from tests.support.servers import Kafka
+from tests.support.brokers.servers import Kafka
+from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.core.describe_filter import EVERYTHING
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.java_double import to_string
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.core.java.double import to_string
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Alteration
 
 ORIGINAL = "kafka.admin.ConfigCommand"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
-from tests.support.java_process import free_port
-from tests.support.run_cli import run_cli
+from tests.support.brokers.java_process import free_port
+from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.cli.stored_names import FRESH_S, StoreOptions, names_path, refresh, stored_names
+from kafka_quotas.cli.completion.stored_names import FRESH_S, StoreOptions, names_path, refresh, stored_names
 from kafka_quotas.stores.polling import Polling
 
 SOON_S = 0.3

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 from kafka.record.memory_records import MemoryRecords
-from tests.support.fake_broker import fake_broker, receive_frame
-from tests.support.java_process import free_port
-from tests.support.raw_load import RUN_ID, raw, run_raw, talking
-from tests.support.topic_broker import METADATA, PRODUCE, TopicBroker
+from tests.support.brokers.fake_broker import fake_broker, receive_frame
+from tests.support.brokers.java_process import free_port
+from tests.support.brokers.topic_broker import METADATA, PRODUCE, TopicBroker
+from tests.support.load.raw_load import RUN_ID, raw, run_raw, talking
 
-from kafka_quotas.loadtest.client_errors import ClusterUnreachableError, LoadRefusedError
-from kafka_quotas.loadtest.clients.connected_client import CONNECTION_LOST
-from kafka_quotas.loadtest.clients.raw_flood import NOT_REFUSED
-from kafka_quotas.loadtest.clients.raw_storm import CLOSED
-from kafka_quotas.loadtest.plan import EntityLoad
-from kafka_quotas.loadtest.workload import Loop, MutationFlood, MutationKind, RequestFlood, Workload
+from kafka_quotas.loadtest.clients.errors import ClusterUnreachableError, LoadRefusedError
+from kafka_quotas.loadtest.clients.raw.connected_client import CONNECTION_LOST
+from kafka_quotas.loadtest.clients.raw.connection_storm import CLOSED
+from kafka_quotas.loadtest.clients.raw.request_flood import NOT_REFUSED
+from kafka_quotas.loadtest.plan.plan import ClientLoad
+from kafka_quotas.loadtest.plan.workload import Loop, MutationFlood, MutationKind, RequestFlood, Workload
 
 PARTITIONS = 3
 EXCEEDED = "THROTTLING_QUOTA_EXCEEDED"
@@ -80,7 +80,7 @@ def test_another_client_goes_on_as_fast_as_it_is_answered() -> None:
     assert broker.asked.count((PRODUCE, 7)) >= 10
 
 
-def closed(**more: Any) -> EntityLoad:
+def closed(**more: Any) -> ClientLoad:
     return raw(Workload.PRODUCE, topic="t", record_size=100, batch_bytes=16_000, loop=Loop.CLOSED, **more)
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from tests.support.java_process import free_port
-from tests.support.raw_load import raw, run_raw
-from tests.support.run_cli import run_cli
-from tests.support.servers import USERS, Kafka
+from tests.support.brokers.java_process import free_port
+from tests.support.brokers.servers import USERS, Kafka
+from tests.support.load.raw_load import raw, run_raw
+from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.loadtest.client_errors import LoadRefusedError
-from kafka_quotas.loadtest.workload import RequestFlood, Workload
+from kafka_quotas.loadtest.clients.errors import LoadRefusedError
+from kafka_quotas.loadtest.plan.workload import RequestFlood, Workload
 
 QUICK = ("--duration", "2s", "--warmup", "0s", "--yes", "--output", "json")
 USER = next(iter(USERS))

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from tests.support.daemon_process import running_daemon
-from tests.support.load_results import greedy
-from tests.support.run_cli import run_cli
-from tests.support.servers import Kafka
+from tests.support.brokers.servers import Kafka
+from tests.support.daemon.process import running_daemon
+from tests.support.load.results import greedy
+from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.loadtest.delivery import stamp
-from kafka_quotas.loadtest.embedded_cluster import EmbeddedCluster
+from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.loadtest.judgement import State
-from kafka_quotas.loadtest.plan import EntityLoad, EntityName, LoadPlan
-from kafka_quotas.loadtest.read_back import mark_topics, read_back
-from kafka_quotas.loadtest.result import EntityResult
-from kafka_quotas.loadtest.workload import Workload
+from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
+from kafka_quotas.loadtest.plan.workload import Workload
+from kafka_quotas.loadtest.record.delivery import stamp
+from kafka_quotas.loadtest.result.result import ClientResult
+from kafka_quotas.loadtest.run.embedded_cluster import EmbeddedCluster
+from kafka_quotas.loadtest.run.read_back import mark_topics, read_back
 
 _RECORD_SIZE = 100
 
@@ -32,8 +32,8 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 def _plan(cluster: EmbeddedCluster, topic: str, *, record_size: int = _RECORD_SIZE) -> LoadPlan:
     cluster.make_topic(topic)
-    load = EntityLoad(
-        name=EntityName(user=None, client_id="greedy"), workload=Workload.PRODUCE, topic=topic, record_size=record_size
+    load = ClientLoad(
+        name=ClientName(user=None, client_id="greedy"), workload=Workload.PRODUCE, topic=topic, record_size=record_size
     )
     return LoadPlan(
         bootstrap=cluster.bootstrap,
@@ -52,7 +52,7 @@ def _produce(plan: LoadPlan, sequences: Iterable[int], *, run_id: int = 99, size
     assert producer.flush(30) == 0
 
 
-def _found(plan: LoadPlan, *, sent: int) -> EntityResult:
+def _found(plan: LoadPlan, *, sent: int) -> ClientResult:
     return replace(greedy(), topic=plan.entities[0].topic, sent=sent, acked=sent)
 
 

@@ -11,13 +11,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.run_cli import run_cli
-from tests.support.servers import Kafka
+from tests.support.brokers.servers import Kafka
+from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.commands.alter import stored_quotas
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.loadtest.topics import TopicAdmin
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.commands.quotas.alter import stored_quotas
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.loadtest.run.topics import TopicAdmin
+from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Alteration
 

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from tests.support.java_process import free_port
-from tests.support.run_cli import run_cli
-from tests.support.servers import USERS, Kafka
+from tests.support.brokers.java_process import free_port
+from tests.support.brokers.servers import USERS, Kafka
+from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.cli import load_run as load_run_command
-from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.loadtest.client_errors import LoadRefusedError
-from kafka_quotas.loadtest.cluster import look_at_topic
-from kafka_quotas.loadtest.embedded_cluster import EmbeddedCluster
-from kafka_quotas.loadtest.plan import EntityLoad, EntityName, LoadPlan
-from kafka_quotas.loadtest.progress import RunProgress, Watcher
-from kafka_quotas.loadtest.workload import Workload
+from kafka_quotas.cli.load_test import run as load_run_command
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.loadtest.clients.errors import LoadRefusedError
+from kafka_quotas.loadtest.clients.librdkafka.topic_view import look_at_topic
+from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
+from kafka_quotas.loadtest.plan.workload import Workload
+from kafka_quotas.loadtest.run.embedded_cluster import EmbeddedCluster
+from kafka_quotas.loadtest.run.progress import RunProgress, Watcher
 
 QUICK = ("--embedded", "--warmup", "1s", "--duration", "4s", "--quota-window-num", "1")
 
@@ -116,7 +116,7 @@ def test_a_property_that_librdkafka_does_not_know_is_refused() -> None:
 def test_a_topic_without_records_is_refused() -> None:
     with EmbeddedCluster(brokers=2) as cluster:
         partitions = cluster.make_topic("empty")
-        entity = EntityLoad(name=EntityName(user=None, client_id="a"), workload=Workload.CONSUME, topic="empty")
+        entity = ClientLoad(name=ClientName(user=None, client_id="a"), workload=Workload.CONSUME, topic="empty")
         plan = LoadPlan(
             bootstrap=cluster.bootstrap, entities=(entity,), duration_s=1, warmup_s=0, window=QuotaWindow(samples=1)
         )

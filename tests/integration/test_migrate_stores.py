@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from tests.support.run_cli import run_cli
-from tests.support.servers import Kafka
+from tests.support.brokers.servers import Kafka
+from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.commands.watch import WatchBounds, watch
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.commands.quotas.watch import WatchBounds, watch
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Alteration
 from kafka_quotas.system_clock import SystemClock
 

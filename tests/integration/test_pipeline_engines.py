@@ -14,12 +14,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from tests.support.java_process import java
-from tests.support.packed_environment import packed_environment
-from tests.support.pipeline_logs import ROOT, SAMPLE_LINES, log_text, table_rows
-from tests.support.spark_servers import spark_cluster, spark_connect
+from tests.support.brokers.java_process import java
+from tests.support.pipeline.logs import ROOT, SAMPLE_LINES, log_text, table_rows
+from tests.support.pipeline.packed_environment import packed_environment
+from tests.support.pipeline.spark_servers import spark_cluster, spark_connect
 
-from kafka_quotas.pipeline.schemas import CLIENT_THROTTLE, EVENTS, METRICS, QUARANTINE
+from kafka_quotas.pipeline.tables.schemas import CLIENT_THROTTLE, EVENTS, METRICS, QUARANTINE
 
 pytestmark = [
     pytest.mark.integration,
@@ -66,7 +66,7 @@ def environment() -> dict[str, str]:
 def started(series: list[tuple[str, ...]]) -> "subprocess.Popen[str]":
     """The process of commands that run one after the other."""
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.support.command_series", *(json.dumps(each) for each in series)],
+        [sys.executable, "-m", "tests.support.processes.command_series", *(json.dumps(each) for each in series)],
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.java_process import java
-from tests.support.maven import KAFKA_4, jars
-from tests.support.pipeline_logs import table_rows
-from tests.support.run_cli import run_cli
+from tests.support.brokers.java_process import java
+from tests.support.brokers.maven import KAFKA_4, jars
+from tests.support.pipeline.logs import table_rows
+from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.commands.pipeline_demo import demo_scenario, record_traffic
-from kafka_quotas.pipeline.java import find_java
-from kafka_quotas.pipeline.schemas import EVENTS
+from kafka_quotas.commands.pipeline.demo import demo_scenario, record_traffic
+from kafka_quotas.pipeline.engine.java import find_java
+from kafka_quotas.pipeline.tables.schemas import EVENTS
 from kafka_quotas.system_clock import SystemClock
 
 pytestmark = [

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.support.daemon_process import running_daemon, set_quota
-from tests.support.servers import Kafka
+from tests.support.brokers.servers import Kafka
+from tests.support.daemon.process import running_daemon, set_quota
 
-from kafka_quotas.core.entity import Entity
+from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.pipeline.stream.source import TopicSource
 from kafka_quotas.pipeline.stream.topic_sink import TopicSink
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.support.run_cli import run_cli
+from tests.support.processes.run_cli import run_cli
 
 
 def test_a_stall_costs_a_second_and_not_a_hundred(tmp_path: Path) -> None:

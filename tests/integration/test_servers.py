@@ -1,7 +1,7 @@
 """The server fixtures themselves: each kind of server comes up, and answers what it claims to be."""
 
-from tests.support.probes import kafka_brokers, zookeeper_serves
-from tests.support.servers import Kafka
+from tests.support.brokers.probes import kafka_brokers, zookeeper_serves
+from tests.support.brokers.servers import Kafka
 
 
 def test_kafka_4_is_one_broker(kafka4: Kafka) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.run_cli import run_cli
-from tests.support.servers import Kafka, kafka_4
+from tests.support.brokers.servers import Kafka, kafka_4
+from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.stores.kafka_peer import KafkaPeer
+from kafka_quotas.stores.kafka.broker_client import BrokerClient
 
 pytestmark = pytest.mark.integration
 STAYS_LISTED = {"broker.session.timeout.ms": "3600000"}
@@ -45,16 +45,16 @@ def without_second(cluster: Kafka, request: pytest.FixtureRequest) -> Iterator[K
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[OSError]:
     """Every attempt to ask a broker that came to nothing."""
     failed: list[OSError] = []
-    real = KafkaPeer.ask
+    real = BrokerClient.ask
 
-    def ask(self: KafkaPeer, *arguments: Any, **options: Any) -> object:
+    def ask(self: BrokerClient, *arguments: Any, **options: Any) -> object:
         try:
             return real(self, *arguments, **options)
         except OSError as error:
             failed.append(error)
             raise
 
-    monkeypatch.setattr(KafkaPeer, "ask", ask)
+    monkeypatch.setattr(BrokerClient, "ask", ask)
     return failed
 
 
@@ -130,15 +130,15 @@ def test_kafkas_own_timeouts_count(
     without_second: Kafka, unique_name: str, tmp_path: Path, waits: list[OSError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     allowed_s: list[float] = []
-    real = KafkaPeer.ask
+    real = BrokerClient.ask
 
-    def ask(self: KafkaPeer, *arguments: Any, **options: Any) -> object:
+    def ask(self: BrokerClient, *arguments: Any, **options: Any) -> object:
         now_s = time.monotonic()
         first_s = min(options["contact_deadline_s"], options["begin_deadline_s"] or options["deadline_s"])
         allowed_s.append(max(first_s - now_s, options["deadline_s"] - now_s - 0.6))
         return real(self, *arguments, **options)
 
-    monkeypatch.setattr(KafkaPeer, "ask", ask)
+    monkeypatch.setattr(BrokerClient, "ask", ask)
     properties = tmp_path / "client.properties"
     properties.write_text("request.timeout.ms=300\ndefault.api.timeout.ms=900\n")
     change = ("--user", unique_name, "--add-config", "producer_byte_rate=1000000")

@@ -9,19 +9,19 @@ from contextlib import closing, contextmanager
 import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
-from tests.support.old_broker import old_broker
-from tests.support.servers import Kafka
+from tests.support.brokers.old_broker import old_broker
+from tests.support.brokers.servers import Kafka
 
-from kafka_quotas.core.describe_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
-from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefusedError, StoreUnreachableError
-from kafka_quotas.stores.kafka_cluster import CALLBACK_CLASS, KafkaCluster
-from kafka_quotas.stores.kafka_messages import LARGEST_REQUEST
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
+from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores.kafka.broker_settings import CALLBACK_CLASS, KafkaCluster
+from kafka_quotas.stores.kafka.messages import LARGEST_REQUEST
 from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
-from kafka_quotas.stores.store_url import parse_store_url
+from kafka_quotas.stores.url import parse_store_url
 
 RATE = "producer_byte_rate"
 
@@ -209,7 +209,7 @@ class TestCluster:
     def test_a_change_that_does_not_show_is_an_error_unless_not_waited_for(
         self, kafka4_cluster: Kafka, unique_name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        import kafka_quotas.stores.kafka_visibility as visibility  # noqa: PLC0415
+        import kafka_quotas.stores.kafka.visibility as visibility  # noqa: PLC0415
 
         monkeypatch.setattr(visibility, "described_entries", lambda response: [])
         entity = Entity.of(user=unique_name)

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 
 import pytest
-from tests.support.fake_broker import FakeBroker, fake_broker, receive, receive_frame
+from tests.support.brokers.fake_broker import FakeBroker, fake_broker, receive, receive_frame
 
-from kafka_quotas.core.describe_filter import EVERYTHING
-from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import StoreError, StoreRefusedError, StoreUnreachableError, UnconfirmedError
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Alteration, Store
-from kafka_quotas.wire.request_header import RequestHeader, parse_request_header
+from kafka_quotas.wire.protocol.request_header import RequestHeader, parse_request_header
 
 HANDSHAKE, API_VERSIONS, AUTHENTICATE, DESCRIBE, ALTER = 17, 18, 36, 48, 49
 NO_ENTRIES = struct.pack(">ihhi", 0, 0, -1, 0)

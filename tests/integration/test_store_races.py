@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from kafka_quotas.core.describe_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
+from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
 
 KEYS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
@@ -19,8 +19,8 @@ ROUNDS = 40
 MANY = 1000
 _WRITER = """
 import sys
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Alteration
 
 url, key, changes = sys.argv[1], sys.argv[2], int(sys.argv[3])

@@ -1,12 +1,12 @@
 """A quota set through a store holds a real producer at a real broker: the whole point of setting one."""
 
-from tests.support.greedy_producer import acknowledgements
-from tests.support.servers import Kafka
+from tests.support.brokers.servers import Kafka
+from tests.support.daemon.greedy_producer import acknowledgements
 
-from kafka_quotas.core.describe_filter import EVERYTHING
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.loadtest.cycles import TOLERANCE, QuotaVerdict, judge
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.loadtest.plan.throttle_cycles import TOLERANCE, QuotaVerdict, judge
+from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Alteration, QuotaEntry
 
 QUOTA = 1_000_000.0

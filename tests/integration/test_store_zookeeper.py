@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
-from tests.support.fake_broker import fake_broker
-from tests.support.java_process import java
-from tests.support.servers import USERS, Kafka, secured_zookeeper, zookeeper_process
-from tests.support.tls_leaks import leaked_sockets_collected
+from tests.support.brokers.fake_broker import fake_broker
+from tests.support.brokers.java_process import java
+from tests.support.brokers.servers import USERS, Kafka, secured_zookeeper, zookeeper_process
+from tests.support.brokers.tls_leaks import leaked_sockets_collected
 
-from kafka_quotas.core.describe_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
-from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefusedError, StoreUnreachableError
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
+from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
-from kafka_quotas.stores.zookeeper_plan import Create, SetData, Step
-from kafka_quotas.stores.zookeeper_session import ZooKeeperSession
+from kafka_quotas.stores.zookeeper.session import ZooKeeperSession
+from kafka_quotas.stores.zookeeper.transaction import Create, SetData, Step
 
 RATE = "producer_byte_rate"
 ALICE = Entity.of(user="alice")

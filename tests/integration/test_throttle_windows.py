@@ -2,11 +2,10 @@
 
 import json
 
-from tests.support.run_cli import run_cli
-from tests.support.servers import Kafka
+from tests.support.brokers.servers import Kafka
+from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.commands.broker_windows import broker_source
-from kafka_quotas.commands.window_settings import WINDOW_PROPERTIES
+from kafka_quotas.commands.windows import WINDOW_PROPERTIES, broker_source
 from kafka_quotas.stores.settings import StoreSettings
 
 

@@ -10,12 +10,12 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from tests.support.daemon_process import DaemonProcess, running_daemon, set_quota, store_url
-from tests.support.greedy_producer import acknowledgements
-from tests.support.run_cli import run_cli
+from tests.support.daemon.greedy_producer import acknowledgements
+from tests.support.daemon.process import DaemonProcess, running_daemon, set_quota, store_url
+from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.loadtest.embedded_cluster import EmbeddedCluster
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.loadtest.run.embedded_cluster import EmbeddedCluster
 from kafka_quotas.stores.polling import Polling
 
 QUOTA = 400_000.0

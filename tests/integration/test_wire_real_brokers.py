@@ -5,18 +5,18 @@ import socket
 
 import pytest
 from kio.index import load_request_schema
-from tests.support import kio_samples
-from tests.support.servers import Kafka
+from tests.support.brokers.servers import Kafka
+from tests.support.frames import kio_samples
 
-from kafka_quotas.wire.addresses import broker_addresses, rewrite_addresses
-from kafka_quotas.wire.api_table import API_TABLE
-from kafka_quotas.wire.api_versions import (
+from kafka_quotas.wire.passing.api_versions import (
     API_VERSIONS,
     clamp,
     is_unsupported_version_answer,
     unsupported_version_answer,
 )
-from kafka_quotas.wire.throttle_field import patch_throttle
+from kafka_quotas.wire.passing.broker_addresses import broker_addresses, rewrite_addresses
+from kafka_quotas.wire.passing.throttle_time import patch_throttle
+from kafka_quotas.wire.protocol.api_table import API_TABLE
 
 METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 3, 10, 60
 TIMEOUT_S = 240.0

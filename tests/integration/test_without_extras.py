@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.servers import Kafka
+from tests.support.brokers.servers import Kafka
 
 _BARE = """
 import importlib.abc, sys

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.core_reference import ReferenceRate, ReferenceTokens
 
-from kafka_quotas.core.effective import effective_quotas
-from kafka_quotas.core.entity import ABSENT, Entity
-from kafka_quotas.core.quota_bucket import UNLIMITED
-from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.core.quota_key import LONG_MAX
-from kafka_quotas.core.quota_manager import ClientQuotaManager, QuotaType
-from kafka_quotas.core.resolution import QuotaResolver
+from kafka_quotas.core.model.entity import ABSENT, Entity
+from kafka_quotas.core.model.quota_key import LONG_MAX
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
+from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
+from kafka_quotas.core.resolution.effective import effective_quotas
+from kafka_quotas.core.resolution.quota_resolver import QuotaResolver
 
 Name = str | None
 START_MS = 1_700_000_000_000

@@ -7,14 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.core_reference import ReferenceRate, ReferenceTokens, java_round
 
-from kafka_quotas.core.quota import Quota
-from kafka_quotas.core.quota_bucket import MutationBucket, RateBucket
-from kafka_quotas.core.quota_key import LONG_MAX
-from kafka_quotas.core.rate import Rate
-from kafka_quotas.core.samples import SampleRing
-from kafka_quotas.core.sensor import Sensor
-from kafka_quotas.core.throttle_time import round_half_up
-from kafka_quotas.core.token_bucket import TokenBucket
+from kafka_quotas.core.metrics.rate import Rate
+from kafka_quotas.core.metrics.sampled_stat import WindowedSum
+from kafka_quotas.core.metrics.sensor import Quota, Sensor
+from kafka_quotas.core.metrics.throttle_time import round_half_up
+from kafka_quotas.core.metrics.token_bucket import TokenBucket
+from kafka_quotas.core.model.quota_key import LONG_MAX
+from kafka_quotas.core.quotas.quota_bucket import MutationBucket, RateBucket
 
 thorough = settings(deadline=None, max_examples=300)
 unhurried = settings(deadline=None)
@@ -74,7 +73,7 @@ def test_rate_bucket_is_kafkas_to_the_last_bit(
             case "window":
                 assert reference.window_ms(now_ms) == bucket.window_ms(now_ms)
             case "sum":
-                assert reference.total(now_ms) == SampleRing.measure(bucket, now_ms)
+                assert reference.total(now_ms) == WindowedSum.measure(bucket, now_ms)
             case "peek":
                 bucket.peek(now_ms)  # must not be noticed by anything that follows
             case "bound":

@@ -6,12 +6,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quotas.core import java_double
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.ip_literal import ipv4_literal, ipv6_literal
-from kafka_quotas.core.sanitizing import DEFAULT_NAME, desanitize, sanitize
-from kafka_quotas.core.units import format_number
-from kafka_quotas.core.zookeeper_layout import (
+from kafka_quotas.core.formats.zookeeper import (
     decode_config,
     encode_config,
     entity_of_path,
@@ -20,6 +15,11 @@ from kafka_quotas.core.zookeeper_layout import (
     parse_value,
     znode_path,
 )
+from kafka_quotas.core.java import double as java_double
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.ip_address import ipv4_literal, ipv6_literal
+from kafka_quotas.core.model.sanitizer import DEFAULT_NAME, desanitize, sanitize
+from kafka_quotas.core.model.units import format_number
 
 NAMES = st.text()
 DEFAULT_OR_NAME = st.none() | NAMES

@@ -5,17 +5,17 @@ import copy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.core.quota_manager import Algorithm, ClientQuotaManager, QuotaType
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType, RateAlgorithm
 
 values = st.lists(st.tuples(st.integers(0, 5000), st.integers(-300, 2500)), min_size=1, max_size=30)
 
 
 @settings(deadline=None, max_examples=150)
-@given(values, st.sampled_from(Algorithm), st.sampled_from([0.0, 1000.0, 1e9]), st.integers(0, 3000))
+@given(values, st.sampled_from(RateAlgorithm), st.sampled_from([0.0, 1000.0, 1e9]), st.integers(0, 3000))
 def test_a_question_is_answered_as_a_record_and_leaves_no_trace(
-    values: list[tuple[int, int]], algorithm: Algorithm, bound: float, asked: int
+    values: list[tuple[int, int]], algorithm: RateAlgorithm, bound: float, asked: int
 ) -> None:
     asks, records = (
         ClientQuotaManager(QuotaType.PRODUCE, QuotaWindow(samples=3, window_s=1), algorithm) for _ in range(2)

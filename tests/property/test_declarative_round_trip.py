@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.quota_files import read_back, same_content
+from tests.support.stores.quota_files import read_back, same_content
 
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.quota_file_text import FileFormat
-from kafka_quotas.core.quota_key import QUOTA_KEYS
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS
+from kafka_quotas.core.quota_files.writer import FileFormat
 
 # A name is whatever UTF-8 can hold; lone surrogates it can't, and no store can either.
 ODD_NAMES = (

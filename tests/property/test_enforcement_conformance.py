@@ -5,7 +5,7 @@ The managers are held against Kafka's own figures by `tests/conformance`.
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.enforcement_frames import (
+from tests.support.frames.enforcement import (
     CLIENT_ID,
     START_MS,
     WINDOW,
@@ -19,12 +19,12 @@ from tests.support.enforcement_frames import (
     throttle_of,
 )
 
-from kafka_quotas.core.cost_model import ApiCost, CostModel
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.quota_manager import ClientQuotaManager, QuotaType
-from kafka_quotas.core.throttle_time import nanos_to_percentage
-from kafka_quotas.enforcement.rules import Rules
-from kafka_quotas.enforcement.terms import FetchOverQuota
+from kafka_quotas.core.metrics.throttle_time import nanos_to_percentage
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.quotas.cost_model import ApiCost, CostModel
+from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
+from kafka_quotas.enforcement.config.client_policy import FetchOverQuota
+from kafka_quotas.enforcement.config.rules import EnforcementRules
 
 PRODUCE, FETCH, HEARTBEAT = 0, 1, 12
 LIMITS = {
@@ -96,7 +96,7 @@ def test_told_throttle_times_are_kafkas(
     taken: list[tuple[int, int, int]], limited: set[QuotaType], mode: FetchOverQuota
 ) -> None:
     limits = {quota_type: LIMITS[quota_type] for quota_type in limited}
-    pair = Pair(quotas=limits, rules=Rules(window=WINDOW, fetch_over_quota=mode), model=COSTS)
+    pair = Pair(quotas=limits, rules=EnforcementRules(window=WINDOW, fetch_over_quota=mode), model=COSTS)
     kafka = Kafka(limits)
     for number, (api_key, size, pause_ms) in enumerate(taken):
         pair.advance(pause_ms)

@@ -6,21 +6,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_quotas.core import bucket_pool, resolution
-from kafka_quotas.core.bucket_pool import BucketPool, bucket_bytes
 from kafka_quotas.core.clock import VirtualClock
-from kafka_quotas.core.entity import ABSENT, Entity
-from kafka_quotas.core.quota_bucket import QuotaBucket
-from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.core.quota_manager import ClientQuotaManager, Limiter, QuotaType
-from kafka_quotas.core.resolution import QuotaResolver
-from kafka_quotas.enforcement import ledger
-from kafka_quotas.enforcement.ledger import ThrottleTable
-from kafka_quotas.enforcement.policy import Policy
-from kafka_quotas.enforcement.slices import run_whole
-from kafka_quotas.enforcement.status import BucketRow, share_used
-from kafka_quotas.enforcement.store_changes import ChangeTracker
-from kafka_quotas.enforcement.top_buckets import Wanted, top_buckets
+from kafka_quotas.core.model.entity import ABSENT, Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas import bucket_pool
+from kafka_quotas.core.quotas.bucket_pool import BucketPool, bucket_bytes
+from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
+from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, Limiter, QuotaType
+from kafka_quotas.core.resolution import quota_resolver as resolution
+from kafka_quotas.core.resolution.quota_resolver import QuotaResolver
+from kafka_quotas.enforcement.monitoring.top_buckets import Wanted, top_buckets
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
+from kafka_quotas.enforcement.quotas.store_changes import ChangeTracker
+from kafka_quotas.enforcement.telemetry import throttle_stats as ledger
+from kafka_quotas.enforcement.telemetry.slices import run_whole
+from kafka_quotas.enforcement.telemetry.status import BucketRow, share_used
+from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleTable
 from kafka_quotas.stores.store import QuotaEntry, Snapshot
 
 USERS, CLIENTS = ("alice", "bob", ""), ("x", "y", "")
@@ -88,8 +89,8 @@ contents = st.lists(
 def test_a_store_whose_changes_are_applied_is_in_force_as_if_all_of_it_were(
     contents: list[dict[Entity, dict[str, float]]],
 ) -> None:
-    tracker, followed = ChangeTracker(), Policy(QuotaWindow())
-    kinds = Policy(QuotaWindow())  # is given all of each content
+    tracker, followed = ChangeTracker(), QuotaRegistry(QuotaWindow())
+    kinds = QuotaRegistry(QuotaWindow())  # is given all of each content
     for revision, content in enumerate(contents):
         entries = tuple(QuotaEntry(entity=entity, quotas=quotas) for entity, quotas in content.items())
         snapshot = tracker.changed(Snapshot(revision=str(revision), entries=entries))
@@ -197,7 +198,7 @@ def test_totals_of_throttle_times_are_the_sum_of_all_and_never_fall(
     st.integers(0, 12),
 )
 def test_the_top_buckets_are_those_of_a_sort_of_all(recorded: dict[int, tuple[int, int]], top: int) -> None:
-    policy = Policy(QuotaWindow(samples=3))
+    policy = QuotaRegistry(QuotaWindow(samples=3))
     quotas = {"producer_byte_rate": 100.0, "controller_mutation_rate": 1.0}
     policy.apply([QuotaEntry(entity=Entity.of(client_id=None), quotas=quotas)])
     for number, (amount, ago_ms) in recorded.items():

@@ -10,20 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.core.quota_manager import ClientQuotaManager, QuotaType
-from kafka_quotas.core.simulation import Algorithm, Event, Operation, new_limiter, replay
-from kafka_quotas.pipeline.kernels import judge, tally
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
+from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, new_limiter, replay
+from kafka_quotas.pipeline.kernels import admission as judge
+from kafka_quotas.pipeline.kernels import tally
 from kafka_quotas.pipeline.kernels.compiled import BACKEND
 from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
 
 BASE_MS = 1_700_000_000_000
 OPERATIONS = {
-    Operation.RECORD: judge.RECORD,
-    Operation.RECORD_NOCHECK: judge.NOCHECK,
-    Operation.STRICT: judge.STRICT,
-    Operation.CHECK: judge.CHECK,
+    EventOperation.RECORD: judge.RECORD,
+    EventOperation.RECORD_NOCHECK: judge.NOCHECK,
+    EventOperation.STRICT: judge.STRICT,
+    EventOperation.CHECK: judge.CHECK,
 }
 windows = st.builds(QuotaWindow, samples=st.integers(1, 12), window_s=st.integers(1, 3))
 bounds = st.sampled_from([0.5, 3.0, 1000.0, 20_000.0, 5e6])
@@ -70,7 +71,7 @@ def test_each_throttle_is_the_one_of_core(trace, window, bound, algorithm, close
             Event(t_ms=int(time), amount=float(amount), operation=list(OPERATIONS)[_place(operation)])
             for time, amount, operation in zip(times[mine], amounts[mine], operations[mine], strict=True)
         ]
-        decisions = list(replay(events, limiter, usual=Operation.RECORD, closed_loop=closed))
+        decisions = list(replay(events, limiter, usual=EventOperation.RECORD, closed_loop=closed))
         last = [each for each, after in pairwise([*decisions, None]) if each and (not after or after.attempt == 1)]
         throttles = np.concatenate([part.throttle_ms for part in parts])[mine, 0]
         assert throttles.tolist() == [decision.outcome.throttle_ms for decision in last]
@@ -98,7 +99,7 @@ def _place(operation: int) -> int:
 
 def _judged_alike(levels, decisions) -> None:
     for level, decision in zip(levels, decisions, strict=True):
-        if decision.operation is not Operation.RECORD_NOCHECK:  # nothing is judged there
+        if decision.operation is not EventOperation.RECORD_NOCHECK:  # nothing is judged there
             assert level == decision.outcome.level
 
 

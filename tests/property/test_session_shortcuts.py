@@ -2,19 +2,19 @@
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.support.enforcement_frames import CLIENT_ID, Pair, fetch, fetch_response, produce, produce_response
+from tests.support.frames.enforcement import CLIENT_ID, Pair, fetch, fetch_response, produce, produce_response
 
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.core.quota_manager import QuotaType
-from kafka_quotas.enforcement.event_log import Charge
-from kafka_quotas.enforcement.exchange import PRODUCE, Exchange
-from kafka_quotas.enforcement.refusal import Refusal
-from kafka_quotas.enforcement.request_intake import RequestIntake
-from kafka_quotas.enforcement.rules import Rules
-from kafka_quotas.enforcement.terms import Mode, Terms, TermsBook
-from kafka_quotas.enforcement.whole_treatment import Answer, Unclaimed, Verdict
-from kafka_quotas.wire.request_header import RequestHeader
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.config.client_policy import ClientPolicy, Mode, PolicyTable
+from kafka_quotas.enforcement.config.rules import EnforcementRules
+from kafka_quotas.enforcement.event_log.charges import Charge
+from kafka_quotas.enforcement.session.in_flight import PRODUCE, InFlightRequest
+from kafka_quotas.enforcement.session.produce_filters import QuotaErrorFilter
+from kafka_quotas.enforcement.session.request_classifier import RequestClassifier
+from kafka_quotas.enforcement.session.request_filter import NotFiltered, Respond, Verdict
+from kafka_quotas.wire.protocol.request_header import RequestHeader
 
 WINDOW = QuotaWindow(samples=3, window_s=1)
 steps = st.lists(
@@ -43,19 +43,19 @@ class EveryThird:
 
     is_active = False
 
-    def claim(self, exchange: Exchange, chunk: memoryview, header: RequestHeader) -> "EveryThird | Unclaimed":
+    def claim(self, exchange: InFlightRequest, chunk: memoryview, header: RequestHeader) -> "EveryThird | NotFiltered":
         exchange.decides = False
-        return Unclaimed.STREAMS if header.correlation_id % 3 else self
+        return NotFiltered.STREAMS if header.correlation_id % 3 else self
 
-    def on_request(self, frame: bytearray, exchange: Exchange, now_ms: int) -> Verdict:
-        return Answer(frame=produce_response(exchange.correlation_id, version=exchange.api_version))
+    def on_request(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Verdict:
+        return Respond(frame=produce_response(exchange.correlation_id, version=exchange.api_version))
 
-    on_told = Refusal.on_told
-    on_response = Refusal.on_response
-    charges = Refusal.charges
+    on_told = QuotaErrorFilter.on_told
+    on_response = QuotaErrorFilter.on_response
+    charges = QuotaErrorFilter.charges
 
 
-class FullParse(RequestIntake):
+class FullParse(RequestClassifier):
     """Parses every request, whatever the one before it was."""
 
     def repeated(self) -> None:
@@ -70,7 +70,7 @@ class Side:
         self.charges: list[Charge] = []
         self.pair = Pair(
             quotas=quotas,
-            rules=Rules(window=WINDOW, mode=mode),
+            rules=EnforcementRules(window=WINDOW, mode=mode),
             claims={PRODUCE: self.claim},
             on_charge=self.charges.append if tells else None,
             takes_shortcuts=takes_shortcuts,
@@ -83,7 +83,9 @@ class Side:
         if kind == "limit":
             self.pair.broker.update(QuotaType.PRODUCE, Entity.of(client_id=CLIENT_ID), size, static=False)
         elif kind == "terms":
-            self.pair.broker.replace_book(TermsBook(default=Terms(mode=Mode.SMOOTH if size % 2 else Mode.SHADOW)))
+            self.pair.broker.replace_book(
+                PolicyTable(default=ClientPolicy(mode=Mode.SMOOTH if size % 2 else Mode.SHADOW))
+            )
         elif kind == "claim":
             self.claim.is_active = not self.claim.is_active
 

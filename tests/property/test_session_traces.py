@@ -5,7 +5,7 @@
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.support.connection_trace import Trace
+from tests.support.daemon.connection_trace import Trace
 
 traces = st.binary(min_size=3, max_size=120)
 FETCH_BEFORE_PRODUCE = bytes.fromhex("90 06ff 00ff 00ff 8200 8300 84ff 8300 84ff 8300 84ff 8300 84ff")

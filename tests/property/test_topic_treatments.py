@@ -5,9 +5,7 @@ import struct
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support import kio_samples
-from tests.support.enforcement_frames import CLIENT_ID, START_MS, Pair
-from tests.support.topic_broker import (
+from tests.support.brokers.topic_broker import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
@@ -18,18 +16,19 @@ from tests.support.topic_broker import (
     frames_in,
     request_of,
 )
+from tests.support.frames import kio_samples
+from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair
 
 from kafka_quotas.core.clock import VirtualClock
-from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.core.quota_manager import QuotaType
-from kafka_quotas.core.threshold_settings import ThresholdSettings
-from kafka_quotas.enforcement.broker_quotas import BrokerQuotas
-from kafka_quotas.enforcement.counters import Counters
-from kafka_quotas.enforcement.mutation_rules import AutoCreate, MutationRules
-from kafka_quotas.enforcement.rules import Rules
-from kafka_quotas.enforcement.topic_control import TopicControl
-from kafka_quotas.wire.api_table import API_TABLE
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.threshold import ThresholdSettings
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.config.rules import AutoCreate, EnforcementRules, MutationRules
+from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.telemetry.counters import Counters
+from kafka_quotas.enforcement.topics.filters import TopicFilters
+from kafka_quotas.wire.protocol.api_table import API_TABLE
 
 PLACES = [
     (key, version)
@@ -48,10 +47,10 @@ flips = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255
 
 def pair(auto_create: AutoCreate) -> Pair:
     """A session of a client with a quota on mutations, to a broker with a total threshold."""
-    rules = Rules(mutations=MutationRules(auto_create=auto_create))
+    rules = EnforcementRules(mutations=MutationRules(auto_create=auto_create))
     quotas = BrokerQuotas(rules.window)
     quotas.update(QuotaType.CONTROLLER_MUTATION, Entity.of(client_id=CLIENT_ID), 1.0, static=False)
-    topics = TopicControl(rules, counters=Counters(), notify=lambda _: None, clock=VirtualClock(START_MS))
+    topics = TopicFilters(rules, counters=Counters(), notify=lambda _: None, clock=VirtualClock(START_MS))
     topics.thresholds.apply_file(ThresholdSettings(totals={None: 1.0}))
     return Pair(rules=rules, broker=quotas, claims=topics.claims(1, quotas))
 

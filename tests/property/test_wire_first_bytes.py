@@ -5,13 +5,13 @@ from contextlib import suppress
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.der_names import UTF8, Attribute, certificate_of, der_name
+from tests.support.frames.der_names import UTF8, Attribute, certificate_of, der_name
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.wire.client_hello import MAX_HELLO_BYTES, requested_host, wanted_bytes
-from kafka_quotas.wire.distinguished_name import subject_name
-from kafka_quotas.wire.fetch_tail import FetchTail, rewrite_tail
-from kafka_quotas.wire.proxy_protocol import HEAD_BYTES, SIGNATURE, parse_proxy_head, proxied_source
+from kafka_quotas.wire.connection.distinguished_name import subject_name
+from kafka_quotas.wire.connection.proxy_protocol import HEAD_BYTES, SIGNATURE, parse_proxy_head, proxied_source
+from kafka_quotas.wire.connection.tls_client_hello import MAX_HELLO_BYTES, requested_host, wanted_bytes
+from kafka_quotas.wire.passing.fetch_response import FetchTail, rewrite_tail
 
 
 def hello() -> bytes:

@@ -6,22 +6,35 @@ import struct
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.support import kio_samples
+from tests.support.frames import kio_samples
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.enforcement.frame_stream import Frame, FrameStream
-from kafka_quotas.wire.addresses import broker_addresses, carries_addresses, rewrite_addresses
-from kafka_quotas.wire.api_table import API_TABLE
-from kafka_quotas.wire.api_versions import clamp
-from kafka_quotas.wire.fetch_request import cap_fetch, replica_id
-from kafka_quotas.wire.frame import checked_frame_length
-from kafka_quotas.wire.produce_request import acks
-from kafka_quotas.wire.request_header import RequestHeader, parse_request_header
-from kafka_quotas.wire.response_header import parse_response_head, response_body_offset
-from kafka_quotas.wire.sasl import authenticate_result, authenticate_token, handshake_error_code, handshake_mechanism
-from kafka_quotas.wire.sasl_identity import oauthbearer_subject, plain_user, scram_identity
-from kafka_quotas.wire.throttle_field import NEED_MORE, has_throttle, patch_throttle, read_throttle_ms, throttle_offset
-from kafka_quotas.wire.walk import Buffer, encode_unsigned_varint, read_unsigned_varint
+from kafka_quotas.enforcement.session.frame_stream import Frame, FrameStream
+from kafka_quotas.wire.codec.frame import checked_frame_length
+from kafka_quotas.wire.codec.skip import Buffer, encode_unsigned_varint, read_unsigned_varint
+from kafka_quotas.wire.passing.api_versions import clamp
+from kafka_quotas.wire.passing.broker_addresses import broker_addresses, carries_addresses, rewrite_addresses
+from kafka_quotas.wire.passing.fetch_request import cap_fetch, replica_id
+from kafka_quotas.wire.passing.produce_request import acks
+from kafka_quotas.wire.passing.sasl import (
+    authenticate_result,
+    authenticate_token,
+    handshake_error_code,
+    handshake_mechanism,
+    oauthbearer_subject,
+    plain_user,
+    scram_identity,
+)
+from kafka_quotas.wire.passing.throttle_time import (
+    NEED_MORE,
+    has_throttle,
+    patch_throttle,
+    read_throttle_ms,
+    throttle_offset,
+)
+from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.protocol.request_header import RequestHeader, parse_request_header
+from kafka_quotas.wire.protocol.response_header import parse_response_head, response_body_offset
 
 PLACES = [(api.key, version) for api in API_TABLE.values() for version in range(api.min_version, api.max_version + 1)]
 WALKED = [(0, 1), (0, 8), (0, 9), (0, 13), (18, 1), (18, 3), (38, 3), (41, 1), (41, 3)]

@@ -1,5 +1,9 @@
-"""`kafka-quotas kafka-configs`: the arguments, lines and exit codes of Kafka's own program, for quotas."""
+"""`kafka-quotas kafka-configs`: the arguments, lines and exit codes of Kafka's own program, for quotas.
 
+The brokers and the ZooKeeper that a `kafka-configs` command names, ready to be asked.
+"""
+
+import re
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -7,19 +11,79 @@ from pathlib import Path
 
 import typer
 
-from kafka_quotas.cli.journal_options import recorder_for
-from kafka_quotas.cli.kafka_configs_targets import open_brokers, open_zookeeper
-from kafka_quotas.cli.lazy_group import Session
-from kafka_quotas.cli.raw_command import RawCommand, RawOption
-from kafka_quotas.cli.render import write
+from kafka_quotas.cli.framework.lazy_group import Invocation
+from kafka_quotas.cli.framework.raw_command import PassThroughCommand, PassThroughOption
+from kafka_quotas.cli.options.journal import recorder_for
+from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.kafka_configs import DEPRECATION_LINES, KafkaConfigsResult, run_kafka_configs
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.core.kafka_configs.arguments import Action, checked_options, command_of
-from kafka_quotas.core.kafka_configs.dangers import warnings
-from kafka_quotas.core.kafka_configs.failures import OURS, told_lines, unreadable_file
+from kafka_quotas.core.kafka_configs.arguments import Action, KafkaConfigsCommand, checked_options, command_of
+from kafka_quotas.core.kafka_configs.messages import OURS, controllers_not_asked, told_lines, unreadable_file, warnings
 from kafka_quotas.core.kafka_configs.options import OPTIONS, KafkaConfigsError
 from kafka_quotas.stores.acceptance import name_resolves
-from kafka_quotas.stores.property_file import read_properties
+from kafka_quotas.stores.files.property_file import read_properties
+from kafka_quotas.stores.raw_quotas import RawQuotas, UserConfigs
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.url import parse_store_url
+
+DESCRIBE_TIMEOUT_S = 30.0
+ALTER_TIMEOUT_S = 60.0
+_SERVER = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?(\[?[0-9a-zA-Z\-%._:]*\]?:[0-9]+)", re.ASCII)
+"""**Source:** `org.apache.kafka.common.utils.Utils.getHost` (4.3)."""
+
+
+def open_brokers(command: KafkaConfigsCommand) -> RawQuotas:
+    """The brokers of `--bootstrap-server`, with the properties of `--command-config`; the caller closes them.
+
+    Raises `KafkaConfigsError` for `--bootstrap-controller` and for an address that is no host:port, `UsageError` for
+    properties that can't be read or meant.
+    """
+    from kafka_quotas.stores.kafka.raw_quotas import KafkaRawQuotas  # noqa: PLC0415 - only a Kafka store needs it
+
+    servers = command.options.value("bootstrap-server")
+    if servers is None:
+        raise controllers_not_asked()
+    address = ",".join(_server(server.strip()) for server in servers.split(",") if server.strip())
+    if not address:
+        raise KafkaConfigsError("--bootstrap-server is empty", error_class=OURS)
+    file = command.options.value("command-config")
+    settings = StoreSettings(
+        client_properties=_properties(file) if file is not None else {},
+        timeout_s=ALTER_TIMEOUT_S if command.action is Action.ALTER else DESCRIBE_TIMEOUT_S,
+    )
+    return KafkaRawQuotas(parse_store_url(f"kafka://{address}"), settings=settings)
+
+
+def open_zookeeper(command: KafkaConfigsCommand) -> UserConfigs:
+    """The ZooKeeper of `--zookeeper`, with the properties of `--zk-tls-config-file`; the caller closes it.
+
+    Raises `UsageError` for an address or for properties that can't be read or meant.
+    """
+    from kafka_quotas.stores.zookeeper.user_configs import ZooKeeperUserConfigs  # noqa: PLC0415 - loads kazoo
+
+    address = parse_store_url(f"zk://{command.options.value('zookeeper')}")
+    file = command.options.value("zk-tls-config-file")
+    properties = _properties(file) if file is not None else {}
+    return ZooKeeperUserConfigs(address, settings=StoreSettings(client_properties=properties))
+
+
+def _properties(file: str) -> dict[str, str]:
+    try:
+        return read_properties(Path(file))
+    except UsageError as error:
+        raise unreadable_file(file, error) from error
+
+
+def _server(text: str) -> str:
+    match = _SERVER.fullmatch(text)
+    if match is None:
+        raise KafkaConfigsError(
+            "Failed to create new KafkaAdminClient",
+            error_class="org.apache.kafka.common.KafkaException",
+            hint=f"invalid url in bootstrap.servers: {text}; it is host:port",
+        )
+    return match[1]
+
 
 FOLLOWED_KAFKA = "4.3.1"
 """The release whose program this is held against; `--version` names it first, as scripts look for Kafka's version."""
@@ -27,10 +91,10 @@ FOLLOWED_KAFKA = "4.3.1"
 app = typer.Typer(add_completion=False)
 
 
-class _KafkaConfigs(RawCommand):
+class _KafkaConfigs(PassThroughCommand):
     """The command with the options of the original."""
 
-    documented = tuple(RawOption(name=name, value=kind.value, help=kind.help) for name, kind in OPTIONS.items())
+    documented = tuple(PassThroughOption(name=name, value=kind.value, help=kind.help) for name, kind in OPTIONS.items())
     exit_codes = (("0", "Done; finding nothing is no failure."), ("1", "Anything else."), ("130", "Interrupted."))
 
 
@@ -43,7 +107,7 @@ def kafka_configs(ctx: typer.Context) -> None:
     credentials and other types of entities are refused. Rules of our own, units and other stores belong to
     kafka-quotas alter.
     """
-    session = ctx.find_object(Session)
+    session = ctx.find_object(Invocation)
     if session is not None:
         session.error_lines = partial(_error_lines, arguments=tuple(ctx.args))
     _refuse_broken_text(ctx.args)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.lazy_group import LazyCommand, LazyGroup, Session
+from kafka_quotas.cli.framework.lazy_group import Invocation, LazyCommand, LazyGroup
 from kafka_quotas.core.errors import KafkaQuotasError
 
 PROGRAM = "kafka-quotas"
@@ -18,28 +18,42 @@ DROP_IN = "kafka-configs"
 """A command, and the name of a link through which the program may be started as if it was that command."""
 
 COMMANDS = (
-    LazyCommand(name="alter", target="kafka_quotas.cli.alter:app", help="Set or remove quotas of one entity."),
+    LazyCommand(name="alter", target="kafka_quotas.cli.quotas.alter:app", help="Set or remove quotas of one entity."),
     LazyCommand(
         name="describe",
-        target="kafka_quotas.cli.describe:app",
+        target="kafka_quotas.cli.quotas.describe:app",
         help="Show stored quotas, or which quotas a client really gets.",
     ),
     LazyCommand(
-        name="revert", target="kafka_quotas.cli.revert:app", help="Undo a change, or what was to last until now."
+        name="revert", target="kafka_quotas.cli.quotas.revert:app", help="Undo a change, or what was to last until now."
     ),
     LazyCommand(
-        name="export", target="kafka_quotas.cli.export:app", help="Write stored quotas as a file that apply reads."
+        name="export",
+        target="kafka_quotas.cli.declarative.export:app",
+        help="Write stored quotas as a file that apply reads.",
     ),
-    LazyCommand(name="validate", target="kafka_quotas.cli.validate:app", help="Check files of quotas without a store."),
+    LazyCommand(
+        name="validate",
+        target="kafka_quotas.cli.declarative.validate:app",
+        help="Check files of quotas without a store.",
+    ),
     LazyCommand(
         name="diff",
-        target="kafka_quotas.cli.diff:app",
+        target="kafka_quotas.cli.declarative.diff:app",
         help="Show what differs between files and a store, and for whom.",
     ),
-    LazyCommand(name="apply", target="kafka_quotas.cli.apply:app", help="Bring a store to what files declare."),
-    LazyCommand(name="watch", target="kafka_quotas.cli.watch:app", help="Print changes of a store as they happen."),
     LazyCommand(
-        name="migrate", target="kafka_quotas.cli.migrate:app", help="Copy all quotas of one store into another."
+        name="apply",
+        target="kafka_quotas.cli.declarative.apply:app",
+        help="Bring a store to what files declare.",
+    ),
+    LazyCommand(
+        name="watch",
+        target="kafka_quotas.cli.quotas.watch:app",
+        help="Print changes of a store as they happen.",
+    ),
+    LazyCommand(
+        name="migrate", target="kafka_quotas.cli.quotas.migrate:app", help="Copy all quotas of one store into another."
     ),
     LazyCommand(
         name="context", target="kafka_quotas.cli.context:app", help="Name clusters, and choose which one is meant."
@@ -51,37 +65,47 @@ COMMANDS = (
     ),
     LazyCommand(
         name="tree",
-        target="kafka_quotas.cli.tree:app",
+        target="kafka_quotas.cli.insight.tree:app",
         help="Draw stored quotas as a tree: what wins, what is shadowed.",
     ),
     LazyCommand(
         name="doctor",
-        target="kafka_quotas.cli.doctor:app",
+        target="kafka_quotas.cli.insight.doctor:app",
         help="Tell what is odd in a store, and what to do about it.",
     ),
-    LazyCommand(name="why", target="kafka_quotas.cli.why:app", help="Tell whether a client is slow because of quotas."),
-    LazyCommand(name="top", target="kafka_quotas.cli.top:app", help="Show who uses how much of which quota, live."),
+    LazyCommand(
+        name="why",
+        target="kafka_quotas.cli.insight.why:app",
+        help="Tell whether a client is slow because of quotas.",
+    ),
+    LazyCommand(
+        name="top",
+        target="kafka_quotas.cli.insight.top:app",
+        help="Show who uses how much of which quota, live.",
+    ),
     LazyCommand(
         name="throttle",
-        target="kafka_quotas.cli.throttle:app",
+        target="kafka_quotas.cli.throttle.command:app",
         help="Calculate rates, delays and bursts as Kafka does.",
     ),
     LazyCommand(
-        name="daemon", target="kafka_quotas.cli.daemon:app", help="Enforce quotas in a proxy in front of brokers."
+        name="daemon",
+        target="kafka_quotas.cli.daemon.command:app",
+        help="Enforce quotas in a proxy in front of brokers.",
     ),
     LazyCommand(
         name="load-test",
-        target="kafka_quotas.cli.load_test:app",
+        target="kafka_quotas.cli.load_test.group:app",
         help="Put load on a cluster and judge whether the quotas hold.",
     ),
     LazyCommand(
         name="pipeline",
-        target="kafka_quotas.cli.pipeline:app",
+        target="kafka_quotas.cli.pipeline.group:app",
         help="Turn recorded traffic into usage and quotas.",
     ),
     LazyCommand(
         name="completion",
-        target="kafka_quotas.cli.completion_command:app",
+        target="kafka_quotas.cli.completion.command:app",
         help="Print a completion script, or install it as kafka-configs.",
     ),
     LazyCommand(
@@ -95,14 +119,14 @@ _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What writing to a full or broken device ends in; files that we open ourselves have errors of their own."""
 
 
-class Commands(LazyGroup):
+class ProgramCommands(LazyGroup):
     """The commands of `COMMANDS`."""
 
     table = COMMANDS
 
 
 app = typer.Typer(
-    cls=Commands,
+    cls=ProgramCommands,
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -119,9 +143,9 @@ def _print_version(value: bool) -> None:
 
 def _print_help_json(value: bool) -> None:
     if value:
-        from kafka_quotas.cli.help_json import help_json  # noqa: PLC0415 - loads every command
+        from kafka_quotas.cli.framework.help_json import help_json  # noqa: PLC0415 - loads every command
 
-        typer.echo(help_json())
+        typer.echo(help_json(app, PROGRAM))
         raise typer.Exit
 
 
@@ -152,7 +176,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     `argv` are the arguments after the program's name; None takes the process's own.
     """
-    session = Session()
+    session = Invocation()
     _replace_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a letter that the terminal's encoding lacks is escaped, as on stderr
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -185,7 +209,7 @@ def _own_arguments() -> list[str]:
     return [DROP_IN, *sys.argv[1:]] if through_link else sys.argv[1:]
 
 
-def _run(argv: Sequence[str], session: Session) -> int:
+def _run(argv: Sequence[str], session: Invocation) -> int:
     command = typer.main.get_command(app)
     try:
         result = command.main(list(argv), prog_name=PROGRAM, standalone_mode=False, obj=session)
@@ -194,7 +218,7 @@ def _run(argv: Sequence[str], session: Session) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _tell(message: str, *, hint: str | None, code: int, session: Session) -> int:
+def _tell(message: str, *, hint: str | None, code: int, session: Invocation) -> int:
     return _tell_lines(_lines(message, hint), code=code, session=session)
 
 
@@ -202,7 +226,7 @@ def _lines(message: str, hint: str | None) -> list[str]:
     return [f"error: {message}", f"hint: {hint}"] if hint else [f"error: {message}"]
 
 
-def _tell_lines(lines: Sequence[str], *, code: int, session: Session) -> int:
+def _tell_lines(lines: Sequence[str], *, code: int, session: Invocation) -> int:
     if session.verbose:
         import traceback  # noqa: PLC0415 - only a failed run pays for it
 
@@ -217,7 +241,7 @@ def _one_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
-def _tell_usage(error: typer.TyperException, session: Session) -> int:
+def _tell_usage(error: typer.TyperException, session: Invocation) -> int:
     """The exit code of an error that Typer found in the arguments, told in our form."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else PROGRAM
@@ -229,7 +253,7 @@ def _tell_usage(error: typer.TyperException, session: Session) -> int:
     return _tell(lowered, hint=f"{path} --help", code=error.exit_code, session=session)
 
 
-def _tell_unforeseen(error: Exception, session: Session) -> int:
+def _tell_unforeseen(error: Exception, session: Invocation) -> int:
     """Exit code 1, where standard output takes no more, and for a defect. Nobody is told of a pipe that was closed."""
     if isinstance(error, BrokenPipeError):
         return _quiet_output()

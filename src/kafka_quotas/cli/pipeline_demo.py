@@ -1,4 +1,7 @@
-"""`kafka-quotas pipeline demo`: from real traffic to quotas that are set, one command after the other."""
+"""`kafka-quotas pipeline demo`: from real traffic to quotas that are set, one command after the other.
+
+The commands that the pipeline's demo runs after its traffic was recorded, in their order.
+"""
 
 import os
 import shlex
@@ -7,27 +10,94 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.journal_options import JOURNAL_VARIABLE
-from kafka_quotas.cli.load_live import live_watcher
-from kafka_quotas.cli.load_view import print_load
-from kafka_quotas.cli.output import Output
-from kafka_quotas.cli.pipeline_demo_steps import Proposed, proposals, steps
-from kafka_quotas.cli.plot import require_matplotlib
-from kafka_quotas.cli.render import write
-from kafka_quotas.cli.report_page import require_jinja
-from kafka_quotas.commands.kafka_jars import VERSION, KafkaServerError
-from kafka_quotas.commands.pipeline_demo import SCENARIO, demo_scenario, record_traffic
+from kafka_quotas.cli.charts.html_page import require_jinja
+from kafka_quotas.cli.charts.plot import require_matplotlib
+from kafka_quotas.cli.load_test.views.live import live_watcher
+from kafka_quotas.cli.load_test.views.view import print_load
+from kafka_quotas.cli.options.journal import JOURNAL_VARIABLE
+from kafka_quotas.cli.output.render import write
+from kafka_quotas.cli.output.view import Output
+from kafka_quotas.commands.pipeline.demo import SCENARIO, demo_scenario, record_traffic
+from kafka_quotas.commands.testbed.kafka_jars import VERSION, KafkaServerError
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.pipeline.java import find_java
-from kafka_quotas.pipeline.libraries import require_libraries
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.pipeline.engine.choice import require_libraries
+from kafka_quotas.pipeline.engine.java import find_java
 from kafka_quotas.system_clock import SystemClock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposed:
+    """Two defaults for bytes/s written, as quota files have them."""
+
+    tight: str
+    generous: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoStep:
+    """A command with a heading; `is_distributed` ones run on Spark where that is to be had, else on this machine."""
+
+    title: str
+    arguments: tuple[str, ...]
+    is_distributed: bool = False
+
+    def command(self, *, has_spark: bool) -> list[str]:
+        """The arguments of the command."""
+        if not self.is_distributed:
+            return list(self.arguments)
+        return [*self.arguments, "--engine", "spark" if has_spark else "local"]
+
+
+def proposals(out: Path, default_of: str, proposed: Proposed) -> None:
+    """Nothing; the two proposals are files in the folder."""
+    for name, value in asdict(proposed).items():
+        text = f"entries:\n  - {{entity: {{{default_of}: null}}, quotas: {{producer_byte_rate: {value}}}}}\n"
+        (out / f"{name}.yaml").write_text(text, encoding="utf-8")
+
+
+def steps(out: Path, logs: Path, in_force: Path, window: QuotaWindow, default_of: str) -> Iterator[DemoStep]:
+    """The steps from request logs to quotas that are set."""
+    data, quotas, store = str(out / "data"), str(out / "recommended.yaml"), f"local:{out / 'quotas.db'}"
+    windows = ("--quota-window-num", str(window.samples), "--quota-window-size-seconds", str(window.window_s))
+    pattern = f"{logs}/{{broker_id}}/*.log*"
+    advice = ("--default-of", default_of, "--clients-share", "0.2", *windows)
+    yield DemoStep(
+        title="Read the request log into tables",
+        arguments=("pipeline", "ingest", "--source", pattern, "--timezone", "UTC", "--out", data),
+    )
+    yield DemoStep(
+        title="Profile: who uses what",
+        arguments=("pipeline", "usage", data, "--quotas", str(in_force), *windows, "--limit", "10"),
+        is_distributed=True,
+    )
+    yield DemoStep(
+        title="What would two other sets of quotas have done?",
+        arguments=(
+            *("pipeline", "replay", data, "--quotas", str(out / "tight.yaml"), str(out / "generous.yaml")),
+            *("--model", "closed", *windows, "--limit", "10"),
+        ),
+    )
+    yield DemoStep(
+        title="Which quotas to set",
+        arguments=("pipeline", "recommend", data, *advice, "--file", quotas),
+    )
+    yield DemoStep(
+        title="The same for people who don't run Kafka",
+        arguments=(
+            *("pipeline", "report", data, "--quotas", str(in_force), *advice),
+            *("--out", str(out / "report.html")),
+        ),
+    )
+    yield DemoStep(title="Set them, in a store of the demo's own", arguments=("apply", quotas, "--store", store))
+    yield DemoStep(title="What is set now", arguments=("describe", "--store", store))
+
 
 _INTERRUPTED = 130
 _SAMPLE_WINDOW = QuotaWindow(samples=3, window_s=1)

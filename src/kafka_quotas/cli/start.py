@@ -21,7 +21,7 @@ def main() -> int:
 
 def _complete(instruction: str) -> int | None:
     """The exit code of a completion that needs no Typer, None for one that does."""
-    from kafka_quotas.cli.quick_completion import quick_answer  # noqa: PLC0415 - few runs complete anything
+    from kafka_quotas.cli.completion.quick import quick_answer  # noqa: PLC0415 - few runs complete anything
 
     try:
         answer = quick_answer(instruction, os.environ)

@@ -4,11 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.stores.context import Context, checked_context_name, is_secret_property
-from kafka_quotas.stores.context_file import Contexts, read_contexts, write_contexts
-from kafka_quotas.stores.context_text import with_context, with_current, without_context
-from kafka_quotas.stores.secret import Secret
-from kafka_quotas.stores.store_url import parse_store_url
+from kafka_quotas.stores.contexts.context import Context, checked_context_name, is_secret_property
+from kafka_quotas.stores.contexts.editing import with_context, with_current, without_context
+from kafka_quotas.stores.contexts.file import Contexts, read_contexts, write_contexts
+from kafka_quotas.stores.contexts.secret import Secret
+from kafka_quotas.stores.url import parse_store_url
 
 
 def use_context(path: Path, name: str | None) -> Contexts:

@@ -1,18 +1,195 @@
-"""`daemon run`, `status`, `reload`, `unmute` and `decide` as functions: arguments in, a frozen result out."""
+"""`daemon run`, `status`, `reload`, `unmute` and `decide` as functions: arguments in, a frozen result out.
 
+`daemon calibrate` as a function: what requests cost a broker, written to a file that the daemon reads.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
+from typing import Final, TextIO
 
-from kafka_quotas.enforcement.control_client import ask_reload, ask_status, ask_unmute
-from kafka_quotas.enforcement.control_path import find_control_path
+from kafka_quotas.core.errors import KafkaQuotasError, StoreError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas.cost_model import CostModel
+from kafka_quotas.enforcement.config.cost_model_file import write_cost_model
+from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.control.client import ask_reload, ask_status, ask_unmute, find_control_path
+from kafka_quotas.enforcement.control.decision_client import DecisionClient
 from kafka_quotas.enforcement.daemon import DaemonResult, run_daemon
-from kafka_quotas.enforcement.decision import Ask, Decision
-from kafka_quotas.enforcement.decision_client import DecisionClient
-from kafka_quotas.enforcement.reload import Reloaded
-from kafka_quotas.enforcement.settings import DaemonSettings
-from kafka_quotas.enforcement.status import DaemonStatus
-from kafka_quotas.enforcement.store_follower import OpenStore
-from kafka_quotas.enforcement.unmute import ClientChoice, Unmuted
+from kafka_quotas.enforcement.decisions.messages import Decision, DecisionRequest
+from kafka_quotas.enforcement.quotas.calibration import (
+    ROUNDS,
+    WARM_UP_S,
+    Calibration,
+    Progress,
+    SendProbe,
+    budget_percentage,
+)
+from kafka_quotas.enforcement.quotas.reload import Reloaded
+from kafka_quotas.enforcement.quotas.store_watcher import OpenStore
+from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus
+from kafka_quotas.stores.kafka.broker_client import BrokerClient
+from kafka_quotas.stores.kafka.broker_settings import KafkaCluster
+from kafka_quotas.stores.kafka.cluster_client import ClusterClient
+from kafka_quotas.stores.kafka.properties import kafka_access
+from kafka_quotas.stores.kafka.store import KafkaStore
+from kafka_quotas.stores.polling import Polling
+from kafka_quotas.stores.server_address import ServerAddress
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.store import Alteration
+from kafka_quotas.stores.url import parse_store_url
+from kafka_quotas.wire.client.metadata import MetadataRequest
+from kafka_quotas.wire.client.probes import CostProbe, ProbeAnswer
+from kafka_quotas.wire.client.single_record import single_record_batch
+from kafka_quotas.wire.client.topics import CreateTopics, DeleteTopics, WantedTopic
+from kafka_quotas.wire.protocol.error_codes import error_name
+
+LEADER_WAIT_S: Final = 30.0
+_TOPIC_TIMEOUT_MS: Final = 30_000
+ANSWER_S: Final = 30.0
+"""How long one answer may take."""
+
+
+def calibrate(
+    bootstrap: str,
+    settings: StoreSettings,
+    *,
+    window: QuotaWindow,
+    target: Path,
+    on_progress: Callable[[Progress], None],
+    rounds: int = ROUNDS,
+    warm_up_s: float = WARM_UP_S,
+) -> CostModel:
+    """The cost model of the broker that leads a scratch topic, written to the target file.
+
+    Each request is tried for `warm_up_s` and then measured in so many rounds, the least of which counts.
+
+    Raises `StoreError` where the cluster can't be asked or changed, `KafkaQuotasError` where the broker never throttles
+    or the file can't be written.
+    """
+    url = f"kafka://{bootstrap}"
+    with ExitStack() as stack:
+        connection = stack.enter_context(_connected(url, settings))
+        topic = stack.enter_context(_scratch_topic(connection, settings, url))
+        upstream = _Upstream(connection, settings, url, topic, window)
+        stack.callback(upstream.close)
+        calibration = Calibration(
+            upstream,
+            window=window,
+            batch=_batch,
+            now_s=time.monotonic,
+            on_progress=on_progress,
+            rounds=rounds,
+            warm_up_s=warm_up_s,
+        )
+        model = calibration.run(topic, source=f"calibrated with {upstream.server}, {time.strftime('%Y-%m-%d')}")
+    write_cost_model(target, model)
+    return model
+
+
+@contextmanager
+def _connected(url: str, settings: StoreSettings) -> Iterator[ClusterClient]:
+    connection = ClusterClient(parse_store_url(url), settings=settings)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _scratch_topic(connection: ClusterClient, settings: StoreSettings, url: str) -> Iterator[str]:
+    """A topic that has a leader, deleted at the end. Raises `StoreError` where it can't be made."""
+    topic = f"kafka-quotas-calibrate-{uuid.uuid4().hex[:12]}"
+    connection.node_ids()
+    controller = connection.send(MetadataRequest()).controller_id
+    wanted = WantedTopic(name=topic, partitions=1, replication_factor=-1)
+    (made,) = connection.send(CreateTopics(topics=[wanted], timeout_ms=_TOPIC_TIMEOUT_MS), node_id=controller)
+    if made.error_code:
+        raise StoreError(
+            f"can't make the topic {topic}: {error_name(made.error_code)}", hint="calibrating needs a scratch topic"
+        )
+    try:
+        cluster = KafkaCluster(parse_store_url(url), settings=settings)
+        try:
+            if not Polling(0.1).until(lambda: bool(_leaders(cluster, topic)), timeout_s=LEADER_WAIT_S):
+                raise StoreError(f"the topic {topic} got no leader within {LEADER_WAIT_S:g} s")
+        finally:
+            cluster.close()
+        yield topic
+    finally:
+        connection.send(DeleteTopics(topics=[topic], timeout_ms=_TOPIC_TIMEOUT_MS), node_id=controller)
+
+
+def _leaders(cluster: KafkaCluster, topic: str) -> bool:
+    try:
+        return bool(cluster.leaders(topic))
+    except StoreError:
+        return False  # not known everywhere yet
+
+
+class _Upstream:
+    """The broker that leads the scratch topic."""
+
+    def __init__(
+        self, connection: ClusterClient, settings: StoreSettings, url: str, topic: str, window: QuotaWindow
+    ) -> None:
+        metadata = connection.send(MetadataRequest(topics=(topic,)))
+        leader = metadata.topics[0].partitions[0].leader_id
+        broker = next(broker for broker in metadata.brokers if broker.node_id == leader)
+        self._address = ServerAddress(broker.host, broker.port)
+        self.server = str(self._address)
+        self._url = url
+        self._access = kafka_access(settings.client_properties)
+        self._store = KafkaStore(parse_store_url(url), settings=settings)
+        self._percentage = budget_percentage(window)
+        self._limited: list[Entity] = []
+        self._peers: list[BrokerClient] = []
+
+    def asking(self, client_id: str) -> SendProbe:
+        """What sends probes under a client-id. Raises `StoreError` where the broker does not answer one."""
+        peer = BrokerClient(self._address, access=replace(self._access, client_id=client_id), url=self._url)
+        self._peers.append(peer)
+
+        def ask(probe: CostProbe) -> ProbeAnswer:
+            deadline_s = time.monotonic() + ANSWER_S
+            try:
+                return peer.ask(probe, contact_deadline_s=deadline_s, deadline_s=deadline_s)
+            except OSError as error:
+                raise StoreError(f"{self.server} did not answer {probe.name}: {error}") from error
+
+        return ask
+
+    def limit(self, entities: Sequence[Entity]) -> None:
+        """Nothing; each of these may take the budget. Raises `StoreError` where the cluster refuses the quotas."""
+        self._limited += entities
+        self._set({REQUEST_PERCENTAGE.name: self._percentage})
+
+    def close(self) -> None:
+        """Nothing; connections and quotas are gone."""
+        for peer in self._peers:
+            peer.close()
+        try:
+            if self._limited:
+                self._set({REQUEST_PERCENTAGE.name: None})
+        finally:
+            self._store.close()
+
+    def _set(self, changes: dict[str, float | None]) -> None:
+        results = self._store.alter([Alteration(entity=entity, changes=changes) for entity in self._limited])
+        for result in results:
+            if result.error is not None:
+                raise KafkaQuotasError(f"the quotas for calibrating can't be changed: {result.error.message}")
+
+
+def _batch(size: int) -> bytes:
+    """Return a record batch with one record of about so many bytes."""
+    return single_record_batch(bytes(size), now_ms=time.time_ns() // 1_000_000)
 
 
 def run(settings: DaemonSettings, open_store: OpenStore, *, log: TextIO) -> DaemonResult:
@@ -51,7 +228,7 @@ def unmute(control: Path | None, choice: ClientChoice) -> Unmuted:
     return ask_unmute(find_control_path() if control is None else control, choice)
 
 
-def decide(control: Path | None, ask: Ask) -> Decision:
+def decide(control: Path | None, ask: DecisionRequest) -> Decision:
     """What the daemon behind a control socket says to one question.
 
     Raises `DecisionError` where it can't be answered, `ControlError` and `UsageError` as `status` does.

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Protocol
 
-from kafka_quotas.commands.alter import AlterResult, alter
-from kafka_quotas.commands.client import Client
-from kafka_quotas.commands.daemon_process import running_daemon, work_folder
-from kafka_quotas.commands.effective import EffectiveResult, effective
+from kafka_quotas.commands.quotas.alter import AlterResult, alter
+from kafka_quotas.commands.quotas.client import QuestionedClient
+from kafka_quotas.commands.quotas.describe import EffectiveResult, effective
+from kafka_quotas.commands.testbed.daemon_process import running_daemon, work_folder
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.quota_config import QuotaWindow
-from kafka_quotas.core.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaKey
-from kafka_quotas.loadtest.cycles import Direction
-from kafka_quotas.loadtest.embedded_cluster import EmbeddedCluster
-from kafka_quotas.loadtest.plan import EntityLoad, EntityName, LoadPlan
-from kafka_quotas.loadtest.progress import RunProgress
-from kafka_quotas.loadtest.result import LoadResult
-from kafka_quotas.loadtest.run import run_load
-from kafka_quotas.loadtest.workload import Workload
-from kafka_quotas.stores.open_store import open_store
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaKey
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
+from kafka_quotas.loadtest.plan.throttle_cycles import Direction
+from kafka_quotas.loadtest.plan.workload import Workload
+from kafka_quotas.loadtest.result.result import LoadResult
+from kafka_quotas.loadtest.run.embedded_cluster import EmbeddedCluster
+from kafka_quotas.loadtest.run.progress import RunProgress
+from kafka_quotas.loadtest.run.runner import run_load
+from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Store
 
 WINDOW: Final = QuotaWindow(samples=3, window_s=1)
@@ -35,7 +35,7 @@ _FILL_RECORDS: Final = 16_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Actor:
+class DemoClient:
     """A client of the demo: its quota and what it offers, in bytes/s; None is none, and all it can."""
 
     client_id: str
@@ -50,15 +50,15 @@ class Actor:
 
 
 CAST: Final = (
-    Actor(client_id="greedy", direction=Direction.PRODUCE, quota=2_000_000, offers=None),
-    Actor(client_id="modest", direction=Direction.PRODUCE, quota=4_000_000, offers=1_500_000),
-    Actor(client_id="unlimited", direction=Direction.PRODUCE, quota=None, offers=8_000_000),
-    Actor(client_id="reader", direction=Direction.CONSUME, quota=3_000_000, offers=None),
+    DemoClient(client_id="greedy", direction=Direction.PRODUCE, quota=2_000_000, offers=None),
+    DemoClient(client_id="modest", direction=Direction.PRODUCE, quota=4_000_000, offers=1_500_000),
+    DemoClient(client_id="unlimited", direction=Direction.PRODUCE, quota=None, offers=8_000_000),
+    DemoClient(client_id="reader", direction=Direction.CONSUME, quota=3_000_000, offers=None),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class DemoTestBed:
     """What runs: the addresses of cluster and daemon, the store, and the quota window."""
 
     cluster: str
@@ -67,14 +67,14 @@ class Stage:
     window: QuotaWindow
 
 
-class Audience(Protocol):
+class DemoObserver(Protocol):
     """Whoever is told how the demo goes."""
 
-    def quota_is_set(self, actor: Actor, result: AlterResult) -> None:
+    def quota_is_set(self, actor: DemoClient, result: AlterResult) -> None:
         """Nothing; one quota is stored."""
         ...
 
-    def stage_is_set(self, stage: Stage) -> None:
+    def stage_is_set(self, stage: DemoTestBed) -> None:
         """Nothing; everything runs."""
         ...
 
@@ -87,7 +87,7 @@ class Audience(Protocol):
         ...
 
 
-def demo(audience: Audience, *, clock: Clock) -> LoadResult:
+def demo(audience: DemoObserver, *, clock: Clock) -> LoadResult:
     """What every client got through the daemon, with the verdicts. All that was started is gone when it returns.
 
     Raises `DaemonStartError` where the daemon does not start, and what `run_load` raises.
@@ -104,13 +104,13 @@ def demo(audience: Audience, *, clock: Clock) -> LoadResult:
             running_daemon(upstream=cluster.bootstrap, store_url=store.url, window=WINDOW, folder=folder)
         )
         audience.stage_is_set(
-            Stage(cluster=cluster.bootstrap, daemon=daemon.bootstrap, store_url=store.url, window=WINDOW)
+            DemoTestBed(cluster=cluster.bootstrap, daemon=daemon.bootstrap, store_url=store.url, window=WINDOW)
         )
-        audience.applies(effective(store, clients=[Client(client_id=actor.client_id) for actor in CAST]))
+        audience.applies(effective(store, clients=[QuestionedClient(client_id=actor.client_id) for actor in CAST]))
         return run_load(_plan(daemon.bootstrap), clock=clock, watcher=audience.load_runs)
 
 
-def _set_quotas(store: Store, audience: Audience) -> None:
+def _set_quotas(store: Store, audience: DemoObserver) -> None:
     """Nothing; the quotas of the cast are stored."""
     for actor in CAST:
         if actor.quota is not None:
@@ -129,9 +129,9 @@ def _plan(bootstrap: str) -> LoadPlan:
     )
 
 
-def _load(actor: Actor) -> EntityLoad:
-    return EntityLoad(
-        name=EntityName(user=None, client_id=actor.client_id),
+def _load(actor: DemoClient) -> ClientLoad:
+    return ClientLoad(
+        name=ClientName(user=None, client_id=actor.client_id),
         workload=Workload(actor.direction.value),
         topic=_PRODUCED_TOPIC if actor.direction is Direction.PRODUCE else _CONSUMED_TOPIC,
         arrivals_per_second=None if actor.offers is None else Fraction(actor.offers, RECORD_SIZE),

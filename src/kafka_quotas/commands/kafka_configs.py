@@ -1,21 +1,63 @@
 """One `kafka-configs` command, carried out: asked of brokers or of ZooKeeper, told in the original's lines.
 
 **Source:** `ConfigCommand.alterConfig`, `describeConfig` and `describeConfigWithZk` (Kafka 3.9 and 4.3).
+
+The link through which scripts that call `kafka-configs` reach this program instead.
 """
 
+import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
-from kafka_quotas.core.errors import KafkaQuotasError, StoreUnreachableError
-from kafka_quotas.core.java_hash import as_hash_map
+from kafka_quotas.core.changes.plan import PlannedChange
+from kafka_quotas.core.changes.validation import SCRAM_MECHANISMS
+from kafka_quotas.core.errors import KafkaQuotasError, StoreUnreachableError, UsageError
+from kafka_quotas.core.java.hash_order import as_hash_map
 from kafka_quotas.core.kafka_configs.arguments import Action, KafkaConfigsCommand, describe_lines
-from kafka_quotas.core.kafka_configs.failures import OURS, TIMED_OUT, ZOOKEEPER_TIMED_OUT, broker_failure
+from kafka_quotas.core.kafka_configs.messages import OURS, TIMED_OUT, ZOOKEEPER_TIMED_OUT, broker_failure
 from kafka_quotas.core.kafka_configs.options import KafkaConfigsError
-from kafka_quotas.core.plan import PlannedChange
-from kafka_quotas.core.validation import SCRAM_MECHANISMS
-from kafka_quotas.stores.kafka_refusals import LostAnswerError
-from kafka_quotas.stores.verbatim import BrokerAnswerError, UserConfigs, VerbatimQuotas
+from kafka_quotas.stores.kafka.errors import LostAnswerError
+from kafka_quotas.stores.raw_quotas import BrokerAnswerError, RawQuotas, UserConfigs
+
+LINK_NAME = "kafka-configs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropIn:
+    """A link and what it leads to; `hidden_by` is another program of that name which the shell finds first."""
+
+    link: Path
+    target: Path
+    hidden_by: Path | None
+
+
+def install_drop_in(folder: Path, program: Path, *, search_path: str) -> DropIn:
+    """The link in the folder to the installed program; one that is there already stays as it is.
+
+    `search_path` is the shell's PATH. Raises `UsageError` where there is no such folder, and where something else has
+    that name; `KafkaQuotasError` where the link can't be made.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"no such folder: {folder}", hint="name one on your PATH, or make it first")
+    link, target = folder.absolute() / LINK_NAME, program.absolute()
+    if not _is_link_to(link, target):
+        if os.path.lexists(link):
+            raise UsageError(f"{link} exists and is not ours", hint="choose another folder, or move it out of the way")
+        try:
+            link.symlink_to(target)
+        except OSError as error:
+            raise KafkaQuotasError(f"cannot make {link}: {error.strerror or error}") from error
+    found = shutil.which(LINK_NAME, path=search_path)
+    first = Path(found) if found is not None else None
+    return DropIn(link=link, target=target, hidden_by=first if first is not None and first != link else None)
+
+
+def _is_link_to(link: Path, target: Path) -> bool:
+    return link.is_symlink() and link.resolve() == target.resolve()
+
 
 DEPRECATION_LINES = (
     "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.",
@@ -44,7 +86,7 @@ def _unheard(result: KafkaConfigsResult) -> None:
 def run_kafka_configs(
     command: KafkaConfigsCommand,
     *,
-    open_brokers: Callable[[], VerbatimQuotas],
+    open_brokers: Callable[[], RawQuotas],
     open_zookeeper: Callable[[], UserConfigs],
     unconfirmed: Callable[[KafkaConfigsResult], object] = _unheard,
 ) -> KafkaConfigsResult:
@@ -72,7 +114,7 @@ def run_kafka_configs(
 
 def _at_brokers(
     command: KafkaConfigsCommand,
-    open_brokers: Callable[[], VerbatimQuotas],
+    open_brokers: Callable[[], RawQuotas],
     unconfirmed: Callable[[KafkaConfigsResult], object],
 ) -> KafkaConfigsResult:
     if command.action is Action.ALTER and not command.added and not command.deleted:

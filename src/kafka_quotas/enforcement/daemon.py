@@ -16,40 +16,39 @@ from pathlib import Path
 from resource import RLIMIT_NOFILE, getrlimit
 from typing import Final, TextIO
 
-from kafka_quotas.core.bucket_pool import BucketPool
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.enforcement.address import Address
-from kafka_quotas.enforcement.connections import ConnectionBook, connections_for
-from kafka_quotas.enforcement.control import ControlServer
-from kafka_quotas.enforcement.control_desk import ControlDesk
-from kafka_quotas.enforcement.control_path import control_path
-from kafka_quotas.enforcement.cost_file import read_cost_model
-from kafka_quotas.enforcement.counters import Counters
-from kafka_quotas.enforcement.decision_quotas import Decider
-from kafka_quotas.enforcement.event_log_writer import EventLogWriter
-from kafka_quotas.enforcement.gate import Gate
-from kafka_quotas.enforcement.health import Health
-from kafka_quotas.enforcement.ledger import Ledger
-from kafka_quotas.enforcement.listener_file import ListenerFiles, refuse_restart
-from kafka_quotas.enforcement.log import Log
-from kafka_quotas.enforcement.metrics import exposition
-from kafka_quotas.enforcement.metrics_server import MetricsServer
-from kafka_quotas.enforcement.monotonic_clock import MonotonicClock
-from kafka_quotas.enforcement.notice import Notice, Severity, defect
-from kafka_quotas.enforcement.policy import Policy
-from kafka_quotas.enforcement.policy_file import read_policy_file
-from kafka_quotas.enforcement.quiet_connections import QuietConnections
-from kafka_quotas.enforcement.relay import RelayRoom
-from kafka_quotas.enforcement.reload import ReloadedFile, Reloader, Use
-from kafka_quotas.enforcement.report import Reporter
-from kafka_quotas.enforcement.settings import DaemonSettings
-from kafka_quotas.enforcement.slices import run_sliced
-from kafka_quotas.enforcement.state_keeper import StateKeeper
-from kafka_quotas.enforcement.store_changes import ChangedSnapshot, ChangeTracker
-from kafka_quotas.enforcement.store_follower import OpenStore, StoreFollower
-from kafka_quotas.enforcement.topic_control import TopicControl
+from kafka_quotas.core.quotas.bucket_pool import BucketPool
+from kafka_quotas.enforcement.config.address import Address
+from kafka_quotas.enforcement.config.cost_model_file import read_cost_model
+from kafka_quotas.enforcement.config.listener_file import ListenerFiles, refuse_restart
+from kafka_quotas.enforcement.config.policy_file import read_policy_file
+from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.control.client import control_path
+from kafka_quotas.enforcement.control.decider import DecisionService
+from kafka_quotas.enforcement.control.handler import ControlHandler
+from kafka_quotas.enforcement.control.server import ControlServer
+from kafka_quotas.enforcement.event_log.writer import EventLogWriter
+from kafka_quotas.enforcement.monitoring.health import Health
+from kafka_quotas.enforcement.monitoring.http_server import MetricsServer
+from kafka_quotas.enforcement.monitoring.metrics import exposition
+from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas, connections_for
+from kafka_quotas.enforcement.proxy.proxied_connection import ProxyContext
+from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
+from kafka_quotas.enforcement.proxy.quiet_connections import QuietConnections
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
+from kafka_quotas.enforcement.quotas.reload import ReloadedFile, Reloader, Use
+from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot, ChangeTracker
+from kafka_quotas.enforcement.quotas.store_watcher import OpenStore, StoreWatcher
+from kafka_quotas.enforcement.state.state_keeper import StateSnapshotter
+from kafka_quotas.enforcement.telemetry.counters import Counters
+from kafka_quotas.enforcement.telemetry.log import Log, LogEvent, LogLevel, defect
+from kafka_quotas.enforcement.telemetry.slices import run_sliced
+from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
+from kafka_quotas.enforcement.topics.filters import TopicFilters
 from kafka_quotas.stores.static import read_static_quotas
 from kafka_quotas.stores.store import QuotaEntry, Snapshot
+from kafka_quotas.system_clock import MonotonicClock
 
 EXPIRY_S: Final = 60.0
 """How often idle buckets are looked for."""
@@ -113,24 +112,24 @@ class _Daemon:
         self._notify = Log(log, self._clock, log_format=settings.log_format).notify
         self._counters = Counters()
         rules = settings.rules
-        self._policy = Policy(
+        self._policy = QuotaRegistry(
             rules.window,
             mutation_window=rules.mutation_window,
             mutations=rules.mutations.algorithm,
             book=rules.book,
             pool=BucketPool(settings.max_bucket_bytes, self._clock),
         )
-        self._topics = TopicControl(rules, counters=self._counters, notify=self._notify, clock=self._clock)
+        self._topics = TopicFilters(rules, counters=self._counters, notify=self._notify, clock=self._clock)
         self._max_connections = settings.max_connections or connections_for(getrlimit(RLIMIT_NOFILE)[0])
-        self._book = ConnectionBook(
+        self._book = ConnectionQuotas(
             settings.rules.window, broker_rate=settings.connection_rate, max_connections=self._max_connections
         )
         self._signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
         self._changed = 0
-        self._gate: Gate | None = None
+        self._gate: ProxyServer | None = None
         self._applied: str | None = None
         tracker = ChangeTracker()
-        self._follower = StoreFollower(
+        self._follower = StoreWatcher(
             lambda: tracker.track(open_store()),
             loop=self._loop,
             clock=self._clock,
@@ -154,13 +153,13 @@ class _Daemon:
             first = self._follower.start()
             stack.callback(self._follower.stop)
             self._apply(first)
-            room = RelayRoom(loop=self._loop, clock=self._clock, counters=self._counters, notify=self._notify)
+            room = ProxyContext(loop=self._loop, clock=self._clock, counters=self._counters, notify=self._notify)
             events = self._open_event_log(stack)
-            gate = Gate(
+            gate = ProxyServer(
                 room,
                 settings=self._settings,
                 policy=self._policy,
-                ledger=Ledger(self._notify),
+                ledger=ThrottleStats(self._notify),
                 book=self._book,
                 topics=self._topics,
                 charges=None if events is None else events.charges,
@@ -180,12 +179,12 @@ class _Daemon:
             stack.callback(expiry.cancel)
             return await self._until_told(gate, reporter)
 
-    def _keep_state(self, stack: contextlib.AsyncExitStack, gate: Gate) -> None:
+    def _keep_state(self, stack: contextlib.AsyncExitStack, gate: ProxyServer) -> None:
         """Nothing; if a file is to remember the buckets, they are as it says, and it follows them to the end."""
         if self._settings.state_file is None:
             return
         window, mutations = self._settings.rules.window, self._settings.rules.mutation_window
-        keeper = StateKeeper(
+        keeper = StateSnapshotter(
             self._settings.state_file,
             self._policy,
             connections=self._book,
@@ -209,7 +208,7 @@ class _Daemon:
         if self._settings.event_log is None:
             return None
 
-        def notify(notice: Notice) -> None:
+        def notify(notice: LogEvent) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended, and the log with it
                 self._loop.call_soon_threadsafe(self._notify, notice)
 
@@ -218,7 +217,7 @@ class _Daemon:
         stack.callback(events.close)
         return events
 
-    def _reporter(self, gate: Gate, events: EventLogWriter | None) -> Reporter:
+    def _reporter(self, gate: ProxyServer, events: EventLogWriter | None) -> Reporter:
         return Reporter(
             settings=self._settings,
             clock=self._clock,
@@ -232,12 +231,12 @@ class _Daemon:
         )
 
     async def _serve_status(
-        self, stack: contextlib.AsyncExitStack, gate: Gate, reporter: Reporter, events: EventLogWriter | None
+        self, stack: contextlib.AsyncExitStack, gate: ProxyServer, reporter: Reporter, events: EventLogWriter | None
     ) -> None:
         """Nothing; control socket and metrics are served, and the log says where."""
         listen = gate.listeners()[0][0]
         bootstrap = gate.directory.routes[0]
-        decider = Decider(
+        decider = DecisionService(
             self._policy,
             self._clock,
             connections=self._book,
@@ -245,7 +244,7 @@ class _Daemon:
             bootstrap=lambda: bootstrap.node_id,
             on_asked=None if events is None else events.charges.asked,
         )
-        desk = ControlDesk(
+        desk = ControlHandler(
             status=reporter.status,
             decide=decider.decide,
             reload=lambda: self._reloader.reload("control socket"),
@@ -270,20 +269,20 @@ class _Daemon:
             port = await metrics.start()
             stack.push_async_callback(metrics.close)
             fields["metrics"] = f"http://{Address(host=self._settings.metrics.host, port=port)}/metrics"
-        self._notify(Notice(event="daemon listening", fields=fields))
+        self._notify(LogEvent(event="daemon listening", fields=fields))
 
     def _listen_to_signals(self, stack: contextlib.AsyncExitStack) -> None:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             self._loop.add_signal_handler(number, self._signals.put_nowait, number)
             stack.callback(self._loop.remove_signal_handler, number)
 
-    async def _until_told(self, gate: Gate, reporter: Reporter) -> DaemonResult:
+    async def _until_told(self, gate: ProxyServer, reporter: Reporter) -> DaemonResult:
         """How it ended, once a signal has asked for the end."""
         while (told := await self._signals.get()) is signal.SIGHUP:
             self._rereading = self._loop.create_task(self._reread())
         reporter.draining = True
         self._notify(
-            Notice(event="daemon draining", fields={"signal": told.name, "connections": len(gate.connections)})
+            LogEvent(event="daemon draining", fields={"signal": told.name, "connections": len(gate.connections)})
         )
         draining = self._loop.create_task(gate.drain(self._settings.drain_timeout_s))
         again = self._loop.create_task(self._end_asked_again())
@@ -291,7 +290,7 @@ class _Daemon:
         again.cancel()
         cut = len(gate.connections) if not draining.done() else draining.result()
         draining.cancel()
-        self._notify(Notice(event="daemon stopped", fields={"signal": told.name, "cut_connections": cut}))
+        self._notify(LogEvent(event="daemon stopped", fields={"signal": told.name, "cut_connections": cut}))
         return DaemonResult(signal_name=told.name, cut_connections=cut)
 
     async def _end_asked_again(self) -> None:
@@ -305,9 +304,9 @@ class _Daemon:
                 await work()
             except Exception as error:  # noqa: BLE001 - what it is for is done without it until then
                 self._notify(
-                    Notice(
+                    LogEvent(
                         event="work in the background failed; it is begun again",
-                        severity=Severity.ERROR,
+                        severity=LogLevel.ERROR,
                         fields={"error": defect(error)},
                     )
                 )
@@ -336,7 +335,7 @@ class _Daemon:
         self._topics.apply_store((entry.entity, entry.quotas) for entry in of_places)
         self._applied = snapshot.revision
         self._notify(
-            Notice(
+            LogEvent(
                 event="quotas applied",
                 fields={"store": self._follower.state.url, "changed": changed, "limits": self._policy.limit_count},
             )

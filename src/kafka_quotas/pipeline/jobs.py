@@ -2,10 +2,10 @@
 
 from typing import Protocol
 
-from kafka_quotas.pipeline.replay_plan import ReplayPlan
-from kafka_quotas.pipeline.replay_tables import ReplayTables
-from kafka_quotas.pipeline.usage_tables import UsageTables
-from kafka_quotas.pipeline.usage_task import UsagePlan
+from kafka_quotas.pipeline.replay.plan import ReplayPlan
+from kafka_quotas.pipeline.replay.tables import ReplayTables
+from kafka_quotas.pipeline.usage.tables import UsageTables
+from kafka_quotas.pipeline.usage.task import UsagePlan
 
 
 class Jobs(Protocol):

@@ -1,16 +1,26 @@
-"""Whether a store accepts an alteration: our refusals first, then the rules of Kafka that the store follows."""
+"""Whether a store accepts an alteration: our refusals first, then the rules of Kafka that the store follows.
+
+Names that Kafka accepts and ZooKeeper can't hold.
+"""
 
 from enum import Enum
+from typing import Final
 
+from kafka_quotas.core.changes.validation import kraft_verdict, our_refusals, zookeeper_verdict
 from kafka_quotas.core.errors import InvalidQuotaError
-from kafka_quotas.core.threshold_entity import no_place_for
-from kafka_quotas.core.threshold_key import is_threshold_entity
-from kafka_quotas.core.validation import kraft_verdict, our_refusals, zookeeper_verdict
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.threshold import is_threshold_entity, no_place_for
 from kafka_quotas.stores.store import Alteration
-from kafka_quotas.stores.znode_names import has_znode
+
+_RELATIVE: Final = frozenset({".", ".."})
 
 
-class Rules(Enum):
+def has_znode(entity: Entity) -> bool:
+    """Whether ZooKeeper can have a znode for an entity: paths take no `.` and no `..`, and sanitizing keeps dots."""
+    return not any(name in _RELATIVE for _, name in entity.parts)
+
+
+class ValidationRules(Enum):
     """Whose rules decide about an alteration."""
 
     KRAFT = "kraft"
@@ -27,34 +37,36 @@ class Rules(Enum):
     """Nothing but that server's own verdict (`--allow-invalid`)."""
 
 
-def refusal(alteration: Alteration, *, rules: Rules) -> InvalidQuotaError | None:
+def refusal(alteration: Alteration, *, rules: ValidationRules) -> InvalidQuotaError | None:
     """Why the alteration is refused, None where it is accepted."""
     unwritable = _unwritable_name(alteration)
     if unwritable is not None:
         return unwritable
     if is_threshold_entity(alteration.entity):
-        is_local = rules is Rules.LOCAL
-        return _quota_refusal(alteration, rules=Rules.OURS_ONLY) if is_local else no_place_for(alteration.entity)
-    if rules in (Rules.ZOOKEEPER, Rules.ZOOKEEPER_ONLY) and not has_znode(alteration.entity):
+        is_local = rules is ValidationRules.LOCAL
+        return (
+            _quota_refusal(alteration, rules=ValidationRules.OURS_ONLY) if is_local else no_place_for(alteration.entity)
+        )
+    if rules in (ValidationRules.ZOOKEEPER, ValidationRules.ZOOKEEPER_ONLY) and not has_znode(alteration.entity):
         return InvalidQuotaError(f"ZooKeeper can't hold this name: {alteration.entity}")
     match rules:
-        case Rules.SERVER_ONLY:
+        case ValidationRules.SERVER_ONLY:
             return None
-        case Rules.ZOOKEEPER_ONLY:
+        case ValidationRules.ZOOKEEPER_ONLY:
             changes = tuple(alteration.changes.items())
             return zookeeper_verdict(alteration.entity.parts, changes, resolves=name_resolves)
         case _:
             return _quota_refusal(alteration, rules=rules)
 
 
-def _quota_refusal(alteration: Alteration, *, rules: Rules) -> InvalidQuotaError | None:
+def _quota_refusal(alteration: Alteration, *, rules: ValidationRules) -> InvalidQuotaError | None:
     """Why quotas of Kafka's are refused by our own rules, and by those of a Kafka."""
     pairs, changes = alteration.entity.parts, tuple(alteration.changes.items())
     refused = our_refusals(alteration.entity, alteration.changes)
-    if refused is not None or rules is Rules.OURS_ONLY:
+    if refused is not None or rules is ValidationRules.OURS_ONLY:
         return refused
     refused = kraft_verdict(pairs, changes, resolves=name_resolves)
-    if refused is None and rules is Rules.ZOOKEEPER:
+    if refused is None and rules is ValidationRules.ZOOKEEPER:
         refused = zookeeper_verdict(pairs, changes, resolves=name_resolves)
     return refused
 

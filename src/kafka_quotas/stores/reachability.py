@@ -1,6 +1,8 @@
 """Whether a store's servers can be talked to at all: told at once, with the reason that client libraries hide.
 
 They retry a refused connection, or a certificate they don't trust, until the time is up; the reason is in their log.
+
+Why a connection could not be made, in a few words.
 """
 
 import socket
@@ -10,8 +12,15 @@ from contextlib import closing
 from typing import Final
 
 from kafka_quotas.core.errors import StoreRefusedError, StoreUnreachableError
-from kafka_quotas.stores.network_reason import network_reason
 from kafka_quotas.stores.server_address import ServerAddress
+
+
+def network_reason(error: OSError) -> str:
+    """The reason, in small letters: "connection refused", "no answer", "name or service not known"."""
+    if isinstance(error, TimeoutError):
+        return "no answer"
+    return (error.strerror or str(error)).lower()
+
 
 _PROBE_TIMEOUT_S: Final = 5.0
 

@@ -1,8 +1,8 @@
 """The read-only store over KIP-13's static quotas: four properties in a file, levels 9 and 10 below all others.
 
 Contract: a default is the entry of the default client-id, an override the entry of its client-id; that they rank below
-the eight levels is for whoever asks `core.effective` or the daemon to say, by passing them as static quotas. Other
-properties in the file, such as the rest of a `server.properties`, are ignored.
+the eight levels is for callers of `core.resolution.effective` and the daemon to say, by passing them as static quotas.
+Other properties in the file, such as the rest of a `server.properties`, are ignored.
 **Source:** KIP-13, "Quota Overrides" and "Configuration".
 """
 
@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from kafka_quotas.core.describe_filter import QuotaFilter, filter_verdict_kraft, matches
-from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefusedError, StoreUnreachableError
-from kafka_quotas.core.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaKey
-from kafka_quotas.core.units import parse_quota_value
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import QuotaFilter, filter_verdict_kraft, matches
+from kafka_quotas.core.model.quota_key import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaKey
+from kafka_quotas.core.model.units import parse_quota_value
+from kafka_quotas.stores.files.property_file import read_properties
 from kafka_quotas.stores.polling import Polling
-from kafka_quotas.stores.property_file import read_properties
 from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, Snapshot
 
 POLL_INTERVAL_S: Final = 0.25

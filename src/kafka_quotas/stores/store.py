@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from kafka_quotas.core.describe_filter import QuotaFilter
-from kafka_quotas.core.entity import Entity
 from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import QuotaFilter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

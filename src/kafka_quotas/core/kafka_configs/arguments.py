@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from kafka_quotas.core import java_double
-from kafka_quotas.core.describe_filter import QuotaFilter
-from kafka_quotas.core.entity import CLIENT_ID, IP, USER, Entity
 from kafka_quotas.core.errors import InvalidQuotaError
+from kafka_quotas.core.java import double as java_double
 from kafka_quotas.core.kafka_configs.checks import check_options
 from kafka_quotas.core.kafka_configs.entities import (
     IPS,
@@ -34,6 +32,8 @@ from kafka_quotas.core.kafka_configs.options import (
     Options,
     parse_options,
 )
+from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Entity
+from kafka_quotas.core.model.quota_filter import QuotaFilter
 
 _LABELS = {USER: "user-principal", CLIENT_ID: "client-id", IP: "ip"}
 

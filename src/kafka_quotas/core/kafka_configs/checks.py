@@ -6,7 +6,6 @@
 import re
 from collections.abc import Callable, Sequence
 
-from kafka_quotas.core.ip_literal import is_address_or_host
 from kafka_quotas.core.kafka_configs.entities import (
     BROKER_LOGGERS,
     BROKERS,
@@ -19,8 +18,9 @@ from kafka_quotas.core.kafka_configs.entities import (
     entity_types,
 )
 from kafka_quotas.core.kafka_configs.options import USAGE, KafkaConfigsError, Options
-from kafka_quotas.core.quota_key import INT_MAX
-from kafka_quotas.core.sanitizing import DEFAULT_NAME
+from kafka_quotas.core.model.ip_address import is_address_or_host
+from kafka_quotas.core.model.quota_key import INT_MAX
+from kafka_quotas.core.model.sanitizer import DEFAULT_NAME
 
 _BROKER_SIDE_TYPES = ("topics", CLIENTS, USERS, BROKERS, IPS, "client-metrics", "groups", BROKER_LOGGERS)
 _ZOOKEEPER_TYPES = (USERS, BROKERS)

@@ -9,10 +9,10 @@ name is the default entity. A type without a name means any entity of the type.
 
 from collections.abc import Sequence
 
-from kafka_quotas.core.describe_filter import FilterComponent, Match, QuotaFilter
-from kafka_quotas.core.entity import CLIENT_ID, IP, USER, Entity
 from kafka_quotas.core.kafka_configs.options import KafkaConfigsError, Options
-from kafka_quotas.core.sanitizing import DEFAULT_NAME, sanitize
+from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Entity
+from kafka_quotas.core.model.quota_filter import FilterComponent, Match, QuotaFilter
+from kafka_quotas.core.model.sanitizer import DEFAULT_NAME, sanitize
 
 USERS, CLIENTS, IPS = "users", "clients", "ips"
 BROKERS, BROKER_LOGGERS = "brokers", "broker-loggers"

@@ -9,7 +9,7 @@ themselves are dropped; the last value of a key counts. In a file brackets are l
 import re
 from collections.abc import Callable, Mapping
 
-from kafka_quotas.core.java_hash import as_hash_map
+from kafka_quotas.core.java.hash_order import as_hash_map
 from kafka_quotas.core.kafka_configs.options import KafkaConfigsError, Options
 
 LoadProperties = Callable[[str], Mapping[str, str]]

@@ -6,10 +6,10 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from kafka_quotas.core.changes.validation import SCRAM_MECHANISMS
 from kafka_quotas.core.kafka_configs.entities import CLIENTS, IPS, USERS
 from kafka_quotas.core.kafka_configs.options import ILLEGAL_ARGUMENT, KafkaConfigsError
-from kafka_quotas.core.quota_key import QUOTA_KEYS
-from kafka_quotas.core.validation import SCRAM_MECHANISMS
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS
 
 NOT_SUPPORTED = "not supported"
 """The error class of what `kafka-configs` does and this program does not."""

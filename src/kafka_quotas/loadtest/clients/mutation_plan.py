@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.loadtest.workload import MutationFlood, MutationKind
-from kafka_quotas.wire.topic_mutations import DropTopics, GrowTopics, MakeTopics, MutatedTopic, TopicMutation
+from kafka_quotas.loadtest.plan.workload import MutationFlood, MutationKind
+from kafka_quotas.wire.client.topics import CreatePartitions, DropTopics, MakeTopics, MutatedTopic, TopicMutation
 
 _BROKER_TIMEOUT_MS: Final = 30_000
 
@@ -56,7 +56,7 @@ class MutationPlan:
         kinds: dict[MutationKind, type[TopicMutation]] = {
             MutationKind.CREATE: MakeTopics,
             MutationKind.DELETE: DropTopics,
-            MutationKind.PARTITIONS: GrowTopics,
+            MutationKind.PARTITIONS: CreatePartitions,
         }
         return kinds[flood.kind](
             topics=topics,

@@ -7,8 +7,8 @@ were; the schedule goes on from the answer. Times are nanoseconds of the run's c
 
 from typing import Final
 
-from kafka_quotas.loadtest.schedule import Schedule
-from kafka_quotas.loadtest.workload import Loop
+from kafka_quotas.loadtest.plan.schedule import Schedule
+from kafka_quotas.loadtest.plan.workload import Loop
 
 OUTSTANDING_S: Final = 60
 """How long an arrival may be overdue before it is dropped."""

@@ -5,12 +5,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from kafka_quotas.pipeline.arrow_compute import compute as pc
-from kafka_quotas.pipeline.bucket import bucket_of
-from kafka_quotas.pipeline.ingest.harvest import Harvest
-from kafka_quotas.pipeline.ingest.rows import EventRow
-from kafka_quotas.pipeline.schemas import CLIENT_THROTTLE, EVENTS, METRICS, QUARANTINE
-from kafka_quotas.pipeline.table import Table
+from kafka_quotas.pipeline.formats.parsed_batch import ParsedBatch
+from kafka_quotas.pipeline.formats.rows import EventRow
+from kafka_quotas.pipeline.tables.arrow import compute as pc
+from kafka_quotas.pipeline.tables.layout import bucket_of
+from kafka_quotas.pipeline.tables.schemas import CLIENT_THROTTLE, EVENTS, METRICS, QUARANTINE
+from kafka_quotas.pipeline.tables.table import TableSchema
 
 INGESTED_TABLES: Final = (EVENTS, QUARANTINE, METRICS, CLIENT_THROTTLE)
 """What an ingest writes."""
@@ -18,13 +18,13 @@ BUCKET: Final = "bucket"
 _MS_PER_DAY: Final = 86_400_000
 
 
-def staged_schema(table: Table) -> pa.Schema:
+def staged_schema(table: TableSchema) -> pa.Schema:
     """The schema of a table while an ingest works: events have their bucket besides."""
     schema = table.arrow_schema()
     return schema.append(pa.field(BUCKET, pa.int32(), nullable=False)) if table is EVENTS else schema
 
 
-def harvest_batches(harvest: Harvest, *, buckets: int) -> Iterator[tuple[Table, pa.RecordBatch]]:
+def harvest_batches(harvest: ParsedBatch, *, buckets: int) -> Iterator[tuple[TableSchema, pa.RecordBatch]]:
     """A batch for each table that has rows."""
     if harvest.events:
         yield EVENTS, _event_batch(harvest.events, buckets)

@@ -2,25 +2,75 @@
 
 Each task leaves one file of batches, one per bucket and sorted, so that a bucket is gathered by memory-mapping its
 batch out of each. Memory is bounded by the largest bucket, not by the whole.
+
+Processes that run a function over many arguments, or this process where that is quicker.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kafka_quotas.pipeline.arrow_compute import compute as pc
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
 from kafka_quotas.pipeline.ingest.arrow import BUCKET, INGESTED_TABLES, harvest_batches, staged_schema
-from kafka_quotas.pipeline.ingest.no_collection import no_collection
+from kafka_quotas.pipeline.ingest.gc_pause import no_collection
 from kafka_quotas.pipeline.ingest.parse import parse_task
-from kafka_quotas.pipeline.ingest.task import IngestTask, TaskCounts
-from kafka_quotas.pipeline.ingest.workers import workers
-from kafka_quotas.pipeline.schemas import EVENTS
-from kafka_quotas.pipeline.table import Table
+from kafka_quotas.pipeline.tables.arrow import compute as pc
+from kafka_quotas.pipeline.tables.schemas import EVENTS
+from kafka_quotas.pipeline.tables.table import TableSchema
+
+_Argument = TypeVar("_Argument")
+_Result = TypeVar("_Result")
+
+
+class Run(Protocol):
+    """Yields the results of a function, in no order."""
+
+    def __call__(
+        self, function: Callable[[_Argument], _Result], arguments: Iterable[_Argument], /
+    ) -> Iterator[_Result]:
+        """The results as they come; raises what the function raises."""
+        ...
+
+
+@contextmanager
+def workers(wanted: int) -> Iterator[Run]:
+    """What runs functions for the block, on up to `wanted` processes and no more than there are cores."""
+    processes = min(wanted, os.cpu_count() or 1)
+    if processes <= 1:
+        yield _run_here
+        return
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["kafka_quotas.pipeline.ingest.local_engine"])  # loaded once, not by each
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+
+        def run(function: Callable[[_Argument], _Result], arguments: Iterable[_Argument], /) -> Iterator[_Result]:
+            futures = [pool.submit(function, argument) for argument in arguments]
+            try:
+                for future in as_completed(futures):
+                    yield future.result()
+            except BrokenProcessPool as error:
+                raise KafkaQuotasError("a worker process was killed", hint="is there enough memory?") from error
+            finally:
+                for future in futures:
+                    future.cancel()
+
+        yield run
+
+
+def _run_here(function: Callable[[_Argument], _Result], arguments: Iterable[_Argument], /) -> Iterator[_Result]:
+    return map(function, arguments)
+
 
 _PIECES: Final = ".pieces"
 _PARALLEL_FROM_BYTES: Final = 8 * 1024 * 1024
@@ -58,7 +108,7 @@ def ingest_locally(
 
 def _run_task(task: IngestTask, *, buckets: int, folder: Path) -> TaskCounts:
     """The counts; the task's rows are in files of its own."""
-    batches: dict[Table, list[pa.RecordBatch]] = {table: [] for table in INGESTED_TABLES}
+    batches: dict[TableSchema, list[pa.RecordBatch]] = {table: [] for table in INGESTED_TABLES}
     counts = TaskCounts(number=task.number)
     with no_collection():
         for harvest in parse_task(task):
@@ -88,7 +138,7 @@ def _write_piece(path: Path, schema: pa.Schema, parts: Iterable[pa.Table]) -> No
             writer.write_batch(combined[0] if combined else pa.RecordBatch.from_pylist([], schema=schema))
 
 
-def _piece(folder: Path, table: Table, number: int) -> Path:
+def _piece(folder: Path, table: TableSchema, number: int) -> Path:
     return folder / f"{table.name}-{number:06}.arrow"
 
 
@@ -104,7 +154,7 @@ def _write_bucket(bucket: int, *, pieces: Path, folder: Path) -> None:
         write_table_file(part, place)
 
 
-def _gather(pieces: Path, table: Table, batch: int) -> pa.Table | None:
+def _gather(pieces: Path, table: TableSchema, batch: int) -> pa.Table | None:
     """The n-th batch of every piece of a table, None where there is no piece."""
     found = []
     for path in sorted(pieces.glob(f"{table.name}-*.arrow")):

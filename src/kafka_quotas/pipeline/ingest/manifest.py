@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.pipeline.ingest.form import Form
-from kafka_quotas.pipeline.ingest.lines import read_head
-from kafka_quotas.pipeline.layout import MANIFEST_FILE, DataFolder
+from kafka_quotas.pipeline.formats.detect import FileForm
+from kafka_quotas.pipeline.formats.lines import read_head
+from kafka_quotas.pipeline.tables.layout import MANIFEST_FILE, DataFolder
 
 HEAD_BYTES: Final = 1024
 """Of a log: times and correlation ids in its first line or two tell it from every other."""
@@ -69,14 +69,14 @@ class KnownFiles:
     def find(self, file: ReadFile, head: bytes) -> ReadFile | None:
         """How far a file with this head was read before, None if it is new."""
         place = _place(file)
-        if not Form(file.form).grows:
+        if not FileForm(file.form).grows:
             return self._files.get((place, file.head_bytes, file.head_sha256))
         lengths = (length for length in self._lengths.get(place, ()) if length <= len(head))
         found = (self._files.get((place, length, _digest(head[:length]))) for length in lengths)
         return max((each for each in found if each is not None), key=lambda each: each.read_to, default=None)
 
 
-def describe_file(path: Path, *, form: Form, cluster: str, broker_id: int | None) -> tuple[ReadFile, bytes]:
+def describe_file(path: Path, *, form: FileForm, cluster: str, broker_id: int | None) -> tuple[ReadFile, bytes]:
     """The file as nothing of it has been read, and its head. Raises `OSError` where it can't be read."""
     size = path.stat().st_size
     head = read_head(path, HEAD_BYTES) if form.grows else path.read_bytes()
@@ -115,7 +115,7 @@ def _read(path: Path) -> list[ReadFile]:
 
 
 def _place(file: ReadFile) -> _Place:
-    name = "" if Form(file.form).grows else Path(file.path).name
+    name = "" if FileForm(file.form).grows else Path(file.path).name
     return _Place(form=file.form, cluster=file.cluster, broker_id=file.broker_id, name=name)
 
 

@@ -7,17 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from zoneinfo import ZoneInfo
 
-from kafka_quotas.pipeline.ingest.bad_line import BadLineError
-from kafka_quotas.pipeline.ingest.client_metric import librdkafka_rows
-from kafka_quotas.pipeline.ingest.daemon_log import parse_daemon_line
-from kafka_quotas.pipeline.ingest.document import read_document
-from kafka_quotas.pipeline.ingest.form import Form
-from kafka_quotas.pipeline.ingest.harvest import Harvest
-from kafka_quotas.pipeline.ingest.lines import Block, count_lines_before, first_line_offset, read_blocks
-from kafka_quotas.pipeline.ingest.request_log import LogOrigin, parse_request_line
-from kafka_quotas.pipeline.ingest.rows import ClientThrottleRow, EventRow
-from kafka_quotas.pipeline.ingest.stamp import StampReader
-from kafka_quotas.pipeline.ingest.task import IngestTask, TaskCounts
+from kafka_quotas.pipeline.formats.detect import FileForm
+from kafka_quotas.pipeline.formats.document import read_document
+from kafka_quotas.pipeline.formats.event_log import parse_daemon_line
+from kafka_quotas.pipeline.formats.lines import Block, count_lines_before, first_line_offset, read_blocks
+from kafka_quotas.pipeline.formats.metric_rows import librdkafka_rows
+from kafka_quotas.pipeline.formats.parsed_batch import ParsedBatch
+from kafka_quotas.pipeline.formats.request_log import LogOrigin, parse_request_line
+from kafka_quotas.pipeline.formats.rows import BadLineError, ClientThrottleRow, EventRow
+from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
+from kafka_quotas.pipeline.formats.timestamp import StampReader
 
 BATCH_ROWS = 20_000
 _UNFINISHED = "unfinished last line: {}; it is read again when the file has grown"
@@ -26,14 +25,14 @@ _Take = Callable[[bytes, int], None]
 """Takes a line and its offset: its rows are in the harvest. Raises `BadLineError`."""
 
 
-def parse_task(task: IngestTask) -> Iterator[Harvest]:
+def parse_task(task: IngestTask) -> Iterator[ParsedBatch]:
     """Rows in batches of about `BATCH_ROWS`, the last one with the counts of all; read each before asking for the next.
 
     Raises `OSError` where the file can't be read.
     """
-    harvest = Harvest(counts=TaskCounts(number=task.number, read_to=task.start))
-    if task.form is Form.LOAD_TEST:
-        from kafka_quotas.pipeline.ingest.load_test_reader import read_load_test  # noqa: PLC0415 - loads Arrow
+    harvest = ParsedBatch(counts=TaskCounts(number=task.number, read_to=task.start))
+    if task.form is FileForm.LOAD_TEST:
+        from kafka_quotas.pipeline.formats.load_test import read_load_test  # noqa: PLC0415 - loads Arrow
 
         yield from read_load_test(task, harvest)
         return
@@ -53,7 +52,7 @@ def parse_task(task: IngestTask) -> Iterator[Harvest]:
 class _LineReader:
     """Reads a file that may grow."""
 
-    def __init__(self, task: IngestTask, harvest: Harvest) -> None:
+    def __init__(self, task: IngestTask, harvest: ParsedBatch) -> None:
         self._task = task
         self._src_file = str(task.path)
         self._harvest = harvest
@@ -93,9 +92,9 @@ class _LineReader:
 
     def _taker(self) -> _Take:
         task, src_file = self._task, self._src_file
-        if task.form is Form.REQUEST_LOG:
+        if task.form is FileForm.REQUEST_LOG:
             return self._request_taker()
-        if task.form is Form.DAEMON_EVENTS:
+        if task.form is FileForm.DAEMON_EVENTS:
             events: list[EventRow] = self._harvest.events
             return lambda line, offset: events.append(parse_daemon_line(line, offset=offset, src_file=src_file))
         rows: list[ClientThrottleRow] = self._harvest.client_throttle

@@ -10,12 +10,12 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.core.metric_names import BUILT_IN, MetricNames
-from kafka_quotas.pipeline.ingest.form import SNIFFED_BYTES, Form, needs_zone, sniff_form
-from kafka_quotas.pipeline.ingest.lines import is_gzip, read_head, unpacked_size
+from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames
+from kafka_quotas.pipeline.formats.detect import SNIFFED_BYTES, FileForm, needs_zone, sniff_form
+from kafka_quotas.pipeline.formats.lines import is_gzip, read_head, unpacked_size
+from kafka_quotas.pipeline.formats.task import IngestTask
 from kafka_quotas.pipeline.ingest.manifest import KnownFiles, ReadFile, describe_file
 from kafka_quotas.pipeline.ingest.source_pattern import FoundFile
-from kafka_quotas.pipeline.ingest.task import IngestTask
 
 PIECE_BYTES: Final = 32 * 1024 * 1024
 """Large plain files are read in pieces of this size, side by side."""
@@ -28,7 +28,7 @@ class IngestTerms:
     cluster: str
     broker_id: int | None = None
     zone: str | None = None
-    form: Form | None = None
+    form: FileForm | None = None
     names: MetricNames = BUILT_IN
 
     def __post_init__(self) -> None:
@@ -100,7 +100,7 @@ def _plan_file(found: FoundFile, number: int, terms: IngestTerms, known: KnownFi
     before = known.find(described, head)
     if before is not None and (not form.grows or _is_done(path, described.size, before)):
         return None
-    if form is Form.REQUEST_LOG:
+    if form is FileForm.REQUEST_LOG:
         _check_origin(path, beginning, broker_id, terms.zone)
     task = IngestTask(
         number=0,
@@ -137,8 +137,8 @@ def _check_origin(path: Path, beginning: bytes, broker_id: int | None, zone: str
         )
 
 
-def _refuse_form(path: Path) -> Form:
-    forms = ", ".join(Form)
+def _refuse_form(path: Path) -> FileForm:
+    forms = ", ".join(FileForm)
     raise UsageError(f"{path} is of no form that is known", hint=f"leave it out, or name one with --form: {forms}")
 
 

@@ -13,13 +13,13 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import types
 
+from kafka_quotas.pipeline.engine.progress import Watch, row_counter, run_watched
+from kafka_quotas.pipeline.formats.task import IngestTask, TaskCounts
 from kafka_quotas.pipeline.ingest.arrow import BUCKET, INGESTED_TABLES, harvest_batches, staged_schema
-from kafka_quotas.pipeline.ingest.no_collection import no_collection
+from kafka_quotas.pipeline.ingest.gc_pause import no_collection
 from kafka_quotas.pipeline.ingest.parse import parse_task
-from kafka_quotas.pipeline.ingest.task import IngestTask, TaskCounts
-from kafka_quotas.pipeline.progress import Watch, row_counter, run_watched
-from kafka_quotas.pipeline.schemas import EVENTS
-from kafka_quotas.pipeline.table import Table
+from kafka_quotas.pipeline.tables.schemas import EVENTS
+from kafka_quotas.pipeline.tables.table import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,14 +88,14 @@ def bucketed(events: "DataFrame") -> "DataFrame":
     return events.repartition(BUCKET).sortWithinPartitions("dt", BUCKET, *_ORDER)
 
 
-def _writer(parsed: "DataFrame", table: Table, folder: Path) -> Callable[[], None]:
+def _writer(parsed: "DataFrame", table: TableSchema, folder: Path) -> Callable[[], None]:
     rows = parsed.where(f"{table.name} is not null").select(f"{table.name}.*")
     target = (folder / table.name).as_uri()
     writer = bucketed(rows).write.partitionBy("dt", BUCKET) if table is EVENTS else rows.coalesce(1).write
     return lambda: writer.option("compression", "zstd").parquet(target)
 
 
-def _staged_spark_schema(table: Table) -> types.StructType:
+def _staged_spark_schema(table: TableSchema) -> types.StructType:
     schema = table.spark_schema()
     return schema.add(BUCKET, types.IntegerType(), nullable=False) if table is EVENTS else schema
 

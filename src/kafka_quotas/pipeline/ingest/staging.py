@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.pipeline.layout import LAYOUT_FILE, LAYOUT_VERSION, DataFolder
+from kafka_quotas.pipeline.tables.layout import LAYOUT_FILE, LAYOUT_VERSION, DataFolder
 
 _LOCK_FILE: Final = ".lock"
 _STAGING: Final = ".staging-"

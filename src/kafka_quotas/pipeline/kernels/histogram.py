@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafka_quotas.core.quota_key import INT_MAX
+from kafka_quotas.core.model.quota_key import INT_MAX
 from kafka_quotas.pipeline.kernels.compiled import compiled
 
 STEPS: Final = 448

@@ -15,18 +15,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafka_quotas.core.quota_bucket import UNLIMITED
-from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.core.quota_key import LONG_MAX
+from kafka_quotas.core.model.quota_key import LONG_MAX
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
+from kafka_quotas.pipeline.kernels.admission import RECORD
+from kafka_quotas.pipeline.kernels.closed_loop import replay_waiting_records
 from kafka_quotas.pipeline.kernels.compiled import NUMBA, Kernel
 from kafka_quotas.pipeline.kernels.histogram import STEPS, percentiles_ms
-from kafka_quotas.pipeline.kernels.judge import RECORD
 from kafka_quotas.pipeline.kernels.lockstep import replay_in_lockstep
 from kafka_quotas.pipeline.kernels.loop import replay_lanes, replay_records
 from kafka_quotas.pipeline.kernels.order import events_by_row, order_by_row
 from kafka_quotas.pipeline.kernels.ring import FAR_MS, clocks_width, fresh_clocks, sums_width
 from kafka_quotas.pipeline.kernels.tally import AMOUNTS, COUNTS, FRESH
-from kafka_quotas.pipeline.kernels.waiting import replay_waiting_records
 
 Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]

@@ -9,13 +9,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafka_quotas.core.quota_key import INT_MAX
-from kafka_quotas.core.simulation import MAX_ATTEMPTS, RETRY_BACKOFF_MS
+from kafka_quotas.core.model.quota_key import INT_MAX
+from kafka_quotas.core.quotas.simulation import MAX_ATTEMPTS, RETRY_BACKOFF_MS
+from kafka_quotas.pipeline.kernels.admission import CHECK, FETCH
+from kafka_quotas.pipeline.kernels.attempts import settle
 from kafka_quotas.pipeline.kernels.compiled import NUMBA
 from kafka_quotas.pipeline.kernels.histogram import STEPS, steps_of
-from kafka_quotas.pipeline.kernels.judge import CHECK, FETCH
-from kafka_quotas.pipeline.kernels.lockstep_judge import RateLanes, TokenLanes
-from kafka_quotas.pipeline.kernels.settle import settle
+from kafka_quotas.pipeline.kernels.lockstep_admission import RateLanes, TokenLanes
 from kafka_quotas.pipeline.kernels.tally import (
     AMOUNT,
     AMOUNTS,

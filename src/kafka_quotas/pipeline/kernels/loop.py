@@ -6,12 +6,12 @@ recording does not depend on them. A pass stops before an event where the pool o
 tells where, so as to be resumed.
 """
 
-from kafka_quotas.core.quota_key import INT_MAX
+from kafka_quotas.core.model.quota_key import INT_MAX
+from kafka_quotas.pipeline.kernels.admission import rate_throttle_ms
+from kafka_quotas.pipeline.kernels.attempts import count_delay, settle
 from kafka_quotas.pipeline.kernels.compiled import compiled
 from kafka_quotas.pipeline.kernels.ring import HEAD, record_and_sum, spanned_ms
-from kafka_quotas.pipeline.kernels.settle import count_delay, settle
 from kafka_quotas.pipeline.kernels.tally import AMOUNT, AMOUNTS, COUNTS, PEAK, tally_event, tally_throttle
-from kafka_quotas.pipeline.kernels.verdict import rate_throttle_ms
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""Kafka's windowed rate on flat arrays: the arithmetic of `core.samples` and `core.rate`, bit by bit.
+"""Kafka's windowed rate on flat arrays: the arithmetic of `metrics.sampled_stat` and `metrics.rate`, bit by bit.
 
 A ring has `samples + 1` slots: the current one, and those before it. It takes `clocks_width` whole numbers (times in
 ms) from offset `c` of `clocks` on, and `sums_width` doubles from offset `s` of `sums` on. The head holds the current
@@ -10,6 +10,8 @@ Invariants: a ring of `fresh_clocks` and zeros is one that nothing was recorded 
 who calls one sees to it that rings are as wide as `samples` asks for. Sums are added in the order of the slots. The
 clock may go back.
 **Source:** `SampledStat`, `WindowedSum`, `Rate` of Kafka 4.0.
+
+The rates of many rings at once, each at a time of its own.
 """
 
 from typing import Final
@@ -203,3 +205,13 @@ def _refresh(clocks, sums, c, s, samples, window_ms):
     clocks[c + EXPIRED_MS] = expired_ms
     clocks[c + OLDEST_MS], clocks[c + LATEST_MS] = oldest_ms, latest_ms
     sums[s] = prefix
+
+
+@compiled
+def measure_rates(rows, times_ms, clocks, sums, samples, window_ms, rates):
+    """Nothing; `rates` has the rate per second of each row."""
+    for position in range(rows.shape[0]):
+        row, now_ms = rows[position], times_ms[position]
+        c, s = row * (HEAD + 2 * (samples + 1)), row * (2 + samples)
+        total = measure_sum(clocks, sums, c, s, now_ms, samples, window_ms)
+        rates[position] = total / (spanned_ms(clocks, c, now_ms, samples, window_ms) / 1000.0)

@@ -4,19 +4,38 @@ The default is the lowest limit under which at most a tolerated share of the cli
 tolerated share of their active time. Whoever would be held back for longer gets an override: what it needs, with
 headroom. Both are rounded up to two digits. Every limit is per broker, from each client's busiest broker. The default
 for reading lets one whole fetch through per second: under less, a consumer with a large record may get nothing at all.
+
+Limits as a person would write them.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Final
 
-from kafka_quotas.core.client_sizes import FETCH_BYTES
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.core.model.quota_key import FETCH_BYTES, QuotaKey, ValueType
+from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.recommend.capacity import Capacities
 from kafka_quotas.pipeline.recommend.demand import Demand, broker_ids, sorted_by_need
-from kafka_quotas.pipeline.recommend.rounding import neat_limit
+
+
+def neat_limit(key: QuotaKey, value: float) -> float:
+    """The smallest figure of two digits that is not below the value, such as 1.3 MB for 1,234,567 bytes.
+
+    Whole and at least 1 where the key takes whole numbers only, at least 0.01 otherwise; never above the key's largest.
+    """
+    whole = key.value_type is not ValueType.DOUBLE
+    least = 1.0 if whole else 0.01
+    if value <= least:
+        return least
+    if value >= key.unlimited:
+        return float(key.unlimited)
+    step = Fraction(10) ** (math.floor(math.log10(value)) - 1)
+    neat = math.ceil(Fraction(value) / step) * step
+    return float(min(math.ceil(neat) if whole else neat, Fraction(key.unlimited)))
+
 
 _LEAST: Final = {QuotaType.FETCH: float(FETCH_BYTES)}
 """Defaults are not below these, however little was used."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.core.quotas.quota_manager import QuotaType
 
 _DEFAULT_BROKER: Final = -1
 _KIB: Final = 1024.0

@@ -7,7 +7,7 @@ is that of the broker where it needs most, for one limit holds at all of them.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.core.quotas.quota_manager import QuotaType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from kafka_quotas.pipeline.per import Per
+from kafka_quotas.pipeline.buckets.default_scope import DefaultScope
 from kafka_quotas.pipeline.recommend.advice import Advice, Override
 from kafka_quotas.pipeline.recommend.quota_file import is_nameable
 
 
-def recommendation_rows(cluster: str, advices: Sequence[Advice], per: Per) -> list[dict[str, Any]]:
+def recommendation_rows(cluster: str, advices: Sequence[Advice], per: DefaultScope) -> list[dict[str, Any]]:
     """The rows of the table `recommendation`; clients without a name are in it as overrides that can't be set."""
     rows = []
     for advice in advices:

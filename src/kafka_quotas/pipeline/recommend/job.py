@@ -7,21 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kafka_quotas.core.errors import UsageError
-from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.pipeline.buckets.default_scope import DefaultScope
+from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.jobs import Jobs
-from kafka_quotas.pipeline.per import Per
 from kafka_quotas.pipeline.recommend.advice import Advice, Tolerance, advise
 from kafka_quotas.pipeline.recommend.capacity import Capacities
-from kafka_quotas.pipeline.recommend.clients import RECOMMENDED, told_apart
 from kafka_quotas.pipeline.recommend.demand import Demand
 from kafka_quotas.pipeline.recommend.observed import clusters_of, demands_of, held_back_shares, with_trials
 from kafka_quotas.pipeline.recommend.quota_file import recommended_proposal
-from kafka_quotas.pipeline.recommend.trials import finer_limits, first_limits, sweep
-from kafka_quotas.pipeline.replay_plan import Model, ReplayPlan
-from kafka_quotas.pipeline.resolve import Proposal
-from kafka_quotas.pipeline.usage_tables import UsageTables
-from kafka_quotas.pipeline.usage_task import UsagePlan
+from kafka_quotas.pipeline.recommend.trials import RECOMMENDED, finer_limits, first_limits, sweep, told_apart
+from kafka_quotas.pipeline.replay.plan import Model, ReplayPlan
+from kafka_quotas.pipeline.usage.tables import UsageTables
+from kafka_quotas.pipeline.usage.task import UsagePlan
 
 Demands = tuple[Demand, ...]
 
@@ -34,7 +33,7 @@ class RecommendPlan:
     """
 
     cluster: str | None
-    per: Per
+    per: DefaultScope
     seconds: int
     tolerance: Tolerance
     capacities: Capacities | None = None

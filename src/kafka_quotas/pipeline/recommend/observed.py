@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand, Trial
-from kafka_quotas.pipeline.replay_plan import Model
-from kafka_quotas.pipeline.replay_tables import ReplayTables
-from kafka_quotas.pipeline.usage_tables import UsageTables
+from kafka_quotas.pipeline.replay.plan import Model
+from kafka_quotas.pipeline.replay.tables import ReplayTables
+from kafka_quotas.pipeline.usage.tables import UsageTables
 
 _NAME: Final = ("cluster", "quota_type", "user", "client_id")
 Name = tuple[str, str, str | None, str | None]

@@ -3,18 +3,18 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from kafka_quotas.core.entity import Entity
-from kafka_quotas.core.quota_file_text import FileFormat, file_text
-from kafka_quotas.core.quota_key import QuotaKey, Unit
-from kafka_quotas.core.units import format_bytes, format_number
-from kafka_quotas.pipeline.per import Per
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_key import QuotaKey, Unit
+from kafka_quotas.core.model.units import format_bytes, format_number
+from kafka_quotas.core.quota_files.writer import FileFormat, file_text
+from kafka_quotas.pipeline.buckets.default_scope import DefaultScope
+from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.recommend.advice import Advice, Override
-from kafka_quotas.pipeline.resolve import Proposal
 
 Limits = dict[Entity, dict[str, float]]
 
 
-def recommended_limits(advices: Sequence[Advice], per: Per) -> Limits:
+def recommended_limits(advices: Sequence[Advice], per: DefaultScope) -> Limits:
     """The quotas to set by entity, sorted; clients without a name can have none of their own and are left out."""
     limits: Limits = defaultdict(dict)
     for advice in advices:
@@ -26,18 +26,18 @@ def recommended_limits(advices: Sequence[Advice], per: Per) -> Limits:
     return {entity: limits[entity] for entity in sorted(limits, key=lambda each: each.sort_key)}
 
 
-def is_nameable(override: Override, per: Per) -> bool:
+def is_nameable(override: Override, per: DefaultScope) -> bool:
     """Whether a quota can be set on a client: Kafka takes no empty names."""
     return all(name != "" for _, name in per.entity(override.demand.user, override.demand.client_id).parts)
 
 
-def recommended_proposal(advices: Sequence[Advice], per: Per) -> Proposal:
+def recommended_proposal(advices: Sequence[Advice], per: DefaultScope) -> Proposal:
     """The recommendation to be replayed."""
     limits = recommended_limits(advices, per)
     return Proposal(name="recommended", entries=tuple(limits.items()))
 
 
-def recommended_text(advices: Sequence[Advice], per: Per, *, heading: Sequence[str]) -> Iterator[str]:
+def recommended_text(advices: Sequence[Advice], per: DefaultScope, *, heading: Sequence[str]) -> Iterator[str]:
     """The YAML file, piece by piece: every entry below a comment that says why."""
     yield from (f"# {line}\n" for line in heading)
     limits = recommended_limits(advices, per)
@@ -50,7 +50,7 @@ def recommended_text(advices: Sequence[Advice], per: Per, *, heading: Sequence[s
     yield from pieces
 
 
-def _reasons(advices: Sequence[Advice], per: Per) -> dict[Entity, list[str]]:
+def _reasons(advices: Sequence[Advice], per: DefaultScope) -> dict[Entity, list[str]]:
     reasons: dict[Entity, list[str]] = defaultdict(list)
     for advice in advices:
         reasons[per.default_entity].append(default_reason(advice))

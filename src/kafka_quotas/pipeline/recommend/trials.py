@@ -2,17 +2,34 @@
 
 Each step has a default for every quota type, so that one pass over the events answers for all of them. Steps are
 geometric: what is needed is known to within one ratio, and a second sweep between two steps makes it finer.
+
+Proposals under which every client has a bucket of its own.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from kafka_quotas.core.quota_manager import QuotaType
-from kafka_quotas.pipeline.per import Per
-from kafka_quotas.pipeline.recommend.clients import defaults
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.pipeline.buckets.default_scope import DefaultScope
+from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.recommend.demand import Demand
-from kafka_quotas.pipeline.resolve import Proposal
+
+RECOMMENDED: Final = (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST, QuotaType.CONTROLLER_MUTATION)
+"""The quota types that brokers enforce, in the order they are shown."""
+
+
+def defaults(name: str, per: DefaultScope, limits: Mapping[QuotaType, float]) -> Proposal:
+    """The proposal that has these limits as defaults and nothing else: every client has a bucket of its own."""
+    return Proposal(
+        name=name, entries=((per.default_entity, {kind.key.name: value for kind, value in limits.items()}),)
+    )
+
+
+def told_apart(per: DefaultScope) -> Proposal:
+    """The proposal under which every client has a bucket of its own and none is limited."""
+    return defaults("clients", per, {kind: float(kind.key.unlimited) for kind in RECOMMENDED})
+
 
 STEPS: Final = 24
 _LEAST_SHARE_OF_PEAK: Final = 1 / 10_000
@@ -51,7 +68,7 @@ def spread(low: float, high: float, steps: int) -> list[float]:
     return [low * ratio**step for step in range(steps - 1)] + [high]
 
 
-def sweep(per: Per, limits: Mapping[QuotaType, Sequence[float]]) -> tuple[Proposal, ...]:
+def sweep(per: DefaultScope, limits: Mapping[QuotaType, Sequence[float]]) -> tuple[Proposal, ...]:
     """The steps as proposals, one pass for all; a quota type with fewer limits ends with its last one."""
     count = max((len(each) for each in limits.values()), default=0)
     return tuple(

@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from kafka_quotas.core.quota_manager import QuotaType
-from kafka_quotas.pipeline.arrow_compute import compute as pc
-from kafka_quotas.pipeline.report.slots import Slots
-from kafka_quotas.pipeline.usage_tables import UsageTables
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.pipeline.report.time_slots import Slots
+from kafka_quotas.pipeline.tables.arrow import compute as pc
+from kafka_quotas.pipeline.usage.tables import UsageTables
 
 _TOTALS: Final = ("bytes", "requests", "thread_ms", "mutations", "throttle_ms")
 _LONGEST_S: Final = 3600

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.recommend.advice import Advice
 from kafka_quotas.pipeline.recommend.demand import Demand
 

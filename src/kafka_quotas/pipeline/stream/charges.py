@@ -7,15 +7,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafka_quotas.core.quota_manager import QuotaType
-from kafka_quotas.pipeline import charged
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.pipeline.buckets import charges as charged
 
 Client = tuple[str, int, str, str]
 """Cluster, broker id, user and client-id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Charges:
+class StreamCharges:
     """Charges of one quota type in order of time; `clients` is the number of each one's client in `names`."""
 
     quota_type: QuotaType
@@ -26,13 +26,13 @@ class Charges:
     throttle_ms: NDArray[np.int64]
 
 
-def charges_of(events: pa.Table) -> Iterator[Charges]:
+def charges_of(events: pa.Table) -> Iterator[StreamCharges]:
     """The charges of each quota type that has any."""
     clients = charged.ClientNumbers()
     numbers = clients.of(events)
     throttle_ms = charged.numbers(events["throttle_ms"])
     for each in charged.charges_of(events, numbers, lambda _: True):
-        yield Charges(
+        yield StreamCharges(
             quota_type=each.quota_type,
             names=tuple(clients.clients),
             clients=each.clients,

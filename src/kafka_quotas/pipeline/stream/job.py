@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.pipeline.arrow_compute import compute as pc
-from kafka_quotas.pipeline.spark_errors import spark_errors
+from kafka_quotas.pipeline.engine.spark_session import spark_errors
 from kafka_quotas.pipeline.stream.lines import RAW, REASON, charges_of_lines, files_of_events, read_charges
-from kafka_quotas.pipeline.stream.live_state import LiveState
 from kafka_quotas.pipeline.stream.sink import Sink, replace_batch
 from kafka_quotas.pipeline.stream.source import FolderSource, Source, read_stream
+from kafka_quotas.pipeline.stream.state import LiveState
+from kafka_quotas.pipeline.tables.arrow import compute as pc
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

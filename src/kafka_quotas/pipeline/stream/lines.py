@@ -10,9 +10,8 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kafka_quotas.pipeline.ingest.bad_line import BadLineError
-from kafka_quotas.pipeline.ingest.daemon_log import parse_daemon_line
-from kafka_quotas.pipeline.ingest.rows import EventRow
+from kafka_quotas.pipeline.formats.event_log import parse_daemon_line
+from kafka_quotas.pipeline.formats.rows import BadLineError, EventRow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

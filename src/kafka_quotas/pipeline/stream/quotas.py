@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
-from kafka_quotas.core.entity import ABSENT, Entity
-from kafka_quotas.core.quota_manager import QuotaType
-from kafka_quotas.core.resolution import QuotaResolver
+from kafka_quotas.core.model.entity import ABSENT, Entity
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.core.resolution.quota_resolver import QuotaResolver
 
 
 class LiveQuotas:

@@ -1,16 +1,36 @@
-"""Where a stream of events comes from: a topic, a folder of the daemon's event log, or a folder of tables."""
+"""Where a stream of events comes from: a topic, a folder of the daemon's event log, or a folder of tables.
+
+The jars with which Spark reads topics: their coordinates follow from the PySpark that is installed.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from kafka_quotas.core.errors import UsageError
-from kafka_quotas.pipeline.schemas import EVENTS
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.pipeline.tables.schemas import EVENTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_ARTIFACT = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+
+
+def connector_packages(given: tuple[str, ...]) -> tuple[str, ...]:
+    """The Maven coordinates: those that were given, else Spark's Kafka source in PySpark's own version."""
+    return given or (f"{_ARTIFACT}:{version('pyspark')}",)
+
+
+def missing_connector(packages: tuple[str, ...], error: KafkaQuotasError) -> KafkaQuotasError:
+    """What to say where Spark did not start with these packages: most often they could not be fetched."""
+    return KafkaQuotasError(
+        f"Spark did not start with {', '.join(packages)}: can these jars be fetched, with all they depend on?",
+        hint=f"{error.hint}; --packages takes another version, --spark-conf spark.jars=FILES what is there already",
+    )
+
 
 SCHEME: Final = "kafka://"
 _HINT: Final = "kafka://HOST:PORT/TOPIC, or a folder of .jsonl or .parquet files"

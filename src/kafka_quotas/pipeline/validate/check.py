@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.core.quotas.quota_manager import QuotaType
 
 SLACK_SHARE: Final = 0.01
 """Throttle times that differ by less than this share of the bucket's active time count as equal."""

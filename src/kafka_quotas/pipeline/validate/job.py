@@ -11,16 +11,16 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from kafka_quotas.core.quota_config import DEFAULT_WINDOW, QuotaWindow
-from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.jobs import Jobs
-from kafka_quotas.pipeline.replay_plan import Model, ReplayPlan
-from kafka_quotas.pipeline.replay_tables import ReplayTables
-from kafka_quotas.pipeline.resolve import Proposal
-from kafka_quotas.pipeline.usage_tables import UsageTables
-from kafka_quotas.pipeline.usage_task import UsagePlan
+from kafka_quotas.pipeline.replay.plan import Model, ReplayPlan
+from kafka_quotas.pipeline.replay.tables import ReplayTables
+from kafka_quotas.pipeline.usage.tables import UsageTables
+from kafka_quotas.pipeline.usage.task import UsagePlan
 from kafka_quotas.pipeline.validate.check import BucketCheck, RateCheck, ThrottleCheck, Verdict
-from kafka_quotas.pipeline.validate.scraped import Bucket, rate_checks
+from kafka_quotas.pipeline.validate.scraped_rates import Bucket, rate_checks
 from kafka_quotas.pipeline.validate.shared_requests import LimitedBucket, SharedRequests, Throttled
 
 _NAMES: Final = ("cluster", "broker_id", "quota_type", "user", "client_id")

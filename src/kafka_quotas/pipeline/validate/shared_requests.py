@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
-from kafka_quotas.core.quota_manager import QuotaType
+from kafka_quotas.core.quotas.quota_manager import QuotaType
 
 _ANY: Final = object()
 

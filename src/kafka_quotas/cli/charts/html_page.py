@@ -1,0 +1,108 @@
+"""A report as one HTML file that needs nothing else: no network, no script, its charts drawn into it.
+
+Invariants: every text is escaped by the template; the same page gives the same file.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.stores.files.atomic_write import save_text
+
+_TEMPLATE = "report_page.html.j2"
+
+
+class Mood(StrEnum):
+    """How a figure is to be taken; the page shows it by a word and a mark as well as by colour."""
+
+    GOOD = "good"
+    BAD = "bad"
+    WATCH = "watch"
+    PLAIN = "plain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyFigure:
+    """A figure for the top of the page, and a line below it."""
+
+    label: str
+    value: str
+    note: str = ""
+    mood: Mood = Mood.PLAIN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportChart:
+    """A drawing as SVG text (`report_chart` makes them) and what it shows, for those who can't see it too."""
+
+    svg: str
+    caption: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportTable:
+    """Rows of texts as wide as the columns; columns named in `numeric` are set flush right."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: frozenset[str] = frozenset()
+    caption: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportSection:
+    """A heading, paragraphs, then charts, then tables."""
+
+    title: str
+    paragraphs: tuple[str, ...] = ()
+    charts: tuple[ReportChart, ...] = ()
+    tables: tuple[ReportTable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportPage:
+    """A whole report."""
+
+    title: str
+    subtitle: str
+    figures: tuple[KeyFigure, ...]
+    sections: tuple[ReportSection, ...]
+
+
+def require_jinja() -> None:
+    """Check that a page can be made.
+
+    Raises:
+        KafkaQuotasError: Jinja is not installed.
+    """
+    if find_spec("jinja2") is None:
+        raise KafkaQuotasError("reports need Jinja, which is not installed", hint="pip install 'kafka-quotas[plot]'")
+
+
+def page_html(page: ReportPage) -> str:
+    """Return the page as HTML.
+
+    Raises:
+        KafkaQuotasError: Jinja is not installed.
+    """
+    require_jinja()
+    import jinja2  # noqa: PLC0415 - a report is drawn seldom
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("kafka_quotas.cli.charts", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(_TEMPLATE).render(page=page)
+
+
+def save_page(page: ReportPage, path: Path) -> None:
+    """Nothing; the page is in the file, whole or not at all.
+
+    Raises `KafkaQuotasError` where it can't be written, and as `page_html` does.
+    """
+    save_text(path, [page_html(page)])

@@ -1,0 +1,167 @@
+"""Time series drawn into a PNG or SVG file. matplotlib is loaded by the first drawing only.
+
+Invariants: the same series give the same file (no date, no random ids in an SVG); a target that can't
+be drawn is refused before any work is done.
+
+Where charts go: below a table on standard output, beside data on standard error, or into a file.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from kafka_quotas.cli.charts.text_chart import Panel, Series, Style, panels, print_chart, time_range, value_label
+from kafka_quotas.cli.output.view import Output
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+
+PLOT_SUFFIXES: Final = (".png", ".svg")
+
+_INK: Final = "#2b3440"
+_FAINT: Final = "#d9dee5"
+_COLOURS: Final = ("#1f77b4", "#8c4bb8", "#2a9d5c", "#d6701c", "#0fa3b1", "#b5446e")
+_LIMIT_COLOUR: Final = "#c0392b"
+_BARS_COLOUR: Final = "#e08e0b"
+_LARGEST_SHARE: Final = 0.06
+"""A bar is at most this share of the time axis wide."""
+
+
+def check_plot_targets(paths: Sequence[Path]) -> None:
+    """Check that a plot can be written to each of the files, each of which is named once.
+
+    Raises:
+        UsageError: A file is named twice, or what `check_plot_target` says of one.
+        KafkaQuotasError: matplotlib is not installed.
+    """
+    for path in paths:
+        check_plot_target(path)
+    if len(set(paths)) < len(paths):
+        raise UsageError("--plot names a file twice", hint="each one is drawn into by itself")
+
+
+def check_plot_target(path: Path) -> None:
+    """Nothing, if a plot can be written to `path`.
+
+    Raises `UsageError` for another ending than .png or .svg, for a folder that is not there and for a file that can't
+    be written, and `KafkaQuotasError` where matplotlib is not installed.
+    """
+    if path.suffix.lower() not in PLOT_SUFFIXES:
+        raise UsageError(f"can't draw {path}: the name must end in .png or .svg", hint=f"for example {path.stem}.svg")
+    if not path.parent.is_dir():
+        raise UsageError(f"can't draw {path}: there is no folder {path.parent}", hint="make the folder first")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"can't draw {path}: it can't be written", hint="choose another place")
+    require_matplotlib()
+
+
+def require_matplotlib() -> None:
+    """Nothing; raises `KafkaQuotasError` where matplotlib is not installed."""
+    if find_spec("matplotlib") is None:
+        raise KafkaQuotasError("plots need matplotlib, which is not installed", hint="pip install 'kafka-quotas[plot]'")
+
+
+def save_plot(series: Sequence[Series], path: Path, *, title: str) -> None:
+    """Nothing; the series are drawn in the file, one panel per unit over one time axis.
+
+    Raises what `check_plot_target` raises, and `KafkaQuotasError` where the file can't be written.
+    """
+    check_plot_target(path)
+    import matplotlib as mpl  # noqa: PLC0415 - half a second that only a plot pays for
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    with mpl.rc_context({"svg.hashsalt": "kafka-quotas", "font.size": 10, "text.color": _INK}):
+        figure = Figure(figsize=(9.6, 5.4), layout="constrained")
+        FigureCanvasAgg(figure)
+        figure.suptitle(title, x=0.02, ha="left", fontsize=13, fontweight="bold")
+        draw_panels(figure, panels(series))
+        try:
+            figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+        except OSError as error:
+            raise KafkaQuotasError(
+                f"can't write {path}: {error.strerror or error}", hint="choose another place"
+            ) from error
+
+
+def draw_panels(figure: Any, drawn: Sequence[Panel]) -> None:
+    """Nothing; the panels stand above each other in the matplotlib figure, the first one higher than the others."""
+    if not drawn:
+        figure.text(0.5, 0.5, "nothing to draw: no points", ha="center")
+        return
+    heights = [2.0] + [1.2] * (len(drawn) - 1)
+    rows = figure.subplots(len(drawn), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights})
+    start, end = time_range(drawn)
+    for panel, (axes,) in zip(drawn, rows, strict=True):
+        _draw_panel(axes, panel, span_s=end - start)
+    figure.align_ylabels()
+    margin = (end - start) * 0.01
+    rows[-1][0].set_xlim(start - margin, end + margin)
+    rows[-1][0].set_xlabel("time (s)", color=_INK)
+
+
+def _draw_panel(axes: Any, panel: Panel, *, span_s: float) -> None:
+    for index, series in enumerate(panel.series):
+        _draw_series(axes, series, _COLOURS[index % len(_COLOURS)], span_s=span_s)
+    room = (panel.high - panel.low) * 0.08
+    axes.set_ylim(panel.low - (room if panel.low < 0 else 0), panel.high + room)
+    label = f"{panel.series[0].name} ({panel.unit})" if len(panel.series) == 1 else panel.unit
+    axes.set_ylabel(label, color=_INK)
+    axes.yaxis.set_major_formatter(lambda value, _: value_label(value, panel.unit))
+    axes.grid(visible=True, color=_FAINT, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=_INK, length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(_FAINT)
+    if panel.low < 0:
+        axes.axhline(0, color=_INK, linewidth=0.8)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, frameon=False, fontsize=9, borderaxespad=0.2)
+
+
+def _draw_series(axes: Any, series: Series, colour: str, *, span_s: float) -> None:
+    times = [point[0] for point in series.points]
+    values = [point[1] for point in series.points]
+    match series.style:
+        case Style.LIMIT:
+            axes.step(
+                times,
+                values,
+                where="post",
+                color=_LIMIT_COLOUR,
+                linestyle=(0, (5, 3)),
+                linewidth=1.6,
+                label=series.name,
+            )
+        case Style.BARS:
+            width = min(span_s * _LARGEST_SHARE, max(_nearest_s(times) * 0.8, span_s * 0.004))
+            axes.bar(times, values, width=width, color=_BARS_COLOUR, label=series.name)
+        case Style.AREA:
+            axes.fill_between(times, values, color=colour, alpha=0.18, linewidth=0)
+            axes.plot(times, values, color=colour, linewidth=1.8, label=series.name)
+        case Style.LINE:
+            axes.plot(times, values, color=colour, linewidth=1.8, label=series.name)
+
+
+def _nearest_s(times: Sequence[float]) -> float:
+    """The smallest distance of two bars, in seconds; 0 where there is only one."""
+    ordered = sorted(set(times))
+    return min((later - earlier for earlier, later in pairwise(ordered)), default=0.0)
+
+
+def show_chart(series: Sequence[Series], output: Output, *, title: str, chart: bool, plots: Sequence[Path]) -> None:
+    """Draw the series as characters if `chart` says so, and into every file of `plots`.
+
+    Raises:
+        KafkaQuotasError: A file can't be written.
+    """
+    if chart:
+        stream = sys.stdout if output in (Output.TABLE, Output.MARKDOWN) else sys.stderr
+        fenced = output is Output.MARKDOWN
+        stream.write("\n```\n" if fenced else "\n")
+        print_chart(series, stream, title=title)
+        stream.write("```\n" if fenced else "")
+    for plot in plots:
+        save_plot(series, plot, title=title)
+        sys.stderr.write(f"drawn: {plot}\n")

@@ -1,0 +1,175 @@
+"""Charts for reports, as SVG text to be put into a page. matplotlib is loaded by the first drawing only.
+
+Invariants: the same figures give the same text; letters stay letters, so that they can be searched and read aloud.
+"""
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka_quotas.cli.charts.plot import draw_panels, require_matplotlib
+from kafka_quotas.cli.charts.text_chart import Series, panels, value_label
+
+_INK: Final = "#2b3440"
+_FAINT: Final = "#d9dee5"
+_BAR: Final = "#3d7fb8"
+_OVER: Final = "#c0392b"
+_COLOURS: Final = ("#1f77b4", "#8c4bb8", "#2a9d5c", "#d6701c", "#0fa3b1", "#b5446e")
+_WIDE_RANGE: Final = 10_000
+"""From this ratio on a logarithmic axis has powers of ten alone."""
+_NARROW_RANGE: Final = 10
+"""Up to this ratio it has more round values than 1, 2 and 5."""
+_LETTERS_ACROSS: Final = 110
+"""How many letters of names fit below a heat map."""
+_LINE_STYLES: Final = ("-", "--", "-.", ":")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A bar by its name; the limit, if there is one, is drawn as a mark across it."""
+
+    name: str
+    value: float
+    limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A line through points (x, y), the smallest x first."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A place on the x-axis with a name."""
+
+    name: str
+    x: float
+
+
+def series_svg(series: Sequence[Series]) -> str:
+    """Time series, one panel per unit over one time axis; raises `KafkaQuotasError` without matplotlib."""
+    drawn = panels(series)
+    return _svg(lambda figure: draw_panels(figure, drawn), height=2.4 + 1.5 * max(len(drawn) - 1, 0))
+
+
+def bars_svg(bars: Sequence[Bar], *, unit: str) -> str:
+    """Horizontal bars, the first on top; those over their limit are hatched and red."""
+    return _svg(lambda figure: _draw_bars(figure.subplots(), bars, unit), height=0.7 + 0.34 * max(len(bars), 1))
+
+
+def curves_svg(
+    curves: Sequence[Curve], *, x_unit: str, y_name: str, log_x: bool = False, mark: Mark | None = None
+) -> str:
+    """Curves over one pair of axes, told apart by colour and by dashes; the mark is a line from top to bottom."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        if mark is not None:
+            axes.axvline(mark.x, color=_INK, linewidth=1.4, linestyle=(0, (1, 2)), label=_short(mark.name))
+        _draw_curves(axes, curves, x_unit, y_name, log_x=log_x)
+
+    return _svg(draw, height=3.4)
+
+
+def heat_svg(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float]], *, unit: str) -> str:
+    """A heat map: one row of cells per name, the darker the larger, with a scale beside it."""
+    return _svg(lambda figure: _draw_heat(figure, rows, columns, values, unit), height=1.0 + 0.32 * max(len(rows), 2))
+
+
+def _svg(draw: Callable[[Any], None], *, height: float) -> str:
+    require_matplotlib()
+    import matplotlib as mpl  # noqa: PLC0415 - half a second that only a report pays for
+    from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    with mpl.rc_context({"svg.hashsalt": "kafka-quotas", "svg.fonttype": "none", "font.size": 10, "text.color": _INK}):
+        figure = Figure(figsize=(10.0, height), layout="constrained")
+        FigureCanvasSVG(figure)
+        draw(figure)
+        target = io.StringIO()
+        figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
+    text = target.getvalue()
+    return text[text.index("<svg") :]
+
+
+def _draw_bars(axes: Any, bars: Sequence[Bar], unit: str) -> None:
+    places = range(len(bars))
+    over = [each.limit is not None and each.value > each.limit for each in bars]
+    drawn = axes.barh(places, [each.value for each in bars], height=0.62, color=[_OVER if o else _BAR for o in over])
+    for rectangle, is_over in zip(drawn, over, strict=True):
+        if is_over:
+            rectangle.set_hatch("///")
+            rectangle.set_edgecolor("white")
+    for place, each in zip(places, bars, strict=True):
+        if each.limit is not None:
+            axes.plot([each.limit, each.limit], [place - 0.42, place + 0.42], color=_INK, linewidth=2.2)
+    axes.set_yticks(list(places), [_short(each.name) for each in bars])
+    axes.invert_yaxis()
+    axes.xaxis.set_major_formatter(lambda value, _: value_label(value, unit))
+    _plain(axes, grid_axis="x")
+
+
+def _draw_curves(axes: Any, curves: Sequence[Curve], x_unit: str, y_name: str, *, log_x: bool) -> None:
+    for index, curve in enumerate(curves):
+        axes.plot(
+            [x for x, _ in curve.points],
+            [y for _, y in curve.points],
+            color=_COLOURS[index % len(_COLOURS)],
+            linestyle=_LINE_STYLES[index // len(_COLOURS) % len(_LINE_STYLES)],
+            linewidth=1.9,
+            label=_short(curve.name),
+        )
+    if log_x:
+        axes.set_xscale("log", subs=())  # a label at each minor tick is too many, and they'd be powers
+        axes.xaxis.set_major_locator(_log_ticks(curves))
+    axes.xaxis.set_major_formatter(lambda value, _: value_label(value, x_unit))
+    axes.set_ylabel(y_name, color=_INK)
+    _plain(axes, grid_axis="both")
+    if curves:
+        axes.legend(frameon=False, fontsize=9)
+
+
+def _log_ticks(curves: Sequence[Curve]) -> Any:
+    """A handful of round values over the whole range."""
+    from matplotlib.ticker import LogLocator  # noqa: PLC0415 - loaded by now
+
+    values = [x for curve in curves for x, _ in curve.points if x > 0]
+    ratio = max(values) / min(values) if values else 1.0
+    if ratio > _WIDE_RANGE:
+        return LogLocator(base=10, subs=(1.0,))
+    return LogLocator(base=10, subs=(1.0, 2.0, 5.0) if ratio > _NARROW_RANGE else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
+
+
+def _draw_heat(
+    figure: Any, rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float]], unit: str
+) -> None:
+    axes = figure.subplots()
+    mesh = axes.pcolormesh([list(row) for row in values], cmap="YlOrBr", vmin=0, edgecolors="white", linewidth=0.6)
+    axes.set_yticks([place + 0.5 for place in range(len(rows))], [_short(row) for row in rows])
+    step = max(1, -(-sum(len(column) + 2 for column in columns) // _LETTERS_ACROSS))
+    shown = range(0, len(columns), step)
+    axes.set_xticks([place + 0.5 for place in shown], [columns[place] for place in shown])
+    axes.invert_yaxis()
+    axes.tick_params(colors=_INK, length=0)
+    axes.spines[:].set_visible(False)
+    scale = figure.colorbar(mesh, ax=axes, pad=0.01, aspect=12)
+    scale.ax.yaxis.set_major_formatter(lambda value, _: value_label(value, unit))
+    scale.outline.set_visible(False)
+
+
+def _plain(axes: Any, *, grid_axis: str) -> None:
+    axes.grid(visible=True, axis=grid_axis, color=_FAINT, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=_INK, length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(_FAINT)
+
+
+def _short(name: str) -> str:
+    """A name that leaves room for the chart, with matplotlib's formula sign taken literally."""
+    cut = name if len(name) <= 34 else f"{name[:20]}...{name[-11:]}"
+    return cut.replace("$", r"\$")

@@ -1,0 +1,267 @@
+"""Time series drawn as characters: on a terminal in colour, elsewhere as plain text of the same shape.
+
+Invariants: series of one unit share a panel; all panels share the time axis; what a mark means is said by its
+character and the legend, never by colour alone; nothing is wider than asked for.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import pairwise
+from typing import Final, TextIO
+
+from kafka_quotas.core.model.units import format_bytes, format_number
+
+Point = tuple[float, float]
+"""A time in seconds and the value at that time."""
+
+BYTES_UNITS: Final = ("bytes", "bytes/s")
+"""Units whose values are labelled with a decimal prefix (`5 MB/s`)."""
+
+
+class Style(StrEnum):
+    """How a series is drawn: joined points, the area below them, a level held until the next point, single bars."""
+
+    LINE = "line"
+    AREA = "area"
+    LIMIT = "limit"
+    BARS = "bars"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """A named run of points in the order of time; series of the same `unit` are drawn in one panel."""
+
+    name: str
+    points: Sequence[Point]
+    unit: str
+    style: Style = Style.LINE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """The series of one unit, with the range of values that holds them all and zero."""
+
+    unit: str
+    series: tuple[Series, ...]
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """The characters of a chart: one set for UTF-8, one for terminals that know ASCII only."""
+
+    blocks: str
+    lines: str
+    limit: str
+    axis: str
+    corner: str
+    floor: str
+
+
+_UNICODE: Final = Marks(blocks="▁▂▃▄▅▆▇█", lines="●◆▲■○◇△□", limit="╌", axis="┤", corner="└", floor="─")
+_ASCII: Final = Marks(blocks="#", lines="*o+x@%&$", limit="-", axis="|", corner="+", floor="-")
+_COLOURS: Final = ("cyan", "magenta", "green", "blue", "bright_cyan", "bright_magenta", "bright_green", "bright_blue")
+_LIMIT_COLOUR: Final = "yellow"
+_BARS_COLOUR: Final = "red"
+_MARGIN: Final = 12
+"""Columns left of the plot: a label of ten characters, a blank, the axis."""
+_MANTISSAS: Final = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
+"""What a step of the value axis may begin with, so that labels are round."""
+_LEAST_WIDTH: Final = _MARGIN + 20
+
+_Cell = tuple[str, str]
+"""A character and its colour ("" for none)."""
+
+
+def print_chart(series: Sequence[Series], stream: TextIO, *, title: str = "", width: int = 80, height: int = 8) -> None:
+    """Nothing; the chart is on the stream, in colour where it is a terminal (and NO_COLOR is not set).
+
+    `width` is in columns, `height` in lines per panel.
+    """
+    marks = _UNICODE if "utf" in (getattr(stream, "encoding", None) or "utf-8").lower() else _ASCII
+    lines = list(chart_lines(series, title=title, width=width, height=height, marks=marks))
+    if not stream.isatty():
+        stream.writelines("".join(character for character, _ in line).rstrip() + "\n" for line in lines)
+        return
+    from rich.console import Console  # noqa: PLC0415 - only a chart on a terminal pays for Rich
+    from rich.text import Text  # noqa: PLC0415
+
+    console = Console(file=stream, highlight=False, soft_wrap=True)
+    for line in lines:
+        console.print(Text.assemble(*line))
+
+
+def chart_text(series: Sequence[Series], *, title: str = "", width: int = 80, height: int = 8) -> str:
+    """The chart as plain text, `width` columns at most."""
+    lines = chart_lines(series, title=title, width=width, height=height)
+    return "\n".join("".join(character for character, _ in line).rstrip() for line in lines)
+
+
+def chart_lines(
+    series: Sequence[Series], *, title: str = "", width: int = 80, height: int = 8, marks: Marks = _UNICODE
+) -> Iterator[list[_Cell]]:
+    """The chart, line by line, each line as pieces of text with their colours."""
+    width = max(width, _LEAST_WIDTH)
+    if title:
+        yield [(title[:width], "bold")]
+    drawn = panels(series)
+    if not drawn:
+        yield [("nothing to draw: no points", "")]
+        return
+    start, end = time_range(drawn)
+    for panel in drawn:
+        yield from ([(line, "bold")] for line in _legend(panel, marks, width))
+        yield from _panel_lines(panel, marks, width=width - _MARGIN, height=height, start=start, end=end)
+    yield [(_time_axis(start, end, width), "")]
+
+
+def panels(series: Sequence[Series]) -> tuple[Panel, ...]:
+    """The panels that the series make together, in order of first appearance; series without points are left out."""
+    by_unit: dict[str, list[Series]] = {}
+    for each in series:
+        if each.points:
+            by_unit.setdefault(each.unit, []).append(each)
+    return tuple(_panel(unit, tuple(group)) for unit, group in by_unit.items())
+
+
+def time_range(drawn: Sequence[Panel]) -> tuple[float, float]:
+    """The first and the last time of all points, in seconds; at least a millisecond apart."""
+    times = [point[0] for panel in drawn for series in panel.series for point in series.points]
+    start, end = min(times), max(times)
+    return start, end if end > start else start + 0.001
+
+
+def value_label(value: float, unit: str) -> str:
+    """A value for an axis or a legend: three or four digits, with a prefix where it counts bytes."""
+    if unit in BYTES_UNITS:
+        return format_bytes(value) + unit.removeprefix("bytes")
+    rounded = float(f"{value:.4g}")
+    return f"{rounded:.4g}" if abs(rounded) >= 1e6 else format_number(rounded)
+
+
+def _panel(unit: str, group: tuple[Series, ...]) -> Panel:
+    values = [value for series in group for _, value in series.points if math.isfinite(value)]
+    low, high = min([0.0, *values]), max([0.0, *values])
+    return Panel(unit=unit, series=group, low=low, high=high if high > low else low + 1)
+
+
+def _legend(panel: Panel, marks: Marks, width: int) -> Iterator[str]:
+    """The lines that name the series and their unit; a name wider than a line is cut."""
+    names = [f"{_mark(series, index, marks)} {series.name}" for index, series in enumerate(panel.series)]
+    line = ""
+    for name in (*names, f"[{panel.unit}]"):
+        shown = name if len(name) <= width else name[: width - 1] + "~"
+        longer = f"{line}   {shown}" if line else shown
+        if len(longer) > width:
+            yield line
+            longer = shown
+        line = longer
+    yield line
+
+
+def _mark(series: Series, index: int, marks: Marks) -> str:
+    """The character that stands for a series."""
+    if series.style is Style.LIMIT:
+        return marks.limit
+    return marks.lines[index % len(marks.lines)] if series.style is Style.LINE else marks.blocks[-1]
+
+
+def _panel_lines(
+    panel: Panel, marks: Marks, *, width: int, height: int, start: float, end: float
+) -> Iterator[list[_Cell]]:
+    """The lines of one panel from the top down, its floor included."""
+    panel, step = scaled(panel, height)
+    grid: list[list[_Cell]] = [[(" ", "")] * width for _ in range(height)]
+    order = (Style.AREA, Style.BARS, Style.LINE, Style.LIMIT)  # what comes later is drawn over what came before
+    for index, series in sorted(enumerate(panel.series), key=lambda pair: order.index(pair[1].style)):
+        columns = column_values(series, width=width, start=start, end=end)
+        for column, value in enumerate(columns):
+            if value is not None:
+                _draw(grid, column, value, panel=panel, series=series, index=index, marks=marks)
+    for row, cells in enumerate(grid):
+        steps = height - row + round(panel.low / step)
+        label = value_label(steps * step, panel.unit) if steps % 2 == 0 else ""
+        yield [(f"{label[:10]:>10} {marks.axis}", ""), *cells]
+    floor = value_label(panel.low, panel.unit) if round(panel.low / step) % 2 == 0 else ""
+    yield [(f"{floor[:10]:>10} {marks.corner}{marks.floor * width}", "")]
+
+
+def scaled(panel: Panel, rows: int) -> tuple[Panel, float]:
+    """The panel with its range widened to whole steps, one per row and 0 at a step, and the height of a step."""
+    least = (panel.high - panel.low) / rows
+    power = 10.0 ** math.floor(math.log10(least))
+    for step in (mantissa * scale for scale in (power, power * 10) for mantissa in _MANTISSAS):
+        below, above = math.ceil(-panel.low / step - 1e-9), math.ceil(panel.high / step - 1e-9)
+        if below + above <= rows:
+            return replace(panel, low=-below * step, high=(rows - below) * step), step
+    return panel, least
+
+
+def _draw(
+    grid: list[list[_Cell]],
+    column: int,
+    value: float,
+    *,
+    panel: Panel,
+    series: Series,
+    index: int,
+    marks: Marks,
+) -> None:
+    """Nothing; the value is marked in its column."""
+    height = len(grid)
+    filled = min(max((value - panel.low) / (panel.high - panel.low), 0.0), 1.0) * height
+    colour = _LIMIT_COLOUR if series.style is Style.LIMIT else _COLOURS[index % len(_COLOURS)]
+    if series.style in (Style.LINE, Style.LIMIT):
+        row = height - max(math.ceil(filled - 1e-9), 1)
+        if series.style is Style.LIMIT and grid[row][column][0] in marks.lines and column % 2:
+            return  # a line that runs along its limit shows in every other column
+        grid[row][column] = (_mark(series, index, marks), colour)
+        return
+    colour = _BARS_COLOUR if series.style is Style.BARS else colour
+    eighths = math.ceil(filled * len(marks.blocks) - 1e-9)
+    for row in range(height - 1, -1, -1):
+        if eighths <= 0:
+            return
+        grid[row][column] = (marks.blocks[min(eighths, len(marks.blocks)) - 1], colour)
+        eighths -= len(marks.blocks)
+
+
+def column_values(series: Series, *, width: int, start: float, end: float) -> list[float | None]:
+    """One value per column: the largest of its points; between points what the style says (None: nothing)."""
+    columns: list[float | None] = [None] * width
+    placed: list[int] = []
+    for time_s, value in series.points:
+        if not math.isfinite(value):
+            continue
+        column = min(int((time_s - start) / (end - start) * width), width - 1)
+        before = columns[column]
+        columns[column] = value if before is None or value > before else before
+        if not placed or placed[-1] != column:
+            placed.append(column)
+    if series.style is not Style.BARS:
+        _fill_gaps(columns, sorted(set(placed)), hold=series.style is Style.LIMIT)
+    return columns
+
+
+def _fill_gaps(columns: list[float | None], placed: list[int], *, hold: bool) -> None:
+    """Nothing; the columns between two placed ones carry the level of the first, or lie on the line between them."""
+    for left, right in pairwise(placed):
+        first, last = columns[left], columns[right]
+        assert first is not None
+        assert last is not None
+        for column in range(left + 1, right):
+            share = 0.0 if hold else (column - left) / (right - left)
+            columns[column] = first + (last - first) * share
+    if hold and placed:
+        columns[placed[-1] + 1 :] = [columns[placed[-1]]] * (len(columns) - placed[-1] - 1)
+
+
+def _time_axis(start: float, end: float, width: int) -> str:
+    """The labels of the time axis: start, middle and end."""
+    room = width - _MARGIN
+    first, middle, last = (f"{value_label(time, 's')} s" for time in (start, (start + end) / 2, end))
+    line = f"{first:<{room // 2 - len(middle) // 2}}{middle}"
+    return " " * _MARGIN + line + f"{last:>{room - len(line)}}"

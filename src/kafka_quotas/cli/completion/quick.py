@@ -1,0 +1,183 @@
+"""Completion of an option's value without Typer: of the 0.3 s that a Tab may take, Typer's import alone takes most.
+
+Contract: an option that is completed here means the same in every command that has it, and the answer is Typer's own
+where Typer has one. Everything else (commands, options, values that only one command knows) is left to Typer: the
+answer is None then.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafka_quotas.cli.completion.values import (
+    complete_assignments,
+    complete_clients,
+    complete_contexts,
+    complete_entity_names,
+    complete_entity_types,
+    complete_ips,
+    complete_keys,
+    complete_stores,
+    complete_users,
+)
+
+_BASH_SPECIAL = frozenset(" \t!\"#$&'()*;<>?[\\]^`{|}~")
+_ZSH_ESCAPES = {'"': '""', "'": "''", "$": "\\$", "`": "\\`", ":": "\\\\:"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionAnswer:
+    """What is written for the shell, and the exit code by which fish knows whether there is anything."""
+
+    text: str
+    exit_code: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedLine:
+    """A command line up to the cursor: the whole words, and the word that is being typed.
+
+    Of that word the shell keeps the first letters (`kept`), and puts what is offered in the place of the rest. A word
+    that is `quoted` began with a quote, which bash ends itself.
+    """
+
+    words: Sequence[str]
+    incomplete: str
+    kept: int = 0
+    quoted: bool = False
+
+    @property
+    def params(self) -> Mapping[str, str | Sequence[str]]:
+        """The values of the options that choose a store, and the entity types, by parameter name."""
+        given = self._given()
+        store = {option.removeprefix("--").replace("-", "_"): value for option, value in given}
+        return {**store, "entity_type": [value for option, value in given if option == "--entity-type"]}
+
+    def _given(self) -> list[tuple[str, str]]:
+        """The options that say what is meant, with their values, in order."""
+        found: list[tuple[str, str]] = []
+        for word, following in zip(self.words, (*self.words[1:], ""), strict=True):
+            option, equals, value = word.partition("=")
+            if option in _TELLING:
+                found.append((option, value if equals else following))
+        return found
+
+
+_TELLING = ("--store", "--context", "--bootstrap-server", "--zookeeper", "--command-config", "--entity-type")
+OF_THE_STORE: Mapping[str, Callable[[TypedLine, str], Sequence[str]]] = {
+    "--user": complete_users,
+    "--client": complete_clients,
+    "--ip": complete_ips,
+    "--entity-name": complete_entity_names,
+}
+OF_ITSELF: Mapping[str, Callable[[str], Sequence[str]]] = {
+    "--context": complete_contexts,
+    "--store": complete_stores,
+    "--add-config": complete_assignments,
+    "--delete-config": complete_keys,
+    "--key": complete_keys,
+    "--entity-type": complete_entity_types,
+}
+_CONTEXT_COMMANDS = ("show", "use", "set", "remove")
+
+
+def quick_answer(instruction: str, environment: Mapping[str, str]) -> CompletionAnswer | None:
+    """The answer to a shell, None where Typer has to give it."""
+    action, _, shell = instruction.partition("_")
+    if action != "complete" or shell not in ("bash", "zsh", "fish"):
+        return None
+    line = _bash_line(environment) if shell == "bash" else _other_line(environment)
+    values = None if line is None else _values(line)
+    if line is None or values is None:
+        return None
+    values = [value[line.kept :] for value in values]
+    if shell == "fish" and environment.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
+        return CompletionAnswer(text="", exit_code=0 if values else 1)
+    if shell == "bash" and not line.quoted:
+        values = [_bash_text(value) for value in values]
+    return CompletionAnswer(text=(_zsh_text(values) if shell == "zsh" else "\n".join(values)) + "\n")
+
+
+def _values(line: TypedLine) -> Sequence[str] | None:
+    if line.incomplete.startswith("-") or "--" in line.words:
+        return None
+    last = line.words[-1] if line.words else ""
+    if last in OF_THE_STORE:
+        return OF_THE_STORE[last](line, line.incomplete)
+    if last in OF_ITSELF:
+        return OF_ITSELF[last](line.incomplete)
+    if len(line.words) == 2 and line.words[0] == "context" and last in _CONTEXT_COMMANDS:
+        return complete_contexts(line.incomplete)
+    return None
+
+
+def _bash_line(environment: Mapping[str, str]) -> TypedLine | None:
+    """The line as bash tells it: its words, and which of them the cursor is in.
+
+    Bash breaks words at `=` and `:` as well, and puts what is offered in the place of the last piece.
+    """
+    pieces = _split(environment.get("COMP_WORDS", ""))
+    try:
+        position = int(environment.get("COMP_CWORD", ""))
+    except ValueError:
+        return None
+    last = pieces[position] if position < len(pieces) else ""
+    *words, incomplete = _rejoined([*pieces[1:position], last])
+    option, equals, value = incomplete.partition("=")
+    if option.startswith("--") and equals:
+        words, incomplete = [*words, option], value
+    typed = "" if _is_break(last) else last
+    quoted = environment.get("COMP_WORDS", "").rpartition("\n")[2].startswith(("'", '"'))
+    return TypedLine(words=words, incomplete=incomplete, kept=max(0, len(incomplete) - len(typed)), quoted=quoted)
+
+
+def _rejoined(pieces: Sequence[str]) -> list[str]:
+    """The words that bash broke."""
+    words: list[str] = []
+    broken = False
+    for piece in pieces:
+        if words and (broken or _is_break(piece)):
+            words[-1] += piece
+        else:
+            words.append(piece)
+        broken = _is_break(piece)
+    return words
+
+
+def _is_break(piece: str) -> bool:
+    return bool(piece) and not piece.strip("=:")
+
+
+def _other_line(environment: Mapping[str, str]) -> TypedLine:
+    """The line as zsh and fish tell it: the text before the cursor."""
+    text = environment.get("_TYPER_COMPLETE_ARGS", "")
+    words = _split(text)[1:]
+    if words and not text.endswith(" "):
+        return TypedLine(words=words[:-1], incomplete=words[-1])
+    return TypedLine(words=words, incomplete="")
+
+
+def _split(text: str) -> list[str]:
+    """The words as a shell sees them; a quote that is still open ends with the text."""
+    import shlex  # noqa: PLC0415 - a run that completes nothing does without
+
+    lexer = shlex.shlex(text, posix=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    words: list[str] = []
+    try:
+        words.extend(lexer)
+    except ValueError:
+        words.append(lexer.token)
+    return words
+
+
+def _bash_text(value: str) -> str:
+    """A value as it is typed; bash takes what it is offered as it is, blanks and all."""
+    return "".join(f"\\{letter}" if letter in _BASH_SPECIAL else letter for letter in value)
+
+
+def _zsh_text(values: Sequence[str]) -> str:
+    if not values:
+        return "_files"
+    quoted = ('"' + "".join(_ZSH_ESCAPES.get(letter, letter) for letter in value) + '"' for value in values)
+    return f"_arguments '*: :(({chr(10).join(quoted)}))'"

@@ -1,0 +1,164 @@
+"""The names in a store, for whoever completes a command line: soon, or none.
+
+A small local file is read at once. Anything else is asked by a process of its own, which keeps the names in a file that
+is good for a minute: if it is not done within `WAIT_S`, the prompt goes on without names, and the next Tab has them.
+Invariants: asking never fails and never takes longer than `WAIT_S` beyond reading a file; nothing but names is kept,
+for this user alone.
+
+`python -m kafka_quotas.cli.completion.stored_names OPTIONS`: asks a store for its names on behalf of completion.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_store
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.model.entity import ENTITY_TYPES
+from kafka_quotas.stores.files.atomic_write import replace_text
+
+WAIT_S = 0.1
+"""Starting the interpreter takes most of the 0.3 s that a Tab may take."""
+FRESH_S = 60.0
+GIVE_UP_S = 10.0
+"""How long the process that asks may take, and how long no other is started beside it."""
+SMALL_FILE_BYTES = 4 * 1024 * 1024
+_LOOK_S = 0.01
+
+Names = Mapping[str, Sequence[str]]
+"""Names by entity type, sorted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreOptions:
+    """The options of a command line that say which store is meant, as far as they were typed."""
+
+    store: str | None = None
+    context: str | None = None
+    bootstrap_server: str | None = None
+    zookeeper: str | None = None
+    command_config: str | None = None
+
+    def choice(self) -> StoreChoice:
+        """The choice that they make together with the environment.
+
+        Raises `UsageError` where they make none.
+        """
+        return choose_store(
+            store=self.store,
+            context=self.context,
+            bootstrap_server=self.bootstrap_server,
+            zookeeper=self.zookeeper,
+            command_config=None if self.command_config is None else Path(self.command_config),
+        )
+
+
+def stored_names(options: StoreOptions, entity_type: str) -> Sequence[str]:
+    """The names of a type in the store that the options choose; none where they can't be had soon."""
+    try:
+        choice = options.choice()
+        if _is_small_file(choice.url.value):
+            return read_names(choice).get(entity_type, ())
+        return _remembered(options, choice).get(entity_type, ())
+    except (KafkaQuotasError, OSError):
+        return ()
+
+
+def read_names(choice: StoreChoice) -> Names:
+    """The names in a store, asked now.
+
+    Raises whatever the store raises.
+    """
+    from kafka_quotas.core.model.quota_filter import EVERYTHING  # noqa: PLC0415 - a fresh file of names does without
+
+    with closing(choice.open()) as store:
+        entities = [entry.entity for entry in store.describe(EVERYTHING)]
+    found: dict[str, list[str]] = {}
+    for kind in ENTITY_TYPES:
+        found[kind] = sorted({name for entity in entities if isinstance(name := entity.part(kind), str)})
+    return found
+
+
+def refresh(options: StoreOptions) -> None:
+    """Nothing; the file of names of the store that the options choose is new.
+
+    Raises whatever the store raises, and `OSError` where the file can't be written.
+    """
+    choice = options.choice()
+    names = read_names(choice)
+    path = names_path(choice)
+    replace_text(path, [json.dumps(names)], private=True)
+
+
+def names_path(choice: StoreChoice) -> Path:
+    """Where the names of a store are kept, one file per store and way to log in; its folder is there."""
+    from hashlib import sha256  # noqa: PLC0415 - a small file does without
+
+    from platformdirs import user_cache_path  # noqa: PLC0415
+
+    folder = user_cache_path("kafka-quotas", appauthor=False)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    told = json.dumps([choice.url.value, choice.command_config.value, choice.context_name.value])
+    return folder / f"names-{sha256(told.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}.json"
+
+
+def _is_small_file(url: str | None) -> bool:
+    """Whether a store is a file that takes no time to read."""
+    if url is None:
+        return True
+    scheme, _, path = url.partition(":")
+    if scheme not in ("local", "static", "sqlite"):
+        return False
+    with suppress(OSError):
+        return os.path.getsize(path.removeprefix("//")) < SMALL_FILE_BYTES  # noqa: PTH202 - an unexpanded ~ is no matter
+    return True
+
+
+def _remembered(options: StoreOptions, choice: StoreChoice) -> Names:
+    """The names in the file, after a wait for new ones where those are older than a minute."""
+    path = names_path(choice)
+    if not _is_fresh(path):
+        _start_refresh(options, path)
+        deadline_s = time.monotonic() + WAIT_S
+        while not _is_fresh(path) and time.monotonic() < deadline_s:
+            time.sleep(_LOOK_S)
+    if not _is_fresh(path):
+        return {}
+    try:
+        found: Names = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return {}
+    return found
+
+
+def _is_fresh(path: Path, *, for_s: float = FRESH_S) -> bool:
+    try:
+        return time.time() - path.stat().st_mtime < for_s
+    except OSError:
+        return False
+
+
+def _start_refresh(options: StoreOptions, path: Path) -> None:
+    """Nothing; a process of its own asks the store, unless one does already."""
+    started = path.with_suffix(".asking")
+    if _is_fresh(started, for_s=GIVE_UP_S):
+        return
+    started.touch(mode=0o600)
+    arguments = {name: getattr(options, name) for name in StoreOptions.__slots__}
+    command = [sys.executable, "-m", "kafka_quotas.cli.completion.stored_names", json.dumps(arguments)]
+    environment = {name: value for name, value in os.environ.items() if name != "_KAFKA_QUOTAS_COMPLETE"}
+    nowhere = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)]
+    # Not by subprocess, which would want it to be waited for: it may well outlive this process.
+    os.posix_spawn(sys.executable, command, environment, file_actions=nowhere, setsid=True)
+
+
+if __name__ == "__main__":
+    signal.setitimer(signal.ITIMER_REAL, GIVE_UP_S)  # whatever a server does, nothing is left behind
+    with suppress(KafkaQuotasError, OSError):
+        refresh(StoreOptions(**json.loads(sys.argv[1])))

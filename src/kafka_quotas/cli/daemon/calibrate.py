@@ -1,0 +1,101 @@
+"""`kafka-quotas daemon calibrate`: what requests cost the upstream, into a file for `daemon run --cost-model`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.daemon.options import Upstream
+from kafka_quotas.cli.framework.store_choice import choose_store
+from kafka_quotas.cli.options.stores import CommandConfig, ListingView
+from kafka_quotas.cli.options.windows import QuotaWindowNum, QuotaWindowSize, WindowFile, chosen_windows
+from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing
+from kafka_quotas.cli.output.view import TABLE_VIEW
+from kafka_quotas.core.quotas.cost_model import ApiCost, CostModel
+from kafka_quotas.enforcement.config.cost_model_file import cost_model_to_json
+from kafka_quotas.enforcement.quotas.calibration import ROUNDS, WARM_UP_S, Progress
+from kafka_quotas.wire.protocol.api_table import API_TABLE
+
+_COLUMNS = (
+    Column(title="api"),
+    Column(title="us per request (estimated)", figures=True),
+    Column(title="ns per request byte", figures=True),
+    Column(title="ns per response byte", figures=True),
+)
+
+CostModelTarget = Annotated[
+    Path, typer.Option("--cost-model", metavar="FILE", help="Where to write the cost model (JSON).")
+]
+
+Rounds = Annotated[
+    int, typer.Option("--rounds", metavar="N", min=1, help="How often each request is measured; the least counts.")
+]
+WarmUp = Annotated[
+    float,
+    typer.Option(
+        "--warm-up",
+        metavar="SECONDS",
+        min=0.0,
+        help="How long each request is repeated before it is measured: a broker's first ones are slow.",
+    ),
+]
+
+
+def calibrate(
+    *,
+    upstream: Upstream,
+    cost_model: CostModelTarget,
+    command_config: CommandConfig = None,
+    quota_window_num: QuotaWindowNum = None,
+    quota_window_size_seconds: QuotaWindowSize = None,
+    window_file: WindowFile = None,
+    rounds: Rounds = ROUNDS,
+    warm_up: WarmUp = WARM_UP_S,
+    output: ListingView = TABLE_VIEW,
+) -> None:
+    """Measure what requests cost the upstream in thread time, about a minute long.
+
+    The broker itself says it: client-ids made for this get a small request_percentage, and ask until they are
+    throttled. A scratch topic and these quotas are made, and are gone afterwards. Needs Kafka 2.6 or later, and the
+    right to alter quotas and to make a topic. Have the broker otherwise quiet, or the figures are too high.
+    """
+    windows = chosen_windows(
+        quota_window_num=quota_window_num,
+        quota_window_size_seconds=quota_window_size_seconds,
+        window_file=window_file,
+        bootstrap_server=upstream,
+        command_config=command_config,
+    )
+    from kafka_quotas.commands.daemon import calibrate as run  # noqa: PLC0415 - loads the Kafka store
+
+    settings = choose_store(store=None, bootstrap_server=upstream, command_config=command_config).settings()
+    model = run(
+        upstream,
+        settings,
+        window=windows.client,
+        target=cost_model,
+        on_progress=_tell,
+        rounds=rounds,
+        warm_up_s=warm_up,
+    )
+    print_listing(_listing(model), output)
+
+
+def _tell(progress: Progress) -> None:
+    sizes = f"{progress.request_bytes} bytes asked, {progress.response_bytes} answered"
+    sys.stderr.write(f"{progress.name}: {progress.nanos / 1000:.0f} us ({sizes})\n")
+
+
+def _listing(model: CostModel) -> Listing:
+    rows = [_row(API_TABLE[key].name, cost) for key, cost in sorted(model.apis.items())]
+    return Listing(
+        noun="cost-model",
+        data=cost_model_to_json(model),
+        table=Table(columns=_COLUMNS, rows=[*rows, _row("(others)", model.other)]),
+    )
+
+
+def _row(name: str, cost: ApiCost) -> tuple[str, ...]:
+    per_byte = (cost.request_byte_nanos, cost.response_byte_nanos)
+    return (name, f"{cost.request_nanos / 1000:.1f}", *(f"{nanos:.3g}" for nanos in per_byte))

@@ -1,0 +1,46 @@
+"""`kafka-quotas daemon`: run the enforcing proxy, and look into one that runs."""
+
+import typer
+
+from kafka_quotas.cli.daemon.calibrate import calibrate
+from kafka_quotas.cli.daemon.decide import decide
+from kafka_quotas.cli.daemon.options import Control
+from kafka_quotas.cli.daemon.run import run
+from kafka_quotas.cli.daemon.status_view import reload_listing, status_listing
+from kafka_quotas.cli.daemon.unmute import unmute
+from kafka_quotas.cli.options.stores import ListingView
+from kafka_quotas.cli.output.render import print_listing
+from kafka_quotas.cli.output.view import TABLE_VIEW
+from kafka_quotas.commands import daemon
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def _group() -> None:
+    """Enforce quotas in a proxy in front of brokers.
+
+    Clients connect to the daemon instead of the brokers. It speaks the Kafka protocol, holds each client to the
+    quotas in the store, broker by broker as Kafka does, and passes everything else on.
+    """
+
+
+app.command()(run)
+app.command()(decide)
+app.command()(calibrate)
+app.command()(unmute)
+
+
+@app.command()
+def status(control: Control = None, output: ListingView = TABLE_VIEW) -> None:
+    """Show who is throttled, by which quota and for how long, and how the daemon fares."""
+    print_listing(status_listing(daemon.status(control)), output)
+
+
+@app.command()
+def reload(control: Control = None, output: ListingView = TABLE_VIEW) -> None:
+    """Have the daemon read its files and its store again; connections stay, and so does what was measured.
+
+    All files are checked before any is used. Where one can't be used the daemon keeps what it had; the exit code is 1.
+    """
+    print_listing(reload_listing(daemon.reload(control)), output)

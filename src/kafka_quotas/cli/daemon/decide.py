@@ -1,0 +1,121 @@
+"""`kafka-quotas daemon decide`: one question about a quota, as other programs put it."""
+
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.daemon.options import Control
+from kafka_quotas.cli.options.stores import ListingView
+from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing
+from kafka_quotas.cli.output.view import TABLE_VIEW
+from kafka_quotas.commands import daemon
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.units import parse_bytes
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.config.rules import ANONYMOUS
+from kafka_quotas.enforcement.decisions.json_codec import write_decision
+from kafka_quotas.enforcement.decisions.messages import (
+    ASK_TYPES,
+    AskType,
+    Decision,
+    DecisionRequest,
+    Operation,
+    ResourceQuota,
+)
+
+_BYTES = (QuotaType.PRODUCE, QuotaType.FETCH, ResourceQuota.TOPIC)
+_COLUMNS = (
+    Column(title="delay", figures=True),
+    Column(title="quota"),
+    Column(title="entity"),
+    Column(title="limit", figures=True),
+    Column(title="observed", figures=True),
+)
+
+OpArgument = Annotated[
+    str, typer.Argument(metavar="record|check|unrecord", help="Charge an amount, ask about it, or give it back.")
+]
+TypeOption = Annotated[
+    str,
+    typer.Option(
+        "--type",
+        metavar="TYPE",
+        help=f"What the amount is of: {', '.join(ASK_TYPES)}.",
+        autocompletion=lambda: list(ASK_TYPES),
+    ),
+]
+AmountOption = Annotated[
+    str,
+    typer.Option(
+        "--amount",
+        metavar="AMOUNT",
+        help="Bytes (with units), ms of thread time, partitions, requests or connections, by --type.",
+    ),
+]
+UserOption = Annotated[str, typer.Option("--user", metavar="NAME", help="Who it is.")]
+ClientOption = Annotated[str, typer.Option("--client", metavar="ID", help="The client-id.")]
+IpOption = Annotated[str, typer.Option("--ip", metavar="IP", help="The address that connects, for --type connection.")]
+TopicOption = Annotated[str, typer.Option("--topic", metavar="NAME", help="The topic, for --type topic.")]
+BrokerOption = Annotated[
+    int | None,
+    typer.Option("--broker", metavar="ID", help="Whose buckets. Default: the broker behind the bootstrap listener."),
+]
+
+
+def decide(
+    op: OpArgument,
+    *,
+    quota_type: TypeOption = QuotaType.PRODUCE.value,
+    amount: AmountOption = "0",
+    user: UserOption = ANONYMOUS,
+    client: ClientOption = "",
+    ip: IpOption = "",
+    topic: TopicOption = "",
+    broker: BrokerOption = None,
+    control: Control = None,
+    output: ListingView = TABLE_VIEW,
+) -> None:
+    """Ask a running daemon how long a client has to wait, and which quota says so.
+
+    The answer comes from the buckets that the daemon charges its own clients to.
+    """
+    asked = _type(quota_type)
+    ask = DecisionRequest(_op(op), asked, _amount(amount, asked), user, client, ip, topic, broker)
+    print_listing(decision_listing(daemon.decide(control, ask)), output)
+
+
+def decision_listing(decision: Decision) -> Listing:
+    """One decision as a table of one row, and as JSON."""
+    limit = f"{decision.limit:g}" if decision.entity else "unlimited"
+    delay = f"{decision.delay_ms} ms" + (" (shadow)" if decision.is_shadow else "")
+    row = (delay, decision.quota, decision.entity, limit, f"{decision.observed:.6g}")
+    record = (decision.delay_ms, decision.quota, decision.entity, decision.limit, decision.observed)
+    return Listing(
+        noun="decision",
+        data=write_decision(decision),
+        table=Table(columns=_COLUMNS, rows=[row]),
+        records=Table(columns=_COLUMNS, rows=[record]),
+    )
+
+
+def _op(text: str) -> Operation:
+    try:
+        return Operation[text.upper()]
+    except KeyError as error:
+        raise UsageError(f"not an operation: {text!r}", hint="record, check or unrecord") from error
+
+
+def _type(text: str) -> AskType:
+    asked = ASK_TYPES.get(text)
+    if asked is None:
+        raise UsageError(f"not a type: {text!r}", hint=f"one of {', '.join(ASK_TYPES)}")
+    return asked
+
+
+def _amount(text: str, quota_type: AskType) -> float:
+    if quota_type in _BYTES:
+        return float(parse_bytes(text))
+    try:
+        return float(text)
+    except ValueError as error:
+        raise UsageError(f"not a number: {text!r}") from error

@@ -1,0 +1,162 @@
+"""A daemon's status as a listing."""
+
+from collections.abc import Mapping
+
+from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.render import Column, Listing, Table
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, Unit
+from kafka_quotas.core.model.units import format_bytes
+from kafka_quotas.enforcement.quotas.reload import Reloaded, reloaded_to_json
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus, status_to_json
+
+_COLUMNS = (
+    Column(title="quota"),
+    Column(title="entity"),
+    Column(title="user"),
+    Column(title="client-id"),
+    Column(title="broker"),
+    Column(title="limit", figures=True),
+    Column(title="observed", figures=True),
+    Column(title="connections", figures=True),
+    Column(title="throttle", figures=True),
+    Column(title="remaining", figures=True),
+)
+
+_RELOAD_COLUMNS = (
+    Column(title="store"),
+    Column(title="trouble"),
+    Column(title="changed", figures=True),
+    Column(title="limits", figures=True),
+)
+
+
+def status_listing(status: DaemonStatus) -> Listing:
+    """Who is throttled as a table under a summary, everything as JSON."""
+    rows = [
+        (
+            row.quota,
+            row.entity,
+            row.user,
+            row.client_id,
+            row.broker,
+            _rate(row.quota, row.limit),
+            _rate(row.quota, row.observed) + (" (estimated)" if row.estimated else ""),
+            row.connections,
+            f"{row.throttle_ms} ms",
+            f"{row.remaining_ms} ms",
+        )
+        for row in status.throttled
+    ]
+    records = [
+        (
+            row.quota,
+            row.entity,
+            row.user,
+            row.client_id,
+            row.broker,
+            row.limit,
+            row.observed,
+            row.connections,
+            row.throttle_ms,
+            row.remaining_ms,
+        )
+        for row in status.throttled
+    ]
+    data: dict[str, Json] = status_to_json(status)
+    return Listing(
+        noun="daemon-status",
+        items="throttled",
+        data=data,
+        table=Table(columns=_COLUMNS, rows=rows, caption=_summary(status)),
+        records=Table(columns=_COLUMNS, rows=records),
+    )
+
+
+def _rate(quota: str, value: float) -> str:
+    """A limit or what is measured against it, in the unit of the quota."""
+    unit = next((key.unit for key in (*QUOTA_KEYS.values(), REQUEST_RATE) if key.name == quota), None)
+    if unit is None or unit is Unit.BYTES_PER_SECOND:
+        return f"{format_bytes(value)}/s"
+    return f"{value:.4g} {unit.value}"
+
+
+def reload_listing(result: Reloaded) -> Listing:
+    """What a reload came to, as one row."""
+    row = (result.store, result.store_trouble or "", result.changed, result.limits)
+    table = Table(columns=_RELOAD_COLUMNS, rows=[row], caption=_reload_caption(result))
+    return Listing(noun="daemon-reload", data=reloaded_to_json(result), table=table)
+
+
+def _reload_caption(result: Reloaded) -> str:
+    files = ", ".join(result.files) or "none"
+    kept = "; its last content stays in force" if result.store_trouble else ""
+    return f"files read: {files}\nstore read: {'no' if result.store_trouble else 'yes'}{kept}"
+
+
+def _over_thresholds(status: DaemonStatus) -> list[str]:
+    """A line for each broker with a total: what it takes in, and which topics are over their thresholds."""
+    lines = []
+    for total in status.thresholds:
+        if total.topic or total.threshold is None:
+            continue
+        over = [
+            f"{row.topic} ({format_bytes(row.observed)}/s of {format_bytes(row.threshold)}/s)"
+            for row in status.thresholds
+            if row.broker == total.broker and row.topic and row.threshold is not None and row.observed > row.threshold
+        ]
+        taken = f"{format_bytes(total.observed)}/s of {format_bytes(total.threshold)}/s"
+        lines.append(
+            f"thresholds: broker {total.broker} takes in {taken}; topics over theirs: {', '.join(over) or 'none'}"
+        )
+    if lines:
+        rejected = format_bytes(status.counters["threshold_rejected_bytes"])
+        lines.append(f"rejected over thresholds: {rejected} in {status.counters['threshold_rejected_batches']} batches")
+    return lines
+
+
+def _kept_out(counters: Mapping[str, int]) -> list[str]:
+    """A line on connections that came too fast or were too many, if there were any."""
+    late, fast, many = (counters[f"connections_{what}"] for what in ("delayed", "throttled", "refused"))
+    if not late + fast + many:
+        return []
+    return [f"kept out: {late} came in late, {fast} ended as made too fast, {many} as one too many of their address"]
+
+
+def _is_timed(status: DaemonStatus) -> bool:
+    return any(row.estimated for row in status.buckets)
+
+
+def _summary(status: DaemonStatus) -> str:
+    """What holds beside the throttled clients, a line each."""
+    store, counters = status.store, status.counters
+    trouble = f", can't be read now: {store.trouble}" if store.trouble else ""
+    throttles = sum(totals.times for totals in status.quota_totals)
+    upstream = sum(totals.upstream_times for totals in status.quota_totals)
+    listeners = ", ".join(f"{row.broker}: {row.listen} -> {row.upstream}" for row in status.listeners)
+    draining = ", draining" if status.draining else ""
+    window = f"window {status.window_num} x {status.window_size_seconds} s"
+    accepted, failed = counters["connections_accepted"], counters["connections_failed"]
+    received, sent = format_bytes(counters["request_bytes"]), format_bytes(counters["response_bytes"])
+    estimates = [f"request times: estimated, {status.cost_model}"] if _is_timed(status) else []
+    lines = [
+        f"daemon {status.pid}, up {status.uptime_ms / 1000:.0f} s, {status.event_loop}{draining}",
+        f"enforcing: {status.throttle_style}, fetches over quota: {status.fetch_over_quota}, {window}",
+        f"mode: {status.mode}, limits per {status.scope}, over a limit: {status.on_violation}",
+        *estimates,
+        f"store: {store.url}, {store.limits} limits, confirmed {store.age_ms / 1000:.1f} s ago{trouble}",
+        f"listeners: {listeners}",
+        f"connections: {status.connections} open, {accepted} accepted, {failed} failed",
+        f"requests: {counters['requests']}, {received} in, {sent} out",
+        f"throttle times set: {throttles}; set by the upstream for clients limited here as well: {upstream}",
+    ]
+    lines += _kept_out(counters)
+    lines += _over_thresholds(status)
+    if counters["refused_requests"]:
+        lines.append(f"requests refused with an error for their client's byte rate: {counters['refused_requests']}")
+    shadows = sum(totals.shadow_times for totals in status.quota_totals)
+    if shadows:
+        lines.append(f"throttle times that shadows would have got: {shadows}")
+    if counters["unknown_principals"]:
+        lines.append(f"principals that can't be read: {counters['unknown_principals']}")
+    lines.append("throttled now:" if status.throttled else "throttled now: nobody")
+    return "\n".join(lines)

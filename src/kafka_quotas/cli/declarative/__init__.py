@@ -1,0 +1,1 @@
+"""`export`, `validate`, `diff` and `apply`: one module per command."""

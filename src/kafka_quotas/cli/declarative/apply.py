@@ -1,0 +1,315 @@
+"""`kafka-quotas apply`: bring a store to what files declare, once or again and again.
+
+`kafka-quotas apply --watch`: what is said while a store is brought to its files again and again.
+"""
+
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_store
+from kafka_quotas.cli.options.declarative import (
+    AllowInvalid,
+    Prune,
+    PruneLimit,
+    Selectors,
+    Values,
+    checked_files,
+    checked_prune_limit,
+)
+from kafka_quotas.cli.options.journal import Reason, recorder_for
+from kafka_quotas.cli.options.stores import (
+    BootstrapServer,
+    CommandConfig,
+    ContextName,
+    ListingView,
+    StoreUrl,
+    Zookeeper,
+)
+from kafka_quotas.cli.output.plan_view import (
+    CHANGE_COLUMNS,
+    RECORD_COLUMNS,
+    change_documents,
+    change_records,
+    changes_table,
+    left_alone_documents,
+    print_left_alone,
+    print_radius,
+    radius_documents,
+)
+from kafka_quotas.cli.output.progress import ApplyProgress
+from kafka_quotas.cli.output.render import Listing, print_listing, print_table, write
+from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
+from kafka_quotas.cli.output.view import TABLE_VIEW, View
+from kafka_quotas.commands.declarative.apply import ApplyResult, apply_plan
+from kafka_quotas.commands.declarative.apply import apply as run_apply
+from kafka_quotas.commands.declarative.plan import DEFAULT_PRUNE_LIMIT, DesiredState
+from kafka_quotas.commands.declarative.reading import read_plan
+from kafka_quotas.commands.declarative.reconcile import Reconciler, Round, run_reconciler
+from kafka_quotas.commands.quotas.history import JournalWriter
+from kafka_quotas.core.changes.plan_file import KeptPlan
+from kafka_quotas.core.errors import StoreUnreachableError, UsageError, VerdictError
+from kafka_quotas.enforcement.config.address import Address, parse_address
+from kafka_quotas.stores.store import Store
+
+SHORTEST_S = 1.0
+
+
+def reconcile(
+    store: Store,
+    desire: DesiredState,
+    *,
+    interval_s: float,
+    metrics: str | None,
+    dry_run: bool,
+    allow_invalid: bool,
+    recorder: JournalWriter,
+) -> None:
+    """Nothing, once it was told to stop; every round that changed anything or failed is a line on standard error.
+
+    Raises `UsageError` for an interval below a second or an address that can't be understood.
+    """
+    if not interval_s >= SHORTEST_S:
+        raise UsageError(f"--watch {interval_s:g} is too often", hint="at least 1 second, for example --watch 30")
+    address = None if metrics is None else parse_address(metrics, may_be_zero=True)
+    run_reconciler(
+        Reconciler(store, desire, recorder=recorder, dry_run=dry_run, allow_invalid=allow_invalid),
+        interval_s=interval_s,
+        metrics=address,
+        report=_tell,
+        serving=_tell_address,
+    )
+
+
+def _tell(done: Round) -> None:
+    """Nothing; a round that is worth a line is told."""
+    for line in _lines(done):
+        write(f"round {done.number}: {line}", sys.stderr)
+    sys.stderr.flush()
+
+
+def _tell_address(address: Address) -> None:
+    write(f"note: metrics at http://{address}/metrics", sys.stderr)
+
+
+def _lines(done: Round) -> list[str]:
+    if done.error is not None:
+        return [f"nothing was changed: {done.error.message}"]
+    lines = [f"{done.undone} temporary quotas taken back"] if done.undone else []
+    result = done.result
+    if result is None:
+        return lines
+    if result.made:
+        lines.append(f"{'would change' if result.dry_run else 'changed'} {len(result.made)} quotas")
+    elif done.number == 1 and not result.failures:
+        lines.append("in order")
+    return lines + [f"failed: {failure.entity}: {failure.error.message}" for failure in result.failures]
+
+
+app = typer.Typer(add_completion=False)
+
+_FAILURES_SHOWN = 1000
+
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILE...", help="YAML, JSON or TOML files, folders of them, - for a pipe, or a plan that diff kept."
+    ),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Check everything, here and at the broker, show who is affected, write nothing."),
+]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Don't read changes back from Kafka until they are visible.")]
+Watch = Annotated[
+    float | None,
+    typer.Option(
+        "--watch", metavar="SECONDS", help="Do it again every so many seconds, the files read anew, until told to stop."
+    ),
+]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics", metavar="HOST:PORT", help="With --watch: serve the drift found as Prometheus metrics at /metrics."
+    ),
+]
+
+
+@app.command()
+def apply(
+    files: Files = None,
+    *,
+    values: Values = None,
+    selectors: Selectors = None,
+    prune: Prune = False,
+    prune_limit: PruneLimit = DEFAULT_PRUNE_LIMIT,
+    allow_invalid: AllowInvalid = False,
+    dry_run: DryRun = False,
+    no_wait: NoWait = False,
+    reason: Reason = None,
+    watch: Watch = None,
+    metrics: Metrics = None,
+    store: StoreUrl = None,
+    context: ContextName = None,
+    bootstrap_server: BootstrapServer = None,
+    zookeeper: Zookeeper = None,
+    command_config: CommandConfig = None,
+    output: ListingView = TABLE_VIEW,
+) -> None:
+    """Bring a store to what files of quotas declare, or carry out a plan.
+
+    Every entity is changed by one merged entry and is never without its quotas in between. What is not declared stays,
+    unless --prune is given. What fails is listed; running it again finishes the job.
+    """
+    desire = DesiredState(
+        paths=checked_files(files, "apply"),
+        values=values or (),
+        selectors=selectors or (),
+        prune=prune,
+        prune_limit=checked_prune_limit(prune_limit),
+    )
+    plan = read_plan(desire.paths)
+    _refuse_beside_plan(plan, desire, watch)
+    choice = choose_store(
+        store=store,
+        bootstrap_server=bootstrap_server,
+        zookeeper=zookeeper,
+        command_config=command_config,
+        context=context,
+    )
+    check_columns(output, CHANGE_COLUMNS, RECORD_COLUMNS)
+    recorder = recorder_for("apply", reason=reason)
+    if metrics is not None and watch is None:
+        raise UsageError("--metrics needs --watch", hint="add --watch 30, for example")
+    with closing(choice.open(allow_invalid=allow_invalid, wait=not no_wait)) as opened:
+        if watch is not None:
+            from kafka_quotas.cli.declarative.apply import reconcile  # noqa: PLC0415 - a mode of its own
+
+            reconcile(
+                opened,
+                desire,
+                interval_s=watch,
+                metrics=metrics,
+                dry_run=dry_run,
+                allow_invalid=allow_invalid,
+                recorder=recorder,
+            )
+            return
+        result = _once(opened, desire, plan, recorder, dry_run=dry_run, allow_invalid=allow_invalid)
+    _report(result, choice, output)
+    _tell_failures(result)
+
+
+def _once(
+    store: Store,
+    desire: DesiredState,
+    plan: KeptPlan | None,
+    recorder: JournalWriter,
+    *,
+    dry_run: bool,
+    allow_invalid: bool,
+) -> ApplyResult:
+    made = partial(recorder.record_outcomes, store.url)
+    with ApplyProgress("checking" if dry_run else "applying") as progress:
+        if plan is None:
+            return run_apply(store, desire, dry_run=dry_run, allow_invalid=allow_invalid, progress=progress, made=made)
+        return apply_plan(
+            store,
+            plan,
+            dry_run=dry_run,
+            allow_invalid=allow_invalid,
+            prune_limit=desire.prune_limit,
+            progress=progress,
+            made=made,
+        )
+
+
+def _refuse_beside_plan(plan: KeptPlan | None, desire: DesiredState, watch: float | None) -> None:
+    """Nothing, where no option is given that a plan has decided already."""
+    if plan is None:
+        return
+    given: Sequence[tuple[str, object]] = (
+        ("--values", desire.values),
+        ("--selector", desire.selectors),
+        ("--prune", desire.prune),
+        ("--watch", watch is not None),
+    )
+    names = [name for name, value in given if value]
+    if names:
+        raise UsageError(f"{' and '.join(names)}: not with a plan", hint="give them to diff, which makes the plan")
+
+
+def _report(result: ApplyResult, choice: StoreChoice, output: View) -> None:
+    if not output.is_table or output.columns:
+        print_listing(_listing(result), output)
+    else:
+        limit = output.limit_or(DEFAULT_ROWS)
+        if result.made:
+            print_table(changes_table(result.made, limit=limit), sys.stdout)
+        if result.dry_run and result.made and result.radius is not None:
+            print_radius(result.radius, limit=limit)
+        write(_summary(result), sys.stdout)
+    if result.declared is not None:
+        print_left_alone(result.declared)
+    if not choice.chosen:
+        path = result.store_url.removeprefix("local:")
+        write(f"note: the store is the local one in {path}; no broker was changed", sys.stderr)
+
+
+def _summary(result: ApplyResult) -> str:
+    if not result.made and not result.failures:
+        return f"Nothing to change in {result.store_url}."
+    entities = len({change.entity for change in result.made})
+    done = "Dry run: would make" if result.dry_run else "Made"
+    changes = f"{len(result.made)} change{'' if len(result.made) == 1 else 's'}"
+    return f"{done} {changes} to {entities} entit{'y' if entities == 1 else 'ies'} in {result.store_url}."
+
+
+def _tell_failures(result: ApplyResult) -> None:
+    """Nothing, where nothing failed.
+
+    Raises `VerdictError` once every failure is told on standard error.
+    """
+    for failure in result.failures[:_FAILURES_SHOWN]:
+        write(f"failed: {failure.entity}: {failure.error.message}", sys.stderr)
+    if len(result.failures) > _FAILURES_SHOWN:
+        write(f"failed: and {len(result.failures) - _FAILURES_SHOWN} more; --output json lists all", sys.stderr)
+    if result.failures:
+        total = len({failure.entity for failure in result.failures} | {change.entity for change in result.made})
+        raise VerdictError(
+            f"{len(result.failures)} of {total} entities failed",
+            hint=result.failures[0].error.hint or _what_next(result),
+        )
+
+
+def _what_next(result: ApplyResult) -> str:
+    """Return what helps: another run where a store was lost, other values where it said no."""
+    if any(isinstance(failure.error, StoreUnreachableError) for failure in result.failures):
+        return "run it again: what is done already is left as it is"
+    return "change what was refused; what is done already is left as it is"
+
+
+def _listing(result: ApplyResult) -> Listing:
+    found = result.declared
+    return Listing(
+        noun="apply",
+        items="changes",
+        data={
+            "store": result.store_url,
+            "dry_run": result.dry_run,
+            "changes": change_documents(result.made),
+            "failures": [
+                {"entity": failure.entity.to_mapping(), "error": failure.error.message, "hint": failure.error.hint}
+                for failure in result.failures
+            ],
+            "affected": None if result.radius is None else radius_documents(result.radius),
+            "left_alone": [] if found is None else left_alone_documents(found),
+            "not_owned": [] if found is None else [entity.to_mapping() for entity in found.not_owned],
+        },
+        table=changes_table(result.made),
+        records=change_records(result.made),
+    )

@@ -1,0 +1,147 @@
+"""`kafka-quotas diff`: what differs between files of quotas and a store, and for whom that counts."""
+
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.framework.store_choice import choose_store
+from kafka_quotas.cli.options.declarative import (
+    FILES_PANEL,
+    Prune,
+    PruneLimit,
+    Selectors,
+    Values,
+    checked_files,
+    checked_prune_limit,
+)
+from kafka_quotas.cli.options.stores import (
+    BootstrapServer,
+    CommandConfig,
+    ContextName,
+    ListingView,
+    StoreUrl,
+    Zookeeper,
+)
+from kafka_quotas.cli.output.plan_view import (
+    change_documents,
+    change_records,
+    changes_table,
+    left_alone_documents,
+    print_left_alone,
+    print_radius,
+    radius_documents,
+)
+from kafka_quotas.cli.output.render import Listing, print_listing, print_table, write
+from kafka_quotas.cli.output.selection import DEFAULT_ROWS
+from kafka_quotas.cli.output.view import TABLE_VIEW, View
+from kafka_quotas.commands.declarative.plan import DEFAULT_PRUNE_LIMIT, DesiredState, DiffResult
+from kafka_quotas.commands.declarative.plan import diff as run_diff
+from kafka_quotas.core.changes.plan_file import plan_text
+from kafka_quotas.core.errors import KafkaQuotasError
+
+app = typer.Typer(add_completion=False)
+
+DIFFERENT = 3
+
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="FILE...", help="YAML, JSON or TOML files, folders of them, or - for a pipe."),
+]
+ExitCode = Annotated[bool, typer.Option("--exit-code", help="End with 3 when something differs.")]
+PlanFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE.json",
+        help="Keep the plan in this file; apply carries it out unless the store has changed.",
+        rich_help_panel=FILES_PANEL,
+    ),
+]
+
+
+@app.command()
+def diff(
+    files: Files = None,
+    *,
+    values: Values = None,
+    selectors: Selectors = None,
+    prune: Prune = False,
+    prune_limit: PruneLimit = DEFAULT_PRUNE_LIMIT,
+    out: PlanFile = None,
+    exit_code: ExitCode = False,
+    store: StoreUrl = None,
+    context: ContextName = None,
+    bootstrap_server: BootstrapServer = None,
+    zookeeper: Zookeeper = None,
+    command_config: CommandConfig = None,
+    output: ListingView = TABLE_VIEW,
+) -> None:
+    """Show what differs between files of quotas and a store, and for whom.
+
+    Below the quotas that change stand the clients whose effective quota changes: another entity wins, or another limit
+    holds. Nothing is written to the store.
+    """
+    desire = DesiredState(
+        paths=checked_files(files, "diff"),
+        values=values or (),
+        selectors=selectors or (),
+        prune=prune,
+        prune_limit=checked_prune_limit(prune_limit),
+    )
+    choice = choose_store(
+        store=store,
+        bootstrap_server=bootstrap_server,
+        zookeeper=zookeeper,
+        command_config=command_config,
+        context=context,
+    )
+    with closing(choice.open()) as opened:
+        result = run_diff(opened, desire)
+    if out is not None:
+        _keep(out, result)
+    _report(result, output)
+    if exit_code and result.differs:
+        raise typer.Exit(DIFFERENT)
+
+
+def _keep(path: Path, result: DiffResult) -> None:
+    """Nothing; the plan is in the file."""
+    try:
+        path.write_text(plan_text(result.kept()), encoding="utf-8")
+    except OSError as error:
+        raise KafkaQuotasError(f"cannot write {path}: {error.strerror or error}") from error
+    write(f"note: plan kept in {path}; kafka-quotas apply {path} carries it out", sys.stderr)
+
+
+def _report(result: DiffResult, output: View) -> None:
+    changes = result.declared.plan.changes
+    if not output.is_table or output.columns:
+        print_listing(_listing(result), output)
+    elif changes:
+        limit = output.limit_or(DEFAULT_ROWS)
+        print_table(changes_table(changes, limit=limit), sys.stdout)
+        print_radius(result.radius, limit=limit)
+    print_left_alone(result.declared)
+    if not changes:
+        write(f"note: no differences from {result.store_url}", sys.stderr)
+
+
+def _listing(result: DiffResult) -> Listing:
+    found = result.declared
+    return Listing(
+        noun="diff",
+        items="changes",
+        data={
+            "store": result.store_url,
+            "changes": change_documents(found.plan.changes),
+            "affected": radius_documents(result.radius),
+            "combinations_left_out": result.radius.combinations_left_out,
+            "left_alone": left_alone_documents(found),
+            "not_owned": [entity.to_mapping() for entity in found.not_owned],
+        },
+        table=changes_table(found.plan.changes),
+        records=change_records(found.plan.changes),
+    )

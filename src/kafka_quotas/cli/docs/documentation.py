@@ -1,0 +1,90 @@
+"""Manual pages and completion files, made from the command tree: `python -m kafka_quotas.cli.docs.documentation`.
+
+`--write` writes them into a checkout, `--check` tells what would change, left-over files included. The picture of the
+README is drawn by `--write` as well, but not checked to the letter: it depends on Rich's drawing.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from kafka_quotas.cli.completion.command import COMPLETE_VARIABLE, completion_script
+from kafka_quotas.cli.docs.man_page import man_page, page_name
+from kafka_quotas.cli.framework.command_tree import Command, walk_commands
+from kafka_quotas.cli.main import PROGRAM, app
+
+MAN_FOLDER = Path("man/man1")
+COMPLETIONS_FOLDER = Path("completions")
+_ZSH = f"""#compdef {PROGRAM}
+eval $(env _TYPER_COMPLETE_ARGS="${{words[1,$CURRENT]}}" {COMPLETE_VARIABLE}=complete_zsh {PROGRAM})
+"""
+
+
+def commands() -> Iterator[tuple[Command, Any]]:
+    """Yield every command and group with a context of it, the program itself first."""
+    return walk_commands(app, PROGRAM)
+
+
+def documents() -> dict[Path, str]:
+    """Every generated file: its path below the root of the repository, and its text."""
+    pages = {MAN_FOLDER / f"{page_name(context)}.1": man_page(command, context) for command, context in commands()}
+    return pages | {
+        COMPLETIONS_FOLDER / f"{PROGRAM}.bash": completion_script("bash"),
+        COMPLETIONS_FOLDER / f"{PROGRAM}.fish": completion_script("fish"),
+        # Typer's own script for zsh does nothing on the first Tab when the shell loads it by itself.
+        COMPLETIONS_FOLDER / f"_{PROGRAM}": _ZSH,
+    }
+
+
+def drift(root: Path) -> list[str]:
+    """What differs between the files below `root` and what would be written, one line per file."""
+    expected = documents()
+    folders = (root / MAN_FOLDER, root / COMPLETIONS_FOLDER)
+    present = {path.relative_to(root) for folder in folders for path in folder.iterdir()}
+    found = [f"left over: {path}" for path in sorted(present - set(expected))]
+    for path, text in expected.items():
+        if path not in present:
+            found.append(f"missing: {path}")
+        elif (root / path).read_text(encoding="utf-8") != text:
+            found.append(f"out of date: {path}")
+    return found
+
+
+def write(root: Path) -> None:
+    """Nothing; the files below `root` are as they should be, and left-over ones are gone."""
+    expected = documents()
+    for folder in (MAN_FOLDER, COMPLETIONS_FOLDER):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+        for path in (root / folder).iterdir():
+            if path.relative_to(root) not in expected:
+                path.unlink()
+    for path, text in expected.items():
+        (root / path).write_text(text, encoding="utf-8")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code: 1 where `--check` finds a difference."""
+    parser = argparse.ArgumentParser(description="Write or check manual pages and completion files.")
+    parser.add_argument("--root", type=Path, default=Path(), help="the root of the repository")
+    action = parser.add_mutually_exclusive_group(required=True)
+    action.add_argument("--write", action="store_true", help="write the files and the README's picture")
+    action.add_argument("--check", action="store_true", help="tell which files are out of date")
+    arguments = parser.parse_args(argv)
+    if arguments.write:
+        from kafka_quotas.cli.docs.picture import draw  # noqa: PLC0415 - loads Rich
+
+        write(arguments.root)
+        draw(arguments.root)
+        return 0
+    found = drift(arguments.root)
+    for line in found:
+        sys.stdout.write(f"{line}\n")
+    if found:
+        sys.stderr.write("run `make docs` and commit the result\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

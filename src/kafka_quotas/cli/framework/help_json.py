@@ -1,0 +1,79 @@
+"""The whole command tree as JSON, for programs that make forms, completions or checks of it."""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+from kafka_quotas.cli.framework.command_tree import walk_commands
+from kafka_quotas.cli.output.json_text import Json, json_text
+from kafka_quotas.cli.output.render import SCHEMA_PREFIX
+from kafka_quotas.cli.output.view import View
+
+SCHEMA = f"{SCHEMA_PREFIX}.help/1"
+
+
+def help_json(app: typer.Typer, program: str) -> str:
+    """Return every command by its path with its help, options, arguments and the paths of its own commands."""
+    listed: list[Json] = [_command(command, context) for command, context in walk_commands(app, program)]
+    return json_text({"schema": SCHEMA, "commands": listed})
+
+
+def _command(command: TyperCommand | TyperGroup, context: Any) -> dict[str, Json]:
+    path = str(context.command_path)
+    children = sorted(command.commands) if isinstance(command, TyperGroup) else []
+    return {
+        "path": path,
+        "help": _one_line(command.help),
+        "usage": " ".join(command.collect_usage_pieces(context)),
+        "parameters": [
+            _parameter(each, context)
+            for each in command.get_params(context)
+            if isinstance(each, TyperArgument | TyperOption) and not getattr(each, "hidden", False)
+        ],
+        "commands": [f"{path} {name}" for name in children],
+    }
+
+
+def _parameter(parameter: TyperArgument | TyperOption, context: Any) -> dict[str, Json]:
+    return {
+        "kind": "option" if isinstance(parameter, TyperOption) else "argument",
+        "names": _names(parameter),
+        "value": _value(parameter, context),
+        "required": bool(parameter.required),
+        "repeatable": bool(getattr(parameter, "multiple", False) or parameter.nargs == -1),
+        "default": _default(parameter.default),
+        "help": _one_line(parameter.help),
+    }
+
+
+def _names(parameter: TyperArgument | TyperOption) -> list[str]:
+    if isinstance(parameter, TyperArgument):
+        return [parameter.name or ""]
+    return sorted((*parameter.opts, *parameter.secondary_opts), key=lambda name: (len(name), name))
+
+
+def _value(parameter: TyperArgument | TyperOption, context: Any) -> str | None:
+    """How the value is written in a help text: `FILE`, or the choices; None for an option that takes none."""
+    if isinstance(parameter, TyperOption) and (parameter.is_flag or parameter.count):
+        return None
+    return str(parameter.metavar or parameter.display_type(context))
+
+
+def _one_line(text: str | None) -> str:
+    return " ".join((text or "").replace("\b", " ").split())
+
+
+def _default(value: Any) -> Json:
+    """The default as JSON; None where there is none, or it is made anew at each run."""
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, View):
+        return str(value)
+    if isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Sequence):
+        return [_default(each) for each in value]
+    return None

@@ -1,0 +1,124 @@
+"""A group of commands that imports a command's module only when that command runs.
+
+Typer builds every parameter of every command when it starts. With one table of names, modules and help lines the
+top-level help needs none of them, and `alter` doesn't pay for what only `daemon` imports.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
+
+from kafka_quotas.cli.framework.converters import use_plain_values
+from kafka_quotas.cli.framework.listing_options import selection_options, takes_selection
+from kafka_quotas.cli.framework.raw_command import PassThroughCommand
+from kafka_quotas.core.errors import KafkaQuotasError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LazyCommand:
+    """One row of the table: `target` is `module:attribute` of a `typer.Typer` or of a plain command function."""
+
+    name: str
+    target: str
+    help: str
+
+
+class LazyGroup(TyperGroup):
+    """A Typer group over a table of `LazyCommand`; subclasses name the table."""
+
+    table: Sequence[LazyCommand] = ()
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self._loaded: dict[str, TyperCommand | TyperGroup] = {}
+        for row in self.table:  # what help, completion and "did you mean" look at
+            self.commands[row.name] = TyperCommand(row.name, help=row.help)
+
+    def load(self, name: str) -> TyperCommand | TyperGroup:
+        """The real command of a name in the table, imported at the first call."""
+        if name not in self._loaded:
+            row = next(row for row in self.table if row.name == name)
+            self._loaded[name] = _real_command(row)
+        return self._loaded[name]
+
+    # Typer keeps its context class in a private module, hence Any.
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments left over once the group's own options are taken."""
+        use_plain_values(self.get_params(ctx))
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that the arguments name, ready to run, and the arguments after its name."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is None:
+            return name, command, rest
+        loaded = self.load(name)
+        for each in _walk(loaded):
+            use_plain_values(each.get_params(ctx))
+        return name, loaded, rest
+
+
+def _real_command(row: LazyCommand) -> TyperCommand | TyperGroup:
+    module_name, _, attribute = row.target.partition(":")
+    target = getattr(import_module(module_name), attribute)
+    if not isinstance(target, typer.Typer):
+        app = typer.Typer(add_completion=False)
+        app.command()(target)
+        target = app
+    target._add_completion = False  # noqa: SLF001 - Typer offers it in its constructor only; the top level completes for all
+    command = typer.main.get_command(target)
+    assert isinstance(command, TyperCommand | TyperGroup)
+    command.name = row.name
+    for each in _walk(command):
+        each.rich_markup_mode = None  # Rich help costs more than the rest of the start, and reads [brackets] as markup
+        if not isinstance(each, TyperGroup | PassThroughCommand):
+            if takes_selection(each.params):
+                each.params.extend(selection_options({name for known in each.params for name in known.opts}))
+            each.params.append(verbose_option())
+    return command
+
+
+def _walk(command: Any) -> Iterator[TyperCommand | TyperGroup]:
+    yield command
+    if isinstance(command, TyperGroup):
+        for child in command.commands.values():
+            yield from _walk(child)
+
+
+@dataclass(slots=True, kw_only=True)
+class Invocation:
+    """What one run of the command remembers for the error boundary.
+
+    `error_lines` gives the lines that tell an error, for a command that speaks in another program's voice.
+    """
+
+    verbose: bool = False
+    error_lines: Callable[[KafkaQuotasError], Sequence[str]] | None = None
+
+
+def _remember(ctx: typer.Context, value: bool) -> bool:
+    session = ctx.find_object(Invocation)
+    if value and session is not None:
+        session.verbose = True
+    return value
+
+
+def verbose_option() -> TyperOption:
+    """The `--verbose` option that every command takes; it is read by the error boundary alone."""
+
+    def carrier(
+        verbose: bool = typer.Option(
+            False, "--verbose", help="On an error, show the traceback as well.", callback=_remember, expose_value=False
+        ),
+    ) -> None:
+        """Nothing; Typer reads the signature."""
+
+    app = typer.Typer(add_completion=False)
+    app.command()(carrier)
+    option = typer.main.get_command(app).params[0]
+    assert isinstance(option, TyperOption)
+    return option

@@ -1,0 +1,81 @@
+"""`--columns` and `--limit`, which every command has whose `--output` makes a `View`: the three make one value."""
+
+from dataclasses import replace
+from typing import Any
+
+import typer
+from typer.core import TyperOption
+
+from kafka_quotas.cli.output.view import Output, View
+from kafka_quotas.core.errors import UsageError
+
+_COLUMNS_META = "kafka_quotas.columns"
+_LIMIT_META = "kafka_quotas.limit"
+
+
+def parse_view(text: "str | View") -> View:
+    """The view in a form by its name.
+
+    Raises `ValueError` for a form that there is not.
+    """
+    if isinstance(text, View):
+        return text
+    if text not in tuple(Output):
+        raise ValueError(f"{text!r} is not one of {', '.join(Output)}")
+    return View(form=Output(text))
+
+
+def with_selection(ctx: typer.Context, value: View) -> View:
+    """The view with the columns and the limit of the same command line, which are read before it."""
+    return replace(value, columns=ctx.meta.get(_COLUMNS_META, ()), limit=ctx.meta.get(_LIMIT_META))
+
+
+def takes_selection(parameters: list[Any]) -> bool:
+    """Whether a command with these parameters prints a listing."""
+    return any(isinstance(each, TyperOption) and each.type_descriptor.annotation is View for each in parameters)
+
+
+def selection_options(names: set[str]) -> list[TyperOption]:
+    """The two options, but for those that the command has `names` of already."""
+
+    def carrier(
+        columns: str | None = typer.Option(
+            None,
+            "--columns",
+            metavar="NAME,...",
+            help="Only these columns, in this order; a wrong name lists those there are.",
+            callback=_keep_columns,
+            is_eager=True,
+            expose_value=False,
+        ),
+        limit: int | None = typer.Option(
+            None,
+            "--limit",
+            metavar="ROWS",
+            min=0,
+            help="At most so many rows; 0 for all.",
+            callback=_keep_limit,
+            is_eager=True,
+            expose_value=False,
+        ),
+    ) -> None:
+        """Nothing; Typer reads the signature."""
+
+    app = typer.Typer(add_completion=False)
+    app.command()(carrier)
+    made = [each for each in typer.main.get_command(app).params if isinstance(each, TyperOption)]
+    return [each for each in made if each.name in ("columns", "limit") and not names & set(each.opts)]
+
+
+def _keep_columns(ctx: typer.Context, value: str | None) -> str | None:
+    if value is not None and not ctx.resilient_parsing:
+        names = tuple(name.strip() for name in value.split(","))
+        if not all(names):
+            raise UsageError("--columns has an empty name", hint="is the shell variable behind it set?")
+        ctx.meta[_COLUMNS_META] = names
+    return value
+
+
+def _keep_limit(ctx: typer.Context, value: int | None) -> int | None:
+    ctx.meta[_LIMIT_META] = value
+    return value

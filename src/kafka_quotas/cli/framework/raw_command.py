@@ -1,0 +1,54 @@
+"""A Typer command that gets its arguments exactly as they were typed, for a program with a grammar of its own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from inspect import Parameter, Signature
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassThroughOption:
+    """An option as manual page and completion show it; `value` is the name of its value, None where it takes none."""
+
+    name: str
+    value: str | None
+    help: str
+
+
+class PassThroughCommand(TyperCommand):
+    """A command whose arguments are in the context's `args`; subclasses name what the manual page says of it."""
+
+    documented: Sequence[PassThroughOption] = ()
+    exit_codes: Sequence[tuple[str, str]] = ()
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**{**attributes, "params": _parameters(self.documented), "add_help_option": False})
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """All arguments, none of them looked at."""
+        ctx.args = list(args)
+        return list(args)
+
+
+def _parameters(options: Sequence[PassThroughOption]) -> list[Any]:
+    """Parameters of Typer's own making, from a function that has these options."""
+
+    def carrier(**_: Any) -> None:
+        """Nothing; Typer reads the signature."""
+
+    parameters = [_parameter(option) for option in options]
+    carrier.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    carrier.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    app = typer.Typer(add_completion=False)
+    app.command(add_help_option=False)(carrier)
+    return list(typer.main.get_command(app).params)
+
+
+def _parameter(option: PassThroughOption) -> Parameter:
+    declared = typer.Option(f"--{option.name}", help=option.help, metavar=option.value and option.value.upper())
+    annotation: Any = Annotated[bool, declared] if option.value is None else Annotated[str | None, declared]
+    default = False if option.value is None else None
+    return Parameter(option.name.replace("-", "_"), Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -1,0 +1,222 @@
+"""Which store a command talks to, and what made that choice.
+
+Invariants: an option beats a variable, a variable beats a context, a context beats the default; the ways to name a
+store exclude each other; an empty option is refused, because it is an unset shell variable more often than a wish. What
+a context says about logging in goes with its store: it is not used for a store that was named otherwise.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+
+from kafka_quotas.cli.output.render import warn
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.stores.contexts.context import Context
+from kafka_quotas.stores.contexts.file import contexts_path, read_contexts
+from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores.files.property_file import read_properties
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.store import Store
+from kafka_quotas.stores.unresponsive_brokers import UnresponsiveBrokers
+
+STORE_VARIABLE = "KAFKA_QUOTAS_STORE"
+COMMAND_CONFIG_VARIABLE = "KAFKA_QUOTAS_COMMAND_CONFIG"
+CONTEXT_VARIABLE = "KAFKA_QUOTAS_CONTEXT"
+_CONTEXT_SCHEME = "context:"
+
+
+class Origin(StrEnum):
+    """Where a setting came from, strongest first."""
+
+    OPTION = "option"
+    VARIABLE = "variable"
+    CONTEXT = "context"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A setting's value (None: not set), where it came from, and which option, variable, context or file that was."""
+
+    value: str | None
+    origin: Origin
+    source: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)  # no slots: the client properties are kept once they were read
+class StoreChoice:
+    """The address of the store (None: the local store in the user's data folder) and its client properties file.
+
+    `context_name` is the context in force, if any; `login` is that context where its way to log in counts.
+    """
+
+    url: Setting
+    command_config: Setting
+    context_name: Setting = Setting(value=None, origin=Origin.DEFAULT)
+    login: Context | None = None
+
+    @property
+    def chosen(self) -> bool:
+        """Whether somebody chose the store, by option, variable or context."""
+        return self.url.origin is not Origin.DEFAULT
+
+    def settings(self, *, allow_invalid: bool = False, wait: bool = True) -> StoreSettings:
+        """How the store is opened.
+
+        Raises `UsageError` where the properties file can't be read, `KafkaQuotasError` where a secret of the context
+        can't be had.
+        """
+        return StoreSettings(
+            client_properties=self._client_properties,
+            allow_invalid=allow_invalid,
+            wait=wait,
+            warn=warn,
+            unresponsive=self._unresponsive,
+        )
+
+    @cached_property
+    def _unresponsive(self) -> UnresponsiveBrokers:
+        """The brokers that were silent to any connection of this command."""
+        return UnresponsiveBrokers()
+
+    @cached_property
+    def _client_properties(self) -> Mapping[str, str]:
+        """The properties, read once: a command that tells a password may ask a person for it."""
+        if self.login is not None:
+            return self.login.client_properties()
+        return read_properties(Path(self.command_config.value)) if self.command_config.value else {}
+
+    def open(self, *, allow_invalid: bool = False, wait: bool = True) -> Store:
+        """The store, ready to use; the caller closes it.
+
+        Raises `UsageError` where the address or the properties file can't be understood, `KafkaQuotasError` where a
+        secret of the context can't be had.
+        """
+        return open_store(self.url.value, settings=self.settings(allow_invalid=allow_invalid, wait=wait))
+
+
+def choose_store(
+    *,
+    store: str | None,
+    bootstrap_server: str | None = None,
+    zookeeper: str | None = None,
+    command_config: Path | None = None,
+    context: str | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> StoreChoice:
+    """The choice that the options, the environment and the file of contexts make together.
+
+    `store` may be `context:NAME`, which is the same as `context`. Raises `UsageError` for two ways to name a store at
+    once, for an empty one, and for a context that there is not.
+    """
+    named = store_options(store=store, bootstrap_server=bootstrap_server, zookeeper=zookeeper, context=context)
+    chosen = _named_context(named, environment)
+    config = _setting(
+        "--command-config",
+        None if command_config is None else str(command_config),
+        COMMAND_CONFIG_VARIABLE,
+        environment,
+    )
+    if chosen is not None:
+        return _choice_of(chosen, config)
+    option, url = next(iter(named.items()), ("", None))
+    return StoreChoice(url=_setting(option, url, STORE_VARIABLE, environment), command_config=config)
+
+
+def store_options(
+    *,
+    store: str | None,
+    bootstrap_server: str | None = None,
+    zookeeper: str | None = None,
+    context: str | None = None,
+) -> dict[str, str]:
+    """The option that names the store, with the address it means; none where none was given.
+
+    Raises `UsageError` for two of them, and for an empty one.
+    """
+    short = {"--bootstrap-server": (bootstrap_server, "kafka://"), "--zookeeper": (zookeeper, "zk://")}
+    given = {"--store": store, "--context": context} | {name: _with_scheme(name, *pair) for name, pair in short.items()}
+    named = {name: value for name, value in given.items() if value is not None}
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(named)} exclude each other", hint="each names the store; give one")
+    for name, value in named.items():
+        _refuse_empty(name, value)
+    return named
+
+
+def choose_known_store(
+    url: str, *, command_config: Path | None = None, environment: Mapping[str, str] = os.environ
+) -> StoreChoice:
+    """The choice of one store by its address or as `context:NAME`, logged in to as the context of that store says.
+
+    A file of client properties, by option or variable, beats the context. Raises `UsageError` where the file of
+    contexts can't be read.
+    """
+    choice = choose_store(store=url, command_config=command_config, environment=environment)
+    if choice.context_name.value is not None or choice.command_config.origin is not Origin.DEFAULT:
+        return choice
+    context = read_contexts(contexts_path()).at(url)
+    if context is None:
+        return choice
+    in_force = Setting(value=context.name, origin=Origin.CONTEXT, source=str(contexts_path()))
+    return _choice_of(in_force, choice.command_config)
+
+
+def _named_context(named: Mapping[str, str], environment: Mapping[str, str]) -> Setting | None:
+    """The context in force, None where a store was named in a stronger way or there is none in use."""
+    for option, value in named.items():
+        if option == "--context":
+            return Setting(value=value, origin=Origin.OPTION, source=option)
+        if not value.startswith(_CONTEXT_SCHEME):
+            return None
+        return Setting(value=value.removeprefix(_CONTEXT_SCHEME), origin=Origin.OPTION, source=option)
+    variable = environment.get(STORE_VARIABLE)
+    if variable:
+        name = variable.removeprefix(_CONTEXT_SCHEME)
+        found = Setting(value=name, origin=Origin.VARIABLE, source=STORE_VARIABLE)
+        return None if name == variable else found
+    if environment.get(CONTEXT_VARIABLE):
+        return Setting(value=environment[CONTEXT_VARIABLE], origin=Origin.VARIABLE, source=CONTEXT_VARIABLE)
+    path = contexts_path()
+    current = read_contexts(path).current
+    return None if current is None else Setting(value=current, origin=Origin.CONTEXT, source=str(path))
+
+
+def _choice_of(name: Setting, config: Setting) -> StoreChoice:
+    """The store of a context. Its login counts unless client properties were named in a way as strong or stronger."""
+    context = read_contexts(contexts_path()).get(name.value or "")
+    url = Setting(value=context.store_url, origin=Origin.CONTEXT, source=context.name)
+    outdone = config.origin is Origin.OPTION or (
+        config.origin is Origin.VARIABLE and not (name.origin is Origin.OPTION and context.logs_in)
+    )
+    if outdone:
+        return StoreChoice(url=url, command_config=config, context_name=name)
+    path = context.command_config_path
+    own = Setting(value=str(path), origin=Origin.CONTEXT, source=context.name)
+    unset = Setting(value=None, origin=Origin.DEFAULT)
+    return StoreChoice(url=url, command_config=unset if path is None else own, context_name=name, login=context)
+
+
+def _with_scheme(name: str, address: str | None, scheme: str) -> str | None:
+    if address is None:
+        return None
+    _refuse_empty(name, address)
+    if "://" in address:
+        raise UsageError(f"{name} takes HOST:PORT, not a URL: {address!r}", hint=f"write --store {address}")
+    return scheme + address
+
+
+def _refuse_empty(name: str, value: str) -> None:
+    if not value.strip():
+        raise UsageError(f"{name} is empty", hint="is the shell variable behind it set?")
+
+
+def _setting(name: str, option: str | None, variable: str, environment: Mapping[str, str]) -> Setting:
+    if option is not None:
+        return Setting(value=option, origin=Origin.OPTION, source=name)
+    if environment.get(variable):
+        return Setting(value=environment[variable], origin=Origin.VARIABLE, source=variable)
+    return Setting(value=None, origin=Origin.DEFAULT)

@@ -1,0 +1,1 @@
+"""`doctor`, `top`, `tree` and `why`: one module per command."""

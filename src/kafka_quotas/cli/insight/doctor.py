@@ -1,0 +1,108 @@
+"""`kafka-quotas doctor`: what is odd in a store."""
+
+import sys
+from contextlib import closing
+
+import typer
+
+from kafka_quotas.cli.framework.store_choice import choose_store
+from kafka_quotas.cli.options.stores import (
+    BootstrapServer,
+    CommandConfig,
+    ContextName,
+    ListingView,
+    StoreUrl,
+    Zookeeper,
+)
+from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.output.static_note import print_static_note
+from kafka_quotas.cli.output.view import TABLE_VIEW
+from kafka_quotas.commands.insight.doctor import DoctorResult
+from kafka_quotas.commands.insight.doctor import doctor as run_doctor
+from kafka_quotas.commands.insight.doctor_checks import Finding
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def doctor(
+    *,
+    store: StoreUrl = None,
+    context: ContextName = None,
+    bootstrap_server: BootstrapServer = None,
+    zookeeper: Zookeeper = None,
+    command_config: CommandConfig = None,
+    output: ListingView = TABLE_VIEW,
+) -> int:
+    """Tell what is odd in a store, how bad it is, and what to do.
+
+    Looked for: quotas that nobody gets, names that are easily confused, one address under two names, values that stop
+    clients or are below one batch or fetch, request percentages above the brokers' capacity; in a cluster also quota
+    callbacks, replication throttles left behind by a reassignment, keys that a broker is too old for, and empty
+    znodes. The exit code is 1 where a finding is an error, else 0.
+    """
+    choice = choose_store(
+        store=store,
+        bootstrap_server=bootstrap_server,
+        zookeeper=zookeeper,
+        command_config=command_config,
+        context=context,
+    )
+    with closing(choice.open()) as opened:
+        result = run_doctor(opened, settings=choice.settings())
+    if result.findings or not output.is_table:
+        print_listing(_listing(result), output)
+    for line in result.not_looked_at:
+        write(f"note: {line}", sys.stderr)
+    write(_summary(result), sys.stderr)
+    print_static_note(result.store_url)
+    return int(result.has_errors)
+
+
+def _summary(result: DoctorResult) -> str:
+    count = len(result.findings)
+    found = "nothing odd" if not count else f"{count} finding{'' if count == 1 else 's'}"
+    return f"note: {found} among {result.entries} entities in {result.store_url}"
+
+
+def _listing(result: DoctorResult) -> Listing:
+    return Listing(
+        noun="doctor",
+        items="findings",
+        data={
+            "store": result.store_url,
+            "entities": result.entries,
+            "not_looked_at": list(result.not_looked_at),
+            "findings": [_data(finding) for finding in result.findings],
+        },
+        table=Table(
+            columns=(
+                Column(title="severity", whole=True),
+                Column(title="about"),
+                Column(title="finding"),
+                Column(title="remedy"),
+            ),
+            rows=[
+                (finding.severity.value, finding.about, finding.sentence, finding.remedy) for finding in result.findings
+            ],
+        ),
+        records=Table(
+            columns=[Column(title=title) for title in ("severity", "check", "about", "finding", "remedy")],
+            rows=[
+                (finding.severity.value, finding.check, finding.about, finding.sentence, finding.remedy)
+                for finding in result.findings
+            ],
+        ),
+    )
+
+
+def _data(finding: Finding) -> dict[str, Json]:
+    return {
+        "severity": finding.severity.value,
+        "check": finding.check,
+        "about": finding.about,
+        "entity": None if finding.entity is None else finding.entity.to_mapping(),
+        "finding": finding.sentence,
+        "remedy": finding.remedy,
+    }

@@ -1,0 +1,188 @@
+"""`kafka-quotas top`: who uses how much of which quota, live."""
+
+import sys
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_store
+from kafka_quotas.cli.options.stores import (
+    BootstrapServer,
+    CommandConfig,
+    ContextName,
+    ListingView,
+    StoreUrl,
+    Zookeeper,
+)
+from kafka_quotas.cli.options.usage import (
+    MetricNamesFile,
+    Prometheus,
+    UsageControl,
+    UsageOptions,
+    read_from,
+    store_for,
+)
+from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, is_terminal, print_listing, write
+from kafka_quotas.cli.output.selection import check_columns, selected
+from kafka_quotas.cli.output.values import (
+    client_text,
+    limit_text,
+    plain,
+    rate_text,
+    share_text,
+    short_key,
+    throttle_text,
+    usage_data,
+)
+from kafka_quotas.cli.output.view import TABLE_VIEW, View
+from kafka_quotas.commands.insight.top import SortBy, TopResult, TopRow
+from kafka_quotas.commands.insight.top import top as run_top
+
+app = typer.Typer(add_completion=False)
+
+Sort = Annotated[
+    SortBy, typer.Option("--sort", metavar="BY", help="share, rate, limit, throttle (largest first) or name.")
+]
+Once = Annotated[bool, typer.Option("--once", help="Show one moment and stop, as it does where no terminal is.")]
+Interval = Annotated[
+    float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="How often the table is drawn anew.")
+]
+
+_COLUMNS = (
+    Column(title="client"),
+    Column(title="quota", whole=True),
+    Column(title="broker"),
+    Column(title="rate", figures=True, whole=True),
+    Column(title="limit", figures=True, whole=True),
+    Column(title="used", figures=True, whole=True),
+    Column(title="throttle", figures=True, whole=True),
+    Column(title="level", figures=True),
+)
+_RECORD_TITLES = ("user", "client-id", "key", "broker", "rate", "limit", "share", "throttle_ms", "level", "entity")
+_RECORDS = [Column(title=title) for title in _RECORD_TITLES]
+
+
+@app.command()
+def top(
+    *,
+    sort: Sort = SortBy.SHARE,
+    once: Once = False,
+    interval: Interval = 2.0,
+    control: UsageControl = None,
+    prometheus: Prometheus = None,
+    metric_names: MetricNamesFile = None,
+    store: StoreUrl = None,
+    context: ContextName = None,
+    bootstrap_server: BootstrapServer = None,
+    zookeeper: Zookeeper = None,
+    command_config: CommandConfig = None,
+    output: ListingView = TABLE_VIEW,
+) -> None:
+    """Show who uses how much of which quota, live until Ctrl-C.
+
+    A row is a bucket at a broker: its rate, the limit, the share used, the throttle time and the level that set the
+    limit. Figures come from a running daemon or from the brokers' own metrics; limits of brokers from the store.
+    """
+    source = UsageOptions(control=control, prometheus=prometheus or (), metric_names=metric_names)
+    choice = choose_store(
+        store=store,
+        bootstrap_server=bootstrap_server,
+        zookeeper=zookeeper,
+        command_config=command_config,
+        context=context,
+    )
+    if once or not output.is_table or not is_terminal(sys.stdout):
+        result = _now(source, choice, sort, output.limit or None)
+        print_listing(_listing(result), output)
+        for note in result.notes:
+            write(note if note.startswith(" ") else f"note: {note}", sys.stderr)
+        return
+    check_columns(output, _COLUMNS, _RECORDS)
+    _live(source, choice, sort, output, interval_s=interval)
+
+
+def _now(source: UsageOptions, choice: StoreChoice, sort: SortBy, limit: int | None) -> TopResult:
+    reading = read_from(source)
+    with closing(store_for(choice, reading).open()) as opened:
+        return run_top(opened, reading, sort=sort, limit=limit)
+
+
+def _live(source: UsageOptions, choice: StoreChoice, sort: SortBy, view: View, *, interval_s: float) -> None:
+    """Nothing; the table is drawn again and again until Ctrl-C ends it."""
+    import threading  # noqa: PLC0415 - only the live table waits
+
+    from rich.console import Console, Group  # noqa: PLC0415 - only a terminal pays for Rich
+    from rich.live import Live  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    from kafka_quotas.cli.output.rich_table import rich_table  # noqa: PLC0415
+
+    pause = threading.Event()
+    console = Console(file=sys.stdout, highlight=False)
+    with Live(console=console, auto_refresh=False, screen=False) as live:
+        while True:
+            result = _now(source, choice, sort, view.limit or max(5, console.size.height - 6))
+            notes = [Text(note) for note in result.notes]
+            shown, _ = selected(_listing(result), view)
+            live.update(Group(rich_table(shown.table), *notes), refresh=True)
+            pause.wait(interval_s)
+
+
+def _listing(result: TopResult) -> Listing:
+    throttled = sum(row.held_back for row in result.rows)
+    more = f", {result.left_out} more not shown" if result.left_out else ""
+    return Listing(
+        noun="top",
+        items="rows",
+        data={
+            "store": result.store_url,
+            "source": result.origin,
+            "rows": [_data(row) for row in result.rows],
+            "left_out": result.left_out,
+            "notes": list(result.notes),
+        },
+        table=Table(
+            columns=_COLUMNS,
+            rows=[_cells(row) for row in result.rows],
+            caption=f"{result.origin}: {len(result.rows)} buckets, {throttled} throttled{more}",
+        ),
+        records=Table(columns=_RECORDS, rows=[_record(row) for row in result.rows]),
+    )
+
+
+def _cells(row: TopRow) -> list[Cell]:
+    usage = row.usage
+    return [
+        client_text(usage.user, usage.client_id),
+        short_key(usage.key),
+        usage.broker,
+        rate_text(usage.key, usage.observed),
+        limit_text(usage.key, row.limit),
+        share_text(row.share),
+        throttle_text(usage.throttle_ms),
+        row.level,
+    ]
+
+
+def _record(row: TopRow) -> list[Cell]:
+    usage = row.usage
+    limit = None if row.limit is None else plain(usage.key, row.limit)
+    entity = None if row.entity is None else str(row.entity)
+    who = [usage.user, usage.client_id, usage.key, usage.broker]
+    return [*who, usage.observed, limit, row.share, usage.throttle_ms, row.level, entity]
+
+
+def _data(row: TopRow) -> dict[str, Json]:
+    usage = row.usage
+    return {
+        "user": usage.user,
+        "client-id": usage.client_id,
+        "key": usage.key,
+        "limit": None if row.limit is None else plain(usage.key, row.limit),
+        "level": row.level,
+        "entity": None if row.entity is None else row.entity.to_mapping(),
+        "throttled": row.held_back,
+        **usage_data(usage, row.limit),
+    }

@@ -1,0 +1,172 @@
+"""`kafka-quotas tree`: the stored quotas as Kafka looks through them, with what wins and what is shadowed."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.completion.values import complete_keys
+from kafka_quotas.cli.framework.entity_command import EntityCommand
+from kafka_quotas.cli.framework.store_choice import choose_store
+from kafka_quotas.cli.options.entity import checked_name
+from kafka_quotas.cli.options.stores import (
+    BootstrapServer,
+    Client,
+    CommandConfig,
+    ContextName,
+    Ip,
+    ListingView,
+    StoreUrl,
+    User,
+    Zookeeper,
+)
+from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, takes_every_letter, write
+from kafka_quotas.cli.output.static_note import print_static_note
+from kafka_quotas.cli.output.values import in_words, plain
+from kafka_quotas.cli.output.view import TABLE_VIEW
+from kafka_quotas.commands.insight.tree import Branch, TreeResult
+from kafka_quotas.commands.insight.tree import tree as run_tree
+from kafka_quotas.commands.quotas.quota_status import QuotaStatus, StoredQuotaStatus
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS
+
+app = typer.Typer(add_completion=False)
+
+Key = Annotated[
+    str | None,
+    typer.Option("--key", metavar="KEY", help="Only the tree of this quota key.", autocompletion=complete_keys),
+]
+
+_PIECES = {True: ("├── ", "└── ", "│   ", "    "), False: ("|-- ", "`-- ", "|   ", "    ")}
+"""How branches are drawn: one that others follow, the last one, and what goes before the lines below each of them."""
+
+
+@app.command(cls=EntityCommand)
+def tree(
+    *,
+    key: Key = None,
+    user: User = None,
+    client: Client = None,
+    ip: Ip = None,
+    store: StoreUrl = None,
+    context: ContextName = None,
+    bootstrap_server: BootstrapServer = None,
+    zookeeper: Zookeeper = None,
+    command_config: CommandConfig = None,
+    output: ListingView = TABLE_VIEW,
+) -> None:
+    """Draw the stored quotas as the tree that Kafka looks through, one per quota key.
+
+    Each quota is marked: it wins, only clients without a client-id get it, it is shadowed (nobody gets it) or ignored
+    (brokers don't read it). With --user, --client or --ip only the quotas that fit this client are drawn; a --user
+    without --client is one with a client-id that nothing is stored for.
+    """
+    if key is not None and key not in QUOTA_KEYS:
+        raise UsageError(f"unknown quota key: {key!r}", hint=f"the keys are {', '.join(QUOTA_KEYS)}")
+    for option, name in (("--user", user), ("--client", client), ("--ip", ip)):
+        if name is not None:
+            checked_name(option, name)
+    choice = choose_store(
+        store=store,
+        bootstrap_server=bootstrap_server,
+        zookeeper=zookeeper,
+        command_config=command_config,
+        context=context,
+    )
+    with closing(choice.open()) as opened:
+        result = run_tree(opened, key=key, user=user, client_id=client, ip=ip)
+    if output == TABLE_VIEW:
+        lines = [*drawn(result, pieces=_PIECES[takes_every_letter(sys.stdout)])]
+        if lines:
+            write("\n".join(lines), sys.stdout)
+    else:
+        print_listing(_listing(result), output)
+    if not result.standings:
+        fits = "no stored quota fits this client" if result.about_client else "no quota is stored"
+        write(f"note: {fits} in {result.store_url}", sys.stderr)
+        print_static_note(result.store_url)
+
+
+def drawn(result: TreeResult, *, pieces: Sequence[str]) -> Iterator[str]:
+    """The lines of the trees, an empty one between them."""
+    for number, of_key in enumerate(result.trees):
+        if number:
+            yield ""
+        yield of_key.key
+        yield from _below(of_key.branches, "", pieces)
+
+
+def _below(branches: Sequence[Branch], indent: str, pieces: Sequence[str]) -> Iterator[str]:
+    more, last, go_on, ended = pieces
+    for branch in branches:
+        is_last = branch is branches[-1]
+        yield indent + (last if is_last else more) + _branch_text(branch)
+        yield from _below(branch.below, indent + (ended if is_last else go_on), pieces)
+
+
+def _branch_text(branch: Branch) -> str:
+    name = str(Entity(parts=((branch.entity_type, branch.name),)))
+    if branch.standing is None:
+        return name
+    standing = branch.standing
+    level = "" if standing.level is None else f"level {standing.level}, "
+    return f"{name}: {in_words(standing.key, standing.limit)} ({level}{_mark(standing)})"
+
+
+def _mark(standing: StoredQuotaStatus) -> str:
+    """What becomes of a quota, in words."""
+    before = None if standing.shadowed_by is None else str(standing.shadowed_by)
+    match standing.stand:
+        case QuotaStatus.WINS:
+            return "wins"
+        case QuotaStatus.PARTLY:
+            return f"only without client-id: else {before or 'unlimited'}"
+        case QuotaStatus.SHADOWED:
+            return f"shadowed by {before}" if before else "shadowed: the levels in use pass it over"
+        case QuotaStatus.IGNORED:
+            return "ignored by brokers"
+
+
+def _listing(result: TreeResult) -> Listing:
+    columns = [
+        Column(title="key", whole=True),
+        Column(title="level", figures=True, whole=True),
+        Column(title="entity"),
+        Column(title="value", figures=True, whole=True),
+        Column(title="stand", whole=True),
+        Column(title="shadowed by"),
+    ]
+    return Listing(
+        noun="tree",
+        items="quotas",
+        data={"store": result.store_url, "quotas": [_data(standing) for standing in result.standings]},
+        table=Table(
+            columns=columns,
+            rows=[
+                (
+                    standing.key,
+                    standing.level,
+                    str(standing.entity),
+                    plain(standing.key, standing.limit),
+                    standing.stand.value,
+                    None if standing.shadowed_by is None else str(standing.shadowed_by),
+                )
+                for standing in result.standings
+            ],
+        ),
+    )
+
+
+def _data(standing: StoredQuotaStatus) -> dict[str, Json]:
+    return {
+        "key": standing.key,
+        "level": standing.level,
+        "entity": standing.entity.to_mapping(),
+        "value": plain(standing.key, standing.limit),
+        "stand": standing.stand.value,
+        "shadowed_by": None if standing.shadowed_by is None else standing.shadowed_by.to_mapping(),
+    }

@@ -1,0 +1,205 @@
+"""`kafka-quotas why`: whether a client is slow because of quotas."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+
+import typer
+
+from kafka_quotas.cli.framework.entity_command import EntityCommand
+from kafka_quotas.cli.framework.store_choice import choose_store
+from kafka_quotas.cli.options.entity import checked_name
+from kafka_quotas.cli.options.stores import (
+    BootstrapServer,
+    Client,
+    CommandConfig,
+    ContextName,
+    ListingView,
+    StoreUrl,
+    User,
+    Zookeeper,
+)
+from kafka_quotas.cli.options.usage import (
+    MetricNamesFile,
+    Prometheus,
+    UsageControl,
+    UsageOptions,
+    read_from,
+    store_for,
+)
+from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, folded, print_listing, write
+from kafka_quotas.cli.output.values import (
+    client_text,
+    in_words,
+    limit_text,
+    plain,
+    rate_text,
+    share_text,
+    short_key,
+    throttle_text,
+    usage_data,
+)
+from kafka_quotas.cli.output.view import TABLE_VIEW
+from kafka_quotas.commands.insight.why import KeyAnswer, WhyResult
+from kafka_quotas.commands.insight.why import why as run_why
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.resolution.usage import share_used
+
+app = typer.Typer(add_completion=False)
+
+_COLUMNS = (
+    Column(title="quota", whole=True),
+    Column(title="limit", figures=True, whole=True),
+    Column(title="set on"),
+    Column(title="broker"),
+    Column(title="observed", figures=True, whole=True),
+    Column(title="used", figures=True, whole=True),
+    Column(title="throttle", figures=True, whole=True),
+)
+_RECORDS = ("key", "limit", "level", "entity", "broker", "observed", "share", "throttle_ms", "ends_at")
+
+
+@app.command(cls=EntityCommand)
+def why(
+    *,
+    user: User = None,
+    client: Client = None,
+    control: UsageControl = None,
+    prometheus: Prometheus = None,
+    metric_names: MetricNamesFile = None,
+    store: StoreUrl = None,
+    context: ContextName = None,
+    bootstrap_server: BootstrapServer = None,
+    zookeeper: Zookeeper = None,
+    command_config: CommandConfig = None,
+    output: ListingView = TABLE_VIEW,
+) -> None:
+    """Tell whether a client is slow because of quotas.
+
+    For each quota key: what applies to the client, and the rate and throttle time of its bucket at each broker, from a
+    running daemon or the brokers' own metrics. The last line names the quota that holds it back and the value that
+    would end it. Without a store the one that the daemon follows is asked.
+    """
+    if user is None and client is None:
+        raise UsageError("no client is named", hint="--user NAME, --client ID, or both")
+    for option, name in (("--user", user), ("--client", client)):
+        if name is not None:
+            checked_name(option, name)
+    source = UsageOptions(control=control, prometheus=prometheus or (), metric_names=metric_names)
+    choice = choose_store(
+        store=store,
+        bootstrap_server=bootstrap_server,
+        zookeeper=zookeeper,
+        command_config=command_config,
+        context=context,
+    )
+    reading = read_from(source)
+    with closing(store_for(choice, reading).open()) as opened:
+        result = run_why(opened, reading, user=user, client_id=client)
+    print_listing(_listing(result), output)
+    if output.is_table and not output.columns:
+        write("\n" + "\n".join(map(folded, verdict(result))), sys.stdout)
+    for note in result.notes:
+        write(note if note.startswith(" ") else f"note: {note}", sys.stderr)
+
+
+def verdict(result: WhyResult) -> Iterator[str]:
+    """The answer in words, a line each."""
+    who = client_text(result.user, result.client_id)
+    culprit = result.culprit
+    if culprit is None:
+        yield from _innocent(result, who)
+        return
+    key, limit = culprit.quota.key.name, culprit.limit
+    on = "" if culprit.quota.entity is None else f", set on {culprit.quota.entity}"
+    yield (
+        f"yes: {key} holds {who} back: {rate_text(key, max(usage.observed for usage in culprit.usages))} "
+        f"against {in_words(key, limit or 0.0)}{on}, throttled for {throttle_text(culprit.throttle_ms)}"
+    )
+    yield f"the bucket is used by {culprit.quota.shared_with}; the limit holds per broker"
+    if culprit.ends_at is not None:
+        yield (
+            f"{key}={_config(culprit.ends_at)} ({rate_text(key, culprit.ends_at)}) would end it at the present demand; "
+            "a client that was held back may ask for more"
+        )
+
+
+def _innocent(result: WhyResult, who: str) -> Iterator[str]:
+    shares = [answer for answer in result.answers if answer.share is not None]
+    if not any(answer.usages for answer in result.answers):
+        yield f"not known: no rates were seen for {who}"
+        return
+    most = max(shares, key=lambda answer: answer.share or 0.0, default=None)
+    used = "it has no limit" if most is None else f"at most {share_text(most.share)} of {most.quota.key.name} is used"
+    yield f"no: no quota holds {who} back now; {used}"
+
+
+def _config(value: float) -> str:
+    return f"{value:.0f}" if value == int(value) else f"{value:.6g}"
+
+
+def _listing(result: WhyResult) -> Listing:
+    culprit = result.culprit
+    return Listing(
+        noun="why",
+        items="answers",
+        data={
+            "store": result.store_url,
+            "source": result.origin,
+            "client": {"user": result.user, "client-id": result.client_id},
+            "throttled_by": None if culprit is None else culprit.quota.key.name,
+            "answers": [_data(answer) for answer in result.answers],
+            "verdict": list(verdict(result)),
+            "notes": list(result.notes),
+        },
+        table=Table(
+            columns=_COLUMNS,
+            rows=[row for answer in result.answers for row in _rows(answer)],
+            caption=f"{client_text(result.user, result.client_id)}, by {result.origin}",
+        ),
+        records=Table(
+            columns=[Column(title=title) for title in _RECORDS],
+            rows=[row for answer in result.answers for row in _records(answer)],
+        ),
+    )
+
+
+def _rows(answer: KeyAnswer) -> Iterator[list[Cell]]:
+    """One row per broker; one without figures where none was seen."""
+    quota = answer.quota
+    key = quota.key.name
+    limit = limit_text(key, answer.limit)
+    head: list[Cell] = [short_key(key), limit, "" if quota.entity is None else f"level {quota.level}: {quota.entity}"]
+    if not answer.usages:
+        yield [*head, "", "", "", ""]
+    for number, usage in enumerate(answer.usages):
+        used = share_text(share_used(usage.observed, answer.limit))
+        figures = [usage.broker, rate_text(key, usage.observed), used, throttle_text(usage.throttle_ms)]
+        yield [*(["", "", ""] if number else head), *figures]
+
+
+def _records(answer: KeyAnswer) -> Iterator[list[Cell]]:
+    """The same rows for machines: nothing is left to be read from the row above."""
+    quota = answer.quota
+    limit = None if answer.limit is None else plain(quota.key.name, answer.limit)
+    head: list[Cell] = [quota.key.name, limit, quota.level, None if quota.entity is None else str(quota.entity)]
+    for usage in answer.usages:
+        share = share_used(usage.observed, answer.limit)
+        yield [*head, usage.broker, usage.observed, share, usage.throttle_ms, answer.ends_at]
+    if not answer.usages:
+        yield [*head, None, None, None, None, answer.ends_at]
+
+
+def _data(answer: KeyAnswer) -> dict[str, Json]:
+    quota = answer.quota
+    key = quota.key.name
+    return {
+        "key": key,
+        "limit": None if answer.limit is None else plain(key, answer.limit),
+        "level": quota.level,
+        "entity": None if quota.entity is None else quota.entity.to_mapping(),
+        "shared_with": quota.shared_with,
+        "brokers": [usage_data(usage, answer.limit) for usage in answer.usages],
+        "ends_at": answer.ends_at,
+    }

@@ -1,0 +1,1 @@
+"""`kafka-quotas load-test`: one module per command, shared options, and the result's output."""

@@ -1,0 +1,144 @@
+"""`kafka-quotas load-test compare`: two runs side by side, with a verdict for continuous integration."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.options.stores import OutputForm
+from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, folded, print_listing, write
+from kafka_quotas.cli.output.view import Output
+from kafka_quotas.commands.load_test.kept_runs import compare_runs
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.loadtest.judge.comparison import ComparisonOutcome, Difference, Limits, RunComparison
+from kafka_quotas.loadtest.judge.metric import Dimension
+from kafka_quotas.loadtest.result.result import LoadResult
+
+NOUN = "load-comparison"
+_MOST_ROWS = 60
+
+Run = Annotated[Path, typer.Argument(help="Folder that load-test wrote with --out, or its run.json.")]
+Share = Annotated[str, typer.Option(help="Allowed fall of a rate, as a share: 5% or 0.05.", metavar="SHARE")]
+Rise = Annotated[str, typer.Option(help="Allowed rise of p50 and p99 of the response time.", metavar="SHARE")]
+Throttling = Annotated[
+    str, typer.Option(help="Allowed rise of the sum of throttle times, for runs of one length.", metavar="SHARE")
+]
+
+
+def compare(
+    first: Run,
+    second: Run,
+    *,
+    max_rate_fall: Share = "5%",
+    max_latency_rise: Rise = "25%",
+    max_throttle_rise: Throttling = "10%",
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Tell whether the second of two runs is worse than the first.
+
+    The exit code is the verdict: 0 nothing is worse, 1 something is.
+    """
+    limits = Limits(
+        rate=_share(max_rate_fall, "--max-rate-fall"),
+        latency=_share(max_latency_rise, "--max-latency-rise"),
+        throttle=_share(max_throttle_rise, "--max-throttle-rise"),
+    )
+    comparison = compare_runs(first, second, limits)
+    print_listing(comparison_listing(comparison), output)
+    if output is Output.TABLE:
+        for note in comparison.notes:
+            write(folded(f"note: {note}"), sys.stdout)
+        write(verdict_text(comparison), sys.stdout)
+    if not comparison.ok:
+        raise typer.Exit(1)
+
+
+def comparison_listing(comparison: RunComparison) -> Listing:
+    """The comparison with its versioned document."""
+    titles = ("client", "figure", "first", "second", "change", "allowed", "verdict")
+    return Listing(
+        noun=NOUN,
+        data={
+            "ok": comparison.ok,
+            "first": _run(comparison.first),
+            "second": _run(comparison.second),
+            "notes": list(comparison.notes),
+            "differences": [
+                {
+                    "entity": each.entity.name.label,
+                    "metric": each.metric.name,
+                    "first": each.first,
+                    "second": each.second,
+                    "change": None if each.change is None else round(each.change, 6),
+                    "allowed": each.allowed,
+                    "outcome": each.outcome.value,
+                }
+                for each in comparison.differences
+            ],
+        },
+        table=Table(
+            columns=[Column(title=title, figures=title in titles[2:6]) for title in titles],
+            rows=[_row(each) for each in _shown(comparison)],
+            caption=f"{comparison.first.title}: {comparison.first.state}, then {comparison.second.state}",
+        ),
+    )
+
+
+def verdict_text(comparison: RunComparison) -> str:
+    """The verdict in a sentence."""
+    worse = sum(each.outcome is ComparisonOutcome.WORSE for each in comparison.differences)
+    if comparison.state_is_worse:
+        return f"WORSE: the first run was met, the second is {comparison.second.state}; {worse} figures are worse"
+    compared = sum(each.outcome is not ComparisonOutcome.NOT_COMPARED for each in comparison.differences)
+    if worse:
+        return f"WORSE: {worse} of {compared} figures"
+    return f"not worse, by {compared} figures"
+
+
+def _run(result: LoadResult) -> dict[str, str | int | float]:
+    return {
+        "title": result.title,
+        "run_id": f"{result.run_id:016x}",
+        "started_ms": result.started_ms,
+        "elapsed_s": result.elapsed_s,
+        "state": result.state.value,
+    }
+
+
+def _shown(comparison: RunComparison) -> list[Difference]:
+    """The rows for people: those that are worse first, and none that hold nothing."""
+    told = [each for each in comparison.differences if each.outcome is not ComparisonOutcome.NOT_COMPARED]
+    told = [each for each in told if each.first or each.second]
+    return sorted(told, key=lambda each: each.outcome is not ComparisonOutcome.WORSE)[:_MOST_ROWS]
+
+
+def _row(difference: Difference) -> list[Cell]:
+    change = difference.change
+    return [
+        difference.entity.name.label,
+        difference.metric.name,
+        _figure(difference, difference.first),
+        _figure(difference, difference.second),
+        "" if change is None else f"{change:+.1%}",
+        "" if difference.allowed is None else f"{difference.allowed:.0%}",
+        difference.outcome.value.upper() if difference.outcome is ComparisonOutcome.WORSE else difference.outcome.value,
+    ]
+
+
+def _figure(difference: Difference, value: float | None) -> str:
+    return "" if value is None else difference.metric.text(value, difference.entity.unit)
+
+
+def _share(text: str, option: str) -> float:
+    """The share that a text means.
+
+    Raises `UsageError` for what is none, or below 0.
+    """
+    try:
+        share = Dimension.RATIO.parse(text)
+    except UsageError as error:
+        raise UsageError(f"{option} {text!r} is not a share", hint="write 5% or 0.05") from error
+    if share < 0:
+        raise UsageError(f"{option} is below 0: {text}", hint="write 5% or 0.05")
+    return share

@@ -1,0 +1,102 @@
+"""`kafka-quotas load-test validate`: whether a scenario can be run here, without running it."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.load_test import options, target_options
+from kafka_quotas.cli.load_test.run import Scale, complete_scenarios
+from kafka_quotas.cli.options.stores import OutputForm
+from kafka_quotas.cli.output.json_text import json_text
+from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.output.view import Output
+from kafka_quotas.commands.load_test.scenarios import ScenarioCheck, needs_broker, validate_scenario
+from kafka_quotas.commands.load_test.target import LoadTarget
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.loadtest.run.host_limits import host_limits
+from kafka_quotas.loadtest.scenario.file import read_scenario
+from kafka_quotas.loadtest.scenario.sections import scenario_json_schema
+
+Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON schema of scenario files, and nothing else.")]
+MaybeScenario = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[SCENARIO]",
+        help="A file (with its .yaml), or the name of a scenario that is shipped.",
+        show_default=False,
+        autocompletion=complete_scenarios,
+    ),
+]
+ANY_JARS = Path("jars")
+"""Stands for jars where a broker would be started: nothing is started here, so it does not matter where they are."""
+
+
+def validate(
+    scenario: MaybeScenario = None,
+    *,
+    schema: Schema = False,
+    bootstrap_server: options.Target = None,
+    embedded: options.Embedded = False,
+    broker_jars: target_options.BrokerJars = None,
+    through_daemon: target_options.ThroughDaemon = False,
+    scale: Scale = None,
+    output: OutputForm = Output.TABLE,
+) -> int:
+    """Tell whether a scenario is understood and can be run, without asking any server.
+
+    Checks the file against its schema, what the target can't do, times that are too short, and this machine's limits of
+    open files and mapped regions. Without a target it is the one that 'load-test run' would take, or a broker started
+    here. The exit code is 1 where something stands against it.
+    """
+    if schema:
+        if scenario is not None:
+            raise UsageError("--schema is about all scenarios", hint="leave the scenario out")
+        write(json_text(scenario_json_schema()), sys.stdout)
+        return 0
+    if scenario is None:
+        raise UsageError("name a scenario", hint="kafka-quotas load-test list shows those that are shipped")
+    found = read_scenario(scenario)
+    target = LoadTarget(bootstrap=bootstrap_server, broker_jars=broker_jars, through_daemon=through_daemon)
+    if bootstrap_server is None and broker_jars is None and not embedded:
+        jars = ANY_JARS if needs_broker(found) else None
+        target = replace(target, broker_jars=jars, through_daemon=through_daemon or jars is None)
+    check = validate_scenario(found, target, limits=host_limits(), scale=scale)
+    print_listing(_listing(check), output)
+    return 0 if check.ok else 1
+
+
+def _listing(check: ScenarioCheck) -> Listing:
+    return Listing(
+        noun="load-validate",
+        data={
+            "name": check.name,
+            "ok": check.ok,
+            "scale": check.scale,
+            "largest_scale": check.largest,
+            "clients": check.clients,
+            "partitions": check.partitions,
+            "seconds": check.seconds,
+            "limits": {"open_files": check.limits.open_files, "max_map_count": check.limits.max_maps},
+            "obstacles": [{"message": each.message, "hint": each.hint} for each in check.obstacles],
+        },
+        table=Table(
+            columns=[Column(title="stands against it"), Column(title="what to do")],
+            rows=[(each.message, each.hint or "") for each in check.obstacles],
+            caption=_caption(check),
+        ),
+        records=Table(
+            columns=[Column(title=title) for title in ("scenario", "message", "hint")],
+            rows=[(check.name, each.message, each.hint or "") for each in check.obstacles],
+        ),
+        items="obstacles",
+    )
+
+
+def _caption(check: ScenarioCheck) -> str:
+    said = "can be run" if check.ok else f"can't be run ({len(check.obstacles)})"
+    size = f"{check.clients} clients, {check.partitions} partitions, {check.seconds:g} s under load"
+    scale = f"scale {check.scale:g} (a broker on this machine can bear {check.largest:g})"
+    return f"{check.name} {said}: {size} at {scale}; this machine allows {check.limits.told}"

@@ -1,0 +1,1 @@
+"""A load test as table, live view, chart and page."""

@@ -1,0 +1,180 @@
+"""A load test's report: one page that answers, in this order, whether the quotas held and whom they harmed."""
+
+from datetime import UTC, datetime
+
+from kafka_quotas.cli.charts.html_page import KeyFigure, Mood, ReportPage, ReportSection, ReportTable
+from kafka_quotas.cli.load_test.views.page_charts import (
+    against_bounds,
+    brokers_metrics,
+    isolation,
+    latencies,
+    later_topics,
+    throttling,
+)
+from kafka_quotas.cli.load_test.views.view import first_entities, quota_text, throttled_text, told_verdict
+from kafka_quotas.cli.output.values import duration_text
+from kafka_quotas.loadtest.judgement import Judgement, State
+from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
+
+_MOST_JUDGEMENTS = 60
+_MOODS = {State.MET: Mood.GOOD, State.NOT_MET: Mood.BAD, State.VOID: Mood.WATCH, State.UNCHECKED: Mood.PLAIN}
+
+
+def load_page(result: LoadResult) -> ReportPage:
+    """The whole page."""
+    sections = (
+        _clients(result),
+        against_bounds(result),
+        throttling(result),
+        latencies(result),
+        isolation(result),
+        later_topics(result),
+        brokers_metrics(result),
+        _judgements(result),
+        _method(result),
+    )
+    return ReportPage(
+        title=f"Load test: {result.title}",
+        subtitle=_subtitle(result),
+        figures=_figures(result),
+        sections=tuple(section for section in sections if section is not None),
+    )
+
+
+def _subtitle(result: LoadResult) -> str:
+    moment = datetime.fromtimestamp(result.started_ms / 1000, UTC).strftime("%d %B %Y %H:%M:%S")
+    window = f"{result.window_samples} x {result.window_size_s} s"
+    return (
+        f"{result.bootstrap}, {moment} UTC, {result.elapsed_s:.0f} s ({result.warmup_s:.0f} s of them warm-up), "
+        f"quota window {window}"
+    )
+
+
+def _figures(result: LoadResult) -> tuple[KeyFigure, ...]:
+    return (_verdict(result), _ratio(result), _throttled(result), _delivered(result), _machine(result))
+
+
+def _verdict(result: LoadResult) -> KeyFigure:
+    failed = sum(not judgement.ok for judgement in result.judgements)
+    count = len(result.judgements)
+    note = f"{count - failed} of {count} judgements" if failed else f"all {count} judgements"
+    return KeyFigure(label="Verdict", value=result.state.value, note=note, mood=_MOODS[result.state])
+
+
+def _ratio(result: LoadResult) -> KeyFigure:
+    """The client furthest from its quota, of those that could have used it up."""
+    judged = [each for each in result.entities if each.verdict.ratio is not None and each.verdict.upper is not None]
+    if not judged:
+        return KeyFigure(label="Achieved / quota", value="no quota", note="nobody offered more than a quota")
+    worst = max(judged, key=lambda each: abs((each.verdict.ratio or 0) - 1))
+    return KeyFigure(
+        label="Achieved / quota",
+        value=f"{worst.verdict.ratio:.3f}",
+        note=f"{worst.name.label}, the furthest from 1 of {len(judged)}",
+        mood=Mood.GOOD if worst.verdict.ok else Mood.BAD,
+    )
+
+
+def _throttled(result: LoadResult) -> KeyFigure:
+    count = sum(entity.throttle.count for entity in result.entities)
+    total_ms = sum(entity.throttle.sum_ms for entity in result.entities)
+    longest_ms = max((entity.throttle.max_ms for entity in result.entities), default=0.0)
+    if not count:
+        return KeyFigure(label="Throttled", value="never")
+    note = f"{count:,} times, {duration_text(longest_ms * 1000)} at the longest"
+    return KeyFigure(label="Throttled", value=duration_text(total_ms * 1000), note=note)
+
+
+def _delivered(result: LoadResult) -> KeyFigure:
+    failed = sum(count for entity in result.entities for _, count in entity.failures)
+    deliveries = [entity.delivery for entity in result.entities if entity.delivery is not None]
+    lost = sum(delivery.lost for delivery in deliveries)
+    duplicated = sum(delivery.duplicated for delivery in deliveries)
+    if failed or lost or duplicated:
+        note = f"{lost:,} lost, {duplicated:,} duplicated, {failed:,} failed"
+        return KeyFigure(label="Records", value="not all once", note=note, mood=Mood.BAD)
+    checked = sum(delivery.state is State.MET for delivery in deliveries)
+    acked = sum(entity.acked for entity in result.entities)
+    note = f"none lost, none twice, of {checked} clients" if checked else "loss was not checked"
+    return KeyFigure(label="Records", value=f"{acked:,}", note=note, mood=Mood.GOOD if checked else Mood.PLAIN)
+
+
+def _machine(result: LoadResult) -> KeyFigure:
+    cpu = result.cpu
+    note = "; ".join(result.warnings) or f"of {cpu.cores} cores: the load tester was not the bottleneck"
+    mood = Mood.WATCH if result.warnings else Mood.PLAIN
+    return KeyFigure(label="Load tester's CPU", value=f"{cpu.process:.2f} cores", note=note, mood=mood)
+
+
+def _clients(result: LoadResult) -> ReportSection:
+    shown = first_entities(result)
+    all_of = "" if len(shown) == len(result.entities) else f" {len(shown)} of {len(result.entities)} clients are shown."
+    return ReportSection(
+        title="Did every client get what its quota promises?",
+        paragraphs=(
+            (
+                "A client that offers more than its quota is to get its quota, no more and no less; one that offers "
+                "less, or has no quota, is to get all it offers. The rate is taken over whole throttle cycles." + all_of
+            ),
+        ),
+        tables=(
+            ReportTable(
+                columns=("Client", "Does", "Achieved", "Quota", "Ratio", "Throttled", "p99", "Verdict"),
+                rows=tuple(_row(entity, result) for entity in shown),
+                numeric=frozenset({"Achieved", "Quota", "Ratio", "Throttled", "p99"}),
+            ),
+        ),
+    )
+
+
+def _row(entity: ClientResult, result: LoadResult) -> tuple[str, ...]:
+    verdict = entity.verdict
+    return (
+        entity.name.label + (" (control)" if entity.control else ""),
+        f"{entity.workload.value}, {entity.client.value}",
+        entity.unit.text(verdict.achieved),
+        quota_text(entity),
+        "" if verdict.ratio is None else f"{verdict.ratio:.3f}",
+        throttled_text(entity),
+        duration_text(entity.response.p99_us) if entity.response.count else "",
+        told_verdict(entity, result),
+    )
+
+
+def _judgements(result: LoadResult) -> ReportSection:
+    order = sorted(result.judgements, key=lambda judgement: judgement.ok)  # those that failed first
+    rows = tuple(_judgement_row(judgement) for judgement in order[:_MOST_JUDGEMENTS])
+    more = len(order) - len(rows)
+    return ReportSection(
+        title="The evidence",
+        tables=(
+            ReportTable(
+                columns=("About", "What", "Verdict", "Evidence"),
+                rows=rows,
+                caption=f"{more} more are in run.json" if more else "",
+            ),
+        ),
+    )
+
+
+def _judgement_row(judgement: Judgement) -> tuple[str, ...]:
+    return (judgement.entity or "the run", judgement.aspect.value, judgement.state.value, judgement.evidence)
+
+
+def _method(result: LoadResult) -> ReportSection:
+    return ReportSection(
+        title="How it was measured",
+        paragraphs=(
+            (
+                "Arrivals were due on a schedule fixed beforehand. Service is the time from sending to the answer, "
+                "schedule delay that from the due time to sending, and response is both: what an application would "
+                "feel. Nothing is corrected afterwards. Latencies leave out the warm-up; counts and throttle times "
+                "do not."
+            ),
+            (
+                "The first quota window fills from nothing, so a burst passes unthrottled in it. It is shown, and "
+                "not judged."
+            ),
+            f"Run {result.run_id:016x}. All figures are in run.json beside this page.",
+        ),
+    )

@@ -1,0 +1,229 @@
+"""The drawn part of a load test's report: rates against bounds, throttling, latencies, isolation, brokers' metrics."""
+
+from collections.abc import Sequence
+
+from kafka_quotas.cli.charts.html_page import ReportChart, ReportSection, ReportTable
+from kafka_quotas.cli.charts.svg import Bar, Curve, bars_svg, curves_svg, series_svg
+from kafka_quotas.cli.charts.text_chart import Series, Style
+from kafka_quotas.cli.load_test.views.chart import rolling_rates
+from kafka_quotas.cli.output.values import duration_text
+from kafka_quotas.loadtest.judge.conclusion import allowed_us
+from kafka_quotas.loadtest.record.histogram import LatencySummary
+from kafka_quotas.loadtest.result.result import BrokerSample, ClientResult, LoadResult
+
+_MOST_CHARTS = 8
+_MOST_CURVES = 6
+_SHARES = (
+    ("min_us", 0.0),
+    ("p50_us", 50.0),
+    ("p90_us", 90.0),
+    ("p99_us", 99.0),
+    ("p999_us", 99.9),
+    ("max_us", 100.0),
+)
+
+
+def against_bounds(result: LoadResult) -> ReportSection:
+    """Each client's rate over time with its quota as a line; of many clients those that failed, then the fastest."""
+    chosen = _most_telling(result)
+    left_out = len(result.entities) - len(chosen)
+    more = f" {left_out} more clients are in run.json and samples.parquet." if left_out else ""
+    return ReportSection(
+        title="Rate against bound",
+        paragraphs=(
+            (
+                "The area is the rate of every second, the line the average over a quota window, which is what a "
+                "quota bounds; the dashed line is the quota." + more
+            ),
+        ),
+        charts=tuple(_rate_chart(entity, result) for entity in chosen),
+    )
+
+
+def throttling(result: LoadResult) -> ReportSection | None:
+    """When and for how long clients were told to hold back; None where nobody was."""
+    throttled = [entity for entity in result.entities if entity.throttle.count]
+    throttled.sort(key=lambda entity: -entity.throttle.sum_ms)
+    if not throttled:
+        return None
+    charts = [
+        ReportChart(
+            svg=series_svg([_throttle_series(entity)]),
+            caption=f"{entity.name.label}: the longest throttle time announced in each second",
+        )
+        for entity in throttled[:_MOST_CURVES]
+    ]
+    return ReportSection(
+        title="Throttling over time",
+        paragraphs=(
+            (
+                "What the server announced in its responses. Averages are over all responses of a window, as a "
+                "client's throttle-time-avg is, and 0 where none was throttled."
+            ),
+        ),
+        charts=tuple(charts),
+        tables=(_window_table(throttled[:_MOST_CURVES]),),
+    )
+
+
+def latencies(result: LoadResult) -> ReportSection | None:
+    """The distributions of response and service time; None where none was recorded."""
+    timed = [entity for entity in _most_telling(result) if entity.response.count][:_MOST_CURVES]
+    if not timed:
+        return None
+    curves = [Curve(name=entity.name.label, points=_points(entity.response)) for entity in timed]
+    return ReportSection(
+        title="Latency",
+        paragraphs=("From the moment a record was due until it was acknowledged (or read), without the warm-up.",),
+        charts=(
+            ReportChart(
+                svg=curves_svg(curves, x_unit="ms", y_name="% answered", log_x=True),
+                caption="How many were answered within which time",
+            ),
+        ),
+        tables=(_latency_table(timed),),
+    )
+
+
+def isolation(result: LoadResult) -> ReportSection | None:
+    """The control clients beside the others and alone; None where there was none."""
+    controls = [entity for entity in result.entities if entity.control and entity.solo is not None]
+    if not controls:
+        return None
+    bars = []
+    for entity in controls[:_MOST_CHARTS]:
+        alone = entity.solo or entity.response
+        limit_ms = allowed_us(alone, result.control_factor) / 1000
+        bars.append(Bar(name=f"{entity.name.label} alone", value=alone.p99_us / 1000))
+        bars.append(Bar(name=f"{entity.name.label} beside others", value=entity.response.p99_us / 1000, limit=limit_ms))
+    return ReportSection(
+        title="Isolation: were the neighbours left in peace?",
+        paragraphs=(
+            (
+                "A control client keeps within its quota and runs twice: alone first, then beside the others. "
+                f"The mark is what it was judged by: {result.control_factor:g} times its p99 alone, and some grain."
+            ),
+        ),
+        charts=(ReportChart(svg=bars_svg(bars, unit="ms"), caption="p99 from due to acknowledged"),),
+    )
+
+
+def later_topics(result: LoadResult) -> ReportSection | None:
+    """How long a topic that was made during the load took until it could be seen; None where nobody asked."""
+    waits = [(probe.at_s, probe.wait_ms) for probe in result.probes if probe.wait_ms is not None]
+    if not result.probes:
+        return None
+    charts = []
+    if waits:
+        series = Series(name="wait", points=waits, unit="ms", style=Style.BARS)
+        charts.append(ReportChart(svg=series_svg([series]), caption="The wait of each topic, by when it was asked for"))
+    unseen = len(result.probes) - len(waits)
+    return ReportSection(
+        title="How long a later topic takes",
+        paragraphs=(
+            (
+                "While the load ran, topics of one partition were made one after the other, each awaited until it "
+                f"could be seen. {unseen} of {len(result.probes)} did not appear in time."
+            ),
+        ),
+        charts=tuple(charts),
+    )
+
+
+def brokers_metrics(result: LoadResult) -> ReportSection | None:
+    """What the brokers' own metrics said meanwhile; None where they were not asked."""
+    buckets: dict[tuple[str, str, str, str], list[BrokerSample]] = {}
+    for sample in result.broker_samples:
+        place = (sample.broker, sample.quota_key, sample.user, sample.client_id)
+        buckets.setdefault(place, []).append(sample)
+    if not buckets:
+        return None
+    rows = tuple(
+        (broker, key, f"{user}/{client_id}", *_observed(samples))
+        for (broker, key, user, client_id), samples in sorted(buckets.items())
+    )
+    return ReportSection(
+        title="What the brokers said",
+        paragraphs=("Their own metrics, scraped beside the run. Rates are averages over the broker's window.",),
+        tables=(
+            ReportTable(
+                columns=("Broker", "Quota", "Bucket", "Average", "Largest", "Longest throttle"),
+                rows=rows[: _MOST_CHARTS * 5],
+                numeric=frozenset({"Average", "Largest", "Longest throttle"}),
+            ),
+        ),
+    )
+
+
+def _most_telling(result: LoadResult) -> Sequence[ClientResult]:
+    troubled = {judgement.entity for judgement in result.judgements if not judgement.ok}
+    ordered = sorted(
+        result.entities,
+        key=lambda each: (each.name.label not in troubled, each.verdict.quota is None, -each.verdict.achieved),
+    )
+    return ordered[:_MOST_CHARTS]
+
+
+def _rate_chart(entity: ClientResult, result: LoadResult) -> ReportChart:
+    unit, quota = entity.unit.value, entity.verdict.quota
+    window_s = result.window_samples * result.window_size_s
+    per_second = [(each.second + entity.sample_s, each.rate) for each in entity.seconds]  # at the end of each
+    series = [
+        Series(name="each second", points=per_second, unit=unit, style=Style.AREA),
+        Series(name=f"average of {window_s} s", points=rolling_rates(entity, window_s), unit=unit),
+    ]
+    if quota is not None and per_second:
+        ends = [(0.0, quota), (per_second[-1][0], quota)]
+        series.append(Series(name=f"quota {entity.unit.text(quota)}", points=ends, unit=unit, style=Style.LIMIT))
+    against = "no quota" if quota is None else f"quota {entity.unit.text(quota)}"
+    caption = f"{entity.name.label}, {entity.workload.value}: {entity.unit.text(entity.verdict.achieved)}, {against}"
+    return ReportChart(svg=series_svg(series), caption=caption)
+
+
+def _throttle_series(entity: ClientResult) -> Series:
+    points = [(each.second + entity.sample_s, float(each.throttle_max_ms)) for each in entity.seconds]
+    return Series(name="longest throttle time", points=points, unit="ms", style=Style.BARS)
+
+
+def _window_table(entities: Sequence[ClientResult]) -> ReportTable:
+    """The first window and the others of each client."""
+    rows = []
+    for entity in entities:
+        for name, windows in (("first", entity.windows[:1]), ("later", entity.windows[1:])):
+            if windows:
+                length_s = sum(window.length_s for window in windows)
+                rate = sum(window.rate * window.length_s for window in windows) / length_s
+                averages = [window.throttle_avg_ms for window in windows]
+                known = [each for each in averages if each is not None]
+                average = f"{sum(known) / len(known):.1f} ms" if len(known) == len(averages) else "not told"
+                longest = max(window.throttle_max_ms for window in windows)
+                rows.append((entity.name.label, name, entity.unit.text(rate), average, f"{longest} ms"))
+    return ReportTable(
+        columns=("Client", "Windows", "Rate", "Throttle time, average", "Longest"),
+        rows=tuple(rows),
+        numeric=frozenset({"Rate", "Throttle time, average", "Longest"}),
+        caption="The first quota window, which fills from nothing, apart from the steady state",
+    )
+
+
+def _points(summary: LatencySummary) -> tuple[tuple[float, float], ...]:
+    return tuple((max(getattr(summary, name), 1) / 1000, share) for name, share in _SHARES)
+
+
+def _latency_table(entities: Sequence[ClientResult]) -> ReportTable:
+    rows = []
+    for entity in entities:
+        kinds = (("response", entity.response), ("service", entity.service), ("schedule delay", entity.schedule_delay))
+        for kind, summary in kinds:
+            if summary.count:
+                figures = (summary.p50_us, summary.p90_us, summary.p99_us, summary.p999_us, summary.max_us)
+                rows.append((entity.name.label, kind, *(duration_text(figure) for figure in figures)))
+    names = ("p50", "p90", "p99", "p99.9", "Longest")
+    return ReportTable(columns=("Client", "What", *names), rows=tuple(rows), numeric=frozenset(names))
+
+
+def _observed(samples: Sequence[BrokerSample]) -> tuple[str, str, str]:
+    observed = [sample.observed for sample in samples]
+    throttles = [sample.throttle_ms for sample in samples if sample.throttle_ms is not None]
+    longest = f"{max(throttles):.0f} ms" if throttles else ""
+    return f"{sum(observed) / len(observed):,.1f}", f"{max(observed):,.1f}", longest

@@ -1,0 +1,187 @@
+"""A load test for people: the result as a table with its evidence, in every form of output."""
+
+import sys
+from collections.abc import Sequence
+
+from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, folded, print_listing, write
+from kafka_quotas.cli.output.values import duration_text
+from kafka_quotas.cli.output.view import Output
+from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
+from kafka_quotas.loadtest.result.document import NOUN, VERSION, run_document
+from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
+from kafka_quotas.loadtest.result.verdict import ObservationKind
+
+MOST_ROWS = 40
+"""Clients in a table for people; where there are more, those come first that did not get what they should."""
+_MOST_EVIDENCE = 12  # clients whose every judgement is told; of more, those that are not met
+
+
+def print_load(result: LoadResult, output: Output) -> None:
+    """Nothing; the result is on standard output, with its evidence where a person reads it."""
+    print_listing(load_listing(result), output)
+    if output is not Output.TABLE:
+        return
+    for line in evidence_lines(result):
+        write(folded(line), sys.stdout)
+    for warning in result.warnings:
+        write(folded(f"warning: {warning}"), sys.stdout)
+    if result.interrupted:
+        write("interrupted: this is what was measured until then", sys.stdout)
+
+
+def load_listing(result: LoadResult) -> Listing:
+    """The result with its versioned document."""
+    mixed = len({entity.workload for entity in result.entities}) > 1  # then the workloads, else the latency fits
+    titles = (
+        *("client", *(["does"] if mixed else []), "achieved", "quota", "ratio", "throttled"),
+        *([] if mixed else ["p99"]),
+        "verdict",
+    )
+    figures = ("achieved", "quota", "ratio", "throttled", "p99")
+    return Listing(
+        noun=NOUN,
+        version=VERSION,
+        data=run_document(result),
+        table=Table(
+            columns=[Column(title=title, figures=title in figures) for title in titles],
+            rows=[_row(entity, told_verdict(entity, result), mixed=mixed) for entity in first_entities(result)],
+            caption=_caption(result),
+        ),
+        records=_records(result),
+    )
+
+
+def first_entities(result: LoadResult, most: int = MOST_ROWS) -> Sequence[ClientResult]:
+    """The clients to show: all, or of too many those that failed and then the fastest."""
+    if len(result.entities) <= most:
+        return result.entities
+    troubled = {judgement.entity for judgement in result.judgements if not judgement.ok}
+    return sorted(result.entities, key=lambda entity: (entity.name.label not in troubled, -entity.verdict.achieved))[
+        :most
+    ]
+
+
+def evidence_lines(result: LoadResult) -> list[str]:
+    """One line per judgement; of many clients only those that are not met, and how many are."""
+    few = len(result.entities) <= _MOST_EVIDENCE
+    told = [judgement for judgement in result.judgements if few or judgement.entity is None or not judgement.ok]
+    lines = [_evidence_line(judgement) for judgement in told[:MOST_ROWS]]
+    met = sum(judgement.state is State.MET for judgement in result.judgements if judgement not in told)
+    left = len(told) - MOST_ROWS
+    if left > 0:
+        lines.append(f"{left} judgements more are not met or not checked")
+    if met:
+        lines.append(f"{met} judgements more are met")
+    return lines
+
+
+def told_verdict(entity: ClientResult, result: LoadResult) -> str:
+    """What became of a client, in a word or two: the worst of it."""
+    verdict = entity.verdict
+    is_unlimited = verdict.kind is ObservationKind.UNLIMITED
+    failed = {each.aspect for each in result.judgements if each.entity == entity.name.label and not each.ok}
+    troubles = (
+        ("NOT JUDGED", verdict.too_short),
+        ("RECORDS LOST", Aspect.DELIVERY in failed),
+        ("HINDERED" if is_unlimited else "NOT HELD", not verdict.ok),
+        ("DISTURBED", Aspect.ISOLATION in failed),
+        ("THROTTLE OFF", Aspect.THROTTLE in failed),
+        ("not judged", verdict.state is State.UNCHECKED),
+    )
+    return next((told for told, is_so in troubles if is_so), "unhindered" if is_unlimited else "held")
+
+
+def quota_text(entity: ClientResult) -> str:
+    """The quota, and what it is made of where several brokers keep it."""
+    quota = entity.verdict.quota
+    if quota is None:
+        return (
+            "" if entity.verdict.kind is ObservationKind.UNJUDGED else "unlimited"
+        )  # it may be limited by what no rate shows
+    parts = "" if entity.enforcers == 1 else f" ({entity.enforcers} brokers)"
+    return f"{entity.unit.text(quota)}{parts}"
+
+
+def throttled_text(entity: ClientResult) -> str:
+    """How often a client was throttled, and for how long together."""
+    throttle = entity.throttle
+    return f"{throttle.count}x {duration_text(throttle.sum_ms * 1000)}" if throttle.count else "never"
+
+
+def _evidence_line(judgement: Judgement) -> str:
+    subject = judgement.entity if judgement.entity is not None else judgement.aspect.value
+    about = f"{judgement.aspect.value} " if judgement.entity is not None else ""
+    return f"{subject}: {about}{judgement.state.value}: {judgement.evidence}"
+
+
+def _caption(result: LoadResult) -> str:
+    window = f"{result.window_samples} x {result.window_size_s} s"
+    judged_s = max(0.0, result.elapsed_s - result.warmup_s)
+    shown = "" if len(result.entities) <= MOST_ROWS else f", {MOST_ROWS} of {len(result.entities)} clients"
+    return f"{judged_s:.0f} s of load after {result.warmup_s:.0f} s of warm-up, quota window {window}{shown}"
+
+
+def _row(entity: ClientResult, told: str, *, mixed: bool) -> list[Cell]:
+    verdict, response = entity.verdict, entity.response
+    return [
+        entity.name.label,
+        *([_DOES[entity.workload.value]] if mixed else []),
+        entity.unit.text(verdict.achieved),
+        quota_text(entity),
+        "" if verdict.ratio is None else f"{verdict.ratio:.3f}",
+        throttled_text(entity),
+        *([] if mixed else [duration_text(response.p99_us) if response.count else ""]),
+        told,
+    ]
+
+
+_DOES = {
+    "produce": "produces",
+    "consume": "consumes",
+    "requests": "requests",
+    "mutate": "mutates",
+    "connect": "connects",
+}
+
+
+def _records(result: LoadResult) -> Table:
+    """One row per client with plain figures, for CSV."""
+    titles = (
+        "user",
+        "client_id",
+        "does",
+        "unit",
+        "kind",
+        "ok",
+        "achieved",
+        "quota",
+        "ratio",
+        "cycles",
+        "acked",
+        "throttle_count",
+        "throttle_sum_ms",
+        "response_p50_us",
+        "response_p99_us",
+    )
+    return Table(columns=[Column(title=title) for title in titles], rows=[_record(each) for each in result.entities])
+
+
+def _record(entity: ClientResult) -> list[Cell]:
+    verdict = entity.verdict
+    return [
+        entity.name.user,
+        entity.name.client_id,
+        entity.workload.value,
+        entity.unit.value,
+        verdict.kind.value,
+        "true" if entity.ok else "false",
+        round(verdict.achieved, 3),
+        verdict.quota,
+        None if verdict.ratio is None else round(verdict.ratio, 6),
+        verdict.cycles,
+        entity.acked,
+        entity.throttle.count,
+        entity.throttle.sum_ms,
+        entity.response.p50_us,
+        entity.response.p99_us,
+    ]

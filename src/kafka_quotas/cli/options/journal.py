@@ -1,0 +1,90 @@
+"""The journal as options and variables choose it, and why a change is made.
+
+How long a change is to last.
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.framework.store_choice import Origin, Setting
+from kafka_quotas.cli.output.render import warn
+from kafka_quotas.commands.quotas.history import JournalWriter, new_run_id
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.time_format import parse_duration_ms
+from kafka_quotas.stores.files.journal import Journal, default_journal_path
+from kafka_quotas.stores.url import absolute_path
+from kafka_quotas.system_clock import SystemClock
+
+JOURNAL_VARIABLE = "KAFKA_QUOTAS_JOURNAL"
+
+Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why, for the journal that revert reads.")]
+
+
+def journal_setting() -> Setting:
+    """Where the journal is: the file of the variable KAFKA_QUOTAS_JOURNAL, else the one in the user's state folder."""
+    chosen = os.environ.get(JOURNAL_VARIABLE)
+    if chosen:
+        return Setting(value=str(absolute_path(chosen)), origin=Origin.VARIABLE, source=JOURNAL_VARIABLE)
+    return Setting(value=str(default_journal_path()), origin=Origin.DEFAULT)
+
+
+def open_journal() -> Journal:
+    """The journal of this user."""
+    return Journal(Path(journal_setting().value or os.devnull))
+
+
+def recorder_for(command: str, *, reason: str | None) -> JournalWriter:
+    """What `command` writes its changes into the journal with.
+
+    Raises `UsageError` for an empty reason.
+    """
+    if reason is not None and not reason.strip():
+        raise UsageError("--reason is empty", hint="is the shell variable behind it set?")
+    clock = SystemClock()
+    return JournalWriter(
+        journal=open_journal(),
+        clock=clock,
+        entry_id=new_run_id(clock),
+        command=command,
+        user=_user_name(),
+        warn=warn,
+        reason=reason,
+    )
+
+
+def _user_name() -> str:
+    """Who runs this, as the system names them."""
+    import getpass  # noqa: PLC0415 - only a change needs it
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user id without a name, as in containers
+        return str(os.getuid())
+
+
+_LONGEST_MS = 366 * 24 * 3_600_000
+
+For = Annotated[
+    str | None,
+    typer.Option(
+        "--for",
+        metavar="DURATION",
+        help="Note in the journal that this is to be undone after, for example, 30min or 2h. 'revert --due' undoes it.",
+    ),
+]
+
+
+def parse_for_ms(text: str | None) -> int | None:
+    """The milliseconds that `--for` asks for, None without it.
+
+    Raises `UsageError` where it is no length of time, shorter than a second or longer than a year.
+    """
+    if text is None:
+        return None
+    length_ms = int(parse_duration_ms(text))
+    if not 1000 <= length_ms <= _LONGEST_MS:
+        raise UsageError(f"--for {text} can't be meant", hint="between 1s and 8784h, for example 30min or 2h")
+    return length_ms

@@ -1,0 +1,164 @@
+"""How planned changes, the clients they affect, and what is left alone are shown."""
+
+import sys
+from collections.abc import Iterator, Sequence
+
+from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.render import Cell, Column, Table, print_table, write
+from kafka_quotas.cli.output.values import in_words, plain, record_kinds
+from kafka_quotas.commands.declarative.plan import DeclaredPlan
+from kafka_quotas.core.changes.blast_radius import Affected, BlastRadius, ClientQuotas
+from kafka_quotas.core.changes.plan import PlannedChange
+from kafka_quotas.core.model.entity import ENTITY_TYPES, Entity
+
+CHANGE_COLUMNS = (
+    Column(title="entity"),
+    Column(title="key", whole=True),
+    Column(title="old", figures=True),
+    Column(title="new", figures=True),
+)
+_RADIUS_COLUMNS = (
+    Column(title="client"),
+    Column(title="key", whole=True),
+    Column(title="before"),
+    Column(title="after"),
+)
+_FEW = 5
+
+
+def record_columns(kinds: Sequence[str]) -> list[Column]:
+    """The columns of changes for machines."""
+    return [Column(title=title) for title in (*kinds, "defaults", "key", "old", "new")]
+
+
+RECORD_COLUMNS = record_columns(ENTITY_TYPES)
+
+
+def changes_table(changes: Sequence[PlannedChange], *, limit: int = 0) -> Table:
+    """The changes for people, at most `limit` of them (0: all)."""
+    shown = changes[:limit] if limit else changes
+    return Table(
+        columns=CHANGE_COLUMNS,
+        rows=[(str(each.entity), each.key, _words(each.key, each.old), _words(each.key, each.new)) for each in shown],
+        caption=_cut(len(changes), len(shown)),
+    )
+
+
+def change_records(changes: Sequence[PlannedChange], *, kinds: Sequence[str] | None = None) -> Table:
+    """The changes for machines; `kinds` are the entity types that have a column each (None: as needed)."""
+    kinds = record_kinds(each.entity for each in changes) if kinds is None else kinds
+    rows: list[tuple[Cell, ...]] = []
+    for each in changes:
+        names = each.entity.to_mapping()
+        defaults = " ".join(kind for kind, name in each.entity.parts if name is None)
+        cells = (*(names.get(kind) for kind in kinds), defaults)
+        rows.append((*cells, each.key, plain_value(each.key, each.old), plain_value(each.key, each.new)))
+    return Table(columns=record_columns(kinds), rows=rows)
+
+
+def change_documents(changes: Sequence[PlannedChange]) -> list[Json]:
+    """The changes for JSON and YAML."""
+    return [
+        {
+            "entity": each.entity.to_mapping(),
+            "key": each.key,
+            "old": plain_value(each.key, each.old),
+            "new": plain_value(each.key, each.new),
+        }
+        for each in changes
+    ]
+
+
+def radius_table(radius: BlastRadius, *, limit: int = 0) -> Table:
+    """Who is affected, for people, at most `limit` of them (0: all)."""
+    shown = radius.affected[:limit] if limit else radius.affected
+    more = _cut(len(radius.affected), len(shown))
+    return Table(
+        columns=_RADIUS_COLUMNS,
+        rows=[
+            (str(each.client), each.key, _standing(each, each.before), _standing(each, each.after)) for each in shown
+        ],
+        caption=f"for whom the effective quota changes, per broker{f' ({more})' if more else ''}",
+    )
+
+
+def radius_documents(radius: BlastRadius) -> list[Json]:
+    """Who is affected, for JSON and YAML; a type that is left out of a client is any other name."""
+    return [
+        {
+            "client": {kind: name for kind, name in each.client.parts if name is not None},
+            "key": each.key,
+            "before": _standing_document(each.key, each.before),
+            "after": _standing_document(each.key, each.after),
+        }
+        for each in radius.affected
+    ]
+
+
+def print_radius(radius: BlastRadius, *, limit: int = 0) -> None:
+    """Nothing; who is affected is on standard output, or that nobody is."""
+    if radius.affected:
+        write("", sys.stdout)
+        print_table(radius_table(radius, limit=limit), sys.stdout)
+    else:
+        write("no known client's effective quota changes", sys.stdout)
+    if radius.combinations_left_out:
+        count = radius.combinations_left_out
+        write(f"note: {count} combinations of a user and a client-id were not looked at", sys.stderr)
+
+
+def print_left_alone(found: DeclaredPlan) -> None:
+    """Nothing; what is stored but not declared, and declared but not owned, is on standard error."""
+    undeclared = [left.entity for left in found.left_alone if not left.declared]
+    if undeclared:
+        write(f"note: left alone, not declared: {_some(undeclared)}; --prune removes them", sys.stderr)
+    for left in [left for left in found.left_alone if left.declared][:_FEW]:
+        keys = ", ".join(left.keys)
+        write(f"note: left alone on {left.entity}: {keys}; --prune or a value of null removes it", sys.stderr)
+    if found.not_owned:
+        write(f"note: left alone, declared but not named by --selector: {_some(found.not_owned)}", sys.stderr)
+    if found.unused_values:
+        write(f"note: no entry asks for the values {', '.join(found.unused_values)}", sys.stderr)
+
+
+def left_alone_documents(found: DeclaredPlan) -> list[Json]:
+    """What is stored but not declared, for JSON and YAML."""
+    return [
+        {"entity": left.entity.to_mapping(), "keys": list(left.keys), "declared": left.declared}
+        for left in found.left_alone
+    ]
+
+
+def plain_value(key: str, value: float | None) -> int | float | None:
+    """A value as a plain number, None where it is not set."""
+    return None if value is None else plain(key, value)
+
+
+def _words(key: str, value: float | None) -> str:
+    return "not set" if value is None else in_words(key, value)
+
+
+def _standing(affected: Affected, standing: ClientQuotas) -> str:
+    if standing.limit is None:
+        return "unlimited"
+    return f"{in_words(affected.key, standing.limit)} by {standing.entity}"
+
+
+def _standing_document(key: str, standing: ClientQuotas) -> Json:
+    entity = None if standing.entity is None else standing.entity.to_mapping()
+    return {"limit": plain_value(key, standing.limit), "entity": entity}
+
+
+def _cut(total: int, shown: int) -> str | None:
+    return f"the first {shown} of {total}; --limit 0 shows all" if shown < total else None
+
+
+def _some(entities: Sequence[Entity]) -> str:
+    return "; ".join(_names(entities))
+
+
+def _names(entities: Sequence[Entity]) -> Iterator[str]:
+    for entity in entities[:_FEW]:
+        yield str(entity)
+    if len(entities) > _FEW:
+        yield f"and {len(entities) - _FEW} more"

@@ -1,0 +1,175 @@
+"""Results in the form that `--output` asks for.
+
+Invariants: data goes to standard output alone; JSON and YAML carry a `schema` with a version; numbers are plain
+(`10485760`, never `1.048576E7`); rows come sorted from the caller; colour and boxes only where standard output is a
+terminal, and never as the only carrier of a meaning.
+"""
+
+import sys
+from typing import TextIO
+
+from kafka_quotas.cli.output.json_text import Json, json_text
+from kafka_quotas.cli.output.selection import selected
+from kafka_quotas.cli.output.table import Cell, Column, Listing, Table
+from kafka_quotas.cli.output.view import Output, View
+from kafka_quotas.core.model.units import format_number
+
+__all__ = [  # a command makes and prints listings by this one import
+    "SCHEMA_PREFIX",
+    "Cell",
+    "Column",
+    "Listing",
+    "Table",
+    "cell_text",
+    "csv_text",
+    "envelope",
+    "folded",
+    "is_terminal",
+    "plain_text",
+    "print_listing",
+    "print_table",
+    "shown_cell",
+    "takes_every_letter",
+    "warn",
+    "write",
+    "yaml_text",
+]
+SCHEMA_PREFIX = "kafka-quotas"
+_WIDTH = 80
+
+
+def print_listing(listing: Listing, output: View | Output) -> None:
+    """Nothing; the listing, or the part of it that the view asks for, is on standard output.
+
+    Raises `UsageError` for a column that there is not.
+    """
+    view = output if isinstance(output, View) else View(form=output)
+    part, more = selected(listing, view)
+    _print_form(part, view.form)
+    if more:
+        write(f"note: {more} more not shown; --limit 0 shows all", sys.stderr)
+
+
+def _print_form(listing: Listing, form: Output) -> None:
+    match form:
+        case Output.JSON:
+            text = json_text(envelope(listing), ascii_only=not takes_every_letter(sys.stdout))
+        case Output.YAML:
+            text = yaml_text(envelope(listing), ascii_only=not takes_every_letter(sys.stdout))
+        case Output.CSV:
+            text = csv_text(listing.records or listing.table)
+        case Output.MARKDOWN:
+            text = plain_text(listing.table, style="pipe")
+        case Output.TABLE:
+            print_table(listing.table, sys.stdout)
+            return
+    write(text, sys.stdout)
+
+
+def envelope(listing: Listing) -> dict[str, Json]:
+    """The document of JSON and YAML: the schema's name and version, then the data."""
+    return {"schema": f"{SCHEMA_PREFIX}.{listing.noun}/{listing.version}", **listing.data}
+
+
+def print_table(table: Table, stream: TextIO) -> None:
+    """Nothing; the table is on the stream, drawn by Rich on a terminal and by tabulate elsewhere."""
+    if is_terminal(stream):
+        from kafka_quotas.cli.output.rich_table import print_rich_table  # noqa: PLC0415 - Rich takes longer than most commands
+
+        print_rich_table(table, stream)
+        return
+    if table.caption:
+        write(table.caption, stream)
+    write(plain_text(table, style="simple"), stream)
+
+
+def folded(line: str) -> str:
+    """A line for standard output, folded between words where that is a terminal; what follows is set in by two."""
+    if not is_terminal(sys.stdout):
+        return line
+    import textwrap  # noqa: PLC0415 - only a terminal pays for it
+
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.fill(line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person looks at the stream."""
+    return stream.isatty()
+
+
+def takes_every_letter(stream: TextIO) -> bool:
+    """Whether the stream's encoding has every letter; if not, JSON and YAML escape those it may lack."""
+    return (stream.encoding or "utf-8").lower().replace("-", "").startswith("utf")
+
+
+def warn(text: str) -> None:
+    """Write a warning to standard error."""
+    write(f"warning: {text}", sys.stderr)
+
+
+def write(text: str, stream: TextIO) -> None:
+    """Nothing; the text and a line end are on the stream."""
+    stream.write(text.rstrip("\n") + "\n")
+
+
+def plain_text(table: Table, *, style: str) -> str:
+    """The table as text in a style of tabulate."""
+    from tabulate import tabulate  # noqa: PLC0415 - JSON and CSV do without
+
+    mark = "\\|" if style == "pipe" else "|"  # a bar would end the cell
+    return tabulate(
+        [[shown_cell(cell).replace("|", mark) for cell in row] for row in table.rows],
+        headers=[column.title for column in table.columns],
+        tablefmt=style,
+        colalign=["right" if column.figures else "left" for column in table.columns] if table.rows else None,
+        disable_numparse=True,
+    )
+
+
+def csv_text(table: Table) -> str:
+    """The table as CSV with a header, as RFC 4180 has it but for plain line ends."""
+    import csv  # noqa: PLC0415 - one form of several
+    import io  # noqa: PLC0415
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([column.title for column in table.columns])
+    writer.writerows([cell_text(cell) for cell in row] for row in table.rows)
+    return text.getvalue()
+
+
+def yaml_text(value: Json, *, ascii_only: bool = False) -> str:
+    """The value as YAML, keys in the order given, numbers plain; with `ascii_only` other letters are escaped."""
+    import yaml  # noqa: PLC0415 - one form of several
+
+    class PlainNumbers(yaml.SafeDumper):
+        """Writes doubles as this project writes them."""
+
+        def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - equal parts are written out, not referenced
+            return True
+
+    def plain(dumper: yaml.SafeDumper, number: float) -> yaml.ScalarNode:
+        text = format_number(number)
+        kind = "float" if "." in text else "int" if text[-1].isdigit() else "str"
+        return dumper.represent_scalar(f"tag:yaml.org,2002:{kind}", text)
+
+    PlainNumbers.add_representer(float, plain)
+    return yaml.dump(
+        value, Dumper=PlainNumbers, sort_keys=False, allow_unicode=not ascii_only, default_flow_style=False
+    )
+
+
+def shown_cell(cell: Cell) -> str:
+    """A cell as people see it: what could steer a terminal or end the row is escaped."""
+    text = cell_text(cell)
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+
+
+def cell_text(cell: Cell) -> str:
+    """A cell as text; None is an empty cell."""
+    if cell is None:
+        return ""
+    return cell if isinstance(cell, str) else format_number(cell)

@@ -1,0 +1,105 @@
+"""Which part of a listing a view asks for, in every form alike."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.table import Cell, Column, Listing, Table
+from kafka_quotas.cli.output.view import Output, View
+from kafka_quotas.core.errors import UsageError
+
+DEFAULT_ROWS = 100
+"""So many rows of changes a table has where no limit is given: more scroll away what stands before them."""
+
+
+def selected(listing: Listing, view: View) -> tuple[Listing, int]:
+    """The part of a listing that a view asks for, and how many rows its limit leaves out, as its form counts rows.
+
+    With columns, JSON and YAML have `rows` of just these. Raises `UsageError` for a column that there is not.
+    """
+    whole = _with_columns(listing, view) if view.columns else listing
+    if not view.limit:
+        return whole, 0
+    return _first(whole, view.limit), _beyond(whole, view.form, view.limit)
+
+
+def _beyond(listing: Listing, form: Output, limit: int) -> int:
+    if form in (Output.JSON, Output.YAML):
+        items = listing.data.get(listing.items or "")
+        rows = len(items) if isinstance(items, list) else 0
+    else:
+        rows = len((listing.records or listing.table).rows if form is Output.CSV else listing.table.rows)
+    return max(0, rows - limit)
+
+
+def check_columns(view: View, *tables: Sequence[Column]) -> None:
+    """Nothing, where every column that the view names is one of these; for a command that changes a store first.
+
+    Raises `UsageError` for another.
+    """
+    for name in view.columns:
+        _find(name, [Table(columns=columns, rows=()) for columns in tables])
+
+
+def _with_columns(listing: Listing, view: View) -> Listing:
+    people, machines = _tables(listing)
+    found = [_find(name, people) for name in view.columns]
+    exact = [_find(name, machines) for name in view.columns]
+    rows = _cells(exact)
+    titles = [column.title.replace(" ", "_") for _, _, column in exact]
+    documents: list[Json] = [dict(zip(titles, row, strict=True)) for row in rows]
+    return Listing(
+        noun=f"{listing.noun}.rows",
+        data={"rows": documents},
+        table=Table(columns=[column for _, _, column in found], rows=_cells(found), caption=listing.table.caption),
+        records=Table(columns=[column for _, _, column in exact], rows=rows),
+        items="rows",
+    )
+
+
+def _tables(listing: Listing) -> tuple[list[Table], list[Table]]:
+    """Where columns are looked for: for people and for machines."""
+    if listing.records is None:
+        return [listing.table], [listing.table]
+    if listing.apart:
+        return [listing.records], [listing.records]
+    return [listing.table, listing.records], [listing.records, listing.table]
+
+
+_Found = tuple[Table, int, Column]
+
+
+def _find(name: str, tables: Sequence[Table]) -> _Found:
+    known: dict[str, _Found] = {}
+    for table in tables:
+        for index, column in enumerate(table.columns):
+            known.setdefault(_spelled(column.title), (table, index, column))
+    found = known.get(_spelled(name))
+    if found is None:
+        titles = ", ".join(column.title.replace(" ", "-") for _, _, column in known.values())
+        raise UsageError(f"unknown column: {name!r}", hint=f"the columns are {titles}")
+    return found
+
+
+def _spelled(title: str) -> str:
+    """A column's title, however spaces, hyphens and capitals are typed."""
+    return title.lower().replace(" ", "-").replace("_", "-")
+
+
+def _cells(found: list[_Found]) -> list[list[Cell]]:
+    count = max((len(table.rows) for table, _, _ in found), default=0)
+    return [[table.rows[row][index] for table, index, _ in found] for row in range(count)]
+
+
+def _first(listing: Listing, limit: int) -> Listing:
+    data = dict(listing.data)
+    items = data.get(listing.items or "")
+    if listing.items is not None and isinstance(items, list):
+        data[listing.items] = items[:limit]
+    records = listing.records
+    return replace(
+        listing,
+        data=data,
+        table=replace(listing.table, rows=listing.table.rows[:limit]),
+        records=None if records is None else replace(records, rows=records.rows[:limit]),
+    )

@@ -1,0 +1,16 @@
+"""What is said of a file without static quotas: it may be the wrong one, and looks like a store that is empty."""
+
+import sys
+
+from kafka_quotas.cli.output.render import write
+
+
+def print_static_note(store_url: str) -> None:
+    """Nothing; where the store is a file that has none of the four properties, that is on standard error."""
+    if not store_url.startswith("static:"):
+        return
+    from kafka_quotas.stores.static import static_properties_missing  # noqa: PLC0415 - few stores are such files
+
+    missing = static_properties_missing(store_url)
+    if missing is not None:
+        write(f"note: {missing}\nhint: is it the right file?", sys.stderr)

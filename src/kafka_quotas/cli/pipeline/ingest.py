@@ -1,0 +1,171 @@
+"""`kafka-quotas pipeline ingest`: logs, scrapes and samples into tables."""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.options.stores import OutputForm
+from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.output.view import Output
+from kafka_quotas.cli.pipeline.options import (
+    DriverMemory,
+    EngineName,
+    EnvArchive,
+    Master,
+    SparkConf,
+    SparkLog,
+    spark_settings,
+)
+from kafka_quotas.cli.pipeline.progress import job_progress
+from kafka_quotas.commands.insight.usage_source import read_metric_names
+from kafka_quotas.commands.pipeline.ingest import IngestRequest, IngestResult, IngestWatcher
+from kafka_quotas.commands.pipeline.ingest import ingest as run_ingest
+from kafka_quotas.core.formats.metric_names import BUILT_IN
+from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice, require_libraries
+from kafka_quotas.pipeline.formats.detect import FileForm
+from kafka_quotas.pipeline.ingest.plan import IngestTerms
+
+_SHOWN_FAULTS = 10
+_TITLES = {
+    "files": "files",
+    "unchanged": "files unchanged",
+    "empty": "files empty",
+    "lines": "lines",
+    "events": "events",
+    "metrics": "metrics",
+    "client_throttle": "client_throttle",
+    "quarantined": "quarantined",
+    "forwarded": "forwarded requests, counted once",
+    "unused": "figures that are no quota's",
+    "blank": "blank lines",
+}
+_ALWAYS = ("files", "unchanged", "lines", "events", "quarantined")
+
+Files = Annotated[
+    list[Path] | None, typer.Argument(metavar="FILE", help="Files, or folders of files, plain or packed by gzip.")
+]
+Source = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--source",
+        metavar="PATTERN",
+        help="Files by a pattern with *, ** and ?, and with {broker_id}, {cluster} or {time} where the path tells "
+        "them; may be repeated.",
+    ),
+]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder of tables; what is new is added to it.")]
+Timezone = Annotated[
+    str | None,
+    typer.Option(
+        "--timezone", metavar="ZONE", help="The time zone of request logs, whose stamps have none: UTC, Europe/Berlin."
+    ),
+]
+BrokerId = Annotated[
+    int | None, typer.Option("--broker-id", min=0, metavar="N", help="The broker of all files whose path tells none.")
+]
+Cluster = Annotated[str, typer.Option("--cluster", metavar="NAME", help="The cluster's name, kept in every row.")]
+FormName = Annotated[
+    FileForm | None, typer.Option("--form", help="What all files are; without it each file's beginning tells.")
+]
+MetricNamesFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--metric-names",
+        metavar="FILE",
+        help="How an exporter names the quota metrics, as TOML; the usual styles are known.",
+    ),
+]
+Buckets = Annotated[
+    int | None,
+    typer.Option(
+        "--buckets", min=1, max=4096, metavar="N", help="Buckets of a new folder, 16 by default; more for more events."
+    ),
+]
+
+
+def ingest(
+    *,
+    files: Files = None,
+    source: Source = None,
+    out: Out,
+    timezone: Timezone = None,
+    broker_id: BrokerId = None,
+    cluster: Cluster = "default",
+    form: FormName = None,
+    metric_names: MetricNamesFile = None,
+    buckets: Buckets = None,
+    engine: EngineName = Engine.AUTO,
+    master: Master = None,
+    env_archive: EnvArchive = None,
+    driver_memory: DriverMemory = "2g",
+    spark_conf: SparkConf = None,
+    spark_log: SparkLog = None,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Read request logs, metrics, client statistics and event logs into tables (Parquet).
+
+    What was read before is not read again; lines that can't be read are kept in the table quarantine.
+    """
+    require_libraries()
+    request = IngestRequest(
+        patterns=tuple(source or ()),
+        paths=tuple(files or ()),
+        out=out,
+        terms=IngestTerms(
+            cluster=cluster,
+            broker_id=broker_id,
+            zone=timezone,
+            form=form,
+            names=read_metric_names(metric_names) if metric_names else BUILT_IN,
+        ),
+        spark=spark_settings(
+            master=master, env_archive=env_archive, driver_memory=driver_memory, conf=spark_conf, log=spark_log
+        ),
+        engine=engine,
+        master=master,
+        buckets=buckets,
+    )
+    with job_progress() as progress:
+        result = run_ingest(request, IngestWatcher(progress=progress, waiting=_say_waiting, chosen=_say_engine))
+    print_listing(_listing(result), output)
+    _say_faults(result)
+
+
+def _say_waiting() -> None:
+    write("note: another ingest writes to this folder; waiting for it to end", sys.stderr)
+
+
+def _say_engine(choice: EngineChoice) -> None:
+    write(f"note: engine {choice.engine}: {choice.reason}", sys.stderr)
+
+
+def _listing(result: IngestResult) -> Listing:
+    figures = {"files": result.files, "unchanged": result.unchanged, "empty": result.empty, **asdict(result.counts)}
+    rows = [(title, figures[name]) for name, title in _TITLES.items() if figures[name] or name in _ALWAYS]
+    where = f"read into {result.folder}" if result.folder else f"nothing new for {result.out}"
+    return Listing(
+        noun="pipeline-ingest",
+        data={
+            "out": str(result.out),
+            "folder": str(result.folder) if result.folder else None,
+            "engine": result.choice.engine.value if result.choice else None,
+            "elapsed_s": round(result.elapsed_s, 3),
+            **figures,
+            "faults": [
+                {"file": each.src_file, "reason": each.reason, "lines": each.lines, "first_line": each.first_line_no}
+                for each in result.faults
+            ],
+        },
+        table=Table(columns=(Column(title="what"), Column(title="count", figures=True)), rows=rows, caption=where),
+    )
+
+
+def _say_faults(result: IngestResult) -> None:
+    for fault in result.faults[:_SHOWN_FAULTS]:
+        lines = f"{fault.lines} lines" if fault.lines > 1 else "1 line"
+        write(f"quarantined: {fault.src_file}:{fault.first_line_no}: {fault.reason} ({lines})", sys.stderr)
+    if len(result.faults) > _SHOWN_FAULTS:
+        write(f"note: {len(result.faults) - _SHOWN_FAULTS} more reasons are in the table quarantine", sys.stderr)

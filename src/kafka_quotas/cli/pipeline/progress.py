@@ -1,0 +1,51 @@
+"""A job of the pipeline, live on standard error: its stage, a bar, the rows so far. Off where that is no terminal.
+
+What jobs that are built of several jobs say on standard error meanwhile.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from kafka_quotas.cli.output.render import is_terminal, write
+from kafka_quotas.pipeline.engine.choice import EngineChoice
+from kafka_quotas.pipeline.engine.progress import JobProgress, Watch, ignore_progress
+
+
+def engine_notes() -> Callable[[EngineChoice], None]:
+    """What says which engine was chosen, and why: once, however many jobs choose the same."""
+    said: set[EngineChoice] = set()
+
+    def say(choice: EngineChoice) -> None:
+        if choice not in said:
+            said.add(choice)
+            write(f"note: engine {choice.engine}: {choice.reason}", sys.stderr)
+
+    return say
+
+
+@contextmanager
+def job_progress() -> Iterator[Watch]:
+    """What draws the bar while the context lasts."""
+    if not is_terminal(sys.stderr):
+        yield ignore_progress
+        return
+    from rich.console import Console  # noqa: PLC0415 - only a live view pays for Rich
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[rows]}", markup=False),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(file=sys.stderr, highlight=False), transient=True) as bar:
+        task = bar.add_task("", total=None, rows="")
+
+        def draw(progress: JobProgress) -> None:
+            rows = f"{progress.rows:,} rows" if progress.rows else ""
+            total = progress.total or None
+            bar.update(task, description=progress.stage, completed=progress.done, total=total, rows=rows)
+
+        yield draw

@@ -1,0 +1,213 @@
+"""How a recommendation is shown: the quotas with their reasons, or one client with all that was tried on it."""
+
+import json
+from collections.abc import Iterator
+
+from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.render import Cell, Column, Listing, Table
+from kafka_quotas.cli.pipeline.proposals import amount_text, bucket_text
+from kafka_quotas.commands.pipeline.recommend import RecommendResult
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.pipeline.buckets.default_scope import DefaultScope
+from kafka_quotas.pipeline.recommend.advice import Advice
+from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand
+from kafka_quotas.pipeline.recommend.evidence import recommendation_rows
+from kafka_quotas.pipeline.recommend.quota_file import is_nameable, override_reason
+
+_COLUMNS = (
+    Column(title="entity"),
+    Column(title="quota", whole=True),
+    Column(title="value", figures=True, whole=True),
+    Column(title="peak", figures=True, whole=True),
+    Column(title="broker", figures=True, whole=True),
+    Column(title="skew", figures=True, whole=True),
+    Column(title="held", figures=True, whole=True),
+    Column(title="default", figures=True, whole=True),
+)
+_TRIED_COLUMNS = (
+    Column(title="broker", figures=True, whole=True),
+    Column(title="quota", whole=True),
+    Column(title="limit", figures=True, whole=True),
+    Column(title="held back", figures=True, whole=True),
+    Column(title="note"),
+)
+
+
+def advice_listing(result: RecommendResult) -> Listing:
+    """The recommended quotas: each type's default, then the overrides, the largest first."""
+    found = result.recommendation
+    documents = [
+        {**row, "evidence": json.loads(row["evidence"])}
+        for row in recommendation_rows(found.cluster, found.advices, found.plan.per)
+    ]
+    clients = {(each.user, each.client_id) for advice in found.advices for each in advice.demands}
+    return Listing(
+        noun="pipeline-recommend",
+        data={
+            "events": result.events.count,
+            "seconds": result.events.seconds,
+            "cluster": found.cluster,
+            "default_of": found.plan.per.value,
+            "quotas": documents,
+        },
+        items="quotas",
+        table=Table(
+            columns=_COLUMNS,
+            rows=[row for advice in found.advices for row in _advice_rows(advice, found.plan.per)],
+            caption=f"from {result.events.count:,} events in {result.events.seconds:,} s, {len(clients):,} clients, "
+            f"cluster {found.cluster}; every value is per broker\n"
+            "held: share of active time held back; default: under the default alone",
+        ),
+    )
+
+
+def _advice_rows(advice: Advice, per: DefaultScope) -> Iterator[list[Cell]]:
+    kind, share = advice.quota_type.value, advice.tolerance.time_share
+    own = len(advice.overrides)
+    yield [
+        str(per.default_entity),
+        kind,
+        amount_text(kind, advice.default),
+        amount_text(kind, max((each.peak for each in advice.demands[: len(advice.demands) - own]), default=0.0)),
+        "",
+        "",
+        f"{advice.largest_tolerated_share:.1%}",
+        f"{len(advice.demands) - own} of {len(advice.demands)} fit",
+    ]
+    for each in advice.overrides:
+        name = str(per.entity(each.demand.user, each.demand.client_id)) if is_nameable(each, per) else "(no name)"
+        yield [
+            name,
+            kind,
+            amount_text(kind, each.limit),
+            amount_text(kind, each.demand.peak),
+            str(each.demand.busiest(share).broker_id),
+            f"{each.demand.skew(len(advice.loads)):.2f}",
+            f"{each.throttled_share:.1%}",
+            f"{each.throttled_share_at_default:.1%}",
+        ]
+
+
+def demand_listing(result: RecommendResult, name: str) -> Listing:
+    """What was tried on one client, broker by broker. Raises `UsageError` for a client that has no events."""
+    found = result.recommendation
+    demands = [
+        (advice, each) for advice in found.advices for each in advice.demands if _named(each, found.plan.per) == name
+    ]
+    if not demands:
+        raise UsageError(
+            f"no events of {found.plan.per.value} {name} in cluster {found.cluster}",
+            hint="kafka-quotas pipeline usage lists who there is",
+        )
+    client = bucket_text(demands[0][1].user, demands[0][1].client_id)
+    title = f"{client}: the share of its active time for which each limit would have held it back"
+    return Listing(
+        noun="pipeline-recommend-explain",
+        data={"name": name, "quotas": [_document(advice, each) for advice, each in demands]},
+        items="quotas",
+        table=Table(
+            columns=_TRIED_COLUMNS,
+            rows=[row for advice, each in demands for row in _demand_rows(advice, each)],
+            caption="\n".join([title, *(_why(advice, each) for advice, each in demands)]),
+        ),
+    )
+
+
+def _named(demand: Demand, per: DefaultScope) -> str:
+    parts = {
+        DefaultScope.USER: (demand.user,),
+        DefaultScope.CLIENT_ID: (demand.client_id,),
+        DefaultScope.PAIR: (demand.user, demand.client_id),
+    }
+    return "/".join(part or "" for part in parts[per])
+
+
+def _why(advice: Advice, demand: Demand) -> str:
+    """What is recommended for a client, and why, in a line."""
+    kind = advice.quota_type.value
+    override = next((each for each in advice.overrides if each.demand is demand), None)
+    if override is not None:
+        return f"{amount_text(kind, override.limit)} of its own: {override_reason(advice, override)}"
+    held_back = demand.throttled_share(advice.default)
+    return (
+        f"{amount_text(kind, advice.default)} as everybody: {advice.quota_type.key.name}: its peak is "
+        f"{amount_text(kind, demand.peak)}; the default holds it back for {held_back:.1%} of its active time"
+    )
+
+
+def _demand_rows(advice: Advice, demand: Demand) -> Iterator[list[Cell]]:
+    kind = advice.quota_type.value
+    limit = advice.limits().get((demand.user, demand.client_id))
+    for broker in demand.brokers:
+        for value, share, note in _tried(advice, broker, limit):
+            yield [str(broker.broker_id), kind, amount_text(kind, value), f"{share:.1%}", note]
+
+
+def _tried(advice: Advice, broker: BrokerDemand, limit: float | None) -> list[tuple[float, float, str]]:
+    """Limits with the share held back, ascending: those around the points that matter, which have a note."""
+    needed = broker.needed(advice.tolerance.time_share)
+    own = limit if limit is not None else advice.default
+    points = [
+        (broker.p50, "median rate"),
+        (broker.p99, "99th percentile of its rate"),
+        (broker.peak, "peak rate"),
+        (needed, f"needed for at most {advice.tolerance.time_share:.2%}"),
+        (advice.default, "the default" if limit is not None else "the default, recommended"),
+        *([(own, "recommended: what it needs with headroom")] if limit is not None else []),
+    ]
+    notes: dict[float, list[str]] = {each.limit: [] for each in broker.trials[:: max(1, len(broker.trials) // 8)]}
+    for value, note in points:
+        notes.setdefault(value, []).append(note)
+    return [(value, broker.throttled_share(value), "; ".join(notes[value])) for value in sorted(notes)]
+
+
+def _document(advice: Advice, demand: Demand) -> dict[str, Json]:
+    limit = advice.limits().get((demand.user, demand.client_id))
+    return {
+        "quota_type": advice.quota_type.value,
+        "default": advice.default,
+        "override": limit,
+        "why": _why(advice, demand),
+        "needed": demand.needed(advice.tolerance.time_share),
+        "brokers": [
+            {
+                "broker_id": each.broker_id,
+                "p50": each.p50,
+                "p99": each.p99,
+                "peak": each.peak,
+                "active_s": each.active_s,
+                "needed": each.needed(advice.tolerance.time_share),
+                "tried": [{"limit": trial.limit, "held_back_share": trial.throttled_share} for trial in each.trials],
+            }
+            for each in demand.brokers
+        ],
+    }
+
+
+def warnings(result: RecommendResult) -> Iterator[str]:
+    """What the reader should know before setting the quotas, a line each."""
+    found = result.recommendation
+    for advice in found.advices:
+        kind = advice.quota_type.value
+        for load in advice.loads:
+            if load.fits is False:
+                assert load.capacity is not None
+                yield (
+                    f"warning: {kind}: clients may ask broker {load.broker_id} for {amount_text(kind, load.demanded)}, "
+                    f"more than {load.capacity_share:.0%} of its {amount_text(kind, load.capacity)}"
+                )
+        if advice.is_raised:
+            yield (
+                f"note: {kind}: {amount_text(kind, advice.lowest_default)} would do as the default for what was used; "
+                "it is one whole fetch per second, for under less a consumer may get nothing at all"
+            )
+        nameless = sum(not is_nameable(each, found.plan.per) for each in advice.overrides)
+        if nameless:
+            yield f"warning: {kind}: a client without a name needs more than the default, and can have no other quota"
+    for demand in found.exceeding:
+        yield (
+            f"warning: {demand.quota_type.value}: {bucket_text(demand.user, demand.client_id)} would be held back for "
+            "longer than tolerated under these quotas; a larger --headroom or a smaller --clients-share avoids it"
+        )
+    if not found.advices:
+        yield "note: nothing that quotas limit was used"

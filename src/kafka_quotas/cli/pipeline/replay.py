@@ -1,0 +1,285 @@
+"""`kafka-quotas pipeline replay`: what proposed quotas would have done to recorded traffic."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafka_quotas.cli.options.figures import client_window, controller_window
+from kafka_quotas.cli.options.stores import CommandConfig, ContextName, ListingView, StoreUrl
+from kafka_quotas.cli.options.windows import (
+    ControllerWindowNum,
+    ControllerWindowSize,
+    QuotaWindowNum,
+    QuotaWindowSize,
+    WindowFile,
+    chosen_windows,
+)
+from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.output.view import TABLE_VIEW, View
+from kafka_quotas.cli.pipeline.options import (
+    Data,
+    DriverMemory,
+    EngineName,
+    EnvArchive,
+    Master,
+    SparkConf,
+    SparkLog,
+    events_request,
+)
+from kafka_quotas.cli.pipeline.progress import engine_notes, job_progress
+from kafka_quotas.cli.pipeline.proposals import amount_text, bucket_text, proposal_of_file, proposal_of_store
+from kafka_quotas.commands.pipeline.replay import ReplayRequest, ReplayResult
+from kafka_quotas.commands.pipeline.replay import replay as run_replay
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.time_format import format_instant
+from kafka_quotas.pipeline.buckets.default_scope import DefaultScope
+from kafka_quotas.pipeline.buckets.proposal import Proposal
+from kafka_quotas.pipeline.buckets.sweep import DEFAULT_STEPS, parse_sweep
+from kafka_quotas.pipeline.engine.choice import Engine, require_libraries
+from kafka_quotas.pipeline.engine.runner import EventsWatcher
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SHOWN_ROWS = 30
+_MODEL_WORDS = {
+    "open": "open: requests come as they were recorded",
+    "closed": "closed: a bucket is one client that waits out each delay",
+}
+
+
+class Models(StrEnum):
+    """The choices of `--model`."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    BOTH = "both"
+
+
+MoreFiles = Annotated[
+    list[str] | None, typer.Argument(metavar="[FILE]...", help="More files of quotas, as after --quotas.")
+]
+Quotas = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--quotas", metavar="FILE...", help="Proposed quotas, one proposal for each file, as apply takes them."
+    ),
+]
+SweepText = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sweep",
+        metavar="KEY=LOW..HIGH",
+        help="A default quota through a range (or KEY=A,B,C), each value a proposal; on top of the first --quotas, if "
+        "there is one.",
+    ),
+]
+Steps = Annotated[int, typer.Option("--steps", metavar="N", help="How many values a range of --sweep has.")]
+Default = Annotated[
+    DefaultScope,
+    typer.Option(
+        "--default-of", help="Whose default --sweep sets: of each user, each client-id, or each pair of both."
+    ),
+]
+ModelName = Annotated[
+    Models, typer.Option("--model", help="open: requests come as recorded; closed: throttled clients wait; or both.")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Write the tables entities and whatif there, as Parquet.")
+]
+Spans = Annotated[
+    bool,
+    typer.Option(
+        "--spans", help="Write the table throttle_spans to --out too: when whom each proposal would have held back."
+    ),
+]
+
+_COLUMNS = (
+    Column(title="proposal"),
+    Column(title="model", whole=True),
+    Column(title="broker", figures=True, whole=True),
+    Column(title="quota", whole=True),
+    Column(title="bucket"),
+    Column(title="limit", figures=True, whole=True),
+    Column(title="events", figures=True, whole=True),
+    Column(title="throttled", figures=True, whole=True),
+    Column(title="p50 s", figures=True, whole=True),
+    Column(title="p99 s", figures=True, whole=True),
+    Column(title="longest s", figures=True, whole=True),
+    Column(title="achieved", figures=True, whole=True),
+    Column(title="first", whole=True),
+)
+
+
+def replay(
+    *,
+    data: Data,
+    more_files: MoreFiles = None,
+    quotas: Quotas = None,
+    sweep: SweepText = None,
+    steps: Steps = DEFAULT_STEPS,
+    default_of: Default = DefaultScope.PAIR,
+    model: ModelName = Models.BOTH,
+    store: StoreUrl = None,
+    context: ContextName = None,
+    command_config: CommandConfig = None,
+    quota_window_num: QuotaWindowNum = None,
+    quota_window_size_seconds: QuotaWindowSize = None,
+    controller_quota_window_num: ControllerWindowNum = None,
+    controller_quota_window_size_seconds: ControllerWindowSize = None,
+    window_file: WindowFile = None,
+    out: Out = None,
+    spans: Spans = False,
+    engine: EngineName = Engine.AUTO,
+    master: Master = None,
+    env_archive: EnvArchive = None,
+    driver_memory: DriverMemory = "2g",
+    spark_conf: SparkConf = None,
+    spark_log: SparkLog = None,
+    output: ListingView = TABLE_VIEW,
+) -> None:
+    """Replay recorded events through Kafka's algorithm under proposed quotas: who is throttled, when, for how long.
+
+    Without --quotas and --sweep, the quotas in the store are replayed. A row is a quota bucket at a broker under a
+    proposal; every row says by which model. Each quota type is replayed on its own.
+    """
+    require_libraries()
+    from kafka_quotas.pipeline.replay.plan import Model, ReplayPlan  # noqa: PLC0415 - loads NumPy
+
+    if spans and out is None:
+        raise UsageError("--spans writes a table", hint="say where: --out DIR")
+    windows = chosen_windows(
+        quota_window_num=quota_window_num,
+        quota_window_size_seconds=quota_window_size_seconds,
+        controller_window_num=controller_quota_window_num,
+        controller_window_size_seconds=controller_quota_window_size_seconds,
+        window_file=window_file,
+    )
+    files = [*(quotas or ()), *(more_files or ())]
+    proposals = _proposals(files, sweep or [], steps, default_of)
+    if not proposals:
+        proposals = [proposal_of_store(store=store, context=context, command_config=command_config)]
+    request = ReplayRequest(
+        events=events_request(
+            data,
+            engine,
+            master=master,
+            env_archive=env_archive,
+            driver_memory=driver_memory,
+            conf=spark_conf,
+            log=spark_log,
+        ),
+        plan=ReplayPlan(
+            proposals=tuple(proposals),
+            models=tuple(Model) if model is Models.BOTH else (Model(model.value),),
+            window=client_window(windows)[0],
+            controller_window=controller_window(windows)[0],
+            spans=spans,
+        ),
+        out=out,
+    )
+    with job_progress() as progress:
+        result = run_replay(request, EventsWatcher(progress=progress, chosen=engine_notes()))
+    print_listing(_listing(result, request, output), output)
+    _say_rest(result, request)
+
+
+def _proposals(files: list[str], sweeps: list[str], steps: int, default: DefaultScope) -> list[Proposal]:
+    """One proposal for each file, then those of the sweeps. Raises `UsageError` for two of one name."""
+    proposals = [proposal_of_file(path) for path in files]
+    base = proposals[0] if proposals else None
+    for text in sweeps:
+        proposals += parse_sweep(text, steps=steps).proposals(default, base)
+    names = [each.name for each in proposals]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"{twice} is proposed twice", hint="give every file and every sweep once")
+    return proposals
+
+
+def _say_rest(result: ReplayResult, request: ReplayRequest) -> None:
+    if not result.tables.whatif.num_rows:
+        reason = "there are no events" if not result.events.count else "no recorded event falls under a proposed quota"
+        write(f"note: nothing was replayed: {reason}", sys.stderr)
+    if request.out is not None:
+        names = "entities, whatif and throttle_spans" if request.plan.spans else "entities and whatif"
+        write(f"note: the tables {names} are in {request.out}", sys.stderr)
+
+
+def _listing(result: ReplayResult, request: ReplayRequest, view: View) -> Listing:
+    """Whoever is throttled longest comes first, for each proposal and model."""
+    whatif = result.tables.whatif
+    rows = _ranked(whatif)
+    shown = rows.slice(0, view.limit_or(_SHOWN_ROWS) or None) if view.is_table else rows
+    entities = result.tables.entities.take(shown["entity_id"]).to_pylist()
+    found = [{**entity, **row} for entity, row in zip(entities, shown.to_pylist(), strict=True)]
+    records = [name for name in (*result.tables.entities.column_names, *whatif.column_names) if name not in _LEFT_OUT]
+    records = list(dict.fromkeys(records))
+    models = "; ".join(_MODEL_WORDS[each] for each in request.plan.models)
+    left = f", {rows.num_rows - shown.num_rows} rows more: --limit 0" if rows.num_rows > shown.num_rows else ""
+    counted = f"{result.events.count:,} events, {_throttled_count(whatif):,} of {whatif.num_rows:,} rows throttled"
+    return Listing(
+        noun="pipeline-replay",
+        data={
+            "events": result.events.count,
+            "models": [each.value for each in request.plan.models],
+            "rows": [{name: row[name] for name in records} for row in found],
+        },
+        items="rows",
+        table=Table(
+            columns=_COLUMNS,
+            rows=[_cells(row) for row in found],
+            caption=f"{counted}{left}\n{models}",
+        ),
+        records=Table(
+            columns=[Column(title=name) for name in records], rows=[[row[name] for name in records] for row in found]
+        ),
+    )
+
+
+_LEFT_OUT = frozenset({"matched_level", "entity_id"})
+
+
+def _ranked(whatif: "pa.Table") -> "pa.Table":
+    import pyarrow as pa  # noqa: PLC0415 - loaded by the job already
+
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(whatif["scenario"].to_pylist()))}
+    order = pa.array([numbers[name] for name in whatif["scenario"].to_pylist()], pa.int32())
+    keys = [("order", "ascending"), ("model", "descending"), ("throttle_ms", "descending"), ("entity_id", "ascending")]
+    return whatif.append_column("order", order).sort_by(keys).drop_columns(["order"])
+
+
+def _throttled_count(whatif: "pa.Table") -> int:
+    from kafka_quotas.pipeline.tables.arrow import compute  # noqa: PLC0415 - loaded by the job already
+
+    return int(compute.sum(compute.greater(whatif["throttled_n"], 0)).as_py() or 0)
+
+
+def _cells(row: dict[str, object]) -> list[Cell]:
+    quota_type = str(row["quota_type"])
+    events, throttled = _number(row["n"]), _number(row["throttled_n"])
+    first = row["first_ms"]
+    return [
+        str(row["scenario"]),
+        str(row["model"]),
+        str(row["broker_id"]),
+        quota_type,
+        bucket_text(_text(row["user"]), _text(row["client_id"])),
+        "unlimited" if row["quota"] is None else amount_text(quota_type, _number(row["quota"])),
+        f"{events:,.0f}",
+        f"{throttled / events:.1%}" if events else "",
+        *(f"{_number(row[name]) / 1000:.3g}" if throttled else "" for name in ("p50_ms", "p99_ms", "max_ms")),
+        amount_text(quota_type, _number(row["achieved_rate"])),
+        format_instant(first) if isinstance(first, int) else "",
+    ]
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,293 @@
+"""The report's page: a heading, the key figures, and a section for each question that its reader has."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kafka_quotas.cli.charts.html_page import ReportChart, ReportPage, ReportSection, ReportTable
+from kafka_quotas.cli.charts.svg import Bar, Curve, Mark, bars_svg, curves_svg, heat_svg
+from kafka_quotas.cli.pipeline.proposals import amount_text, bucket_text
+from kafka_quotas.cli.pipeline.report_summary import NEARLY_FULL, duration, key_figures, subtitle
+from kafka_quotas.commands.pipeline.report import ReportResult
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.pipeline.buckets.default_scope import DefaultScope
+from kafka_quotas.pipeline.recommend.advice import Advice, Override
+from kafka_quotas.pipeline.report.what_if import Points, WhatIf
+
+if TYPE_CHECKING:
+    from kafka_quotas.pipeline.report.traffic import Traffic
+
+_TOP = 10
+_TABLE_ROWS = 25
+_WHOLE_FROM = 0.1
+"""Smaller shares have a decimal: 1.5 % is not within a tolerance of 1 %."""
+_UNITS = {
+    QuotaType.PRODUCE: "bytes/s",
+    QuotaType.FETCH: "bytes/s",
+    QuotaType.REQUEST: "% of a thread",
+    QuotaType.CONTROLLER_MUTATION: "partitions/s",
+    QuotaType.REQUEST_RATE: "requests/s",
+}
+_DOINGS = {
+    QuotaType.PRODUCE: "Writing",
+    QuotaType.FETCH: "Reading",
+    QuotaType.REQUEST: "Broker time",
+    QuotaType.CONTROLLER_MUTATION: "Creating and deleting topics",
+    QuotaType.REQUEST_RATE: "Requests",
+}
+_EACH = {
+    DefaultScope.USER: "each user",
+    DefaultScope.CLIENT_ID: "each client-id",
+    DefaultScope.PAIR: "each client-id of each user",
+}
+
+
+def report_page(result: ReportResult, *, title: str) -> ReportPage:
+    """The whole page."""
+    return ReportPage(
+        title=title,
+        subtitle=subtitle(result),
+        figures=key_figures(result),
+        sections=(
+            _recommended(result),
+            _top(result),
+            _when(result),
+            _against_limits(result),
+            _what_if(result),
+            _method(result),
+        ),
+    )
+
+
+def _top(result: ReportResult) -> ReportSection:
+    """The largest clients of each kind of traffic."""
+    charts = []
+    for kind in (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST):
+        largest = [each for each in result.clients if each.quota_type is kind and each.average > 0][:_TOP]
+        if largest:
+            bars = [Bar(name=_name(each), value=each.average) for each in largest]
+            total = sum(each.average for each in result.clients if each.quota_type is kind)
+            share = sum(each.average for each in largest) / total
+            caption = f"{_DOINGS[kind]}{_in_unit(kind)}: the {len(largest)} largest clients, {share:.0%} of all"
+            charts.append(ReportChart(svg=bars_svg(bars, unit=_UNITS[kind]), caption=caption))
+    return ReportSection(
+        title="Who uses the most?",
+        paragraphs=(
+            (
+                "Averages over the whole recording, all brokers added up. Broker time is what requests cost the "
+                "brokers' threads: 100 % is one thread that does nothing else."
+            ),
+        ),
+        charts=tuple(charts),
+    )
+
+
+def _when(result: ReportResult) -> ReportSection:
+    heat = result.heat
+    names = [bucket_text(user, client_id) for user, client_id in heat.clients]
+    if not names:
+        return ReportSection(title="When?", paragraphs=("Nothing was written or read.",))
+    by_day = heat.slots.first is None
+    caption = "by the hour of the day (UTC)" if by_day else f"in steps of {duration(heat.slots.length_s)} (UTC)"
+    chart = heat_svg(names, heat.slots.names, heat.rates, unit="bytes/s")
+    return ReportSection(
+        title="When?",
+        paragraphs=("Bytes written and read per second. A dark column is a time when many are busy at once.",),
+        charts=(ReportChart(svg=chart, caption=f"The {len(names)} largest clients, {caption}"),),
+    )
+
+
+def _against_limits(result: ReportResult) -> ReportSection:
+    title = "How close are clients to the limits in force?"
+    limited = sorted(result.limited, key=lambda each: -(each.used if each.used is not None else -1.0))
+    if not any(each.limit is not None for each in limited) and not any(each.throttle_ms for each in limited):
+        said = f"No limit in {result.quotas} concerns any of the recorded clients, and none was slowed down."
+        return ReportSection(title=title, paragraphs=(said,))
+    charts = []
+    for kind, unit in _UNITS.items():
+        bars = [
+            Bar(name=_name(each), value=each.p99, limit=each.limit)
+            for each in limited
+            if each.quota_type is kind and each.limit is not None
+        ][:_TOP]
+        if bars:
+            caption = f"{_DOINGS[kind]}: rate reached in busy times (bar) and the limit (line), per broker"
+            charts.append(ReportChart(svg=bars_svg(bars, unit=unit), caption=caption))
+    return ReportSection(
+        title=title,
+        paragraphs=(
+            (
+                f"Limits of {result.quotas}. The rate is the one that brokers themselves hold against the limit, an "
+                "average over some seconds; it is shown for the broker where the client is nearest to its limit, "
+                "and is exceeded in 1 % of the time only."
+            ),
+        ),
+        charts=tuple(charts),
+        tables=(_limits_table(limited),),
+    )
+
+
+def _limits_table(limited: "list[Traffic]") -> ReportTable:
+    rows = tuple(
+        (
+            _name(each),
+            _DOINGS[each.quota_type],
+            amount_text(each.quota_type.value, each.p99),
+            amount_text(each.quota_type.value, each.limit) or "none here",
+            "" if each.used is None else f"{each.used:.0%}",
+            f"{each.throttled_share:.0%}",
+            _standing(each),
+        )
+        for each in limited[:_TABLE_ROWS]
+    )
+    columns = ("client", "what", "busy rate", "limit", "used", "slowed down in", "")
+    left = len(limited) - len(rows)
+    return ReportTable(
+        columns=columns,
+        rows=rows,
+        numeric=frozenset(columns[2:6]),
+        caption=f"The {len(rows)} nearest to their limits; {left} more are not shown" if left else "",
+    )
+
+
+def _standing(traffic: "Traffic") -> str:
+    if traffic.limit is None:
+        return "slowed down by a limit that is not among these"
+    if traffic.throttle_ms:
+        return "slowed down"
+    return "near its limit" if (traffic.used or 0.0) >= NEARLY_FULL else "has room"
+
+
+def _what_if(result: ReportResult) -> ReportSection:
+    """What other defaults would do: one chart for each quota type that was used."""
+    charts = tuple(
+        ReportChart(
+            svg=curves_svg(
+                list(_curves(each)),
+                x_unit=_UNITS[each.quota_type],
+                y_name="slowed down, %",
+                log_x=True,
+                mark=Mark(name="recommended default", x=each.default),
+            ),
+            caption=f"{_DOINGS[each.quota_type]}: the limit per broker{_in_unit(each.quota_type)} from left to right",
+        )
+        for each in result.what_ifs
+        if len(each.held_back_clients) > 1
+    )
+    share = result.recommendation.plan.tolerance.time_share
+    return ReportSection(
+        title="What if the limit were lower, or higher?",
+        paragraphs=(
+            (
+                "The recorded traffic was run through Kafka's own algorithm once for each limit. "
+                "\u201cClients slowed down\u201d is the share of the clients that a limit would hold back for more "
+                f"than {share:.0%} of their active time; the other lines are the neediest clients, one by one, with "
+                "the share of their active time that they would wait. Left of the dotted line, the recommended "
+                "default, more clients would be slowed down."
+            ),
+        ),
+        charts=charts,
+    )
+
+
+def _curves(found: WhatIf) -> Iterator[Curve]:
+    yield Curve(name="clients slowed down", points=_percent(found.held_back_clients))
+    for each in found.neediest:
+        yield Curve(name=bucket_text(each.user, each.client_id), points=_percent(each.points))
+
+
+def _percent(points: Points) -> Points:
+    return tuple((limit, 100 * share) for limit, share in points)
+
+
+def _recommended(result: ReportResult) -> ReportSection:
+    found = result.recommendation
+    title = "Which limits to set"
+    if not found.advices:
+        return ReportSection(title=title, paragraphs=("Nothing that limits concern was used.",))
+    tolerance = found.plan.tolerance
+    rows = tuple(row for advice in found.advices for row in _advice_rows(advice, found.plan.per))
+    warned = tuple(
+        f"Broker {load.broker_id} could be asked for {amount_text(advice.quota_type.value, load.demanded)} of "
+        f"{_DOINGS[advice.quota_type].lower()} at once, more than {load.capacity_share:.0%} of its "
+        f"{amount_text(advice.quota_type.value, load.capacity)}."
+        for advice in found.advices
+        for load in advice.loads
+        if load.fits is False
+    )
+    return ReportSection(
+        title=title,
+        paragraphs=(
+            (
+                f"One default for {_EACH[found.plan.per]}, as low as it can be while at most "
+                f"{tolerance.clients_share:.0%} of the clients need more. Those get a limit of their own, with a "
+                f"headroom of {tolerance.headroom - 1:.0%}. Nobody would be slowed down for more than "
+                f"{tolerance.time_share:.0%} of its active time. Every limit holds at each broker separately. A limit "
+                "of broker time of 100 % lets a client keep one of a broker's threads busy."
+            ),
+            *warned,
+        ),
+        tables=(
+            ReportTable(
+                columns=("for", "what", "limit", "largest rate seen", "why"),
+                rows=rows,
+                numeric=frozenset({"limit", "largest rate seen"}),
+            ),
+        ),
+    )
+
+
+def _advice_rows(advice: Advice, per: DefaultScope) -> Iterator[tuple[str, ...]]:
+    kind, doing = advice.quota_type.value, _DOINGS[advice.quota_type]
+    satisfied = advice.demands[: len(advice.demands) - len(advice.overrides)]
+    peak = max((each.peak for each in satisfied), default=0.0)
+    total = len(advice.demands)
+    count = f"{len(satisfied)} of {total} clients" if advice.overrides else f"all {total} clients"
+    reason = f"is enough for {count if total > 1 else 'the only client'}"
+    if peak > advice.default:
+        reason += f", who would wait in at most {advice.tolerance.time_share:.0%} of their time"
+    if advice.is_raised:
+        reason += "; less might stop a consumer that meets a large record"
+    yield (
+        _EACH[per],
+        doing,
+        amount_text(kind, advice.default),
+        amount_text(kind, peak),
+        reason,
+    )
+    for each in advice.overrides:
+        name = bucket_text(each.demand.user, each.demand.client_id)
+        yield name, doing, amount_text(kind, each.limit), amount_text(kind, each.demand.peak), _why(each, advice)
+
+
+def _why(override: Override, advice: Advice) -> str:
+    demand = override.demand
+    busiest = demand.busiest(advice.tolerance.time_share).broker_id
+    where = f", most of all at broker {busiest}" if len(demand.brokers) > 1 else ""
+    share = override.throttled_share_at_default
+    return f"the default would slow it down in {share:.{0 if share >= _WHOLE_FROM else 1}%} of its time{where}"
+
+
+def _method(result: ReportResult) -> ReportSection:
+    return ReportSection(
+        title="How these figures came about",
+        paragraphs=(
+            (
+                f"From {result.events.count:,} events that brokers or the daemon recorded in "
+                f"{duration(result.events.seconds)}. What happens at other times is not in them: record a whole "
+                "working day, or better a week, before limits are set for good."
+            ),
+            (
+                "Request logs tell the size of records, not of requests; what frames them is estimated. Broker time "
+                "leaves out the network threads. Times are UTC."
+            ),
+        ),
+    )
+
+
+def _in_unit(kind: QuotaType) -> str:
+    """The unit for a caption, where the axis does not tell it."""
+    return "" if _UNITS[kind] == "bytes/s" else f" in {_UNITS[kind]}"
+
+
+def _name(traffic: "Traffic") -> str:
+    return bucket_text(traffic.user, traffic.client_id)

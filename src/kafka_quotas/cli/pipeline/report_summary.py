@@ -1,0 +1,112 @@
+"""The top of the report: the figures that a reader needs first, in plain words."""
+
+from datetime import UTC, datetime
+
+from kafka_quotas.cli.charts.html_page import KeyFigure, Mood
+from kafka_quotas.cli.pipeline.proposals import amount_text
+from kafka_quotas.commands.pipeline.report import ReportResult
+from kafka_quotas.core.model.units import format_bytes
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.pipeline.recommend.advice import Advice
+
+NEARLY_FULL = 0.9
+"""A client that uses this share of its limit is near it."""
+
+
+def subtitle(result: ReportResult) -> str:
+    """What was recorded: from when to when, and where."""
+    first, last = result.events.first_ms or 0, result.events.last_ms or 0
+    return (
+        f"Cluster {result.recommendation.cluster}, {_moment(first)} to {_moment(last)} UTC "
+        f"({duration(result.events.seconds)}), {result.events.count:,} recorded events"
+    )
+
+
+def key_figures(result: ReportResult) -> tuple[KeyFigure, ...]:
+    """The figures at the top."""
+    found = [_clients(result), _traffic(result), _held_back(result), _near(result)]
+    found += [_recommended(each) for each in result.recommendation.advices if each.quota_type in _BYTES]
+    return (*found, *_capacity(result))
+
+
+_BYTES = (QuotaType.PRODUCE, QuotaType.FETCH)
+
+
+def _clients(result: ReportResult) -> KeyFigure:
+    clients = {(each.user, each.client_id) for each in result.clients}
+    brokers = {load.broker_id for each in result.recommendation.advices for load in each.loads}
+    note = f"on {len(brokers)} broker{'s' if len(brokers) > 1 else ''}"
+    return KeyFigure(label="Clients", value=f"{len(clients):,}", note=note)
+
+
+def _traffic(result: ReportResult) -> KeyFigure:
+    written, read = (sum(each.amount for each in result.clients if each.quota_type is kind) for kind in _BYTES)
+    return KeyFigure(
+        label="Traffic",
+        value=format_bytes(written + read),
+        note=f"{format_bytes(written)} in, {format_bytes(read)} out",
+    )
+
+
+def _held_back(result: ReportResult) -> KeyFigure:
+    held = [each for each in result.clients if each.throttle_ms]
+    names = {(each.user, each.client_id) for each in held}
+    if not names:
+        return KeyFigure(label="Slowed down by limits", value="nobody", mood=Mood.GOOD)
+    worst = max(held, key=lambda each: each.throttled_share)
+    note = f"the longest in {worst.throttled_share:.0%} of its active seconds"
+    return KeyFigure(label="Slowed down by limits", value=_clients_text(len(names)), note=note, mood=Mood.WATCH)
+
+
+def _near(result: ReportResult) -> KeyFigure:
+    limited = [each for each in result.limited if each.used is not None]
+    if not limited:
+        return KeyFigure(label="Limits in force", value="none", note="any client may take all it can", mood=Mood.WATCH)
+    near = sum((each.used or 0.0) >= NEARLY_FULL for each in limited)
+    mood = Mood.WATCH if near else Mood.GOOD
+    return KeyFigure(
+        label="At or near a limit",
+        value=f"{near} of {len(limited)}",
+        note=f"from {NEARLY_FULL:.0%} of the limit on",
+        mood=mood,
+    )
+
+
+def _recommended(advice: Advice) -> KeyFigure:
+    verb = "Write" if advice.quota_type is QuotaType.PRODUCE else "Read"
+    own = len(advice.overrides)
+    note = "is enough for everybody" if not own else f"and {_clients_text(own)} with a limit of its own"
+    if own > 1:
+        note = f"and {_clients_text(own)} with limits of their own"
+    return KeyFigure(
+        label=f"{verb} limit to set, per broker", value=amount_text(advice.quota_type.value, advice.default), note=note
+    )
+
+
+def _capacity(result: ReportResult) -> tuple[KeyFigure, ...]:
+    """Whether the brokers can carry it; nothing where their capacity is unknown."""
+    loads = [load for each in result.recommendation.advices for load in each.loads if load.fits is not None]
+    if not loads:
+        return ()
+    over = {load.broker_id for load in loads if not load.fits}
+    if over:
+        note = f"broker {', '.join(map(str, sorted(over)))}"
+        return (KeyFigure(label="More promised than brokers have", value="yes", note=note, mood=Mood.BAD),)
+    note = f"at most {loads[0].capacity_share:.0%} of what they can take"
+    return (KeyFigure(label="Brokers can carry it", value="yes", note=note, mood=Mood.GOOD),)
+
+
+def duration(seconds: int) -> str:
+    """A length of time in words: `40 seconds`, `25 minutes`, `7.5 hours`, `12 days`."""
+    for name, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{float(f'{seconds / length:.2g}'):g} {name}"
+    return f"{seconds} second{'s' if seconds != 1 else ''}"
+
+
+def _clients_text(count: int) -> str:
+    return f"{count:,} client{'s' if count != 1 else ''}"
+
+
+def _moment(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,251 @@
+"""`kafka-quotas pipeline stream`: live usage and throttle state from a topic or a folder of events."""
+
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafka_quotas.cli.framework.store_choice import choose_store
+from kafka_quotas.cli.options.stores import CommandConfig, ContextName, StoreUrl
+from kafka_quotas.cli.options.windows import QuotaWindowNum, QuotaWindowSize
+from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.output.view import Output
+from kafka_quotas.cli.pipeline.options import (
+    SPARK_PANEL,
+    DriverMemory,
+    EnvArchive,
+    Master,
+    SparkConf,
+    SparkLog,
+    spark_settings,
+)
+from kafka_quotas.commands.declarative.reading import declared
+from kafka_quotas.commands.pipeline.stream import Entries, StreamRequest, StreamWatcher
+from kafka_quotas.commands.pipeline.stream import stream as run_stream
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.model.time_format import parse_duration_ms
+from kafka_quotas.core.model.units import format_number
+from kafka_quotas.pipeline.engine.choice import LIBRARIES, require_libraries
+from kafka_quotas.pipeline.stream.source import SCHEME, TopicSource, parse_source, parse_topic
+from kafka_quotas.stores.files.property_file import read_properties
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafka_quotas.pipeline.stream.job import BatchReport
+
+CONSOLE = "-"
+_SHOWN_ROWS = 20
+_CHECKPOINT = "_checkpoint"
+
+SourceText = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="kafka://HOST:PORT/TOPIC, or a folder to which files of events are added (.jsonl as the daemon writes, "
+        "or .parquet as ingest does).",
+    ),
+]
+OutText = Annotated[
+    str,
+    typer.Option(
+        "--out", metavar="TARGET", help="A folder for Parquet, kafka://HOST:PORT/TOPIC, or - to show batches."
+    ),
+]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(
+        "--checkpoint",
+        metavar="DIR",
+        help="Where the stream keeps how far it came; by default below a folder of --out. Needed for a topic.",
+    ),
+]
+Quotas = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--quotas", metavar="FILE", help="Quotas of this file instead of those in the store; may be repeated."
+    ),
+]
+Once = Annotated[bool, typer.Option("--once", help="Take everything there is by now, and end.")]
+Interval = Annotated[str, typer.Option("--interval", metavar="TIME", help="How often a batch is taken.")]
+BatchSize = Annotated[
+    int | None,
+    typer.Option("--batch-size", min=1, metavar="N", help="At most so many records (of a folder: files) per batch."),
+]
+Lateness = Annotated[
+    str,
+    typer.Option(
+        "--lateness", metavar="TIME", help="How far behind its broker's latest an event may be; older ones are counted."
+    ),
+]
+Beginning = Annotated[bool, typer.Option("--from-beginning/--from-end", help="Where a new stream begins in a topic.")]
+Packages = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--packages",
+        metavar="COORDINATES",
+        help="Spark's Kafka source from Maven; by default that of PySpark's own version. May be repeated.",
+        rich_help_panel=SPARK_PANEL,
+    ),
+]
+KafkaConfig = Annotated[
+    Path | None,
+    typer.Option("--kafka-config", metavar="FILE", help="Kafka's client properties for a topic as SOURCE."),
+]
+ProducerConfig = Annotated[
+    Path | None,
+    typer.Option("--producer-config", metavar="FILE", help="librdkafka's properties for a topic as --out."),
+]
+
+
+def stream(
+    *,
+    source: SourceText,
+    out: OutText = CONSOLE,
+    checkpoint: Checkpoint = None,
+    quotas: Quotas = None,
+    store: StoreUrl = None,
+    context: ContextName = None,
+    command_config: CommandConfig = None,
+    once: Once = False,
+    interval: Interval = "5s",
+    batch_size: BatchSize = None,
+    lateness: Lateness = "10s",
+    from_beginning: Beginning = True,
+    kafka_config: KafkaConfig = None,
+    producer_config: ProducerConfig = None,
+    quota_window_num: QuotaWindowNum = None,
+    quota_window_size_seconds: QuotaWindowSize = None,
+    packages: Packages = None,
+    master: Master = None,
+    env_archive: EnvArchive = None,
+    driver_memory: DriverMemory = "2g",
+    spark_conf: SparkConf = None,
+    spark_log: SparkLog = None,
+) -> None:
+    """Keep live usage and throttle state per quota bucket, from a stream of events.
+
+    It goes on where it was ended, also by a crash: every event counts once. Ctrl-C ends it.
+    """
+    require_libraries(*LIBRARIES, "pyspark")
+    read_from = parse_source(source)
+    if isinstance(read_from, TopicSource):
+        properties = read_properties(kafka_config) if kafka_config else {}
+        read_from = TopicSource(
+            bootstrap=read_from.bootstrap, topic=read_from.topic, from_beginning=from_beginning, properties=properties
+        )
+    stored, static = _quotas(quotas, store=store, context=context, command_config=command_config)
+    with _checkpoint(checkpoint, out) as kept, _stop_on_signals() as stop:
+        request = StreamRequest(
+            source=read_from,
+            target=_target(out, producer_config),
+            checkpoint=kept,
+            spark=spark_settings(
+                master=master, env_archive=env_archive, driver_memory=driver_memory, conf=spark_conf, log=spark_log
+            ),
+            quotas=stored,
+            static=static,
+            interval_s=None if once else float(parse_duration_ms(interval) / 1000),
+            batch_size=batch_size,
+            lateness_ms=round(parse_duration_ms(lateness)),
+            window=QuotaWindow(
+                samples=DEFAULT_WINDOW.samples if quota_window_num is None else quota_window_num,
+                window_s=DEFAULT_WINDOW.window_s if quota_window_size_seconds is None else quota_window_size_seconds,
+            ),
+            packages=tuple(packages or ()),
+        )
+        run_stream(request, StreamWatcher(report=_say_batch, show=_show, stop=stop))
+
+
+def _target(out: str, producer_config: Path | None) -> Path | TopicSource | None:
+    if out == CONSOLE:
+        return None
+    if not out.startswith(SCHEME):
+        return Path(out)
+    topic = parse_topic(out)
+    properties = read_properties(producer_config) if producer_config else {}
+    return TopicSource(bootstrap=topic.bootstrap, topic=topic.topic, properties=properties)
+
+
+@contextmanager
+def _checkpoint(given: Path | None, out: str) -> Iterator[Path]:
+    """The folder of the checkpoint; one that nobody named lasts only where the rows do."""
+    if given is not None:
+        yield given
+    elif out == CONSOLE:
+        with tempfile.TemporaryDirectory(prefix="kafka-quotas-stream-") as folder:
+            yield Path(folder)
+    elif out.startswith(SCHEME):
+        raise UsageError("a stream to a topic needs --checkpoint DIR", hint="a folder that lasts, one per stream")
+    else:
+        yield Path(out) / _CHECKPOINT
+
+
+def _quotas(
+    files: list[str] | None, *, store: str | None, context: str | None, command_config: Path | None
+) -> tuple[Entries, Entries]:
+    """The quotas of files or else of the store, and those that are static configuration."""
+    if files:
+        found = declared(files).entries
+        entries: Entries = tuple(
+            (each.entity, {key: value for key, value in each.quotas.items() if value is not None}) for each in found
+        )
+        return entries, ()
+    choice = choose_store(
+        store=store, bootstrap_server=None, zookeeper=None, command_config=command_config, context=context
+    )
+    with closing(choice.open()) as opened:
+        entries = tuple((entry.entity, entry.quotas) for entry in opened.describe(EVERYTHING))
+        return ((), entries) if opened.url.startswith("static:") else (entries, ())
+
+
+@contextmanager
+def _stop_on_signals() -> Iterator[threading.Event]:
+    """What is set by SIGTERM; Ctrl-C interrupts as everywhere."""
+    stop = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _say_batch(report: "BatchReport") -> None:
+    parts = [f"{report.events:,} events", f"{report.buckets:,} buckets"]
+    if report.late:
+        parts.append(f"{report.late:,} charges too late")
+    if report.unreadable:
+        parts.append(f"{report.unreadable:,} that can't be read")
+    write(f"batch {report.batch_id}: {', '.join(parts)}, {report.elapsed_s:.2f} s", sys.stderr)
+
+
+def _show(rows: "pa.Table") -> None:
+    """Nothing; the buckets nearest to their limits are on standard output, those without a limit last."""
+    ranked = sorted(rows.to_pylist(), key=lambda row: (row["quota"] is None, -row["rate"] / (row["quota"] or 1)))
+    columns = ("broker", "quota", "user", "client-id", "rate", "limit", "throttled", "held until")
+    table = Table(
+        columns=[Column(title=name, figures=name in ("rate", "limit", "throttled", "held until")) for name in columns],
+        rows=[
+            (
+                row["broker_id"],
+                row["quota_type"],
+                row["user"],
+                row["client_id"],
+                format_number(round(row["rate"], 1)),
+                None if row["quota"] is None else format_number(row["quota"]),
+                row["throttled_events"],
+                row["throttled_until_ms"],
+            )
+            for row in ranked[:_SHOWN_ROWS]
+        ],
+        caption=f"batch {ranked[0]['batch_id']}: {len(ranked)} buckets with events",
+    )
+    print_listing(Listing(noun="pipeline-stream", data={}, table=table), Output.TABLE)

@@ -1,0 +1,155 @@
+"""`kafka-quotas pipeline usage`: who used how much of which quota."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kafka_quotas.cli.options.figures import client_window
+from kafka_quotas.cli.options.stores import CommandConfig, ContextName, ListingView, StoreUrl
+from kafka_quotas.cli.options.windows import QuotaWindowNum, QuotaWindowSize, WindowFile, chosen_windows
+from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.output.view import TABLE_VIEW, View
+from kafka_quotas.cli.pipeline.options import (
+    Data,
+    DriverMemory,
+    EngineName,
+    EnvArchive,
+    Master,
+    SparkConf,
+    SparkLog,
+    events_request,
+)
+from kafka_quotas.cli.pipeline.progress import engine_notes, job_progress
+from kafka_quotas.cli.pipeline.proposals import amount_text, bucket_text, proposal_in_force
+from kafka_quotas.commands.pipeline.usage import UsageRequest, UsageResult
+from kafka_quotas.commands.pipeline.usage import usage as run_usage
+from kafka_quotas.pipeline.engine.choice import Engine, require_libraries
+from kafka_quotas.pipeline.engine.runner import EventsWatcher
+
+_SHOWN_ROWS = 30
+
+Quotas = Annotated[
+    str | None, typer.Option("--quotas", metavar="FILE", help="Quotas of this file instead of those in the store.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Write the tables entities, usage and usage_profile there, as Parquet."),
+]
+
+_COLUMNS = (
+    Column(title="broker", figures=True, whole=True),
+    Column(title="quota", whole=True),
+    Column(title="bucket"),
+    Column(title="p50", figures=True, whole=True),
+    Column(title="p95", figures=True, whole=True),
+    Column(title="p99", figures=True, whole=True),
+    Column(title="max", figures=True, whole=True),
+    Column(title="limit", figures=True, whole=True),
+    Column(title="used", figures=True, whole=True),
+    Column(title="active", figures=True, whole=True),
+    Column(title="burst", figures=True, whole=True),
+    Column(title="throttled", figures=True, whole=True),
+)
+
+
+def usage(
+    *,
+    data: Data,
+    quotas: Quotas = None,
+    store: StoreUrl = None,
+    context: ContextName = None,
+    command_config: CommandConfig = None,
+    quota_window_num: QuotaWindowNum = None,
+    quota_window_size_seconds: QuotaWindowSize = None,
+    window_file: WindowFile = None,
+    out: Out = None,
+    engine: EngineName = Engine.AUTO,
+    master: Master = None,
+    env_archive: EnvArchive = None,
+    driver_memory: DriverMemory = "2g",
+    spark_conf: SparkConf = None,
+    spark_log: SparkLog = None,
+    output: ListingView = TABLE_VIEW,
+) -> None:
+    """Show who used how much of which quota, by Kafka's own rate (11 samples of 1 s, unless told otherwise).
+
+    A row is a quota bucket at a broker: percentiles of its rate over the seconds with traffic, the limit in force and
+    the share of it that the 99th percentile is, the share of seconds with traffic, the largest second by the mean one,
+    and the share of active seconds with a throttle time.
+    """
+    require_libraries()
+    windows = chosen_windows(
+        quota_window_num=quota_window_num, quota_window_size_seconds=quota_window_size_seconds, window_file=window_file
+    )
+    in_force = proposal_in_force(quotas, store=store, context=context, command_config=command_config)
+    request = UsageRequest(
+        events=events_request(
+            data,
+            engine,
+            master=master,
+            env_archive=env_archive,
+            driver_memory=driver_memory,
+            conf=spark_conf,
+            log=spark_log,
+        ),
+        quotas=in_force,
+        window=client_window(windows)[0],
+        out=out,
+    )
+    with job_progress() as progress:
+        result = run_usage(request, EventsWatcher(progress=progress, chosen=engine_notes()))
+    print_listing(_listing(result, in_force.name, output), output)
+    if out is not None:
+        write(f"note: the tables entities, usage and usage_profile are in {out}", sys.stderr)
+
+
+def _listing(result: UsageResult, source: str, view: View) -> Listing:
+    """Whoever is nearest to a limit comes first, then the largest of those without one."""
+    entities, profiles = result.tables.entities.to_pylist(), result.tables.profiles.to_pylist()
+    rows = sorted(({**entities[row["entity_id"]], **row} for row in profiles), key=_rank)
+    shown = rows[: view.limit_or(_SHOWN_ROWS) or None] if view.is_table else rows
+    left = f", {len(rows) - len(shown)} more: --limit 0" if len(rows) > len(shown) else ""
+    names = [name for name in rows[0] if name != "entity_id"] if rows else []
+    return Listing(
+        noun="pipeline-usage",
+        data={
+            "events": result.events.count,
+            "seconds": result.events.seconds,
+            "quotas": source,
+            "buckets": [{name: row[name] for name in names} for row in shown],
+        },
+        items="buckets",
+        table=Table(
+            columns=_COLUMNS,
+            rows=[_cells(row) for row in shown],
+            caption=f"{result.events.count:,} events in {result.events.seconds:,} s, {len(rows):,} buckets{left}; "
+            f"limits of {source}",
+        ),
+        records=Table(
+            columns=[Column(title=name) for name in names], rows=[[row[name] for name in names] for row in shown]
+        ),
+    )
+
+
+def _rank(row: dict[str, Any]) -> tuple[bool, str, float, int]:
+    quota = row["quota"]
+    if quota:
+        return (False, "", -row["p99"] / quota, row["entity_id"])
+    return (True, row["quota_type"], -row["max"], row["entity_id"])
+
+
+def _cells(row: dict[str, Any]) -> list[Cell]:
+    quota_type, quota = row["quota_type"], row["quota"]
+    return [
+        str(row["broker_id"]),
+        quota_type,
+        bucket_text(row["user"], row["client_id"]),
+        *(amount_text(quota_type, row[name]) for name in ("p50", "p95", "p99", "max")),
+        amount_text(quota_type, quota),
+        "" if quota is None else f"{row['p99'] / quota:.0%}",
+        f"{row['active_share']:.1%}",
+        f"{row['burst_ratio']:.3g}",
+        f"{row['throttled_share']:.1%}",
+    ]

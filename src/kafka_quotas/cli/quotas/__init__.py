@@ -1,0 +1,1 @@
+"""`alter`, `describe`, `revert`, `migrate` and `watch`: one module per command."""

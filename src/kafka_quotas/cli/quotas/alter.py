@@ -1,0 +1,266 @@
+"""`kafka-quotas alter`: the options, and what is said about the result."""
+
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.completion.values import complete_assignments, complete_keys
+from kafka_quotas.cli.framework.entity_command import ORDER, EntityCommand
+from kafka_quotas.cli.framework.store_choice import STORE_VARIABLE, StoreChoice, choose_store
+from kafka_quotas.cli.options.config import parse_changes
+from kafka_quotas.cli.options.entity import EntityOptions, entity_of, selected_parts
+from kafka_quotas.cli.options.journal import For, Reason, parse_for_ms, recorder_for
+from kafka_quotas.cli.options.stores import (
+    BootstrapServer,
+    Broker,
+    BrokerDefault,
+    Client,
+    ClientDefault,
+    ClientName,
+    CommandConfig,
+    ContextName,
+    EntityDefault,
+    EntityType,
+    Ip,
+    IpDefault,
+    ListingView,
+    StoreUrl,
+    ThresholdTopic,
+    User,
+    UserDefault,
+    Zookeeper,
+)
+from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.render import Column, Listing, Table, is_terminal, print_listing, print_table, write
+from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
+from kafka_quotas.cli.output.values import in_words, plain
+from kafka_quotas.cli.output.view import TABLE_VIEW, View
+from kafka_quotas.cli.quotas.exempt import Exempt, exempt_user, exempted_user
+from kafka_quotas.commands.quotas.alter import AlterResult, Checker
+from kafka_quotas.commands.quotas.alter import alter as run_alter
+from kafka_quotas.commands.quotas.cluster import warning_of_old_brokers
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.entity import BROKER, CLIENT_ID, IP, TOPIC, USER
+from kafka_quotas.core.model.quota_filter import FilterComponent, Match
+from kafka_quotas.core.model.time_format import format_instant
+
+app = typer.Typer(add_completion=False)
+
+_KAFKA_NAMES = {USER: "user", CLIENT_ID: "client", IP: "ip", TOPIC: "topic", BROKER: "broker"}
+_HOW_TO_CHOOSE = f"--bootstrap-server, --zookeeper, --store, --context or the variable {STORE_VARIABLE} choose another"
+_COLUMNS = (Column(title="key"), Column(title="old", figures=True), Column(title="new", figures=True))
+
+AddConfig = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--add-config",
+        metavar="KEY=VALUE,...",
+        help="Quotas to set, with units: producer_byte_rate=10MiB,consumer_byte_rate=2M. KEY=unlimited sets the "
+        "largest value, which is an exemption. May be repeated.",
+        autocompletion=complete_assignments,
+    ),
+]
+AddConfigFile = Annotated[
+    Path | None, typer.Option("--add-config-file", metavar="FILE", help="A file of KEY=VALUE lines with quotas to set.")
+]
+DeleteConfig = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--delete-config",
+        metavar="KEY,...",
+        help="Quotas to remove: the entity falls to the next level. May be repeated.",
+        autocompletion=complete_keys,
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, here and at the broker, and write nothing.")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Don't read a change back from Kafka until it is visible.")]
+AllowInvalid = Annotated[
+    bool,
+    typer.Option("--allow-invalid", help="With a zk:// store: check by ZooKeeper's own rules alone, which let 0 pass."),
+]
+
+
+@app.command(cls=EntityCommand)
+def alter(
+    ctx: typer.Context,
+    *,
+    user: User = None,
+    client: Client = None,
+    ip: Ip = None,
+    user_default: UserDefault = False,
+    client_default: ClientDefault = False,
+    ip_default: IpDefault = False,
+    topic: ThresholdTopic = None,
+    broker: Broker = None,
+    broker_default: BrokerDefault = False,
+    entity_type: EntityType = None,
+    entity_name: ClientName = None,
+    entity_default: EntityDefault = 0,  # noqa: ARG001 - its place among the options counts, see ORDER
+    add_config: AddConfig = None,
+    add_config_file: AddConfigFile = None,
+    delete_config: DeleteConfig = None,
+    exempt: Exempt = False,
+    dry_run: DryRun = False,
+    no_wait: NoWait = False,
+    allow_invalid: AllowInvalid = False,
+    for_: For = None,
+    reason: Reason = None,
+    store: StoreUrl = None,
+    context: ContextName = None,
+    bootstrap_server: BootstrapServer = None,
+    zookeeper: Zookeeper = None,
+    command_config: CommandConfig = None,
+    output: ListingView = TABLE_VIEW,
+) -> None:
+    """Set or remove quotas of one entity.
+
+    The entity is a user, a client-id, a pair of both, an address, or a default of these. All changes are made together
+    or not at all. The limits hold per broker, not per cluster. A topic or a broker has a threshold, which the daemon
+    holds.
+    """
+    parts = selected_parts(
+        EntityOptions(
+            user=user,
+            client=client,
+            ip=ip,
+            user_default=user_default,
+            client_default=client_default,
+            ip_default=ip_default,
+            topic=topic,
+            broker=broker,
+            broker_default=broker_default,
+            entity_types=entity_type or (),
+            entity_names=entity_name or (),
+            order=ctx.meta[ORDER],
+        )
+    )
+    choice = choose_store(
+        store=store,
+        bootstrap_server=bootstrap_server,
+        zookeeper=zookeeper,
+        command_config=command_config,
+        context=context,
+    )
+    _check_allow_invalid(choice, allow_invalid)
+    check_columns(output, _COLUMNS)
+    recorder, for_ms = recorder_for("alter", reason=reason), parse_for_ms(for_)
+    if exempt:
+        named = exempted_user(parts, with_changes=bool(add_config or add_config_file or delete_config))
+        exempt_user(named, choice, recorder, for_ms=for_ms, dry_run=dry_run, wait=not no_wait, output=output)
+        return
+    entity = entity_of(parts)
+    changes = parse_changes(
+        add=add_config or (), add_file=add_config_file, delete=delete_config or (), allow_invalid=allow_invalid
+    )
+    with closing(choice.open(allow_invalid=allow_invalid, wait=not no_wait)) as opened:
+        result = run_alter(
+            opened,
+            entity=entity,
+            changes=changes,
+            dry_run=dry_run,
+            allow_invalid=allow_invalid,
+            recorder=recorder,
+            for_ms=for_ms,
+        )
+    _report(result, parts[0], choice, output)
+
+
+def _undoing(undo_at_ms: int) -> str:
+    return (
+        f"note: to be undone at {format_instant(undo_at_ms)}\n"
+        "hint: `kafka-quotas revert --due` does it, run every minute by cron for example"
+    )
+
+
+def _check_allow_invalid(choice: StoreChoice, allow_invalid: bool) -> None:
+    if allow_invalid and not (choice.url.value or "").startswith(("zk:", "zookeeper:")):
+        raise UsageError(
+            "--allow-invalid is for zk:// stores",
+            hint="Kafka in KRaft mode, and the local store, which follows it, refuse such values themselves",
+        )
+
+
+def _report(result: AlterResult, head: FilterComponent, choice: StoreChoice, output: View) -> None:
+    if is_terminal(sys.stderr):
+        print_table(_old_and_new(result), sys.stderr)
+    if output.is_table and not output.columns:
+        write(_line(result, head), sys.stdout)
+        if result.radius is not None:
+            from kafka_quotas.cli.output.plan_view import print_radius  # noqa: PLC0415 - only a dry run pays for it
+
+            print_radius(result.radius, limit=output.limit_or(DEFAULT_ROWS))
+    else:
+        print_listing(_listing(result), output)
+    if result.dry_run:
+        write(_who_checked(result), sys.stderr)
+    if result.undo_at_ms is not None:
+        write(_undoing(result.undo_at_ms), sys.stderr)
+    warning = warning_of_old_brokers(
+        result.store_url,
+        [change.key for change in result.changes if change.new is not None],
+        settings=choice.settings,
+    )
+    if warning is not None:
+        write(f"warning: {warning}", sys.stderr)
+    if not choice.chosen:
+        stored = "would be stored" if result.dry_run else "stored"
+        path = result.store_url.removeprefix("local:")
+        write(f"note: {stored} locally in {path}; no broker was changed\nhint: {_HOW_TO_CHOOSE}", sys.stderr)
+
+
+def _line(result: AlterResult, head: FilterComponent) -> str:
+    """The line kafka-configs prints, which scripts look for; it names one part of a pair only."""
+    kind = _KAFKA_NAMES[head.entity_type]
+    whom = f"config for {kind} {head.name}"
+    if head.match is Match.DEFAULT:
+        whom = f"default config for {kind}s in the cluster"
+    return f"Dry run: would update {whom}." if result.dry_run else f"Completed updating {whom}."
+
+
+def _who_checked(result: AlterResult) -> str:
+    by_broker = Checker.BROKER in result.checked_by
+    checks = "here and by the broker (validate-only)" if by_broker else "here only, no broker was asked"
+    return f"note: checked {checks}; nothing was written"
+
+
+def _old_and_new(result: AlterResult) -> Table:
+    """What a person sees of the change."""
+    rows = [(change.key, _shown(change.key, change.old), _shown(change.key, change.new)) for change in result.changes]
+    return Table(columns=_COLUMNS, rows=rows, caption=f"{result.entity}{' (dry run)' if result.dry_run else ''}")
+
+
+def _shown(key: str, value: float | None) -> str:
+    return "not set" if value is None else in_words(key, value)
+
+
+def _plain(key: str, value: float | None) -> int | float | None:
+    return None if value is None else plain(key, value)
+
+
+def _listing(result: AlterResult) -> Listing:
+    rows = [(change.key, _plain(change.key, change.old), _plain(change.key, change.new)) for change in result.changes]
+    return Listing(
+        noun="alter",
+        items="changes",
+        data={
+            "store": result.store_url,
+            "dry_run": result.dry_run,
+            "checked_by": [str(checker) for checker in result.checked_by],
+            "entity": result.entity.to_mapping(),
+            "changes": [{"key": key, "old": old, "new": new} for key, old, new in rows],
+            **_affected(result),
+        },
+        table=Table(columns=_COLUMNS, rows=rows),
+    )
+
+
+def _affected(result: AlterResult) -> dict[str, Json]:
+    """For whom a dry run found that it would count."""
+    if result.radius is None:
+        return {}
+    from kafka_quotas.cli.output.plan_view import radius_documents  # noqa: PLC0415 - only a dry run pays for it
+
+    return {"affected": radius_documents(result.radius)}

@@ -1,0 +1,203 @@
+"""The options of `describe --effective`: whom it is about, what brokers remember, how large the cluster is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.options.entity import EntityOptions, selected_parts
+from kafka_quotas.cli.options.usage import UsageOptions
+from kafka_quotas.commands.quotas.client import QuestionedClient
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER
+from kafka_quotas.core.model.quota_filter import Match
+from kafka_quotas.core.resolution.quota_resolver import LEVEL_PATHS, LevelKind
+
+PANEL = "Effective quotas"
+
+Effective = Annotated[
+    bool,
+    typer.Option(
+        "--effective",
+        help="Show what really applies to --user, --client, --ip: per quota key the limit and the level that won. "
+        "A --user without --client is answered for each kind of its clients.",
+        rich_help_panel=PANEL,
+    ),
+]
+NoClientId = Annotated[
+    bool,
+    typer.Option("--no-client-id", help="With --effective: a client that sends no client-id.", rich_help_panel=PANEL),
+]
+AllClients = Annotated[
+    bool,
+    typer.Option(
+        "--all", help="With --effective: every client that the store, or --clients, tells of.", rich_help_panel=PANEL
+    ),
+]
+ClientsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--clients",
+        metavar="FILE",
+        help="With --effective: answer for the clients of a CSV file with a header of user, client-id and ip.",
+        rich_help_panel=PANEL,
+    ),
+]
+History = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--history",
+        metavar="LEVELS",
+        help="With --effective: kinds of levels that the broker has seen quotas of before: client, user, pair, or the "
+        "numbers 1 to 8; separated by commas.",
+        rich_help_panel=PANEL,
+    ),
+]
+Brokers = Annotated[
+    int | None,
+    typer.Option(
+        "--brokers",
+        metavar="N",
+        min=1,
+        help="With --effective: show what the limits, which hold per broker, come to on this many brokers.",
+        rich_help_panel=PANEL,
+    ),
+]
+Topic = Annotated[
+    str | None,
+    typer.Option(
+        "--topic",
+        metavar="NAME",
+        help="The threshold of a topic. With --effective and a Kafka store: what the limits come to on the brokers "
+        "that lead this topic.",
+        rich_help_panel=PANEL,
+    ),
+]
+
+WithUsage = Annotated[
+    bool,
+    typer.Option(
+        "--with-usage",
+        help="With --effective: add the rate and the throttle time of the client's buckets at each broker, from a "
+        "running daemon or with --prometheus from the brokers' metrics.",
+        rich_help_panel=PANEL,
+    ),
+]
+
+_KINDS: dict[str, LevelKind] = {kind.value: kind for kind in LevelKind} | {
+    "1": LevelKind.PAIR,
+    "2": LevelKind.PAIR,
+    "3": LevelKind.USER,
+    "4": LevelKind.PAIR,
+    "5": LevelKind.PAIR,
+    "6": LevelKind.USER,
+    "7": LevelKind.CLIENT,
+    "8": LevelKind.CLIENT,
+}
+
+_NO_SOURCE = UsageOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveOptions:
+    """These options as they were typed."""
+
+    no_client_id: bool = False
+    all_clients: bool = False
+    clients_file: Path | None = None
+    history: Sequence[str] = ()
+    brokers: int | None = None
+    topic: str | None = None
+    with_usage: bool = False
+    usage: UsageOptions = _NO_SOURCE
+
+    def given(self) -> list[str]:
+        """The options that were given, as they are spelled."""
+        spelled = {
+            "--no-client-id": self.no_client_id,
+            "--all": self.all_clients,
+            "--clients": self.clients_file,
+            "--history": self.history,
+            "--brokers": self.brokers,
+            "--topic": self.topic,
+            "--with-usage": self.with_usage,
+        }
+        return [option for option, value in spelled.items() if value] + self.usage.given
+
+
+def clients_asked(named: EntityOptions, asked: EffectiveOptions) -> tuple[QuestionedClient, ...]:
+    """The clients that the options name; none asks for all that the store knows of.
+
+    Raises `UsageError` where the options name nobody, more than one way, or a default or "any" in a client's place.
+    """
+    if named.client == "":
+        raise UsageError(
+            "--client is empty", hint="is the shell variable behind it set? --no-client-id asks for the empty client-id"
+        )
+    parts = {part.entity_type: part for part in selected_parts(named)}
+    if asked.all_clients or asked.clients_file:
+        if parts or asked.no_client_id:
+            raise UsageError("--all and --clients already name the clients", hint="leave out the entity options")
+        return read_clients(asked.clients_file) if asked.clients_file else ()
+    for part in parts.values():
+        if part.match is not Match.EXACT:
+            raise UsageError(
+                f"--effective is about one client, which has no default {part.entity_type}",
+                hint="name the user, client-id or address; --all lists every client that is known",
+            )
+    if asked.no_client_id and CLIENT_ID in parts:
+        raise UsageError("--client and --no-client-id exclude each other", hint="leave out one of them")
+    names = {entity_type: part.name for entity_type, part in parts.items()}
+    client = QuestionedClient(
+        user=names.get(USER), client_id="" if asked.no_client_id else names.get(CLIENT_ID), ip=names.get(IP)
+    )
+    if client == QuestionedClient():
+        raise UsageError("no client is named", hint="--user NAME, --client ID, --no-client-id, --ip ADDRESS, or --all")
+    return (client,)
+
+
+def parse_history(texts: Sequence[str]) -> tuple[LevelKind, ...]:
+    """The kinds of levels that the texts name, each once.
+
+    Raises `UsageError` for anything else.
+    """
+    kinds: dict[LevelKind, None] = {}
+    for name in (part.strip() for text in texts for part in text.split(",")):
+        if name not in _KINDS:
+            levels = "; ".join(f"{level} {path}" for level, path in LEVEL_PATHS.items() if str(level) in _KINDS)
+            raise UsageError(f"not a level: {name!r}", hint=f"client, user, pair, or a number: {levels}")
+        kinds[_KINDS[name]] = None
+    return tuple(kinds)
+
+
+def read_clients(path: Path) -> tuple[QuestionedClient, ...]:
+    """The clients in a CSV file: columns user, client-id (empty: none is sent) and ip, each of them optional.
+
+    Raises `UsageError` where the file can't be read so, or names nobody.
+    """
+    import csv  # noqa: PLC0415 - only --clients needs it
+
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.DictReader(file, strict=True))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"cannot read {path}: {reason}", hint=_HEADER) from error
+    clients = tuple(dict.fromkeys(_client(path, number, row) for number, row in enumerate(rows, start=2)))
+    if not clients:
+        raise UsageError(f"no client in {path}", hint=_HEADER)
+    return clients
+
+
+_HEADER = "it must be CSV in UTF-8 with a header of the columns user, client-id and ip, at least one of them"
+
+
+def _client(path: Path, number: int, row: dict[str, str | None]) -> QuestionedClient:
+    if None in row or not set(row) <= {"user", "client-id", "ip"}:
+        raise UsageError(f"{path}, line {number}: unknown columns", hint=_HEADER)
+    user, client_id, ip = row.get("user") or None, row.get("client-id"), row.get("ip") or None
+    if user is None and ip is None and not client_id:
+        raise UsageError(f"{path}, line {number}: nobody is named", hint=_HEADER)
+    return QuestionedClient(user=user, client_id=client_id if user or client_id else None, ip=ip)

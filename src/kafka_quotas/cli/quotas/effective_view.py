@@ -1,0 +1,278 @@
+"""Effective quotas in every form of output."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from shutil import get_terminal_size
+
+from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.render import (
+    Cell,
+    Column,
+    Listing,
+    Table,
+    cell_text,
+    folded,
+    is_terminal,
+    print_listing,
+    print_table,
+    write,
+)
+from kafka_quotas.cli.output.values import in_words, plain, rate_text, share_text, throttle_text, usage_data
+from kafka_quotas.cli.output.view import TABLE_VIEW, Output, View
+from kafka_quotas.commands.quotas.client import Other, QuestionedClient
+from kafka_quotas.commands.quotas.cluster import ClusterView
+from kafka_quotas.commands.quotas.describe import ClientOutcome, EffectiveResult
+from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE, QuotaKey
+from kafka_quotas.core.resolution.effective import NOTHING_MATCHED, EffectiveQuota, Overridden
+from kafka_quotas.core.resolution.usage import Usage, is_held_back, share_used, usage_under
+
+Usages = tuple[Usage, ...] | None
+"""What was seen at brokers, None where nobody asked."""
+_SCOPE = (
+    f"note: limits hold per broker, {CONTROLLER_MUTATION_RATE.name} on the active controller; "
+    "name one client, or take --output json, to see who shares a bucket and what is overridden"
+)
+
+
+def print_effective(result: EffectiveResult, output: View) -> None:
+    """Nothing; the answer is on standard output, what to know beside it on standard error."""
+    for warning in result.warnings:
+        write(f"warning: {warning}", sys.stderr)
+    if output.is_table and not output.selects and len(result.outcomes) == 1:
+        _print_one(result.outcomes[0], result.cluster, result.usages)
+    else:
+        listing = _listing(result)
+        if output == TABLE_VIEW and is_terminal(sys.stdout) and _width(listing.table) > get_terminal_size().columns:
+            _print_apart(listing.table)
+        else:
+            print_listing(listing, output)
+        for line in _odd(result):
+            write(line, sys.stderr)
+        if output.form in (Output.TABLE, Output.MARKDOWN):
+            write(_SCOPE, sys.stderr)
+    for note in result.notes:
+        write(f"note: {note}", sys.stderr)
+
+
+def _print_one(outcome: ClientOutcome, cluster: ClusterView | None, usages: Usages) -> None:
+    """The table of one client, and below it what doesn't fit into a table."""
+    columns = ("key", "limit", "in words", "level", "set on")
+    rows: list[list[Cell]] = [[quota.key.name, *_cells(quota)] for quota in outcome.quotas]
+    figures = ("limit", "in words")
+    table = Table(
+        columns=[_column(title, figures) for title in columns],
+        rows=rows,
+        caption=f"What applies to {outcome.client}",
+    )
+    print_table(table, sys.stdout)
+    for quota in outcome.quotas:
+        details = [*_details(quota, cluster), *_seen(quota, usages)]
+        if details:
+            write("\n" + "\n".join(folded(line) for line in (f"{quota.key.name}:", *details)), sys.stdout)
+    unmatched = [quota.key.name for quota in outcome.quotas if NOTHING_MATCHED in quota.warnings]
+    if unmatched:
+        write("\n" + folded(f"{', '.join(unmatched)}: {NOTHING_MATCHED}"), sys.stdout)
+
+
+def _print_apart(table: Table) -> None:
+    """The table with its first column as a headline above each group of rows: for terminals that are too narrow."""
+    client = ""
+    rows: list[Sequence[Cell]] = []
+    for first, *rest in [*table.rows, ["end"]]:
+        if first and rows:
+            print_table(Table(columns=table.columns[1:], rows=rows, caption=client), sys.stdout)
+            write("", sys.stdout)
+            rows = []
+        client = str(first) if first else client
+        rows.append(rest)
+
+
+def _width(table: Table) -> int:
+    """The columns of a terminal that the table takes unfolded."""
+    lines = [[column.title for column in table.columns], *table.rows]
+    gaps = 2 * (len(table.columns) - 1)
+    return gaps + sum(max(len(cell_text(line[at])) for line in lines) for at in range(len(table.columns)))
+
+
+def _column(title: str, figures: Sequence[str]) -> Column:
+    """A column; entities and clients are what may be folded."""
+    return Column(title=title, figures=title in figures, whole=title not in ("client", "set on"))
+
+
+def _cells(quota: EffectiveQuota) -> list[Cell]:
+    if quota.limit is None:
+        return ["unlimited", "", "", ""]
+    return [
+        plain(quota.key.name, quota.limit),
+        in_words(quota.key.name, quota.limit),
+        str(quota.level),
+        str(quota.entity),
+    ]
+
+
+def _details(quota: EffectiveQuota, cluster: ClusterView | None) -> Iterator[str]:
+    if quota.limit is not None:
+        yield f"  {scope(quota.key)}; bucket used by {quota.shared_with}"
+        yield from (f"  {line}" for line in _arithmetic(quota, cluster))
+    for lost in quota.overridden:
+        yield f"  overrides level {lost.level}, {lost.entity}: {in_words(quota.key.name, lost.limit)}"
+    yield from (f"  warning: {warning}" for warning in quota.warnings if warning != NOTHING_MATCHED)
+
+
+def _seen(quota: EffectiveQuota, usages: Usages) -> Iterator[str]:
+    """What was seen of the client's bucket at each broker."""
+    found = () if usages is None else usage_under(quota, usages)
+    for usage in found:
+        limit = quota.limit if usage.limit is None else usage.limit
+        share = share_text(share_used(usage.observed, limit))
+        throttled = f", throttled for {throttle_text(usage.throttle_ms)}" if is_held_back(usage, limit) else ""
+        used = f", {share} used" if share else ""
+        yield f"  at broker {usage.broker}: {rate_text(usage.key, usage.observed)}{used}{throttled}"
+    if usages is not None and not found:
+        yield "  no rates were seen"
+
+
+def scope(key: QuotaKey) -> str:
+    """Where a limit of this key holds: on each broker for itself; mutations all pass the active controller."""
+    return "on the active controller" if key == CONTROLLER_MUTATION_RATE else "per broker"
+
+
+def _arithmetic(quota: EffectiveQuota, cluster: ClusterView | None) -> Iterator[str]:
+    """What the limit comes to on the cluster."""
+    if cluster is None:
+        return
+    total, of_topic = cluster.total(quota.key, quota.limit), cluster.topic_total(quota.key, quota.limit)
+    if total is not None:
+        line = f"x {cluster.brokers} brokers = up to {in_words(quota.key.name, total)}"
+        if of_topic is not None:
+            leads = f"topic {cluster.topic} leads on {cluster.leading_brokers}"
+            line += f"; {leads}: {in_words(quota.key.name, of_topic)}"
+        yield line
+
+
+def _listing(result: EffectiveResult) -> Listing:
+    cluster = result.cluster
+    return Listing(
+        noun="effective",
+        data={
+            "store": result.store_url,
+            "cluster": None if cluster is None else _cluster_data(cluster),
+            "warnings": list(result.warnings),
+            "notes": list(result.notes),
+            "clients": [_outcome_data(outcome, cluster, result.usages) for outcome in result.outcomes],
+        },
+        table=_many(result),
+        records=_records(result),
+        items="clients",
+        apart=True,
+    )
+
+
+def _many(result: EffectiveResult) -> Table:
+    """One row per client and key that is limited; a client without any limit has one row."""
+    rows: list[list[Cell]] = []
+    for outcome in result.outcomes:
+        limited = [quota for quota in outcome.quotas if quota.limit is not None]
+        for number, quota in enumerate(limited):
+            _, words, level, entity = _cells(quota)
+            total = _total(quota, result.cluster)
+            rows.append(["" if number else str(outcome.client), quota.key.name, words, *total, level, entity])
+        if not limited:
+            empty = [""] * len(_total_titles(result.cluster))
+            rows.append([str(outcome.client), "(any)", "unlimited", *empty, "", ""])
+    figures = ("limit", *_total_titles(result.cluster))
+    titles = ("client", "key", *figures, "level", "set on")
+    return Table(columns=[_column(title, figures) for title in titles], rows=rows)
+
+
+def _total_titles(cluster: ClusterView | None) -> list[str]:
+    return [] if cluster is None else [f"x {cluster.brokers} brokers"]
+
+
+def _total(quota: EffectiveQuota, cluster: ClusterView | None) -> list[str]:
+    """The cell of what a limit comes to on the cluster, where a cluster was asked about."""
+    if cluster is None:
+        return []
+    total = cluster.total(quota.key, quota.limit)
+    return ["" if total is None else in_words(quota.key.name, total)]
+
+
+def _odd(result: EffectiveResult) -> Iterator[str]:
+    """The warnings about single clients, but for being unlimited, which the table shows."""
+    for outcome in result.outcomes:
+        for quota in outcome.quotas:
+            for warning in quota.warnings:
+                if warning != NOTHING_MATCHED:
+                    yield f"warning: {outcome.client}: {quota.key.name}: {warning}"
+
+
+def _records(result: EffectiveResult) -> Table:
+    """One row per client and key, for CSV."""
+    titles = ("user", "client-id", "ip", "any_other", "key", "limit", "level", "entity", "shared_with")
+    rows: list[list[Cell]] = []
+    for outcome in result.outcomes:
+        client = outcome.client
+        who: list[Cell] = [_text(client.user), _text(client.client_id), _text(client.ip), " ".join(_any_other(client))]
+        for quota in outcome.quotas:
+            level = None if quota.level is None else str(quota.level)
+            entity = None if quota.entity is None else str(quota.entity)
+            rows.append([*who, quota.key.name, _plain(quota), level, entity, quota.shared_with])
+    return Table(columns=[Column(title=title) for title in titles], rows=rows)
+
+
+def _cluster_data(cluster: ClusterView) -> dict[str, Json]:
+    return {"brokers": cluster.brokers, "topic": cluster.topic, "leading_brokers": cluster.leading_brokers}
+
+
+def _outcome_data(outcome: ClientOutcome, cluster: ClusterView | None, usages: Usages) -> dict[str, Json]:
+    client = outcome.client
+    parts = (("user", client.user), ("client-id", client.client_id), ("ip", client.ip))
+    named: dict[str, Json] = {kind: _text(name) for kind, name in parts if name is not None}
+    return {
+        "client": named | {"any_other": list(_any_other(client))},
+        "quotas": [_quota_data(quota, cluster) | _usage_data(quota, usages) for quota in outcome.quotas],
+    }
+
+
+def _quota_data(quota: EffectiveQuota, cluster: ClusterView | None) -> dict[str, Json]:
+    return {
+        "key": quota.key.name,
+        "limit": _plain(quota),
+        "unit": quota.key.unit.value,
+        "scope": scope(quota.key),
+        "level": quota.level,
+        "entity": None if quota.entity is None else quota.entity.to_mapping(),
+        "bucket": None if quota.bucket is None else list(quota.bucket),
+        "shared_with": quota.shared_with,
+        "overridden": [_overridden_data(quota.key, lost) for lost in quota.overridden],
+        "cluster_total": None if cluster is None else cluster.total(quota.key, quota.limit),
+        "topic_total": None if cluster is None else cluster.topic_total(quota.key, quota.limit),
+        "warnings": list(quota.warnings),
+    }
+
+
+def _usage_data(quota: EffectiveQuota, usages: Usages) -> dict[str, Json]:
+    """What was seen at each broker, where that was asked for."""
+    if usages is None:
+        return {}
+    found = usage_under(quota, usages)
+    return {"usage": [usage_data(usage, quota.limit if usage.limit is None else usage.limit) for usage in found]}
+
+
+def _overridden_data(key: QuotaKey, lost: Overridden) -> dict[str, Json]:
+    return {"level": lost.level, "entity": lost.entity.to_mapping(), "limit": plain(key.name, lost.limit)}
+
+
+def _plain(quota: EffectiveQuota) -> int | float | None:
+    return None if quota.limit is None else plain(quota.key.name, quota.limit)
+
+
+def _any_other(client: QuestionedClient) -> Iterator[str]:
+    """The parts that stand for any name that nothing is stored for."""
+    for kind, name in (("user", client.user), ("client-id", client.client_id), ("ip", client.ip)):
+        if isinstance(name, Other):
+            yield kind
+
+
+def _text(name: str | Other | None) -> str | None:
+    return name if isinstance(name, str) else None

@@ -1,0 +1,113 @@
+"""`kafka-quotas alter --exempt`: its option, what it goes with, and what is said about the result."""
+
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafka_quotas.cli.framework.store_choice import StoreChoice
+from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.output.values import in_words, plain
+from kafka_quotas.cli.output.view import View
+from kafka_quotas.commands.quotas.history import JournalWriter
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.entity import USER, shown_name
+from kafka_quotas.core.model.quota_filter import FilterComponent, Match
+
+if TYPE_CHECKING:
+    from kafka_quotas.commands.quotas.exempt import ExemptResult
+
+Exempt = Annotated[
+    bool,
+    typer.Option(
+        "--exempt",
+        help="With --user NAME alone: no limit for any client of this user, by an explicit unlimited on the user and "
+        "on its pairs that have a limit; then every kind of its clients is resolved to be sure.",
+    ),
+]
+
+
+def exempted_user(parts: Sequence[FilterComponent], *, with_changes: bool) -> str:
+    """The user that --exempt is about.
+
+    Raises `UsageError` where the options name anything but one user, or changes beside it.
+    """
+    part = parts[0] if len(parts) == 1 else None
+    if part is None or part.entity_type != USER or part.match is not Match.EXACT or part.name is None:
+        raise UsageError("--exempt is about one user", hint="write --exempt --user NAME")
+    if with_changes:
+        raise UsageError("--exempt says itself what changes", hint="leave out --add-config and --delete-config")
+    return part.name
+
+
+def exempt_user(
+    user: str,
+    choice: StoreChoice,
+    recorder: JournalWriter,
+    *,
+    for_ms: int | None,
+    dry_run: bool,
+    wait: bool,
+    output: View,
+) -> None:
+    """Nothing; the user is exempt, and what was changed is printed and in the journal (to last `for_ms`)."""
+    from kafka_quotas.commands.quotas.exempt import exempt as run_exempt  # noqa: PLC0415 - most alterations exempt nobody
+
+    with closing(choice.open(wait=wait)) as opened:
+        result = run_exempt(opened, user=user, dry_run=dry_run, recorder=recorder, for_ms=for_ms)
+    if result.changes or not output.is_table:
+        print_listing(_listing(result), output)
+    write(f"note: {_verdict(result)}", sys.stderr)
+
+
+def _verdict(result: "ExemptResult") -> str:
+    kinds = f"{len(result.checked)} kinds of its clients resolved: none is limited"
+    if not result.changes:
+        return f"{shown_name(result.user)} is exempt already; {kinds}"
+    if result.dry_run:
+        return f"dry run, nothing was written; {shown_name(result.user)} would be exempt, {kinds}"
+    return f"{shown_name(result.user)} is exempt; {kinds}"
+
+
+def _listing(result: "ExemptResult") -> Listing:
+    changes = result.changes
+    return Listing(
+        noun="exempt",
+        items="changes",
+        data={
+            "store": result.store_url,
+            "user": result.user,
+            "dry_run": result.dry_run,
+            "changes": [
+                {
+                    "entity": change.entity.to_mapping(),
+                    "key": change.key,
+                    "old": _plain(change.key, change.old),
+                    "new": _plain(change.key, change.new),
+                }
+                for change in changes
+            ],
+        },
+        table=Table(
+            columns=(
+                Column(title="entity"),
+                Column(title="key", whole=True),
+                Column(title="old", figures=True),
+                Column(title="new", figures=True),
+            ),
+            rows=[
+                (str(change.entity), change.key, _words(change.key, change.old), _words(change.key, change.new))
+                for change in changes
+            ],
+        ),
+    )
+
+
+def _plain(key: str, value: float | None) -> int | float | None:
+    return None if value is None else plain(key, value)
+
+
+def _words(key: str, value: float | None) -> str:
+    return "not set" if value is None else in_words(key, value)

@@ -1,0 +1,197 @@
+"""`kafka-quotas migrate`: all quotas of one store into another."""
+
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.framework.store_choice import choose_known_store
+from kafka_quotas.cli.options.journal import Reason, recorder_for
+from kafka_quotas.cli.options.stores import ListingView
+from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.progress import ApplyProgress
+from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, print_table, warn, write
+from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
+from kafka_quotas.cli.output.values import plain_value, told_value
+from kafka_quotas.cli.output.view import TABLE_VIEW
+from kafka_quotas.commands.quotas.migrate import Counts, MigratedQuota, MigrationOutcome, MigrationResult
+from kafka_quotas.commands.quotas.migrate import migrate as run_migrate
+from kafka_quotas.core.errors import VerdictError
+from kafka_quotas.stores.store import Store
+
+app = typer.Typer(add_completion=False)
+
+_COLUMNS = (
+    Column(title="entity"),
+    Column(title="key", whole=True),
+    Column(title="from", figures=True),
+    Column(title="to", figures=True),
+    Column(title="outcome"),
+    Column(title="reason"),
+)
+_QUIET = (MigrationOutcome.MIGRATED, MigrationOutcome.SAME)
+_WOULD = {MigrationOutcome.MIGRATED: "would be migrated", MigrationOutcome.REFUSED: "would be refused"}
+
+From = Annotated[
+    str, typer.Option("--from", metavar="URL", help="The store to copy, or context:NAME. It is only read.")
+]
+To = Annotated[str, typer.Option("--to", metavar="URL", help="The store to copy into, or context:NAME.")]
+FromConfig = Annotated[
+    Path | None,
+    typer.Option("--from-command-config", metavar="FILE", help="Client properties for --from; else its context's."),
+]
+ToConfig = Annotated[
+    Path | None,
+    typer.Option("--to-command-config", metavar="FILE", help="Client properties for --to; else its context's."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Let the target check everything, compare, and write nothing.")]
+AllowInvalid = Annotated[
+    bool,
+    typer.Option("--allow-invalid", help="Into a zk:// store: take along values such as 0, which ZooKeeper takes."),
+]
+
+
+@app.command()
+def migrate(
+    *,
+    source: From,
+    target: To,
+    from_command_config: FromConfig = None,
+    to_command_config: ToConfig = None,
+    dry_run: DryRun = False,
+    allow_invalid: AllowInvalid = False,
+    reason: Reason = None,
+    output: ListingView = TABLE_VIEW,
+) -> None:
+    """Copy all quotas of one store into another, and compare the two afterwards.
+
+    What the target refuses is listed with its reason and ends in exit code 1; the rest is copied. What the target holds
+    besides stays. Running it again does what is left.
+    """
+    check_columns(output, _COLUMNS)
+    with (
+        closing(_opened(source, from_command_config)) as read,
+        closing(_opened(target, to_command_config, allow_invalid=allow_invalid)) as written,
+        ApplyProgress("migrating") as progress,
+    ):
+        recorder = recorder_for("migrate", reason=reason or f"migrate from {read.url}")
+        result = run_migrate(read, written, dry_run=dry_run, recorder=recorder, progress=progress)
+    if output.is_table and not output.columns:
+        _print_tables(result, output.limit_or(DEFAULT_ROWS))
+    else:
+        print_listing(_listing(result), output)
+    for warning in result.warnings:
+        warn(warning)
+    _judge(result)
+
+
+def _opened(url: str, command_config: Path | None, *, allow_invalid: bool = False) -> Store:
+    """The store; the variables that name one cluster's properties count for neither of the two."""
+    return choose_known_store(url, command_config=command_config, environment={}).open(allow_invalid=allow_invalid)
+
+
+def _print_tables(result: MigrationResult, limit: int) -> None:
+    told = [quota for quota in result.quotas if quota.outcome not in _QUIET]
+    if told:
+        shown = told[:limit] if limit else told
+        print_table(_table(result, shown), sys.stdout)
+        if len(shown) < len(told):
+            write(f"the first {len(shown)} of {len(told)}; --limit 0 shows all", sys.stdout)
+        write("", sys.stdout)
+    counts = (("from", result.source), ("to, before", result.target_before), (_after(result), result.target_after))
+    print_table(
+        Table(
+            columns=(
+                Column(title="side"),
+                Column(title="entities", figures=True),
+                Column(title="quotas", figures=True),
+            ),
+            rows=[(side, count.entities, count.quotas) for side, count in counts],
+        ),
+        sys.stdout,
+    )
+    write(f"\n{_summary(result)}", sys.stdout)
+
+
+def _after(result: MigrationResult) -> str:
+    return "to, after (dry run)" if result.dry_run else "to, after"
+
+
+def _summary(result: MigrationResult) -> str:
+    """Every outcome with its number; those that did not occur are left out."""
+    parts = [
+        f"{number} {_word(outcome, result)}"
+        for outcome in MigrationOutcome
+        if (number := sum(quota.outcome is outcome for quota in result.quotas))
+    ]
+    return f"{result.source_url} to {result.target_url}: {', '.join(parts) or 'no quotas'}."
+
+
+def _word(outcome: MigrationOutcome, result: MigrationResult) -> str:
+    return _WOULD.get(outcome, outcome.value) if result.dry_run else outcome.value
+
+
+def _judge(result: MigrationResult) -> None:
+    """Nothing, where the target holds everything; else raises `VerdictError`."""
+    if result.complete:
+        return
+    missing = sum(quota.outcome in (MigrationOutcome.REFUSED, MigrationOutcome.DIFFERENT) for quota in result.quotas)
+    verb = "would not be" if result.dry_run else "are not"
+    raise VerdictError(
+        f"{missing} of {result.source.quotas} quotas {verb} in {result.target_url} as they are in {result.source_url}",
+        hint="set what can't be copied by hand: `unlimited` for a limit that is to be none, a low limit in place of 0",
+    )
+
+
+def _table(result: MigrationResult, quotas: list[MigratedQuota]) -> Table:
+    return Table(
+        columns=_COLUMNS,
+        rows=[
+            (
+                str(quota.entity),
+                quota.key,
+                told_value(quota.key, quota.source),
+                told_value(quota.key, quota.target),
+                _word(quota.outcome, result),
+                None if quota.error is None else quota.error.message,
+            )
+            for quota in quotas
+        ],
+    )
+
+
+def _listing(result: MigrationResult) -> Listing:
+    return Listing(
+        noun="migration",
+        items="quotas",
+        data={
+            "from": {"store": result.source_url, **_counts(result.source)},
+            "to": {
+                "store": result.target_url,
+                "before": _counts(result.target_before),
+                "after": _counts(result.target_after),
+            },
+            "dry_run": result.dry_run,
+            "complete": result.complete,
+            "warnings": list(result.warnings),
+            "quotas": [_document(quota) for quota in result.quotas],
+        },
+        table=_table(result, list(result.quotas)),
+    )
+
+
+def _counts(counts: Counts) -> dict[str, Json]:
+    return {"entities": counts.entities, "quotas": counts.quotas}
+
+
+def _document(quota: MigratedQuota) -> dict[str, Json]:
+    return {
+        "entity": quota.entity.to_mapping(),
+        "key": quota.key,
+        "from": plain_value(quota.key, quota.source),
+        "to": plain_value(quota.key, quota.target),
+        "outcome": quota.outcome.value,
+        "reason": None if quota.error is None else quota.error.message,
+    }

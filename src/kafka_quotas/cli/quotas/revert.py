@@ -1,0 +1,177 @@
+"""`kafka-quotas revert`: the journal, and undoing what it has."""
+
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.framework.store_choice import choose_known_store
+from kafka_quotas.cli.options.journal import Reason, open_journal, recorder_for
+from kafka_quotas.cli.options.stores import CommandConfig, ListingView
+from kafka_quotas.cli.output.render import print_listing, warn, write
+from kafka_quotas.cli.output.selection import check_columns
+from kafka_quotas.cli.output.values import told_value
+from kafka_quotas.cli.output.view import TABLE_VIEW, View
+from kafka_quotas.cli.quotas.revert_view import (
+    DONE_COLUMNS,
+    PROPOSED_COLUMNS,
+    UNDONE_COLUMNS,
+    history_listing,
+    proposal_listing,
+    result_listing,
+)
+from kafka_quotas.commands.quotas.history import find_entries, history
+from kafka_quotas.commands.quotas.revert import RevertProposal, RevertResult, propose, store_of, undo_due
+from kafka_quotas.commands.quotas.revert import revert as run_revert
+from kafka_quotas.core.changes.plan_file import KeptPlan, plan_text
+from kafka_quotas.core.changes.revert import stores_with_undos
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.stores.store import Store
+from kafka_quotas.system_clock import SystemClock
+
+app = typer.Typer(add_completion=False)
+
+EntryId = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[ID]",
+        help="The entry of the journal to undo: its id, how the id begins, or 'last'.",
+        show_default=False,
+    ),
+]
+List = Annotated[bool, typer.Option("--list", help="Show the journal, oldest entries first.")]
+Due = Annotated[bool, typer.Option("--due", help="Undo everything that 'alter --for' said was to last until now.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Undo it now. Without this it is only shown.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="Write the opposite change into a plan file, for 'apply'."),
+]
+Force = Annotated[bool, typer.Option("--force", help="Go back also where a quota has another value by now.")]
+AllowInvalid = Annotated[
+    bool,
+    typer.Option(
+        "--allow-invalid", help="With a zk:// store: go back also to values such as 0, which ZooKeeper takes."
+    ),
+]
+
+
+@app.command()
+def revert(
+    *,
+    entry_id: EntryId = None,
+    list_: List = False,
+    due: Due = False,
+    yes: Yes = False,
+    out: Out = None,
+    force: Force = False,
+    allow_invalid: AllowInvalid = False,
+    reason: Reason = None,
+    command_config: CommandConfig = None,
+    output: ListingView = TABLE_VIEW,
+) -> int:
+    """Undo what was changed through this tool, as its journal on this machine has it.
+
+    With --list, --limit is for the last entries.
+    Shows the opposite of an entry's changes for the store as it is now; with --yes it is made. The store is the one
+    that was changed, logged in to as its context or --command-config says.
+    """
+    _check_options(entry_id, list_=list_, due=due, single=bool(yes or out or force))
+    if list_:
+        _list(output)
+        return 0
+    if due:
+        return _undo_due(command_config, reason, output, allow_invalid=allow_invalid)
+    check_columns(output, DONE_COLUMNS if yes else PROPOSED_COLUMNS)
+    entries = find_entries(open_journal(), entry_id or "")
+    with closing(_store(store_of(entries), command_config, allow_invalid=allow_invalid)) as store:
+        proposal = propose(store, entries, force=force)
+        if not yes or proposal.opposite.changed_since:
+            print_listing(proposal_listing(proposal), replace(output, columns=()) if yes else output)
+        if out is not None and not proposal.opposite.changed_since:
+            _write_plan(out, KeptPlan(plan=proposal.plan, store_url=proposal.store_url))
+        if not yes:
+            return _told_proposal(proposal, out)
+        result = run_revert(store, proposal, recorder=recorder_for("revert", reason=reason))
+    print_listing(proposal_listing(proposal, result), output)
+    return _told_result(result)
+
+
+def _check_options(entry_id: str | None, *, list_: bool, due: bool, single: bool) -> None:
+    if (entry_id is not None) + list_ + due != 1:
+        raise UsageError(
+            "name one entry to undo, or give --list or --due", hint="kafka-quotas revert --list shows the entries"
+        )
+    if single and entry_id is None:
+        raise UsageError("--yes, --out and --force are for one entry", hint="kafka-quotas revert ID --yes")
+
+
+def _list(output: View) -> None:
+    journal = open_journal()
+    result = history(journal, limit=output.limit or None)
+    print_listing(history_listing(result), output)
+    if not result.entries:
+        write(f"note: nothing is in the journal {journal.path}", sys.stderr)
+    if result.damaged_lines:
+        warn(f"{result.damaged_lines} lines of the journal {journal.path} are damaged and were left out")
+
+
+def _undo_due(command_config: Path | None, reason: str | None, output: View, *, allow_invalid: bool) -> int:
+    """The exit code: 1 where anything could not be undone. A store that can't be reached doesn't hinder the others."""
+    check_columns(output, UNDONE_COLUMNS)
+    entries = open_journal().since_oldest_pending()
+    results: list[RevertResult] = []
+    failed = False
+    for url in stores_with_undos(entries, now_ms=SystemClock().now_ms()):
+        try:
+            with closing(_store(url, command_config, allow_invalid=allow_invalid)) as store:
+                results.append(undo_due(store, entries, recorder=recorder_for("revert", reason=reason)))
+        except KafkaQuotasError as error:
+            warn(f"nothing was undone in {url}: {error.message}")
+            failed = True
+    if not output.is_table or any(result.undone for result in results):  # cron mails whatever is printed
+        print_listing(result_listing(results), output)
+    return max([_told_result(result) for result in results] + [int(failed)])
+
+
+def _store(url: str, command_config: Path | None, *, allow_invalid: bool) -> Store:
+    return choose_known_store(url, command_config=command_config).open(allow_invalid=allow_invalid)
+
+
+def _write_plan(path: Path, plan: KeptPlan) -> None:
+    try:
+        path.write_text(plan_text(plan), encoding="utf-8")
+    except OSError as error:
+        raise KafkaQuotasError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _told_proposal(proposal: RevertProposal, out: Path | None) -> int:
+    """The exit code 0.
+
+    Raises `KafkaQuotasError` where a plan was asked for and can't be made.
+    """
+    changed_since = len(proposal.opposite.changed_since)
+    if changed_since:
+        warn(f"{changed_since} of the quotas have changed since; --force goes back all the same")
+        if out is not None:
+            raise KafkaQuotasError(f"{out} was not written", hint="--force writes a plan that goes back all the same")
+    elif not proposal.plan.changes:
+        write("note: nothing is left to undo", sys.stderr)
+    elif out is None:
+        write("note: nothing was changed; --yes undoes it, --out FILE keeps it as a plan", sys.stderr)
+    return 0
+
+
+def _told_result(result: RevertResult) -> int:
+    """The exit code: 1 where anything failed."""
+    for change, found in result.left_alone:
+        now = told_value(change.key, found)
+        write(
+            f"note: left alone, changed since: {change.key} of {change.entity} in {result.store_url} is {now}",
+            sys.stderr,
+        )
+    for entity, error in result.failed:
+        write(f"error: {entity}: {error.message}", sys.stderr)
+    return 1 if result.failed else 0

@@ -1,0 +1,168 @@
+"""What is shown of the journal and of undoing."""
+
+from collections.abc import Sequence
+
+from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.render import Column, Listing, Table
+from kafka_quotas.cli.output.values import change_document, plain_value, told_value
+from kafka_quotas.commands.quotas.history import HistoryResult
+from kafka_quotas.commands.quotas.revert import RevertProposal, RevertResult
+from kafka_quotas.core.changes.journal_entry import JournalEntry
+from kafka_quotas.core.changes.plan import PlannedChange
+from kafka_quotas.core.changes.revert import settled_ids
+from kafka_quotas.core.model.time_format import format_instant
+
+_SHOWN_CHANGES = 3
+_RECORD_COLUMNS = (
+    "id",
+    "time",
+    "command",
+    "user",
+    "store",
+    "entity",
+    "key",
+    "old",
+    "new",
+    "reason",
+    "undo_at",
+    "reverts",
+    "confirmed",
+)
+
+
+def _columns(before: str, after: str, last: str) -> tuple[Column, ...]:
+    figures = (Column(title=title, figures=True, whole=True) for title in (before, after))
+    return (Column(title="entity"), Column(title="key", whole=True), *figures, Column(title=last))
+
+
+PROPOSED_COLUMNS = _columns("now", "then", "state")
+DONE_COLUMNS = _columns("was", "is to be", "state")
+UNDONE_COLUMNS = _columns("was", "is", "store")
+
+
+def history_listing(result: HistoryResult) -> Listing:
+    """The entries of the journal, oldest first."""
+    settled = settled_ids(result.entries)
+    return Listing(
+        noun="journal",
+        items="entries",
+        apart=True,
+        data={"entries": [_entry_document(entry, settled) for entry in result.entries]},
+        table=Table(
+            columns=(Column(title="id", whole=True), *(Column(title=title) for title in ("by", "changes", "note"))),
+            rows=[
+                (entry.entry_id, f"{entry.command}, {entry.user}", _changes_in_words(entry), _note(entry, settled))
+                for entry in result.entries
+            ],
+        ),
+        records=Table(
+            columns=[Column(title=title) for title in _RECORD_COLUMNS],
+            rows=[
+                (*_head_of(entry), str(change.entity), change.key, *_values_of(change), *_tail_of(entry))
+                for entry in result.entries
+                for change in entry.changes
+            ],
+        ),
+    )
+
+
+def proposal_listing(proposal: RevertProposal, result: RevertResult | None = None) -> Listing:
+    """The opposite of an entry's changes, quota by quota, and with a result what became of each."""
+    found = proposal.opposite
+    failed = set() if result is None else {entity for entity, _ in result.failed}
+    done = "to undo" if result is None else "undone"
+    rows: list[tuple[PlannedChange, str]] = [
+        *((change, "failed" if change.entity in failed else done) for change in proposal.plan.changes),
+        *((_reversed(change, now), "changed since") for change, now in found.changed_since),
+        *((_reversed(change, change.old), "as before already") for change in found.back_already),
+    ]
+    return Listing(
+        noun="revert",
+        items="changes",
+        data={
+            "entry": proposal.entry_id,
+            "store": proposal.store_url,
+            "changes": [{**change_document(change), "state": state} for change, state in rows],
+        },
+        table=_table(rows, PROPOSED_COLUMNS if result is None else DONE_COLUMNS),
+    )
+
+
+def result_listing(results: Sequence[RevertResult]) -> Listing:
+    """What was undone, store by store."""
+    rows = [(change, result.store_url) for result in results for change in result.undone]
+    return Listing(
+        noun="undone",
+        items="changes",
+        data={"changes": [{"store": url, **change_document(change)} for change, url in rows]},
+        table=_table(rows, UNDONE_COLUMNS),
+    )
+
+
+def _table(rows: Sequence[tuple[PlannedChange, str]], columns: Sequence[Column]) -> Table:
+    return Table(
+        columns=columns,
+        rows=[
+            (
+                str(change.entity),
+                change.key,
+                told_value(change.key, change.old),
+                told_value(change.key, change.new),
+                text,
+            )
+            for change, text in rows
+        ],
+    )
+
+
+def _reversed(change: PlannedChange, now: float | None) -> PlannedChange:
+    return PlannedChange(entity=change.entity, key=change.key, old=now, new=change.old)
+
+
+def _entry_document(entry: JournalEntry, settled: set[str]) -> dict[str, Json]:
+    return {
+        "id": entry.entry_id,
+        "time": format_instant(entry.time_ms),
+        "command": entry.command,
+        "user": entry.user,
+        "store": entry.store_url,
+        "changes": [change_document(change) for change in entry.changes],
+        "reason": entry.reason,
+        "undo_at": None if entry.undo_at_ms is None else format_instant(entry.undo_at_ms),
+        "reverts": entry.reverts,
+        "reverted": entry.entry_id in settled,
+        "confirmed": entry.confirmed,
+    }
+
+
+def _values_of(change: PlannedChange) -> tuple[int | float | None, int | float | None]:
+    return plain_value(change.key, change.old), plain_value(change.key, change.new)
+
+
+def _head_of(entry: JournalEntry) -> tuple[str, ...]:
+    return (entry.entry_id, format_instant(entry.time_ms), entry.command, entry.user, entry.store_url)
+
+
+def _tail_of(entry: JournalEntry) -> tuple[str | None, ...]:
+    until = None if entry.undo_at_ms is None else format_instant(entry.undo_at_ms)
+    return (entry.reason, until, entry.reverts, "yes" if entry.confirmed else "no")
+
+
+def _changes_in_words(entry: JournalEntry) -> str:
+    words = [
+        f"{change.entity}: {change.key} {told_value(change.key, change.old)} -> {told_value(change.key, change.new)}"
+        for change in entry.changes[:_SHOWN_CHANGES]
+    ]
+    more = len(entry.changes) - len(words)
+    return "; ".join(words) + (f"; and {more} more" if more else "") + f" in {entry.store_url}"
+
+
+def _note(entry: JournalEntry, settled: set[str]) -> str:
+    """Why, what it reverts, and whether it is reverted or until when it is to last."""
+    notes = [entry.reason or "", "" if entry.confirmed else "not confirmed"]
+    notes.append(f"reverts {entry.reverts}" if entry.reverts is not None else "")
+    if entry.entry_id in settled:
+        notes.append("reverted")
+    elif entry.undo_at_ms is not None:
+        notes.append(f"until {format_instant(entry.undo_at_ms)[:16]}Z")
+    return ", ".join(note for note in notes if note)

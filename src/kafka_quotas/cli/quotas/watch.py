@@ -1,0 +1,151 @@
+"""`kafka-quotas watch`: changes of a store as they happen."""
+
+import sys
+import time
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.framework.entity_command import ORDER, EntityCommand
+from kafka_quotas.cli.framework.store_choice import choose_store
+from kafka_quotas.cli.options.entity import EntityOptions, filter_of, selected_parts
+from kafka_quotas.cli.options.stores import (
+    BootstrapServer,
+    Client,
+    ClientAny,
+    ClientDefault,
+    CommandConfig,
+    ContextName,
+    Ip,
+    IpAny,
+    IpDefault,
+    ListingView,
+    StoreUrl,
+    Strict,
+    User,
+    UserAny,
+    UserDefault,
+    Zookeeper,
+)
+from kafka_quotas.cli.output.plan_view import change_records
+from kafka_quotas.cli.output.render import Column, Listing, Table, warn, write
+from kafka_quotas.cli.output.row_stream import RowStream
+from kafka_quotas.cli.output.selection import check_columns
+from kafka_quotas.cli.output.values import change_document, told_value
+from kafka_quotas.cli.output.view import TABLE_VIEW
+from kafka_quotas.commands.quotas.watch import RETRY_S, SeenChange, WatchBounds
+from kafka_quotas.commands.quotas.watch import watch as run_watch
+from kafka_quotas.core.errors import StoreUnreachableError, UsageError
+from kafka_quotas.core.model.entity import ENTITY_TYPES, THRESHOLD_TYPES
+from kafka_quotas.core.model.time_format import format_instant, parse_duration_ms
+from kafka_quotas.system_clock import SystemClock
+
+app = typer.Typer(add_completion=False)
+
+Count = Annotated[int | None, typer.Option("--count", metavar="COUNT", min=1, help="Stop after so many changes.")]
+Duration = Annotated[
+    str | None, typer.Option("--duration", metavar="DURATION", help="Stop after, for example, 90s or 2h.")
+]
+
+_COLUMNS = [Column(title=title) for title in ("time", "entity", "key", "change")]
+_KINDS = (*ENTITY_TYPES, *THRESHOLD_TYPES)
+"""What a change may be about: the header stands before the first is seen."""
+_RECORDS = [Column(title=title) for title in ("time", *_KINDS, "defaults", "key", "old", "new")]
+
+
+@app.command(cls=EntityCommand)
+def watch(
+    ctx: typer.Context,
+    *,
+    user: User = None,
+    client: Client = None,
+    ip: Ip = None,
+    user_default: UserDefault = False,
+    client_default: ClientDefault = False,
+    ip_default: IpDefault = False,
+    user_any: UserAny = False,
+    client_any: ClientAny = False,
+    ip_any: IpAny = False,
+    strict: Strict = False,
+    count: Count = None,
+    duration: Duration = None,
+    store: StoreUrl = None,
+    context: ContextName = None,
+    bootstrap_server: BootstrapServer = None,
+    zookeeper: Zookeeper = None,
+    command_config: CommandConfig = None,
+    output: ListingView = TABLE_VIEW,
+) -> None:
+    """Print changes of a store as they happen: whose quota, which one, old and new value.
+
+    Without an entity all changes are printed. Stores don't keep who made a change; what this tool changed is in its
+    journal (revert --list). A Kafka store is looked at every half second, so that changes in quick succession are seen
+    as one. JSON is one document per line.
+    """
+    named = EntityOptions(
+        user=user,
+        client=client,
+        ip=ip,
+        user_default=user_default,
+        client_default=client_default,
+        ip_default=ip_default,
+        user_any=user_any,
+        client_any=client_any,
+        ip_any=ip_any,
+        order=ctx.meta[ORDER],
+    )
+    check_columns(output, _COLUMNS, _RECORDS)
+    bounds = WatchBounds(count=count or output.limit or None, duration_s=_seconds(duration))
+    choice = choose_store(
+        store=store,
+        bootstrap_server=bootstrap_server,
+        zookeeper=zookeeper,
+        command_config=command_config,
+        context=context,
+    )
+    with closing(choice.open()) as opened:
+        url = opened.url
+
+        def began(entities: int) -> None:
+            write(f"note: watching {url}, which has quotas of {entities} entities", sys.stderr)
+            sys.stderr.flush()
+
+        rows = RowStream(output)
+        for each in run_watch(
+            opened,
+            bounds=bounds,
+            clock=SystemClock(),
+            monotonic_s=time.monotonic,
+            pause=time.sleep,
+            began=began,
+            lost=_tell_lost,
+            quota_filter=filter_of(selected_parts(named), strict=strict),
+        ):
+            rows.print_row(_listing(each, url))
+
+
+def _seconds(duration: str | None) -> float | None:
+    if duration is None:
+        return None
+    length_ms = parse_duration_ms(duration)
+    if length_ms <= 0:
+        raise UsageError(f"--duration {duration} is no time at all", hint="for example 90s or 2h")
+    return float(length_ms / 1000)
+
+
+def _tell_lost(error: StoreUnreachableError) -> None:
+    warn(f"the store is lost, and asked again every {RETRY_S:g} s: {error.message}")
+
+
+def _listing(seen: SeenChange, store_url: str) -> Listing:
+    """One change in all its forms."""
+    change, time_text = seen.change, format_instant(seen.time_ms)
+    told = f"{told_value(change.key, change.old)} -> {told_value(change.key, change.new)}"
+    (record,) = change_records([change], kinds=_KINDS).rows
+    return Listing(
+        noun="change",
+        data={"time": time_text, "store": store_url, **change_document(change)},
+        table=Table(columns=_COLUMNS, rows=[(time_text, str(change.entity), change.key, told)]),
+        records=Table(columns=_RECORDS, rows=[(time_text, *record)]),
+    )

@@ -1,0 +1,1 @@
+"""`kafka-quotas throttle`: the calculator's commands and their answers."""

@@ -1,0 +1,120 @@
+"""Answers of the calculator: side by side for people, step by step behind it, one row per figure for machines."""
+
+import sys
+from collections.abc import Sequence
+
+from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.render import Column, Listing, Table, plain_text, print_listing, print_table, write
+from kafka_quotas.cli.output.view import Output
+from kafka_quotas.commands.throttle.arithmetic import Calculation, CalculatorAnswer, Given, Step, quantity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+
+
+def print_answer(
+    noun: str, answer: CalculatorAnswer, output: Output, *, window: QuotaWindow, window_origin: str
+) -> None:
+    """Nothing; the answer is on standard output."""
+    if output in (Output.TABLE, Output.MARKDOWN):
+        given = [f"{each.name} {quantity(each.value, each.unit)}" for each in answer.given]
+        write(f"{', '.join(given)}; window {window.samples} x {window.window_s} s ({window_origin})", sys.stdout)
+        sys.stdout.write("\n")
+        print_tables(answer_tables(answer), output)
+        if answer.notes:
+            sys.stdout.write("\n")
+        for note in answer.notes:
+            write(f"note: {note}", sys.stdout)
+        return
+    data = answer_data(answer, window=window, window_origin=window_origin)
+    print_listing(Listing(noun=noun, data=data, table=answer_records(answer)), output)
+
+
+def print_tables(tables: Sequence[Table], output: Output) -> None:
+    """Nothing; the tables are on standard output, a blank line between them."""
+    for index, table in enumerate(tables):
+        sys.stdout.write("\n" if index else "")
+        if output is Output.TABLE:
+            print_table(table, sys.stdout)
+        else:
+            sys.stdout.write(f"**{table.caption}**\n\n" if table.caption else "")
+            write(plain_text(table, style="pipe"), sys.stdout)
+
+
+def answer_tables(answer: CalculatorAnswer) -> list[Table]:
+    """The calculations that give a delay side by side, where there are several, then each with its arithmetic."""
+    delays = [each for each in answer.calculations if each.delay_ms is not None]
+    comparable = len(delays) > 1 and len({tuple(step.name for step in each.steps) for each in delays}) == 1
+    return [*([_side_by_side(delays)] if comparable else []), *map(_arithmetic, answer.calculations)]
+
+
+def _side_by_side(calculations: Sequence[Calculation]) -> Table:
+    return Table(
+        columns=[Column(title="figure"), *(Column(title=each.title, figures=True) for each in calculations)],
+        rows=[
+            [steps[0].name, *(quantity(step.value, step.unit) for step in steps)]
+            for steps in zip(*(each.steps for each in calculations), strict=True)
+        ],
+    )
+
+
+def _arithmetic(calculation: Calculation) -> Table:
+    return Table(
+        columns=[Column(title="figure"), Column(title="arithmetic"), Column(title="result", figures=True)],
+        rows=[[step.name, step.arithmetic, quantity(step.value, step.unit)] for step in calculation.steps],
+        caption=calculation.title,
+    )
+
+
+def answer_records(answer: CalculatorAnswer) -> Table:
+    """One row per figure, for CSV."""
+    return Table(
+        columns=[Column(title=title) for title in ("method", "figure", "arithmetic", "value", "unit")],
+        rows=[
+            [each.method, step.name, step.arithmetic, without_noise(step.value), step.unit]
+            for each in answer.calculations
+            for step in each.steps
+        ],
+    )
+
+
+def answer_data(answer: CalculatorAnswer, *, window: QuotaWindow, window_origin: str) -> dict[str, Json]:
+    """The answer for JSON and YAML; `delay_ms` holds each delay by its method."""
+    return {
+        "given": [_given(each) for each in answer.given],
+        "window": window_data(window, window_origin),
+        "delay_ms": {each.method: each.delay_ms for each in answer.calculations if each.delay_ms is not None},
+        "calculations": [_calculation(each) for each in answer.calculations],
+        "notes": list(answer.notes),
+    }
+
+
+def window_data(window: QuotaWindow, origin: str) -> dict[str, Json]:
+    """A quota window for JSON and YAML."""
+    return {"num": window.samples, "size_seconds": window.window_s, "origin": origin}
+
+
+def without_noise(value: float) -> float:
+    """The value with at most twelve digits: what sums of doubles leave behind the thirteenth is no figure."""
+    return float(f"{value:.12g}")
+
+
+def _given(given: Given) -> dict[str, Json]:
+    return {"name": given.name, "value": given.value, "unit": given.unit}
+
+
+def _calculation(calculation: Calculation) -> dict[str, Json]:
+    return {
+        "method": calculation.method,
+        "title": calculation.title,
+        "source": calculation.source,
+        "delay_ms": calculation.delay_ms,
+        "steps": [_step(step) for step in calculation.steps],
+    }
+
+
+def _step(step: Step) -> dict[str, Json]:
+    return {
+        "figure": step.name,
+        "arithmetic": step.arithmetic,
+        "value": without_noise(step.value),
+        "unit": step.unit,
+    }

@@ -1,0 +1,198 @@
+"""The comparison of the four algorithms: one row per algorithm, then their states over time."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from kafka_quotas.cli.charts.plot import check_plot_targets, show_chart
+from kafka_quotas.cli.charts.text_chart import Series, Style
+from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.output.view import Output
+from kafka_quotas.cli.throttle.answer import print_tables, window_data, without_noise
+from kafka_quotas.commands.throttle.arithmetic import MS, quantity
+from kafka_quotas.commands.throttle.compare import (
+    AlgorithmComparison,
+    ComparedOutcome,
+    StateRow,
+    states_at,
+    throttle_compare,
+)
+from kafka_quotas.commands.throttle.mutation import (
+    PARTITIONS,
+    PARTITIONS_PER_SECOND,
+    RULES,
+    SOURCES,
+    Burst,
+    delay_formula,
+)
+from kafka_quotas.core.quotas.simulation import MUTATION_ALGORITHMS, Algorithm
+
+_FINE = 400
+"""So many steps of time make a chart."""
+_LEGEND = (
+    "state: just after the burst; admitted: the first instant at which another request is;\n"
+    "as told: when it is, for a client that waits out each delay before it tries again\n"
+    "*: a request would be admitted at that time"
+)
+
+
+def show_comparison(burst: Burst, output: Output, *, window_origin: str, chart: bool, plots: Sequence[Path]) -> None:
+    """Nothing; the comparison of a burst is on standard output, its chart there or in a file where it was asked for.
+
+    Raises what `check_plot_targets` raises, before anything is calculated.
+    """
+    check_plot_targets(plots)
+    comparison = throttle_compare(burst)
+    print_comparison(comparison, output, window_origin=window_origin)
+    if chart or plots:
+        title = (
+            f"A burst of {quantity(burst.partitions, PARTITIONS)} under {quantity(burst.quota, PARTITIONS_PER_SECOND)}"
+        )
+        show_chart(fine_series(comparison), output, title=title, chart=chart, plots=plots)
+
+
+def print_comparison(comparison: AlgorithmComparison, output: Output, *, window_origin: str) -> None:
+    """Nothing; the comparison is on standard output."""
+    burst = comparison.burst
+    if output in (Output.TABLE, Output.MARKDOWN):
+        window = f"window {burst.window.samples} x {burst.window.window_s} s ({window_origin})"
+        figures = (
+            f"quota {quantity(burst.quota, PARTITIONS_PER_SECOND)}, burst {quantity(burst.partitions, PARTITIONS)}"
+        )
+        write(f"{figures}; {window}", sys.stdout)
+        sys.stdout.write("\n")
+        print_tables([_outcome_table(comparison), _state_table(comparison)], output)
+        write(f"\n{_LEGEND}", sys.stdout)
+        return
+    data: dict[str, Json] = {
+        "quota": burst.quota,
+        "burst": burst.partitions,
+        "window": window_data(burst.window, window_origin),
+        "algorithms": [_outcome_data(comparison, each) for each in comparison.outcomes],
+        "states": [_state_data(row) for row in comparison.states],
+    }
+    table = _outcome_records(comparison)
+    print_listing(Listing(noun="throttle-compare", data=data, table=table), output)
+
+
+def fine_series(comparison: AlgorithmComparison) -> list[Series]:
+    """The series of a chart, at so many times that the steps of the rates show."""
+    end_ms = comparison.states[-1].after_ms
+    times = sorted({end_ms * index // _FINE for index in range(_FINE + 1)})
+    return comparison_series(replace(comparison, states=states_at(comparison.burst, tuple(times))))
+
+
+def comparison_series(comparison: AlgorithmComparison) -> list[Series]:
+    """The states as series: the tokens of the bucket below the rates of the other three, each with its bound."""
+    times_s = [row.after_ms / 1000 for row in comparison.states]
+    rates = [
+        Series(name=algorithm, points=_levels(comparison, index, times_s), unit=PARTITIONS_PER_SECOND)
+        for index, algorithm in enumerate(MUTATION_ALGORITHMS)
+        if algorithm is not Algorithm.TOKEN_BUCKET
+    ]
+    bucket = MUTATION_ALGORITHMS.index(Algorithm.TOKEN_BUCKET)
+    quota = comparison.burst.quota
+    return [
+        *rates,
+        Series(
+            name="quota",
+            points=[(times_s[0], quota), (times_s[-1], quota)],
+            unit=PARTITIONS_PER_SECOND,
+            style=Style.LIMIT,
+        ),
+        Series(
+            name=Algorithm.TOKEN_BUCKET, points=_levels(comparison, bucket, times_s), unit="tokens", style=Style.LINE
+        ),
+        Series(
+            name="admitted from 0 on", points=[(times_s[0], 0.0), (times_s[-1], 0.0)], unit="tokens", style=Style.LIMIT
+        ),
+    ]
+
+
+def _levels(comparison: AlgorithmComparison, index: int, times_s: list[float]) -> list[tuple[float, float]]:
+    return [(time, row.levels[index]) for time, row in zip(times_s, comparison.states, strict=True)]
+
+
+def _outcome_table(comparison: AlgorithmComparison) -> Table:
+    titles = ("algorithm", "state", "delay by formula", "admitted", "as told")
+    return Table(
+        columns=[Column(title=title, figures=index > 2) for index, title in enumerate(titles)],
+        rows=[_outcome_row(comparison, each) for each in comparison.outcomes],
+    )
+
+
+def _outcome_row(comparison: AlgorithmComparison, compared: ComparedOutcome) -> list[Cell]:
+    outcome = compared.outcome
+    state = quantity(outcome.level, "tokens" if outcome.unit == PARTITIONS else "/s").replace(" /s", "/s")
+    return [
+        outcome.algorithm,
+        state,
+        f"{delay_formula(comparison.burst, outcome)} = {quantity(outcome.delay_ms, MS)}",
+        quantity(outcome.admitted_after_ms, MS),
+        "never" if compared.retried_ms is None else quantity(compared.retried_ms, MS),
+    ]
+
+
+def _state_table(comparison: AlgorithmComparison) -> Table:
+    return Table(
+        columns=[
+            Column(title="time after", figures=True),
+            *(Column(title=algorithm, figures=True) for algorithm in MUTATION_ALGORITHMS),
+        ],
+        rows=[
+            [quantity(row.after_ms, MS), *(_state(*pair) for pair in zip(row.levels, row.admits, strict=True))]
+            for row in comparison.states
+        ],
+    )
+
+
+def _state(level: float, admits: bool) -> str:
+    """A level, marked where a request would be admitted."""
+    return f"{quantity(level, '').strip()} {'*' if admits else ' '}"
+
+
+def _outcome_records(comparison: AlgorithmComparison) -> Table:
+    names = ("algorithm", "admits_iff", "level", "unit", "delay_ms", "admitted_after_ms", "retries", "retried_ms")
+    return Table(
+        columns=[Column(title=name) for name in names],
+        rows=[
+            [
+                each.outcome.algorithm,
+                RULES[each.outcome.algorithm],
+                without_noise(each.outcome.level),
+                each.outcome.unit,
+                each.outcome.delay_ms,
+                each.outcome.admitted_after_ms,
+                each.retries,
+                each.retried_ms,
+            ]
+            for each in comparison.outcomes
+        ],
+    )
+
+
+def _outcome_data(comparison: AlgorithmComparison, compared: ComparedOutcome) -> dict[str, Json]:
+    outcome = compared.outcome
+    return {
+        "algorithm": outcome.algorithm.value,
+        "source": SOURCES[outcome.algorithm],
+        "admits_iff": RULES[outcome.algorithm],
+        "level": without_noise(outcome.level),
+        "unit": outcome.unit,
+        "formula": delay_formula(comparison.burst, outcome),
+        "delay_ms": outcome.delay_ms,
+        "admitted_after_ms": outcome.admitted_after_ms,
+        "retries": compared.retries,
+        "retried_ms": compared.retried_ms,
+    }
+
+
+def _state_data(row: StateRow) -> dict[str, Json]:
+    names = [algorithm.value for algorithm in MUTATION_ALGORITHMS]
+    return {
+        "after_ms": row.after_ms,
+        "levels": {name: without_noise(level) for name, level in zip(names, row.levels, strict=True)},
+        "admits": dict(zip(names, row.admits, strict=True)),
+    }

@@ -1,0 +1,182 @@
+"""Decisions of a replay, written while they are taken: a file of any length needs no more memory than a short one.
+
+Invariants: each form is what `cli.output.render` writes for a listing (same names, plain numbers), but for its rows:
+those of JSON and YAML are one line each. A replay that breaks off leaves a whole document, whose summary is null.
+"""
+
+import csv
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, TextIO
+
+from kafka_quotas.cli.output.json_text import Json, json_text
+from kafka_quotas.cli.output.render import SCHEMA_PREFIX, cell_text, yaml_text
+from kafka_quotas.cli.output.view import Output
+from kafka_quotas.cli.throttle.answer import without_noise
+from kafka_quotas.commands.throttle.arithmetic import MS, quantity
+from kafka_quotas.core.quotas.simulation import SimulatedDecision
+
+FIELDS = ("t_ms", "due_ms", "amount", "op", "attempt", "verdict", "level", "after", "window_ms", "throttle_ms")
+_WIDTHS = (13, 10, 7, 3, 9, 11, 11, 8)
+"""Together, with a blank between, 79 columns; a longer cell moves the rest of its row."""
+NOUN = "throttle-simulate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Units:
+    """What the amounts of a replay are counted in, and the levels of its algorithm; empty for plain figures."""
+
+    amount: str
+    level: str
+
+
+class DecisionWriter(Protocol):
+    """Writes a replay in one form."""
+
+    def decision(self, decision: SimulatedDecision) -> None:
+        """Nothing; the decision is written."""
+        ...
+
+    def end(self, summary: Mapping[str, Json], sentence: str) -> None:
+        """Nothing; the totals are written, as data or as a sentence."""
+        ...
+
+    def break_off(self) -> None:
+        """Nothing; the replay ended early, and what was written of it is complete in its form."""
+        ...
+
+
+def decision_writer(
+    output: Output, head: Mapping[str, Json], *, title: str, level: str, units: Units
+) -> DecisionWriter:
+    """The writer of a form; what comes before the decisions is written.
+
+    `head` names what was replayed, `title` says it to people; `level` is what the algorithm measures (rate or tokens).
+    """
+    match output:
+        case Output.CSV:
+            return _CsvWriter(sys.stdout)
+        case Output.JSON | Output.YAML:
+            return _DocumentWriter(sys.stdout, head, as_json=output is Output.JSON)
+        case Output.TABLE | Output.MARKDOWN:
+            return _TextWriter(sys.stdout, title, level, units, markdown=output is Output.MARKDOWN)
+
+
+def verdict(decision: SimulatedDecision) -> str:
+    """What became of an event: admitted, admitted and delayed, or refused."""
+    if not decision.outcome.admitted:
+        return "refused"
+    return "delayed" if decision.outcome.throttle_ms > 0 else "admitted"
+
+
+def decision_values(decision: SimulatedDecision) -> tuple[str | int | float | None, ...]:
+    """The values of `FIELDS`."""
+    outcome = decision.outcome
+    return (
+        decision.t_ms,
+        decision.due_ms,
+        decision.amount,
+        decision.operation.value,
+        decision.attempt,
+        verdict(decision),
+        without_noise(outcome.level),
+        without_noise(outcome.after),
+        outcome.window_ms,
+        outcome.throttle_ms,
+    )
+
+
+class _CsvWriter:
+    """CSV; the totals are left to the other forms."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._writer = csv.writer(stream, lineterminator="\n")
+        self._writer.writerow(FIELDS)
+
+    def decision(self, decision: SimulatedDecision) -> None:
+        self._writer.writerow([cell_text(value) for value in decision_values(decision)])
+
+    def end(self, summary: Mapping[str, Json], sentence: str) -> None:
+        pass
+
+    def break_off(self) -> None:
+        pass
+
+
+class _DocumentWriter:
+    """JSON or YAML: the head, the decisions, the totals."""
+
+    def __init__(self, stream: TextIO, head: Mapping[str, Json], *, as_json: bool) -> None:
+        self._stream, self._as_json, self._separator = stream, as_json, "\n"
+        document: dict[str, Json] = {"schema": f"{SCHEMA_PREFIX}.{NOUN}/1", **head}
+        if as_json:
+            stream.write(json_text(document).removesuffix("\n}") + ',\n  "decisions": [')
+        else:
+            stream.write(yaml_text(document) + "decisions:")
+
+    def decision(self, decision: SimulatedDecision) -> None:
+        pairs = zip(FIELDS, decision_values(decision), strict=True)
+        row = "{" + ", ".join(f'"{name}": {_scalar(value)}' for name, value in pairs) + "}"
+        self._stream.write(f"{self._separator}    {row}" if self._as_json else f"\n- {row}")
+        self._separator = ",\n"
+
+    def end(self, summary: Mapping[str, Json], sentence: str) -> None:  # noqa: ARG002 - one signature for every form
+        self._close(summary)
+
+    def break_off(self) -> None:
+        self._close(None)
+
+    def _close(self, summary: Mapping[str, Json] | None) -> None:
+        totals = json_text({"summary": summary}).removeprefix("{")
+        self._stream.write("\n  ]," + totals + "\n" if self._as_json else "\n" + yaml_text({"summary": summary}))
+
+
+def _scalar(value: str | float | None) -> str:
+    return json.dumps(value) if isinstance(value, str | None) else cell_text(value)
+
+
+class _TextWriter:
+    """A table of fixed widths, or of Markdown, and a sentence at the end."""
+
+    def __init__(self, stream: TextIO, title: str, level: str, units: Units, *, markdown: bool) -> None:
+        self._stream, self._markdown = stream, markdown
+        self._amount_unit, self._level_unit = units.amount, units.level
+        stream.write(f"{title}\n\n")
+        self._row(("time ms", "amount", "op", "try", "verdict", level, "after", "delay"))
+        if markdown:
+            self._stream.write("|" + "---|" * len(_WIDTHS) + "\n")
+        else:
+            self._row(tuple("-" * width for width in _WIDTHS))
+
+    def decision(self, decision: SimulatedDecision) -> None:
+        outcome = decision.outcome
+        self._row(
+            (
+                str(decision.t_ms),
+                self._figure(decision.amount, self._amount_unit),
+                decision.operation.value,
+                str(decision.attempt),
+                verdict(decision),
+                self._figure(outcome.level, self._level_unit),
+                self._figure(outcome.after, self._level_unit),
+                quantity(outcome.throttle_ms, MS) if outcome.throttle_ms else "-",
+            )
+        )
+
+    def end(self, summary: Mapping[str, Json], sentence: str) -> None:  # noqa: ARG002 - one signature for every form
+        self._stream.write(f"\n{sentence}\n")
+
+    def break_off(self) -> None:
+        pass
+
+    def _figure(self, value: float, unit: str) -> str:
+        return quantity(value, unit).strip()
+
+    def _row(self, cells: tuple[str, ...]) -> None:
+        if self._markdown:
+            self._stream.write("| " + " | ".join(cells) + " |\n")
+            return
+        line = " ".join(f"{cell:>{width}}" for cell, width in zip(cells, _WIDTHS, strict=True))
+        self._stream.write(line.rstrip() + "\n")

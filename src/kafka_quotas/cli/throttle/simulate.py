@@ -1,0 +1,241 @@
+"""`kafka-quotas throttle simulate`: a file of events, decision by decision."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafka_quotas.cli.charts.plot import check_plot_targets, show_chart
+from kafka_quotas.cli.charts.text_chart import Series, Style
+from kafka_quotas.cli.options.figures import GenericQuota, client_window, controller_window, generic_quota
+from kafka_quotas.cli.options.stores import OutputForm
+from kafka_quotas.cli.options.windows import (
+    ControllerWindowNum,
+    ControllerWindowSize,
+    QuotaWindowNum,
+    QuotaWindowSize,
+    WindowCommandConfig,
+    WindowFile,
+    WindowServer,
+    chosen_windows,
+)
+from kafka_quotas.cli.output.json_text import Json
+from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing
+from kafka_quotas.cli.output.view import Output
+from kafka_quotas.cli.throttle.answer import window_data, without_noise
+from kafka_quotas.cli.throttle.decision_writer import NOUN, DecisionWriter, Units, decision_writer
+from kafka_quotas.commands.throttle.arithmetic import MS, PERCENT, quantity
+from kafka_quotas.commands.throttle.event_file import EventFormat, read_events
+from kafka_quotas.commands.throttle.simulate import Course, CoursePoint, Simulation, SimulationSummary, Tally
+from kafka_quotas.commands.throttle.simulate import simulate as run_simulation
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.quotas.simulation import (
+    MUTATION_ALGORITHMS,
+    Algorithm,
+    EventOperation,
+    operations,
+    usual_operation,
+)
+
+
+def simulate(
+    *,
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="Events as JSON lines or CSV with t_ms (whole milliseconds), amount, and if wanted op "
+            "(record, record_nocheck, unrecord, strict, check); - is standard input.",
+        ),
+    ],
+    quota: Annotated[
+        str, typer.Option("--quota", metavar="RATE", help="The bound per second: 5MB/s, 0.1%, 5, as amounts count.")
+    ],
+    algorithm: Annotated[
+        Algorithm,
+        typer.Option(
+            "--algorithm",
+            help="rate, bounded (cut at one sample), count-rate, simple-rate, token-bucket, rate-spread-even "
+            "or rate-spread-fill.",
+        ),
+    ] = Algorithm.RATE,
+    op: Annotated[
+        EventOperation | None,
+        typer.Option("--op", help="What events do that do not say. Default: record for rates, strict for the others."),
+    ] = None,
+    closed_loop: Annotated[
+        bool,
+        typer.Option("--closed-loop", help="One client that waits out every delay and repeats what was refused."),
+    ] = False,
+    form: Annotated[
+        EventFormat | None, typer.Option("--format", help="jsonl or csv. Default: by the name, else by the content.")
+    ] = None,
+    summary: Annotated[bool, typer.Option("--summary", help="Only the totals, not each decision.")] = False,
+    chart: Annotated[bool, typer.Option("--chart", help="Draw rate, bound and delay over time.")] = False,
+    plot: Annotated[
+        list[Path] | None,
+        typer.Option("--plot", metavar="FILE", help="Draw the same into a .png or .svg file; may be repeated."),
+    ] = None,
+    quota_window_num: QuotaWindowNum = None,
+    quota_window_size_seconds: QuotaWindowSize = None,
+    controller_quota_window_num: ControllerWindowNum = None,
+    controller_quota_window_size_seconds: ControllerWindowSize = None,
+    window_file: WindowFile = None,
+    bootstrap_server: WindowServer = None,
+    command_config: WindowCommandConfig = None,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Replay a file of events through an algorithm and print each decision.
+
+    The token bucket and the spreads take the controller.* window, the other algorithms the other one. Decisions are
+    printed as they are taken; a bad line ends the replay there, and is named: JSON and YAML then end without a summary.
+    """
+    check_plot_targets(plot or ())
+    bound = generic_quota("--quota", quota)
+    settings = chosen_windows(
+        quota_window_num=quota_window_num,
+        quota_window_size_seconds=quota_window_size_seconds,
+        controller_window_num=controller_quota_window_num,
+        controller_window_size_seconds=controller_quota_window_size_seconds,
+        window_file=window_file,
+        bootstrap_server=bootstrap_server,
+        command_config=command_config,
+    )
+    admission = algorithm in MUTATION_ALGORITHMS and algorithm is not Algorithm.RATE
+    _refuse_other_window(
+        algorithm,
+        num=quota_window_num if admission else controller_quota_window_num,
+        size=quota_window_size_seconds if admission else controller_quota_window_size_seconds,
+        taken="--controller-quota-window-" if admission else "--quota-window-",
+    )
+    window, origin = controller_window(settings) if admission else client_window(settings)
+    if op is not None and op not in operations(algorithm):
+        raise UsageError(f"{algorithm} does not take {op}", hint=f"it takes {' and '.join(operations(algorithm))}")
+    simulation = Simulation(
+        algorithm=algorithm, quota=bound.per_second, window=window, operation=op, closed_loop=closed_loop
+    )
+    view = _View(simulation, bound, origin, output)
+    course = _run(simulation, view, file, form, with_decisions=not summary, with_course=chart or bool(plot))
+    if course is not None:
+        show_chart(view.series(course.points()), output, title=view.title, chart=chart, plots=plot or ())
+
+
+def _refuse_other_window(algorithm: Algorithm, *, num: int | None, size: int | None, taken: str) -> None:
+    """Nothing, where no figure of the window was given that the algorithm does not look at."""
+    if num is not None or size is not None:
+        raise UsageError(
+            f"{algorithm} does not go by the window that was given", hint=f"it takes {taken}num and {taken}size-seconds"
+        )
+
+
+def _run(
+    simulation: Simulation,
+    view: "_View",
+    file: str,
+    form: EventFormat | None,
+    *,
+    with_decisions: bool,
+    with_course: bool,
+) -> Course | None:
+    """The course of the replay if one is wanted; decisions and totals are printed on the way."""
+    events = read_events(file, form=form, allowed=operations(simulation.algorithm))
+    tally, course = Tally(simulation.window), Course() if with_course else None
+    writer: DecisionWriter | None = None
+    whole = False
+    try:
+        for decision in run_simulation(simulation, events):
+            if with_decisions:
+                writer = writer or view.writer()  # not before the first event was read: a bad file prints nothing
+                writer.decision(decision)
+            tally.add(decision)
+            if course is not None:
+                course.add(decision)
+        whole = True
+    finally:
+        if writer is not None and not whole:
+            writer.break_off()
+    totals = tally.summary()
+    if writer is None:
+        view.print_summary(totals)
+    else:
+        writer.end(_summary_data(totals), view.sentence(totals))
+    return course
+
+
+class _View:
+    """How one replay is named and drawn."""
+
+    def __init__(self, simulation: Simulation, bound: GenericQuota, window_origin: str, output: Output) -> None:
+        self._simulation, self._bound, self._origin, self._output = simulation, bound, window_origin, output
+        # an amount of thread time is % times seconds, which has no sign of its own, and per second it is %
+        self._per_second = PERCENT if bound.unit == PERCENT else f"{bound.unit}/s"
+        window, loop = simulation.window, "closed loop" if simulation.closed_loop else "open loop"
+        self.title = (
+            f"{simulation.algorithm}, quota {self._rate(bound.per_second)}, "
+            f"window {window.samples} x {window.window_s} s ({window_origin}), {loop}"
+        )
+        self._level = "tokens" if simulation.algorithm is Algorithm.TOKEN_BUCKET else "rate"
+
+    def writer(self) -> DecisionWriter:
+        """The writer of the decisions; the head is written."""
+        amount = "" if self._bound.unit == PERCENT else self._bound.unit
+        level = amount if self._level == "tokens" else self._per_second if self._bound.unit else ""
+        units = Units(amount=amount, level=level)
+        return decision_writer(self._output, self._head(), title=self.title, level=self._level, units=units)
+
+    def print_summary(self, summary: SimulationSummary) -> None:
+        """Nothing; the totals alone are on standard output."""
+        totals = _summary_data(summary)
+        rows = [[name, value if isinstance(value, int | float) else str(value)] for name, value in totals.items()]
+        table = Table(columns=[Column(title="figure"), Column(title="value", figures=True)], rows=rows)
+        data: dict[str, Json] = {**self._head(), "summary": totals}
+        print_listing(Listing(noun=NOUN, data=data, table=table), self._output)
+
+    def sentence(self, summary: SimulationSummary) -> str:
+        """The totals in words."""
+        total, longest = quantity(summary.total_delay_ms, MS), quantity(summary.longest_delay_ms, MS)
+        return (
+            f"{summary.decisions} decisions: {summary.admitted} admitted, {summary.refused} refused, "
+            f"{summary.delayed} of all with a delay\n"
+            f"delays {total} in total, {longest} at most; "
+            f"mean rate {self._rate(summary.mean_rate)}, the last delay included"
+        )
+
+    def series(self, points: tuple[CoursePoint, ...]) -> list[Series]:
+        """The course as level, bound and delay, in seconds from its first point."""
+        start_ms = points[0].t_ms if points else 0
+        times = [(point.t_ms - start_ms) / 1000 for point in points]
+        ends = [times[0], times[-1]] if times else []
+        tokens = self._level == "tokens"
+        unit = (self._bound.unit or "tokens") if tokens else self._per_second
+        levels = [(time, point.level) for time, point in zip(times, points, strict=True)]
+        delays = [(time, point.delay_ms / 1000) for time, point in zip(times, points, strict=True) if point.delay_ms]
+        limit = 0.0 if tokens else self._bound.per_second
+        name = "admitted from 0 on" if tokens else f"bound {self._rate(limit)}"
+        return [
+            Series(name=self._level, points=levels, unit=unit, style=Style.LINE if tokens else Style.AREA),
+            Series(name=name, points=[(time, limit) for time in ends], unit=unit, style=Style.LIMIT),
+            Series(name="delay", points=delays, unit="s", style=Style.BARS),
+        ]
+
+    def _rate(self, value: float) -> str:
+        return quantity(value, self._per_second).replace(" /s", "/s")
+
+    def _head(self) -> Mapping[str, Json]:
+        simulation = self._simulation
+        return {
+            "algorithm": simulation.algorithm.value,
+            "quota": self._bound.per_second,
+            "unit": self._per_second,
+            "window": window_data(simulation.window, self._origin),
+            "operation": (simulation.operation or usual_operation(simulation.algorithm)).value,
+            "closed_loop": simulation.closed_loop,
+        }
+
+
+def _summary_data(summary: SimulationSummary) -> dict[str, Json]:
+    return {
+        name: without_noise(value) if isinstance(value, float) else value for name, value in asdict(summary).items()
+    }

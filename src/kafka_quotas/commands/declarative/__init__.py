@@ -1,0 +1,4 @@
+"""Quotas as files: validate, diff, export, apply once or again and again.
+
+Imports `commands.quotas`, `core.quota_files` and `stores`.
+"""

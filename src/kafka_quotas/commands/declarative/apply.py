@@ -1,0 +1,203 @@
+"""Bring a store to what files declare, or carry out a plan.
+
+Contract: every entity is changed by one merged entry, so it is never without its quotas in between. What fails is
+listed, the rest is done all the same; running again finishes the job, because what holds already is no change.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kafka_quotas.commands.declarative.plan import (
+    DEFAULT_PRUNE_LIMIT,
+    DeclaredPlan,
+    DesiredState,
+    check_removals,
+    declared_plan,
+    refused_changes,
+    stored_content,
+)
+from kafka_quotas.core.changes.blast_radius import BlastRadius, blast_radius
+from kafka_quotas.core.changes.plan import Content, Plan, PlannedChange
+from kafka_quotas.core.changes.plan_file import KeptPlan
+from kafka_quotas.core.errors import KafkaQuotasError, NotVisibleError, StoreUnreachableError, UsageError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.stores.store import Alteration, AlterationResult, Store
+
+FIRST_CHUNK: Final = 100
+"""So many entities go to the store at first; later chunks are as large as it does in `CHUNK_S`."""
+CHUNK_S: Final = 3.0
+MOST_GROWTH: Final = 10
+"""Each chunk costs a Kafka store one more look at everything, so chunks grow soon."""
+
+Progress = Callable[[int, int], None]
+"""Called with how many entities are done, of how many."""
+Made = Callable[[Sequence[PlannedChange], Mapping[Entity, KafkaQuotasError]], object]
+"""Called with the changes of each chunk and what failed, so that an interruption loses nothing of what was done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """An entity that could not be changed, and why."""
+
+    entity: Entity
+    error: KafkaQuotasError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyResult:
+    """What was changed (with `dry_run`: would be), what failed, what was left alone, and who is affected.
+
+    What was accepted but did not show in time was changed and failed as well.
+    `declared` is None where a plan was carried out, `radius` where nothing was asked about it.
+    """
+
+    store_url: str
+    made: tuple[PlannedChange, ...]
+    failures: tuple[Failure, ...]
+    declared: DeclaredPlan | None
+    radius: BlastRadius | None
+    dry_run: bool
+
+
+def _silent(done: int, total: int) -> None:
+    """Nothing; nobody watches."""
+    del done, total
+
+
+def _unheard(changes: Sequence[PlannedChange], errors: Mapping[Entity, KafkaQuotasError]) -> None:
+    """Drop what was done where nobody keeps a journal."""
+    del changes, errors
+
+
+def apply(
+    store: Store,
+    desire: DesiredState,
+    *,
+    dry_run: bool = False,
+    allow_invalid: bool = False,
+    keep: Collection[tuple[Entity, str]] = (),
+    progress: Progress = _silent,
+    made: Made = _unheard,
+) -> ApplyResult:
+    """What was changed so that the files hold; with `dry_run` everything is checked and nothing written.
+
+    Quotas to `keep`, by entity and key, stay as they are. `made` is called with what became of each chunk.
+
+    Raises what `declared_plan` raises, `UsageError` for entries that say `invalid: true` without `allow_invalid`, and
+    the store's error where nothing was written at all.
+    """
+    found = declared_plan(store, desire, keep=keep)
+    if not allow_invalid:
+        _refuse_invalid(found.invalid)
+    result = _carried_out(store, found.plan, found.stored, dry_run=dry_run, progress=progress, made=made)
+    return replace(result, declared=found)
+
+
+def apply_plan(
+    store: Store,
+    kept: KeptPlan,
+    *,
+    dry_run: bool = False,
+    allow_invalid: bool = False,
+    prune_limit: float = DEFAULT_PRUNE_LIMIT,
+    progress: Progress = _silent,
+    made: Made = _unheard,
+) -> ApplyResult:
+    """What was changed to carry out a plan, or what was left of it.
+
+    Raises `StalePlanError` where the store has changed since, `UsageError` for a plan of another store or with refused
+    values, and what `apply` raises.
+    """
+    if kept.store_url != store.url:
+        raise UsageError(
+            f"the plan was made for {kept.store_url}, not for {store.url}", hint=f"--store {kept.store_url}"
+        )
+    stored = stored_content(store)
+    plan = kept.plan.left_to_do(stored)
+    check_removals(plan, stored, prune_limit)
+    if not allow_invalid:
+        _refuse_invalid(refused_changes(plan))
+    return _carried_out(store, plan, stored, dry_run=dry_run, progress=progress, made=made)
+
+
+def _refuse_invalid(entities: Sequence[Entity]) -> None:
+    if entities:
+        others = f" and {len(entities) - 1} more" if len(entities) > 1 else ""
+        raise UsageError(
+            f"marked invalid or refused: {entities[0]}{others}",
+            hint="mend the values, or add --allow-invalid for a store that takes them",
+        )
+
+
+def _carried_out(
+    store: Store, plan: Plan, stored: Content, *, dry_run: bool, progress: Progress, made: Made
+) -> ApplyResult:
+    alterations = [Alteration(entity=entity, changes=changes) for entity, changes in plan.by_entity().items()]
+
+    def told(results: Sequence[AlterationResult]) -> None:
+        if not dry_run:
+            entities = {each.entity for each in results}
+            errors = {each.entity: each.error for each in results if each.error is not None}
+            made([change for change in plan.changes if change.entity in entities], errors)
+
+    failures = tuple(_failures(store, alterations, validate_only=dry_run, progress=progress, told=told))
+    failed = {failure.entity for failure in failures if not isinstance(failure.error, NotVisibleError)}
+    return ApplyResult(
+        store_url=store.url,
+        made=tuple(change for change in plan.changes if change.entity not in failed),
+        failures=failures,
+        declared=None,
+        radius=blast_radius(stored, plan) if dry_run else None,
+        dry_run=dry_run,
+    )
+
+
+def _failures(
+    store: Store,
+    alterations: Sequence[Alteration],
+    *,
+    validate_only: bool,
+    progress: Progress,
+    told: Callable[[Sequence[AlterationResult]], None],
+) -> Iterator[Failure]:
+    """What could not be changed. Once the store is lost, the rest is not tried.
+
+    Raises the store's error where it comes before anything was done.
+    """
+    done, size = 0, FIRST_CHUNK
+    while done < len(alterations):
+        chunk = alterations[done : done + size]
+        begin_s = time.monotonic()
+        try:
+            results = store.alter(chunk, validate_only=validate_only)
+        except KafkaQuotasError as error:
+            if done == 0:
+                raise
+            yield from _not_tried(alterations[done:], error)
+            return
+        told(results)
+        yield from (Failure(entity=each.entity, error=each.error) for each in results if each.error is not None)
+        done += len(chunk)
+        progress(done, len(alterations))
+        lost = next((each.error for each in results if _is_lost(each.error)), None)
+        if lost is not None:
+            yield from _not_tried(alterations[done:], lost)
+            return
+        size = _next_size(size, time.monotonic() - begin_s)
+
+
+def _not_tried(alterations: Sequence[Alteration], error: KafkaQuotasError) -> Iterator[Failure]:
+    return (Failure(entity=each.entity, error=error) for each in alterations)
+
+
+def _next_size(size: int, took_s: float) -> int:
+    """How many entities the store does in `CHUNK_S`, going by the last chunk; never fewer than at first."""
+    growth = min(MOST_GROWTH, CHUNK_S / max(took_s, 1e-9))
+    return max(FIRST_CHUNK, int(size * growth))
+
+
+def _is_lost(error: KafkaQuotasError | None) -> bool:
+    """Whether nothing more can be done on the store."""
+    return isinstance(error, StoreUnreachableError) and not isinstance(error, NotVisibleError)

@@ -1,0 +1,74 @@
+"""Everything that a store holds, as what `apply` reads.
+
+Whether files of quotas are in order.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka_quotas.commands.declarative.reading import files_of, read_declarations
+from kafka_quotas.core.model.quota_filter import EVERYTHING, owner
+from kafka_quotas.core.quota_files.document import Diagnostic, SourceLocation
+from kafka_quotas.core.quota_files.writer import FileFormat, file_text, is_refused
+from kafka_quotas.stores.store import QuotaEntry, Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportResult:
+    """The entries, sorted by entity, and how many of them carry `invalid: true`."""
+
+    store_url: str
+    entries: tuple[QuotaEntry, ...]
+    invalid_entries: int
+
+    def text(self, form: FileFormat) -> Iterator[str]:
+        """The file, piece by piece."""
+        return file_text(((entry.entity, entry.quotas) for entry in self.entries), form)
+
+
+def export(store: Store, *, selectors: Sequence[str] = ()) -> ExportResult:
+    """What the store holds, of the entities that the selectors name.
+
+    Raises `UsageError` for a selector that can't be understood, and whatever the store raises.
+    """
+    owns = owner(selectors)
+    entries = sorted(store.describe(EVERYTHING), key=lambda entry: entry.entity.sort_key)
+    kept = tuple(entry for entry in entries if owns(entry.entity))
+    invalid = sum(is_refused(entry.entity, entry.quotas) for entry in kept)
+    return ExportResult(store_url=store.url, entries=kept, invalid_entries=invalid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateResult:
+    """What was looked at, and everything that is wrong with it; `invalid_entries` are those that say so themselves."""
+
+    files: int
+    entities: int
+    invalid_entries: int
+    problems: tuple[Diagnostic, ...]
+    unused_values: tuple[str, ...]
+
+
+def validate(paths: Sequence[str], *, values: Sequence[Path] = ()) -> ValidateResult:
+    """Everything that is wrong with the files, the values laid over them.
+
+    Raises `UsageError` where there is no such file.
+    """
+    found = read_declarations(paths, values)
+    problems = found.problems
+    if not problems and not found.entries:
+        problems = (
+            Diagnostic(
+                place=SourceLocation(source=", ".join(paths)),
+                message="no quotas are declared",
+                hint="is it the right file?",
+            ),
+        )
+    return ValidateResult(
+        files=len(files_of(paths)),
+        entities=len(found.entries),
+        invalid_entries=sum(entry.invalid for entry in found.entries),
+        problems=problems,
+        unused_values=found.unused_values,
+    )

@@ -1,0 +1,139 @@
+"""The plan that brings a store to what files declare, and what it leaves alone.
+
+Contract: what the selectors do not name is neither changed nor removed, declared or not. Removals beyond `prune_limit`
+per cent of the entities or of the quotas stored among what is owned are refused, and so is an empty input.
+
+What differs between files of quotas and a store, and for whom the difference counts.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kafka_quotas.commands.declarative.reading import declared
+from kafka_quotas.core.changes.blast_radius import BlastRadius, blast_radius
+from kafka_quotas.core.changes.plan import Content, Plan, Unmanaged, left_alone, plan_changes, planned
+from kafka_quotas.core.changes.plan_file import KeptPlan
+from kafka_quotas.core.changes.validation import our_refusals
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import EVERYTHING, owner
+from kafka_quotas.stores.store import Store
+
+DEFAULT_PRUNE_LIMIT: Final = 50.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredState:
+    """What is asked for: files with values laid over them, what they own, and how far removing may go (per cent)."""
+
+    paths: Sequence[str]
+    values: Sequence[Path] = ()
+    selectors: Sequence[str] = ()
+    prune: bool = False
+    prune_limit: float = DEFAULT_PRUNE_LIMIT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredPlan:
+    """The plan, what was stored when it was made, and what it leaves alone.
+
+    `left_alone` is stored but not declared; `not_owned` is declared but not named by the selectors; `invalid` are the
+    changed entities whose new quotas this program refuses; `unused_values` have a value that no entry asks for.
+    """
+
+    plan: Plan
+    stored: Content
+    left_alone: tuple[Unmanaged, ...]
+    not_owned: tuple[Entity, ...]
+    invalid: tuple[Entity, ...]
+    unused_values: tuple[str, ...]
+
+
+def stored_content(store: Store) -> dict[Entity, dict[str, float]]:
+    """Everything that a store holds."""
+    return {entry.entity: dict(entry.quotas) for entry in store.describe(EVERYTHING)}
+
+
+def declared_plan(store: Store, desire: DesiredState, *, keep: Collection[tuple[Entity, str]] = ()) -> DeclaredPlan:
+    """What has to change in the store; quotas to `keep`, by entity and key, stay as they are.
+
+    Raises `UsageError` for a problem in the files or a selector, `KafkaQuotasError` where too much would be removed,
+    and whatever the store raises.
+    """
+    owns = owner(desire.selectors)
+    found = declared(desire.paths, desire.values)
+    desired = found.desired()
+    not_owned = tuple(entity for entity in desired if not owns(entity))
+    if len(not_owned) == len(desired):
+        raise UsageError(
+            f"--selector {' '.join(desire.selectors)} names no declared entity", hint="is it the right file?"
+        )
+    stored = stored_content(store)
+    plan = plan_changes(stored, desired, prune=desire.prune, owns=owns)
+    if keep:
+        plan = planned(stored, [change for change in plan.changes if (change.entity, change.key) not in keep])
+    check_removals(plan, {entity: stored[entity] for entity in stored if owns(entity)}, desire.prune_limit)
+    left = () if desire.prune else left_alone(stored, desired, owns=owns)
+    return DeclaredPlan(
+        plan=plan,
+        stored=stored,
+        left_alone=left,
+        not_owned=not_owned,
+        invalid=tuple(entry.entity for entry in found.entries if entry.invalid and owns(entry.entity)),
+        unused_values=found.unused_values,
+    )
+
+
+def check_removals(plan: Plan, owned: Content, limit_percent: float) -> None:
+    """Nothing, where a plan removes no more than its share of what is owned.
+
+    Raises `KafkaQuotasError` where it removes more, of the entities or of the quotas.
+    """
+    after = plan.applied_to(owned)
+    gone = sum(entity not in after for entity in owned)
+    quotas = sum(len(each) for each in owned.values())
+    removed = sum(change.is_removal for change in plan.changes)
+    for count, total, what in ((gone, len(owned), "entities"), (removed, quotas, "quotas")):
+        if count * 100 > total * limit_percent:
+            raise KafkaQuotasError(
+                f"this would remove {count} of {total} stored {what}, more than {limit_percent:g} %",
+                hint="if that is meant, raise --prune-limit; a file or folder may be missing otherwise",
+            )
+
+
+def refused_changes(plan: Plan) -> tuple[Entity, ...]:
+    """The entities whose new quotas this program refuses to send anywhere."""
+    return tuple(
+        entity
+        for entity, changes in plan.by_entity().items()
+        if our_refusals(entity, {key: value for key, value in changes.items() if value is not None}) is not None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffResult:
+    """The plan with what it leaves alone, and the clients to whom something else applies afterwards."""
+
+    store_url: str
+    declared: DeclaredPlan
+    radius: BlastRadius
+
+    @property
+    def differs(self) -> bool:
+        """Whether anything has to change."""
+        return bool(self.declared.plan.changes)
+
+    def kept(self) -> KeptPlan:
+        """The plan as it is kept in a file."""
+        return KeptPlan(plan=self.declared.plan, store_url=self.store_url)
+
+
+def diff(store: Store, desire: DesiredState) -> DiffResult:
+    """What has to change in the store for the files to hold, and for whom what applies is different then.
+
+    Raises what `declared_plan` raises.
+    """
+    found = declared_plan(store, desire)
+    return DiffResult(store_url=store.url, declared=found, radius=blast_radius(found.stored, found.plan))

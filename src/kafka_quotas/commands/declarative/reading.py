@@ -1,0 +1,200 @@
+"""Files and folders of quotas, read into documents; or the one plan file that was named instead.
+
+Invariants: nothing larger than a limit is read; a folder is read file by file in the order of names, with what lies
+below it, hidden names left out; `-` is standard input, taken as YAML (of which JSON is a part).
+"""
+
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from kafka_quotas.core.changes.plan_file import KeptPlan, is_plan, plan_from
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.quota_files.declarations import Declarations, declarations
+from kafka_quotas.core.quota_files.document import (
+    Diagnostic,
+    QuotaDocument,
+    QuotaFileError,
+    SourceLocation,
+    document_of,
+    without_duplicates,
+)
+from kafka_quotas.core.quota_files.writer import FileFormat
+
+MAX_BYTES: Final = 32 * 1024 * 1024
+"""The largest file: 100,000 entities take a third of it, and what is hostile shows within it in a second."""
+MAX_TOML_BYTES: Final = 1024 * 1024
+"""TOML's reader is twenty times slower than the others."""
+MAX_FILES: Final = 10_000
+STANDARD_INPUT: Final = "-"
+_FORMATS: Final = {
+    ".yaml": FileFormat.YAML,
+    ".yml": FileFormat.YAML,
+    ".json": FileFormat.JSON,
+    ".toml": FileFormat.TOML,
+}
+
+
+def read_declarations(paths: Sequence[str], values: Sequence[Path] = ()) -> Declarations:
+    """What files, folders or standard input declare, with the `values` files laid over it.
+
+    A file that can't be read at all is one of the problems. Raises `UsageError` where there is no such file.
+    """
+    problems: list[Diagnostic] = []
+    documents = list(_documents(files_of(paths), problems))
+    overlays = list(_documents([str(path) for path in values], problems))
+    found = declarations(documents, overlays)
+    if not problems:
+        return found
+    return Declarations(entries=found.entries, problems=(*problems, *found.problems), unused_values=found.unused_values)
+
+
+def declared(paths: Sequence[str], values: Sequence[Path] = ()) -> Declarations:
+    """What files declare without any problem.
+
+    Raises `UsageError` for the first problem, and where nothing is declared at all.
+    """
+    found = read_declarations(paths, values)
+    if found.problems:
+        first = found.problems[0].as_error()
+        if len(found.problems) == 1:
+            raise first
+        others = len(found.problems) - 1
+        hint = f"kafka-quotas validate {paths[0]} lists them all"
+        raise UsageError(f"{first.message} (and {others} more)", hint=hint)
+    if not found.entries:
+        raise UsageError(
+            f"no quotas are declared in {', '.join(paths)}", hint="an empty input is refused; is it the right file?"
+        )
+    return found
+
+
+def read_plan(paths: Sequence[str]) -> KeptPlan | None:
+    """The plan, where the only file named is one; None where it is anything else.
+
+    Raises `UsageError` for a plan that is damaged, or named beside other files.
+    """
+    for path in paths:
+        if Path(path).suffix != ".json" or not Path(path).is_file():
+            continue
+        try:
+            document = _json_tree(_text(path), path)
+        except QuotaFileError:
+            continue  # told when it is read as a file of quotas
+        if is_plan(document):
+            if len(paths) > 1:
+                raise UsageError(f"{path} is a plan, which is applied alone", hint=f"kafka-quotas apply {path}")
+            return plan_from(document)
+    return None
+
+
+def files_of(paths: Sequence[str]) -> list[str]:
+    """The files that are named, those in folders included, each once.
+
+    Raises `UsageError` where there is no such file, a folder has none, or there are too many.
+    """
+    found: list[str] = []
+    for path in paths:
+        found += [path] if path == STANDARD_INPUT or not Path(path).is_dir() else _files_below(Path(path))
+        if len(found) > MAX_FILES:
+            raise UsageError(f"more than {MAX_FILES} files", hint="is it the right folder?")
+    return list(dict.fromkeys(found))
+
+
+def _files_below(folder: Path) -> list[str]:
+    found = [
+        str(path)
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in _FORMATS
+        and path.is_file()
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    ]
+    if not found:
+        raise UsageError(f"no .yaml, .yml, .json or .toml file in {folder}", hint="is it the right folder?")
+    return found
+
+
+def _documents(paths: Sequence[str], problems: list[Diagnostic]) -> Iterator[QuotaDocument]:
+    """The documents of those files that can be read."""
+    for path in paths:
+        try:
+            yield _document(path)
+        except QuotaFileError as error:
+            problems.append(error.problem)
+
+
+def _document(path: str) -> QuotaDocument:
+    name = "standard input" if path == STANDARD_INPUT else path
+    text = _text(path)
+    match FileFormat.YAML if path == STANDARD_INPUT else _FORMATS.get(Path(path).suffix):
+        case FileFormat.YAML:
+            from kafka_quotas.commands.declarative.yaml_reader import read_yaml  # noqa: PLC0415 - loads PyYAML
+
+            tree, lines = read_yaml(text, name)
+            return document_of(tree, name, lines=lines)
+        case FileFormat.JSON:
+            return document_of(_json_tree(text, name), name)
+        case FileFormat.TOML:
+            return document_of(_toml_tree(text, name), name)
+        case _:
+            raise UsageError(f"what is {path} written in?", hint="name it .yaml, .json or .toml, or send it to -")
+
+
+def _text(path: str) -> str:
+    """The text of a file.
+
+    Raises `UsageError` where there is none, `QuotaFileError` where it is too large or not UTF-8.
+    """
+    limit = MAX_TOML_BYTES if Path(path).suffix == ".toml" else MAX_BYTES
+    try:
+        data = sys.stdin.buffer.read(limit + 1) if path == STANDARD_INPUT else _bytes(Path(path), limit)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}", hint="check the name of the file") from error
+    place = SourceLocation(source=path)
+    if len(data) > limit:
+        hint = "split it, or write it as JSON" if limit == MAX_TOML_BYTES else "split it into several files"
+        raise QuotaFileError(Diagnostic(place=place, message=f"larger than {limit // 1024**2} MiB", hint=hint))
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise QuotaFileError(
+            Diagnostic(place=SourceLocation(source=path, line=line), message="not UTF-8", hint="save it as UTF-8")
+        ) from error
+
+
+def _bytes(path: Path, limit: int) -> bytes:
+    """The bytes of a file, at most one more than the limit."""
+    if stat.S_ISDIR(path.stat().st_mode):
+        raise UsageError(f"{path} is a folder")
+    with path.open("rb") as file:
+        return file.read(limit + 1)
+
+
+def _json_tree(text: str, source: str) -> Any:
+    import json  # noqa: PLC0415 - one format of several
+
+    place = SourceLocation(source=source)
+    try:
+        return json.loads(text, object_pairs_hook=lambda pairs: without_duplicates(pairs, place))
+    except json.JSONDecodeError as error:
+        where = SourceLocation(source=source, line=error.lineno)
+        raise QuotaFileError(Diagnostic(place=where, message=f"not JSON: {error.msg}")) from error
+    except RecursionError as error:
+        raise QuotaFileError(Diagnostic(place=place, message="nested too deep")) from error
+    except ValueError as error:  # an integer with more digits than Python converts
+        raise QuotaFileError(Diagnostic(place=place, message="a number has too many digits")) from error
+
+
+def _toml_tree(text: str, source: str) -> Any:
+    import tomllib  # noqa: PLC0415 - one format of several
+
+    place = SourceLocation(source=source)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise QuotaFileError(Diagnostic(place=place, message=f"not TOML: {error}")) from error
+    except (RecursionError, ValueError) as error:
+        raise QuotaFileError(Diagnostic(place=place, message="nested too deep, or a number too long")) from error

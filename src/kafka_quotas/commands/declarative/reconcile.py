@@ -1,0 +1,178 @@
+"""Bring a store to what files declare again and again, and tell how far it had drifted.
+
+Contract: the files are read anew every round, so a changed file counts from the next round on. A round that fails
+changes nothing and is told; the next one tries again. Before anything else, changes made for a while (`alter --for`)
+are undone where their time is up; as long as it is not, they stay.
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from kafka_quotas.commands.declarative.apply import ApplyResult, apply
+from kafka_quotas.commands.declarative.plan import DesiredState
+from kafka_quotas.commands.quotas.history import JournalWriter, new_run_id
+from kafka_quotas.commands.quotas.revert import undo_due
+from kafka_quotas.core.changes.revert import due_undos
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.enforcement.config.address import Address
+from kafka_quotas.enforcement.monitoring.http_server import MetricsServer
+from kafka_quotas.enforcement.telemetry.slices import one_slice
+from kafka_quotas.stores.store import Store
+
+_END_OF_TIME_MS: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """How one round went: `error` says why it changed nothing, `undone` how many temporary quotas were taken back."""
+
+    number: int
+    result: ApplyResult | None
+    error: KafkaQuotasError | None
+    undone: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftStatus:
+    """The figures of all rounds so far; `drifted` counts the quotas that the last one found different."""
+
+    rounds: int = 0
+    failed_rounds: int = 0
+    drifted: int = 0
+    undeclared: int = 0
+    failed_entities: int = 0
+    corrected_total: int = 0
+    last_success_s: float = 0.0
+
+
+class Reconciler:
+    """Does rounds on a store and keeps their figures."""
+
+    def __init__(
+        self, store: Store, desire: DesiredState, *, recorder: JournalWriter, dry_run: bool, allow_invalid: bool
+    ) -> None:
+        self.status = DriftStatus()
+        self._store = store
+        self._desire = desire
+        self._recorder = recorder
+        self._dry_run = dry_run
+        self._allow_invalid = allow_invalid
+
+    def round(self) -> Round:
+        """How the next round went."""
+        number = self.status.rounds + 1
+        try:
+            undone, keep = self._undone()
+            result = apply(
+                self._store,
+                self._desire,
+                dry_run=self._dry_run,
+                allow_invalid=self._allow_invalid,
+                keep=keep,
+                made=partial(self._of_this_round().record_outcomes, self._store.url),
+            )
+        except KafkaQuotasError as error:
+            self.status = replace(self.status, rounds=number, failed_rounds=self.status.failed_rounds + 1)
+            return Round(number=number, result=None, error=error, undone=0)
+        self._count(number, result)
+        return Round(number=number, result=result, error=None, undone=undone)
+
+    def _undone(self) -> tuple[int, Collection[tuple[Entity, str]]]:
+        """How many quotas were taken back because their time was up, and those whose time is not."""
+        entries = self._recorder.journal.since_oldest_pending()
+        undone = 0
+        if not self._dry_run:
+            undone = len(undo_due(self._store, entries, recorder=self._of_this_round()).undone)
+        now_ms = self._recorder.clock.now_ms()
+        settled = {undo.entry_id for undo in due_undos(entries, store_url=self._store.url, now_ms=now_ms)}
+        temporary = due_undos(entries, store_url=self._store.url, now_ms=_END_OF_TIME_MS)
+        keep = {
+            (change.entity, change.key) for undo in temporary if undo.entry_id not in settled for change in undo.changes
+        }
+        return undone, keep
+
+    def _of_this_round(self) -> JournalWriter:
+        return replace(self._recorder, entry_id=new_run_id(self._recorder.clock))
+
+    def _count(self, number: int, result: ApplyResult) -> None:
+        declared = result.declared
+        assert declared is not None
+        before = self.status
+        self.status = DriftStatus(
+            rounds=number,
+            failed_rounds=before.failed_rounds + bool(result.failures),
+            drifted=len(declared.plan.changes),
+            undeclared=sum(len(left.keys) for left in declared.left_alone),
+            failed_entities=len(result.failures),
+            corrected_total=before.corrected_total + (0 if result.dry_run else len(result.made)),
+            last_success_s=before.last_success_s if result.failures else self._recorder.clock.now_ms() / 1000,
+        )
+
+
+def drift_exposition(status: Callable[[], DriftStatus]) -> Callable[[], bytes]:
+    """A function that tells the figures in Prometheus' text format.
+
+    Raises `KafkaQuotasError` where prometheus-client is not installed.
+    """
+    try:
+        from prometheus_client import CollectorRegistry, Gauge, generate_latest  # noqa: PLC0415 - optional
+    except ImportError as error:
+        raise KafkaQuotasError(
+            "metrics need prometheus-client, which is not installed", hint="pip install 'kafka-quotas[daemon]'"
+        ) from error
+    registry = CollectorRegistry(auto_describe=False)
+    for name, (text, figure) in _FIGURES.items():
+        gauge = Gauge(f"kafka_quotas_{name}", text, registry=registry)
+        gauge.set_function(lambda figure=figure: figure(status()))  # type: ignore[misc]
+    return lambda: generate_latest(registry)
+
+
+_FIGURES: Final[dict[str, tuple[str, Callable[[DriftStatus], float]]]] = {
+    "drift": ("Quotas that the last round found other than declared.", lambda status: status.drifted),
+    "drift_undeclared": ("Stored quotas that are not declared and left alone.", lambda status: status.undeclared),
+    "drift_failed_entities": ("Entities that the last round could not change.", lambda status: status.failed_entities),
+    "drift_corrected": ("Quotas changed since the start.", lambda status: status.corrected_total),
+    "reconcile_rounds": ("Rounds since the start.", lambda status: status.rounds),
+    "reconcile_failed_rounds": ("Rounds in which something failed.", lambda status: status.failed_rounds),
+    "reconcile_last_success_timestamp_seconds": (
+        "When a round last went well, in seconds since 1970; 0: never.",
+        lambda status: status.last_success_s,
+    ),
+}
+
+
+def run_reconciler(
+    reconciler: Reconciler,
+    *,
+    interval_s: float,
+    metrics: Address | None,
+    report: Callable[[Round], None],
+    serving: Callable[[Address], None],
+) -> None:
+    """Nothing, once SIGTERM came; every `interval_s` seconds there is a round, and `report` is told.
+
+    `serving` is told where metrics are served. Raises `KafkaQuotasError` where they can't be.
+    """
+    exposition = None if metrics is None else drift_exposition(lambda: reconciler.status)
+
+    async def rounds() -> None:
+        stop = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+        async with contextlib.AsyncExitStack() as stack:
+            if metrics is not None and exposition is not None:
+                server = MetricsServer(metrics, partial(one_slice, exposition))
+                port = await server.start()
+                stack.push_async_callback(server.close)
+                serving(Address(host=metrics.host, port=port))
+            while not stop.is_set():
+                report(await asyncio.to_thread(reconciler.round))
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), interval_s)
+
+    asyncio.run(rounds())

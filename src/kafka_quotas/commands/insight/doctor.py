@@ -1,0 +1,139 @@
+"""What is odd in a store, and in the cluster behind it as far as quotas depend on that."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kafka_quotas.commands.insight.doctor_checks import Finding, Severity, odd_entries
+from kafka_quotas.commands.quotas.cluster import NEW_KEYS
+from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.stores.cluster_info import ClusterInfo
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.store import QuotaEntry, Store
+from kafka_quotas.stores.url import StoreKind, parse_store_url
+
+_ORDER = {severity: index for index, severity in enumerate(Severity)}
+_DEFAULT_NODE = "<default>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorResult:
+    """The findings, worst first; how many entries were looked at; and what could not be looked at, a line each."""
+
+    store_url: str
+    entries: int
+    findings: tuple[Finding, ...]
+    not_looked_at: tuple[str, ...]
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether anything is an error."""
+        return any(finding.severity is Severity.ERROR for finding in self.findings)
+
+
+def doctor(store: Store, *, settings: StoreSettings) -> DoctorResult:
+    """The findings about everything that is stored, and about the cluster where the store has one.
+
+    Raises whatever the store raises.
+    """
+    facts = facts_of(store.url, settings=settings)
+    entries = facts.readable if facts.unreadable else store.describe(EVERYTHING)
+    found = [
+        *odd_entries(
+            entries, static=store.url.startswith("static:"), threads=min(facts.threads.values(), default=None)
+        ),
+        *odd_facts(facts, entries),
+    ]
+    return DoctorResult(
+        store_url=store.url,
+        entries=len(entries),
+        findings=tuple(sorted(found, key=lambda finding: (_ORDER[finding.severity], finding.check))),
+        not_looked_at=facts.unknown,
+    )
+
+
+def facts_of(store_url: str, *, settings: StoreSettings) -> ClusterInfo:
+    """What the cluster behind a store tells; a file has none."""
+    address = parse_store_url(store_url)
+    if address.kind is StoreKind.KAFKA:
+        from kafka_quotas.stores.kafka.cluster_info import kafka_facts  # noqa: PLC0415 - only a Kafka store needs it
+
+        return kafka_facts(address, settings=settings)
+    if address.kind is StoreKind.ZOOKEEPER:
+        from kafka_quotas.stores.zookeeper.cluster_info import zookeeper_facts  # noqa: PLC0415 - loads kazoo
+
+        return zookeeper_facts(address, settings=settings)
+    return ClusterInfo(unknown=("no cluster is known here: its brokers were not looked at",))
+
+
+def odd_facts(facts: ClusterInfo, entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
+    """The findings about the cluster."""
+    for broker, name in sorted(facts.callbacks.items()):
+        yield Finding(
+            severity=Severity.WARNING,
+            check="quota-callback",
+            about=f"broker {broker}",
+            sentence=f"client.quota.callback.class={name} decides about quotas: it may ignore all that is stored",
+            remedy="read its documentation; what --effective and tree show does not hold there",
+        )
+    for broker, reason in facts.unanswered.items():
+        yield Finding(
+            severity=Severity.WARNING,
+            check="broker-unanswered",
+            about=f"broker {broker}",
+            sentence=f"the cluster lists it, and it could not be asked for its settings: {reason}",
+            remedy="check that it runs, and that the address which it advertises can be reached from here",
+        )
+    for znode in facts.unreadable:
+        yield Finding(
+            severity=Severity.ERROR,
+            check="unreadable-znode",
+            about=znode.path,
+            sentence=f"this znode can't be read, and was left out of all other checks: {znode.reason}",
+            remedy="mend or delete it in zookeeper-shell; where access is denied, look as who may read it",
+        )
+    if not facts.reassigning:
+        yield from _left_behind(facts)
+    yield from _too_new(facts, entries)
+    for path in facts.empty_znodes:
+        of_default = _DEFAULT_NODE in path
+        yield Finding(
+            severity=Severity.WARNING if of_default else Severity.NOTE,
+            check="empty-znode",
+            about=path,
+            sentence="this znode holds nothing any more"
+            + (", and brokers may take it for a default that is set" if of_default else ""),
+            remedy=f"in zookeeper-shell: delete {path}",
+        )
+
+
+def _left_behind(facts: ClusterInfo) -> Iterator[Finding]:
+    """Replication throttles while nothing is being moved."""
+    for throttle in facts.replication_throttles:
+        kind, _, name = throttle.place.partition(" ")
+        sure = "no partition is being moved" if facts.reassigning is False else "it is not known whether any moves"
+        yield Finding(
+            severity=Severity.WARNING,
+            check="replication-throttle",
+            about=throttle.place,
+            sentence=f"{throttle.name}={throttle.value} throttles replication, and {sure}",
+            remedy=f"kafka-configs --alter --entity-type {kind}s --entity-name {name} --delete-config {throttle.name}"
+            if name != "defaults"
+            else f"kafka-configs --alter --entity-type {kind}s --entity-default --delete-config {throttle.name}",
+        )
+
+
+def _too_new(facts: ClusterInfo, entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
+    """Stored keys that some broker is too old for."""
+    if not facts.too_old:
+        return
+    for entry in entries:
+        for key in NEW_KEYS:
+            if key in entry.quotas:
+                yield Finding(
+                    severity=Severity.ERROR,
+                    check="broker-too-old",
+                    about=str(entry.entity),
+                    entity=entry.entity,
+                    sentence=f"{key} came with Kafka 2.7; broker {', '.join(facts.too_old)} is older and ignores it",
+                    remedy="upgrade those brokers",
+                )

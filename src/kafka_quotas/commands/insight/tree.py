@@ -1,0 +1,101 @@
+"""The quotas of a store as the tree that Kafka looks through, one per quota key."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from kafka_quotas.commands.quotas.quota_status import StoredQuotaStatus, standings, standings_for
+from kafka_quotas.core.model.entity import ABSENT, CLIENT_ID, IP, USER, Entity
+from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.stores.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """An entity's own part of the tree: its quota (None: it is there for those below it), then those below it."""
+
+    entity_type: str
+    name: str | None
+    standing: StoredQuotaStatus | None
+    below: tuple["Branch", ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyTree:
+    """The tree of one quota key, in the order in which Kafka looks."""
+
+    key: str
+    branches: tuple[Branch, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeResult:
+    """The trees, and the same quotas as a list; `about_client` where they are only those that fit one client."""
+
+    store_url: str
+    about_client: bool
+    trees: tuple[KeyTree, ...]
+    standings: tuple[StoredQuotaStatus, ...]
+
+
+def tree(
+    store: Store,
+    *,
+    key: str | None = None,
+    user: str | None = None,
+    client_id: str | None = None,
+    ip: str | None = None,
+) -> TreeResult:
+    """The stored quotas, or those that fit one client, each with its stand; `key` leaves out the other keys."""
+    entries = store.describe(EVERYTHING)
+    static = store.url.startswith("static:")
+    about_client = not (user is None and client_id is None and ip is None)
+    found = (
+        standings_for(entries, user=user, client_id=client_id, ip=ip, static=static)
+        if about_client
+        else standings(entries, static=static)
+    )
+    kept = tuple(standing for standing in found if key is None or standing.key == key)
+    return TreeResult(store_url=store.url, about_client=about_client, trees=tuple(_trees(kept)), standings=kept)
+
+
+def _trees(found: Sequence[StoredQuotaStatus]) -> Iterator[KeyTree]:
+    for key, group in groupby(found, key=lambda standing: standing.key):
+        of_key = list(group)
+        branches = [*_user_branches(of_key)]
+        for entity_type in (CLIENT_ID, IP):
+            alone = [standing for standing in of_key if _only_part(standing.entity) == entity_type]
+            branches += [_leaf(entity_type, standing) for standing in _named_first(alone, entity_type)]
+        yield KeyTree(key=key, branches=tuple(branches))
+
+
+def _user_branches(found: Sequence[StoredQuotaStatus]) -> Iterator[Branch]:
+    """One branch per user, the default last; a user's clients below it."""
+    of_users: dict[str | None, list[StoredQuotaStatus]] = {}
+    for standing in _named_first([standing for standing in found if standing.entity.user is not ABSENT], USER):
+        name = standing.entity.user
+        of_users.setdefault(name if isinstance(name, str) else None, []).append(standing)
+    for user, of_user in of_users.items():
+        clients = [standing for standing in of_user if standing.entity.client_id is not ABSENT]
+        own = next((standing for standing in of_user if standing.entity.client_id is ABSENT), None)
+        below = tuple(_leaf(CLIENT_ID, standing) for standing in _named_first(clients, CLIENT_ID))
+        yield Branch(entity_type=USER, name=user, standing=own, below=below)
+
+
+def _named_first(found: Sequence[StoredQuotaStatus], entity_type: str) -> list[StoredQuotaStatus]:
+    """The standings sorted by the name under a type, its default last, as Kafka looks."""
+
+    def order(standing: StoredQuotaStatus) -> tuple[bool, str]:
+        name = standing.entity.part(entity_type)
+        return (name is None, name if isinstance(name, str) else "")
+
+    return sorted(found, key=order)
+
+
+def _only_part(entity: Entity) -> str | None:
+    return entity.parts[0][0] if len(entity.parts) == 1 else None
+
+
+def _leaf(entity_type: str, standing: StoredQuotaStatus) -> Branch:
+    name = standing.entity.part(entity_type)
+    return Branch(entity_type=entity_type, name=name if isinstance(name, str) else None, standing=standing)

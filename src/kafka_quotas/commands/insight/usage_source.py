@@ -1,0 +1,200 @@
+"""Where rates and throttle times come from: a running daemon, exporters of brokers, or a Prometheus server.
+
+Names of metrics from a TOML file: `broker_labels`, and one `[[rule]]` per way to name them.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, urlencode, urlsplit
+
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.formats.metric_names import BUILT_IN, MetricNames, NameRule, usages_of
+from kafka_quotas.core.formats.prometheus_text import MetricSample, parse_metrics
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.model.sanitizer import desanitize, sanitize
+from kafka_quotas.core.resolution.usage import Usage
+
+if TYPE_CHECKING:
+    from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus
+
+_HINT = "write [[rule]] tables with pattern, user_label, client_id_label and maybe type_label"
+_TEXTS = ("pattern", "user_label", "client_id_label", "type_label")
+
+
+def read_metric_names(path: Path) -> MetricNames:
+    """The names that a file gives.
+
+    Raises `UsageError` where it can't be read, or does not say what is needed.
+    """
+    import tomllib  # noqa: PLC0415 - only a mapping file needs it
+
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"cannot read {path}: {reason}", hint=_HINT) from error
+    unknown = set(content) - {"rule", "broker_labels"}
+    rules, labels = content.get("rule"), content.get("broker_labels", list(BUILT_IN.broker_labels))
+    if unknown or not isinstance(rules, list) or not rules:
+        raise UsageError(f"{path}: {'unknown: ' + ', '.join(sorted(unknown)) if unknown else 'no rules'}", hint=_HINT)
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+        raise UsageError(f"{path}: broker_labels is no list of texts", hint=_HINT)
+    return MetricNames(rules=tuple(_rule(path, rule) for rule in rules), broker_labels=tuple(labels))
+
+
+def _rule(path: Path, rule: Any) -> NameRule:
+    fits = isinstance(rule, dict) and set(rule) <= set(_TEXTS) and all(isinstance(text, str) for text in rule.values())
+    if not fits or not set(_TEXTS[:3]) <= set(rule):
+        raise UsageError(f"{path}: not a rule: {rule}", hint=_HINT)
+    return NameRule(**rule)
+
+
+TIMEOUT_S = 10.0
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageSource:
+    """Which source is asked: the addresses of metrics where there are any, else the daemon behind `control`.
+
+    An address with a path (`http://broker:7071/metrics`) is an exporter's, one without is a Prometheus server's.
+    `control` None: the only daemon of this user.
+    """
+
+    control: Path | None = None
+    metrics_urls: tuple[str, ...] = ()
+    names: MetricNames = BUILT_IN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageReading:
+    """What was read at one moment: where from, the buckets, the window of the rates, and the store a daemon follows."""
+
+    origin: str
+    usages: tuple[Usage, ...]
+    window: QuotaWindow = DEFAULT_WINDOW
+    store_url: str | None = None
+
+
+def read_usage(source: UsageSource) -> UsageReading:
+    """What the source tells now.
+
+    Raises `KafkaQuotasError` where it can't be reached or understood, `UsageError` for an address that can't be meant.
+    """
+    if not source.metrics_urls:
+        return usage_of_daemon(_status(source.control))
+    usages = [usage for url in source.metrics_urls for usage in _of_address(url, source.names)]
+    return UsageReading(origin=", ".join(source.metrics_urls), usages=tuple(usages))
+
+
+def _status(control: Path | None) -> "DaemonStatus":
+    """What the daemon behind a control socket tells, None: the only one of this user."""
+    from kafka_quotas.enforcement.control.client import (  # noqa: PLC0415 - only what asks a daemon
+        ask_status,
+        find_control_path,
+    )
+    from kafka_quotas.enforcement.control.server import ControlError  # noqa: PLC0415
+
+    if control is not None:
+        return ask_status(control)
+    try:
+        path = find_control_path()
+    except ControlError as error:
+        raise ControlError(
+            error.message,
+            hint="name a daemon's socket with --control, or the brokers' own metrics with --prometheus http://HOST:PORT",
+        ) from error
+    return ask_status(path)
+
+
+def usage_of_daemon(status: "DaemonStatus") -> UsageReading:
+    """Return what a daemon's status tells of every bucket that has a limit, as the metrics of brokers tell it."""
+    return UsageReading(
+        origin=f"daemon {status.pid}",
+        usages=tuple(
+            Usage(
+                broker=row.broker,
+                key=row.quota,
+                user=desanitize(row.user),
+                client_id=row.client_id,
+                observed=row.observed if row.mutation_rate is None else row.mutation_rate,
+                throttle_ms=_throttle_ms(row, status),
+                limit=row.limit,
+            )
+            for row in status.buckets
+        ),
+        window=QuotaWindow(samples=status.window_num, window_s=status.window_size_seconds),
+        store_url=status.store.url,
+    )
+
+
+def _throttle_ms(bucket: "BucketRow", status: "DaemonStatus") -> float:
+    """Return the longest throttle time that a client of the bucket waits for now, in ms; 0 where it holds nobody back.
+
+    Between two such times it is the average of the latest ones, as a broker's `throttle-time` is, and for a bucket of
+    tokens in debt the time until the debt is paid, for what comes before is refused.
+    """
+    waits = (
+        row.throttle_ms
+        for row in status.throttled
+        if row.broker == bucket.broker
+        and row.quota == bucket.quota
+        and bucket.user in ("", sanitize(row.user))
+        and bucket.client_id in ("", row.client_id)
+    )
+    is_in_debt = bucket.mutation_rate is not None and bucket.observed < 0 and bucket.limit > 0
+    debt_ms = -bucket.observed / bucket.limit * 1000 if is_in_debt else 0.0
+    return float(max(waits, default=0) or max(debt_ms, bucket.throttle_ms))
+
+
+def _of_address(url: str, names: MetricNames) -> Sequence[Usage]:
+    address = urlsplit(url)
+    if address.scheme not in ("http", "https") or not address.hostname:
+        raise UsageError(
+            f"not an address of metrics: {url!r}",
+            hint="http://BROKER:PORT/metrics for an exporter, http://HOST:9090 for a Prometheus server",
+        )
+    if address.path.strip("/"):
+        return usages_of(parse_metrics(_text(url)), names=names, broker=address.netloc.rpartition("@")[2])
+    return usages_of(_queried(address, names), names=names, broker=address.netloc.rpartition("@")[2])
+
+
+def _queried(address: SplitResult, names: MetricNames) -> Iterator[MetricSample]:
+    """The samples that a Prometheus server has of the metrics now."""
+    selector = names.selector().replace("\\", "\\\\").replace('"', '\\"')
+    query = urlencode({"query": f'{{__name__=~"{selector}"}}'})
+    url = address._replace(path="/api/v1/query", query=query).geturl()
+    try:
+        for each in json.loads(_text(url))["data"]["result"]:
+            labels: dict[str, Any] = dict(each["metric"])
+            name = labels.pop("__name__")
+            yield MetricSample(name=name, labels=labels, value=float(each["value"][1]))
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise KafkaQuotasError(
+            f"what answers at {address.netloc} is no Prometheus server",
+            hint="an exporter's address has a path: http://BROKER:PORT/metrics",
+        ) from error
+
+
+def _text(url: str) -> str:
+    """What is at an address.
+
+    Raises `KafkaQuotasError` where it can't be read.
+    """
+    from http.client import HTTPException  # noqa: PLC0415 - a daemon needs no HTTP
+    from urllib.request import urlopen  # noqa: PLC0415
+
+    try:
+        with urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the scheme was checked
+            content: bytes = answer.read(MAX_ANSWER_BYTES)
+    except (OSError, HTTPException, ValueError) as error:
+        cause = getattr(error, "reason", error)
+        reason = getattr(cause, "strerror", None) or cause
+        raise KafkaQuotasError(
+            f"no metrics from {urlsplit(url).netloc.rpartition('@')[2]}: {reason}",
+            hint="check the address, and that the exporter runs",
+        ) from error
+    return content.decode("utf-8", "replace")

@@ -1,0 +1,91 @@
+"""Whether a client is slow because of quotas: which one, where, and what would end it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kafka_quotas.commands.insight.top import why_there_are_none
+from kafka_quotas.commands.insight.usage_source import UsageReading
+from kafka_quotas.commands.quotas.quota_status import resolver_of
+from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota
+from kafka_quotas.core.resolution.usage import Usage, ending_limit, is_held_back, share_used, usage_under
+from kafka_quotas.stores.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyAnswer:
+    """One quota key: what applies, what was seen of that bucket by broker, and the value that would end throttling.
+
+    `limit` is the store's, or where the source tells another one, which is in force, that. `ends_at` is None where
+    nothing is throttled.
+    """
+
+    quota: EffectiveQuota
+    limit: float | None
+    usages: tuple[Usage, ...]
+    ends_at: float | None
+
+    @property
+    def throttle_ms(self) -> float:
+        """The longest throttle time at any broker."""
+        return max((usage.throttle_ms or 0.0 for usage in self.usages), default=0.0)
+
+    @property
+    def share(self) -> float | None:
+        """The largest part of the limit that is used at any broker."""
+        shares = [share_used(usage.observed, self.limit) for usage in self.usages]
+        return max((share for share in shares if share is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhyResult:
+    """The answers by key; `culprit` is the one that holds the client back most, None where none does."""
+
+    store_url: str
+    origin: str
+    user: str
+    client_id: str
+    answers: tuple[KeyAnswer, ...]
+    culprit: KeyAnswer | None
+    notes: tuple[str, ...]
+
+
+def why(store: Store, reading: UsageReading, *, user: str | None, client_id: str | None) -> WhyResult:
+    """What holds a user's client-id back now (user None: one without authentication, client-id None: it sends none).
+
+    Raises whatever the store raises.
+    """
+    entries = store.describe(EVERYTHING)
+    resolver = resolver_of(entries, static=store.url.startswith("static:"))
+    asked = (ANONYMOUS if user is None else user, client_id or "")
+    answers = tuple(_answer(quota, reading) for quota in resolver.for_client(*asked))
+    held = [answer for answer in answers if answer.ends_at is not None]
+    notes = [*_notes(user, client_id)]
+    if not reading.usages:
+        notes += why_there_are_none(entries)
+    return WhyResult(
+        store_url=store.url,
+        origin=reading.origin,
+        user=asked[0],
+        client_id=asked[1],
+        answers=answers,
+        culprit=max(held, key=lambda answer: (answer.throttle_ms, answer.share or 0.0), default=None),
+        notes=tuple(notes),
+    )
+
+
+def _answer(quota: EffectiveQuota, reading: UsageReading) -> KeyAnswer:
+    usages = usage_under(quota, reading.usages)
+    told = [usage.limit for usage in usages if usage.limit is not None]
+    limit = min(told, default=quota.limit)
+    ends_at = None
+    if limit is not None and any(is_held_back(usage, limit) for usage in usages):
+        ends_at = ending_limit(quota.key.name, limit, usages, window=reading.window)
+    return KeyAnswer(quota=quota, limit=limit, usages=usages, ends_at=ends_at)
+
+
+def _notes(user: str | None, client_id: str | None) -> Iterator[str]:
+    if user is None:
+        yield f"no user was given: this is the answer for {ANONYMOUS}, which a connection without authentication is"
+    if client_id is None:
+        yield "no client-id was given: this is the answer for a client that sends none"

@@ -1,0 +1,287 @@
+"""`load-test run`: a scenario from its first topic to its last verdict."""
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kafka_quotas.commands.load_test.broker_metrics import BrokerMetrics
+from kafka_quotas.commands.load_test.cleanup import Cleanup, SignalGuard, interruptible, run_folder
+from kafka_quotas.commands.load_test.order import RunRequest, ScenarioResult, VariantResult, ready_scenario
+from kafka_quotas.commands.load_test.target import EVENT_LOG, TestBed, floods_topics, ready_flood_topics, stage, venue
+from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.loadtest.judge.conclusion import Evidence, conclude
+from kafka_quotas.loadtest.judge.expectation import parse_expectation
+from kafka_quotas.loadtest.plan.plan import ClientName, LoadPlan
+from kafka_quotas.loadtest.plan.workload import Workload
+from kafka_quotas.loadtest.record.delivery import Delivery
+from kafka_quotas.loadtest.record.histogram import LatencySummary
+from kafka_quotas.loadtest.result.charges import logged_charges
+from kafka_quotas.loadtest.result.result import EntityKey, LoadResult
+from kafka_quotas.loadtest.run.host_limits import raise_open_files
+from kafka_quotas.loadtest.run.journal import RunJournal, RunPlace, open_journal
+from kafka_quotas.loadtest.run.progress import Watcher
+from kafka_quotas.loadtest.run.quotas_in_force import InForce, quotas_in_force, stored_in_force
+from kafka_quotas.loadtest.run.read_back import TopicMark, mark_topics, read_back
+from kafka_quotas.loadtest.run.runner import run_load
+from kafka_quotas.loadtest.run.topic_probe import TopicProbes
+from kafka_quotas.loadtest.run.topics import TopicAdmin
+from kafka_quotas.loadtest.run.watches import PATIENCE_S, QuotaWatch, TargetWatch
+from kafka_quotas.loadtest.scenario.model import Scenario, Variant
+from kafka_quotas.loadtest.scenario.planning import Environment, client_names, same_load, scenario_plan, solo_plan
+
+_PROBE_GRACE_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunObserver:
+    """Who is told how a run goes: what goes wrong in a line, each step in one, the load as it runs."""
+
+    warn: Callable[[str], None]
+    step: Callable[[str], None]
+    watcher: Watcher | None = None
+
+
+def run_scenario(order: RunRequest, *, clock: Clock, audience: RunObserver) -> ScenarioResult:
+    """What came of a scenario. Whatever happens, quotas are put back and topics removed; a journal tells which.
+
+    Raises `UsageError` where it can't be run there, and what its parts raise.
+    """
+    scenario, scale = ready_scenario(order)
+    raise_open_files()
+    with interruptible(lambda: audience.warn("already ending; what was changed is put back first")) as interruption:
+        run = _ScenarioRun(order, scenario, clock=clock, audience=audience, interruption=interruption)
+        runs = run.whole()
+    return ScenarioResult(
+        scenario=scenario,
+        scale=scale,
+        runs=runs,
+        interrupted=any(run.result.interrupted for run in runs),
+        leftovers=run.undoing.leftovers,
+    )
+
+
+class _ScenarioRun:
+    """One scenario under way."""
+
+    def __init__(
+        self, order: RunRequest, scenario: Scenario, *, clock: Clock, audience: RunObserver, interruption: SignalGuard
+    ) -> None:
+        self._order = order
+        self._scenario = scenario
+        self._clock = clock
+        self._audience = audience
+        self._run_id = secrets.randbits(64)
+        is_bare = order.keeps_names and not order.target.is_theirs
+        self._prefix = "" if is_bare else f"kafka-quotas-{scenario.name}-{self._run_id:016x}-"
+        self.undoing = Cleanup(interruption=interruption, tell=audience.warn)
+
+    def whole(self) -> tuple[VariantResult, ...]:
+        """Every variant's result; none after one that was interrupted."""
+        runs: list[VariantResult] = []
+        with ExitStack() as stack:
+            journal = stack.enter_context(open_journal(self._order.journal_folder, self._place()))
+            folder = stack.enter_context(run_folder(journal))
+            staged = stack.enter_context(stage(self._order.target, self._scenario, folder))
+            if self._order.target.is_theirs and (self._scenario.makes_topics or self._scenario.mutates):
+                stack.enter_context(self.undoing.topics(journal, staged.topics, self._prefix))
+            staged.make(self._scenario.topics, prefix=self._prefix)
+            plan: LoadPlan | None = None
+            for variant in self._scenario.variants:
+                if plan is not None:
+                    self._clear(plan, staged)
+                measured = self._under_quotas(variant, staged, journal, plan)
+                plan = measured.plan
+                runs.append(VariantResult(variant=variant, result=self._concluded(variant, staged, measured)))
+                if measured.result.interrupted:
+                    break
+        return tuple(runs)
+
+    def _clear(self, plan: LoadPlan, staged: TestBed) -> None:
+        """Nothing; what a flood has left is gone, so that the next variant finds what the last one found."""
+        if floods_topics(plan):
+            self._audience.step("removing the topics of the flood")
+            with closing(staged.topics()) as admin:
+                ready_flood_topics(plan, admin)
+
+    def _place(self) -> RunPlace:
+        """What the journal says of the run; of a target that ends with it nothing has to be put back."""
+        target = self._order.target
+        theirs = target.bootstrap if target.bootstrap is not None else ""
+        keeps = "" if not theirs or target.through_daemon else target.store_url or f"kafka://{theirs}"
+        return RunPlace(
+            run=f"{self._run_id:016x}",
+            scenario=self._scenario.name,
+            started_ms=self._clock.now_ms(),
+            bootstrap=theirs,
+            store_url=keeps,
+            command_config=None if target.command_config is None else str(target.command_config.absolute()),
+        )
+
+    def _under_quotas(
+        self, variant: Variant, staged: TestBed, journal: RunJournal, before: LoadPlan | None
+    ) -> "_Measured":
+        """One variant's run, its quotas set and put back around it; the load is that of `before` where there is one."""
+        quotas = self._scenario.quotas if variant is Variant.WITH_QUOTAS else ()
+        with ExitStack() as stack:
+            if quotas:
+                self._audience.step(f"setting {len(quotas)} quotas")
+                wanted = [(each.entity, dict(each.values)) for each in quotas]
+                stack.enter_context(self.undoing.quotas(journal, staged.store, wanted))
+            place = stack.enter_context(
+                venue(
+                    self._order.target,
+                    staged,
+                    self._scenario,
+                    prefix=self._prefix,
+                    with_policy=variant is Variant.WITH_QUOTAS,
+                    name=variant.value,
+                )
+            )
+            return self._measured(variant, staged, place, before)
+
+    def _measured(self, variant: Variant, staged: TestBed, place: Environment, before: LoadPlan | None) -> "_Measured":
+        """What was measured of one variant, the control clients alone first."""
+        names = client_names(self._scenario)
+        in_force = self._in_force(staged, names)
+        plan = self._planned(in_force, staged, place, before)
+        solo = self._solo(plan)
+        behind = replace(plan, bootstrap=staged.bootstrap)
+        marks: list[TopicMark] = []
+        self._audience.step(f"{len(plan.entities)} clients for {plan.warmup_s + plan.duration_s:g} s, {variant.value}")
+        with ExitStack() as stack:
+            watch = QuotaWatch(staged.store, names=names, expected=in_force)
+            if self._order.reads_quotas:
+                stack.enter_context(watch)
+            metrics = stack.enter_context(BrokerMetrics(self._order.prometheus))
+            outages = stack.enter_context(self._target_watch(staged))
+            probes = [stack.enter_context(each) for each in self._probes(staged, variant)]
+            result = run_load(
+                plan,
+                clock=self._clock,
+                watcher=self._audience.watcher,
+                ready=lambda: marks.extend(mark_topics(behind) if self._order.checks_delivery else ()),
+            )
+            for each in probes:
+                each.ask_until(0.0 if result.interrupted else plan.warmup_s + plan.duration_s)
+        answers = tuple(answer for each in probes for answer in each.answers)
+        return _Measured(
+            plan=plan,
+            behind=behind,
+            result=replace(
+                result,
+                probes=answers,
+                broker_samples=metrics.samples,
+                warnings=(*result.warnings, *metrics.warnings),
+            ),
+            solo=solo,
+            marks=tuple(marks),
+            changed=watch.findings,
+            outages=(*outages.findings, *self._deleted_topics(plan, staged)),
+        )
+
+    def _planned(self, in_force: InForce, staged: TestBed, place: Environment, before: LoadPlan | None) -> LoadPlan:
+        """The plan of a variant, with the load of `before` where there is one; topics for its floods are there."""
+        if before is None:
+            plan = scenario_plan(self._scenario, in_force, place, run_id=self._run_id)
+        else:
+            plan = same_load(replace(before, bootstrap=place.bootstrap, run_id=before.run_id + 1), in_force)
+        if floods_topics(plan):
+            with closing(staged.topics()) as admin:
+                ready_flood_topics(plan, admin)
+        return plan
+
+    def _in_force(self, staged: TestBed, names: Sequence[ClientName]) -> InForce:
+        """The quotas that hold for the clients, or none where nobody is to be asked."""
+        if not self._order.reads_quotas:
+            return quotas_in_force((), names)
+        with closing(staged.store()) as store:
+            return stored_in_force(store, names)
+
+    def _deliveries(self, measured: "_Measured") -> Mapping[EntityKey, Delivery]:
+        """What reading the topics back told, where that was asked for and the run was whole."""
+        if measured.result.interrupted or not self._order.checks_delivery:
+            return {}
+        return read_back(measured.behind, measured.result.entities, measured.marks)
+
+    def _solo(self, plan: LoadPlan) -> Mapping[EntityKey, LatencySummary]:
+        """The control clients' response latency without the others."""
+        alone = solo_plan(plan, duration_s=self._scenario.solo_s)
+        if alone is None:
+            return {}
+        labels = ", ".join(entity.name.label for entity in alone.entities)
+        self._audience.step(f"{labels} alone for {alone.warmup_s + alone.duration_s:g} s")
+        result = run_load(alone, clock=self._clock, watcher=self._audience.watcher)
+        if result.interrupted:
+            raise KeyboardInterrupt
+        return {entity.key: entity.response for entity in result.entities}
+
+    @contextmanager
+    def _target_watch(self, staged: TestBed) -> Iterator[TargetWatch]:
+        """Watches a cluster that may go away by itself; the embedded one goes with this process only."""
+        if staged.embedded is not None:
+            yield TargetWatch(lambda: None)
+            return
+        settings = replace(staged.settings, timeout_s=PATIENCE_S)
+        with closing(TopicAdmin(staged.admin, settings=settings)) as admin, TargetWatch(admin.answers) as watch:
+            yield watch
+
+    def _deleted_topics(self, plan: LoadPlan, staged: TestBed) -> tuple[str, ...]:
+        """Which topics that records were moved through are gone after the load, one line each."""
+        moved = sorted({load.topic for load in plan.entities if load.workload in (Workload.PRODUCE, Workload.CONSUME)})
+        if staged.embedded is not None or not moved:
+            return ()
+        try:
+            with closing(TopicAdmin(staged.admin, settings=replace(staged.settings, timeout_s=PATIENCE_S))) as admin:
+                return tuple(f"topic {name} was deleted during the run" for name in admin.missing(moved))
+        except KafkaQuotasError:
+            return ()  # whoever administers may not look, or the target is gone, which its watch tells
+
+    def _probes(self, staged: TestBed, variant: Variant) -> list[TopicProbes]:
+        return [
+            TopicProbes(
+                staged.topics,
+                prefix=f"{self._prefix}probe-{variant.value}-{number}-",
+                every_s=probe.every_s,
+                grace_s=min(probe.timeout_s, _PROBE_GRACE_S),
+            )
+            for number, probe in enumerate(self._scenario.probes)
+        ]
+
+    def _concluded(self, variant: Variant, staged: TestBed, measured: "_Measured") -> LoadResult:
+        """The result with all its judgements, after quotas were put back, for reading back takes from them too."""
+        result, is_limited = measured.result, variant is Variant.WITH_QUOTAS
+        expectations = (*map(parse_expectation, self._scenario.expect), *self._order.expectations)
+        evidence = Evidence(
+            solo=measured.solo,
+            control_factor=self._order.control_factor or self._scenario.control_factor,
+            deliveries=self._deliveries(measured),
+            charges=logged_charges(
+                staged.folder / variant.value / EVENT_LOG,
+                measured.plan.entities,
+                started_ms=result.started_ms,
+                ended_ms=result.started_ms + round(result.elapsed_s * 1000),
+            ),
+            time_limited=frozenset(entity.key for entity in measured.plan.entities if entity.is_time_limited),
+            expected_errors={entity.key: frozenset(entity.expected_errors) for entity in measured.plan.entities},
+            quotas_changed="; ".join(measured.changed) or None,
+            outages=measured.outages,
+            expectations=expectations if is_limited else (),
+        )
+        title = self._scenario.name if is_limited else f"{self._scenario.name}, {variant.value}"
+        return conclude(replace(result, title=title), evidence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measured:
+    """What was measured of one variant. `behind` is the plan past the daemon, where topics are read back."""
+
+    plan: LoadPlan
+    behind: LoadPlan
+    result: LoadResult
+    solo: Mapping[EntityKey, LatencySummary]
+    marks: tuple[TopicMark, ...]
+    changed: tuple[str, ...]
+    outages: tuple[str, ...]

@@ -1,0 +1,286 @@
+"""What a load test runs against: a cluster that is there, the embedded one, or a broker that is started for it.
+
+Any of them with the daemon in front, which then keeps the quotas, in a store of its own: nothing is changed in the
+cluster behind it.
+
+The topics that mutation floods find: those to be deleted or grown are made before the load, no others are left.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kafka_quotas.commands.testbed.broker_security import broker_security
+from kafka_quotas.commands.testbed.daemon_process import running_daemon
+from kafka_quotas.commands.testbed.kafka_broker import BrokerTerms, running_broker
+from kafka_quotas.commands.testbed.kafka_jars import kafka_jars
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.loadtest.clients.mutation_plan import MutationPlan
+from kafka_quotas.loadtest.plan.plan import ClientName, LoadPlan
+from kafka_quotas.loadtest.plan.workload import MutationFlood
+from kafka_quotas.loadtest.run.embedded_cluster import EmbeddedCluster
+from kafka_quotas.loadtest.run.host_limits import HostLimits
+from kafka_quotas.loadtest.run.topics import TopicAdmin, fill_topic
+from kafka_quotas.loadtest.scenario.model import PREFIX, Scenario, ScenarioTopic
+from kafka_quotas.loadtest.scenario.planning import Credentials, Environment, anybody, client_names
+from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities
+from kafka_quotas.loadtest.scenario.scaling import partitions_needed
+from kafka_quotas.pipeline.engine.java import find_java
+from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.store import Store
+from kafka_quotas.wire.client.topics import WantedTopic
+
+
+def ready_flood_topics(plan: LoadPlan, admin: TopicAdmin) -> None:
+    """Nothing; under the prefix of each flood are the topics that it is about, and none of an earlier run of it.
+
+    Raises what `TopicAdmin` raises.
+    """
+    for entity in plan.entities:
+        flood = entity.flood
+        if isinstance(flood, MutationFlood):
+            admin.remove(flood.prefix)
+            before = MutationPlan(flood).topics_before()
+            if before:
+                admin.make([WantedTopic(name, partitions, flood.replication_factor) for name, partitions in before])
+
+
+def floods_topics(plan: LoadPlan) -> bool:
+    """Whether the plan has mutation floods."""
+    return any(isinstance(entity.flood, MutationFlood) for entity in plan.entities)
+
+
+EVENT_LOG: Final = "events"
+_PATIENCE_S: Final = 180.0
+"""How long a broker here may take for a change of a topic or a quota: after a flood many others are before it."""
+_CONNECT_S: Final = 10.0
+_FIRST_CONNECT_S: Final = 20.0
+"""How long a login may take at a broker that has just started: its first ones are slow."""
+_HEAP_MB: Final = 512
+_HEAP_KB_PER_PARTITION: Final = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadTarget:
+    """What was asked for. Neither `bootstrap` nor `broker_jars`: the embedded cluster.
+
+    `settings` administer topics and quotas of a cluster that is there, `command_config` is the file they came from;
+    `store_url` says where its quotas are, None: in the cluster itself. `properties` (librdkafka's names) and
+    `credentials` are those of the load's clients. `window` None is the scenario's own.
+    """
+
+    bootstrap: str | None = None
+    broker_jars: Path | None = None
+    through_daemon: bool = False
+    store_url: str | None = None
+    settings: StoreSettings = field(default_factory=StoreSettings)
+    command_config: Path | None = None
+    window: QuotaWindow | None = None
+    enforcers: int | None = None
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    credentials: Credentials | None = field(default=None, repr=False)
+
+    @property
+    def is_theirs(self) -> bool:
+        """Whether it is a cluster that was there before the run and will be after it."""
+        return self.bootstrap is not None
+
+    def ground(self, limits: HostLimits) -> TargetCapabilities:
+        """The same, as the checks of a scenario want it."""
+        return TargetCapabilities(
+            embedded=self.bootstrap is None and self.broker_jars is None,
+            own_broker=self.bootstrap is None and self.broker_jars is not None,
+            through_daemon=self.through_daemon,
+            limits=limits,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicLoader:
+    """Who fills topics before the load: an address and client properties."""
+
+    bootstrap: str
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestBed:
+    """A cluster that serves: its address for the load's clients, and for who administers it.
+
+    `store_url` is where the quotas that a run sets are kept; it is the daemon's where one stands in front. `embedded`
+    is the cluster inside this process, whose topics come by themselves.
+    """
+
+    bootstrap: str
+    admin: str
+    store_url: str
+    settings: StoreSettings
+    folder: Path
+    filler: TopicLoader
+    embedded: EmbeddedCluster | None = None
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    credentials: Credentials = field(default=anybody, repr=False)
+
+    def store(self) -> Store:
+        """The store of the quotas, opened anew."""
+        return open_store(self.store_url, settings=self.settings)
+
+    def topics(self) -> TopicAdmin:
+        """A connection that administers topics, opened anew."""
+        return TopicAdmin(self.admin, settings=self.settings)
+
+    def make(self, topics: tuple[ScenarioTopic, ...], *, prefix: str) -> None:
+        """Nothing; the topics are there under the prefix, with their records. Raises what `TopicAdmin.make` raises."""
+        topics = tuple(topic for topic in topics if not topic.is_there)
+        if not topics:
+            return
+        wanted = [WantedTopic(f"{prefix}{topic.name}", topic.partitions, topic.replication_factor) for topic in topics]
+        if self.embedded is not None:
+            for topic, want in zip(topics, wanted, strict=True):
+                self.embedded.make_topic(want.name)
+                self.embedded.fill(want.name, records=topic.fill, record_size=topic.record_size)
+            return
+        admin = self.topics()
+        try:
+            admin.make(wanted)
+        finally:
+            admin.close()
+        for topic, want in zip(topics, wanted, strict=True):
+            if topic.fill:
+                fill_topic(
+                    self.filler.bootstrap,
+                    want.name,
+                    partitions=topic.partitions,
+                    records=topic.fill,
+                    record_size=topic.record_size,
+                    properties=self.filler.properties,
+                )
+
+
+@contextmanager
+def stage(target: LoadTarget, scenario: Scenario, folder: Path) -> Iterator[TestBed]:
+    """The cluster while the context lasts; what is started for it writes into the folder, and is gone at the end.
+
+    Raises `KafkaServerError` where a broker can't be started, `ClusterUnreachableError` where the embedded one can't.
+    """
+    own_store = f"local:{folder / 'quotas.db'}"
+    with ExitStack() as stack:
+        if target.bootstrap is not None:
+            theirs = f"kafka://{target.bootstrap}"
+            credentials = target.credentials or anybody
+            login = dict(credentials(client_names(scenario)[0]))
+            yield TestBed(
+                bootstrap=target.bootstrap,
+                admin=target.bootstrap,
+                store_url=target.store_url or (own_store if target.through_daemon else theirs),
+                settings=target.settings,
+                folder=folder,
+                filler=TopicLoader(bootstrap=target.bootstrap, properties={**target.properties, **login}),
+                properties=target.properties,
+                credentials=credentials,
+            )
+        elif target.broker_jars is not None:
+            yield _own_broker(stack, target, scenario, folder, own_store)
+        else:
+            cluster = stack.enter_context(EmbeddedCluster())
+            yield TestBed(
+                bootstrap=cluster.bootstrap,
+                admin=cluster.bootstrap,
+                store_url=target.store_url or own_store,
+                settings=target.settings,
+                folder=folder,
+                filler=TopicLoader(bootstrap=cluster.bootstrap),
+                embedded=cluster,
+                properties=target.properties,
+                credentials=target.credentials or anybody,
+            )
+
+
+@contextmanager
+def venue(
+    target: LoadTarget, staged: TestBed, scenario: Scenario, *, prefix: str, with_policy: bool, name: str
+) -> Iterator[Environment]:
+    """Where the clients of one run connect, while the context lasts: to the cluster, or to a daemon in front of it.
+
+    Without `with_policy` the daemon is not given the scenario's policy, which limits too. Raises `DaemonStartError`.
+    """
+    if not target.through_daemon:
+        yield Environment(
+            bootstrap=staged.bootstrap,
+            prefix=prefix,
+            enforcers=target.enforcers,
+            connect_timeout_s=_CONNECT_S if target.is_theirs else _FIRST_CONNECT_S,
+            credentials=staged.credentials,
+            properties=staged.properties,
+        )
+        return
+    folder = staged.folder / name
+    folder.mkdir()
+    options = ["--event-log", str(folder / EVENT_LOG), "--event-log-rotate", "3600", *scenario.daemon_options]
+    if with_policy and scenario.daemon_policy:
+        policy = folder / "policy.toml"
+        policy.write_text(scenario.daemon_policy.replace(PREFIX, prefix), encoding="utf-8")
+        options += ["--policy", str(policy)]
+    if scenario.daemon_costs:
+        costs = folder / "costs.json"
+        costs.write_text(scenario.daemon_costs, encoding="utf-8")
+        options += ["--cost-model", str(costs)]
+    with running_daemon(
+        upstream=staged.bootstrap,
+        store_url=staged.store_url,
+        window=scenario.window,
+        folder=folder,
+        options=options,
+    ) as daemon:
+        yield Environment(
+            bootstrap=daemon.bootstrap,
+            prefix=prefix,
+            enforcers=target.enforcers,
+            connect_timeout_s=_CONNECT_S if target.is_theirs else _FIRST_CONNECT_S,
+            credentials=staged.credentials,
+            properties=staged.properties,
+        )
+
+
+def _own_broker(stack: ExitStack, target: LoadTarget, scenario: Scenario, folder: Path, own_store: str) -> TestBed:
+    """A broker that is started for the scenario."""
+    if target.broker_jars is None:
+        raise UsageError("a broker needs jars", hint="--broker-jars DIR")
+    java = find_java()
+    users = [name.user for name in client_names(scenario) if name.user is not None]
+    security = broker_security(scenario.security, users, folder=folder, java=java)
+    broker = stack.enter_context(
+        running_broker(
+            java=java,
+            jars=kafka_jars(target.broker_jars.absolute()),
+            folder=folder,
+            window=scenario.window,
+            terms=BrokerTerms(
+                listener=None if security is None else security.listener,
+                settings={"controller.quorum.append.linger.ms": "0", **dict(scenario.broker_settings)},
+                logs_requests=False,
+                heap_mb=_HEAP_MB + partitions_needed(scenario) * _HEAP_KB_PER_PARTITION // 1024,
+            ),
+        )
+    )
+    return TestBed(
+        bootstrap=broker.secured or broker.bootstrap,
+        admin=broker.bootstrap,
+        store_url=own_store if target.through_daemon else f"kafka://{broker.bootstrap}",
+        settings=StoreSettings(timeout_s=_PATIENCE_S),
+        folder=folder,
+        filler=TopicLoader(bootstrap=broker.bootstrap),
+        properties={**target.properties, **({} if security is None else security.common)},
+        credentials=target.credentials or anybody if security is None else _of_users(security.by_user),
+    )
+
+
+def _of_users(
+    by_user: Mapping[str, tuple[tuple[str, str], ...]],
+) -> Callable[[ClientName], tuple[tuple[str, str], ...]]:
+    """The credentials of each client by its user."""
+    return lambda name: by_user.get(name.user or "", ())

@@ -1,0 +1,4 @@
+"""The pipeline's verbs, one per job.
+
+Imports `pipeline` and `commands.quotas`.
+"""

@@ -1,0 +1,98 @@
+"""Traffic for the pipeline's demo: a scenario of the load tester against a real broker that logs its requests."""
+
+import shutil
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kafka_quotas.commands.quotas.alter import alter
+from kafka_quotas.commands.testbed.daemon_process import work_folder
+from kafka_quotas.commands.testbed.kafka_broker import BROKER_ID, REQUEST_LOG, RunningBroker, running_broker
+from kafka_quotas.commands.testbed.kafka_jars import kafka_jars
+from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quota_files.writer import FileFormat, file_text
+from kafka_quotas.loadtest.plan.plan import LoadPlan
+from kafka_quotas.loadtest.result.result import LoadResult
+from kafka_quotas.loadtest.run.progress import Watcher
+from kafka_quotas.loadtest.run.quotas_in_force import quotas_in_force
+from kafka_quotas.loadtest.run.runner import run_load
+from kafka_quotas.loadtest.run.topics import TopicAdmin, fill_topic
+from kafka_quotas.loadtest.scenario.file import read_scenario
+from kafka_quotas.loadtest.scenario.model import Scenario
+from kafka_quotas.loadtest.scenario.planning import Environment, client_names, scenario_plan
+from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.store import QuotaEntry
+from kafka_quotas.wire.client.topics import WantedTopic
+
+SCENARIO: Final = "everyday"
+"""The shipped scenario that the demo runs: `kafka-quotas load-test run everyday` runs it too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoTraffic:
+    """What was recorded: request logs in a folder by broker, the file of the quotas in force, and their window."""
+
+    logs: Path
+    in_force: Path
+    window: QuotaWindow
+    result: LoadResult
+
+
+def demo_scenario() -> Scenario:
+    """The scenario whose traffic the demo is about."""
+    return read_scenario(SCENARIO)
+
+
+def record_traffic(
+    scenario: Scenario, *, java: Path, jars: Path, out: Path, clock: Clock, watcher: Watcher | None
+) -> DemoTraffic:
+    """The request log of a real broker under a scenario's load and quotas; the broker is gone at the end.
+
+    Raises `KafkaServerError` where there is no broker to be had, and what `run_load` raises.
+    """
+    libraries = kafka_jars(jars.absolute())
+    with work_folder() as folder:
+        with running_broker(java=java, jars=libraries, folder=folder, window=scenario.window) as broker:
+            _make_topics(scenario, broker)
+            plan = _plan(scenario, broker)
+            prepared = broker.request_log.stat().st_size  # making and filling topics is no traffic
+            result = run_load(plan, clock=clock, watcher=watcher)
+        logs = out / "logs"
+        target = logs / str(BROKER_ID) / REQUEST_LOG
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with broker.request_log.open("rb") as source, target.open("wb") as copy:
+            source.seek(prepared)
+            source.readline()  # it may be the rest of a line
+            shutil.copyfileobj(source, copy)
+    in_force = out / "in-force.yaml"
+    quotas = [(each.entity, dict(each.values)) for each in scenario.quotas]
+    in_force.write_text("".join(file_text(quotas, FileFormat.YAML)), encoding="utf-8")
+    return DemoTraffic(logs=logs, in_force=in_force, window=scenario.window, result=result)
+
+
+def _make_topics(scenario: Scenario, broker: RunningBroker) -> None:
+    """Nothing; the scenario's topics are there, filled."""
+    with closing(TopicAdmin(broker.bootstrap, settings=StoreSettings())) as admin:
+        admin.make([WantedTopic(each.name, each.partitions, each.replication_factor) for each in scenario.topics])
+    for each in scenario.topics:
+        fill_topic(
+            broker.bootstrap,
+            each.name,
+            partitions=each.partitions,
+            records=each.fill,
+            record_size=each.record_size,
+            properties={},
+        )
+
+
+def _plan(scenario: Scenario, broker: RunningBroker) -> LoadPlan:
+    """The plan of the scenario's load, once the broker keeps its quotas."""
+    quotas = [QuotaEntry(entity=each.entity, quotas=dict(each.values)) for each in scenario.quotas]
+    with closing(open_store(f"kafka://{broker.bootstrap}")) as store:
+        for each in quotas:
+            alter(store, entity=each.entity, changes=dict(each.quotas))
+    in_force = quotas_in_force(quotas, client_names(scenario))
+    return scenario_plan(scenario, in_force, Environment(bootstrap=broker.bootstrap, prefix=""), run_id=0)

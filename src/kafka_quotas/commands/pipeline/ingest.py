@@ -1,0 +1,188 @@
+"""Reading logs, scrapes and samples into the tables of the pipeline."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice, choose_engine, require_libraries
+from kafka_quotas.pipeline.engine.progress import JobProgress, Watch
+from kafka_quotas.pipeline.engine.spark_session import spark_errors, spark_session
+from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
+from kafka_quotas.pipeline.formats.task import TaskCounts
+from kafka_quotas.pipeline.ingest.manifest import ReadFile, known_files, write_manifest
+from kafka_quotas.pipeline.ingest.plan import IngestPlan, IngestTerms, plan_ingest
+from kafka_quotas.pipeline.ingest.source_pattern import FoundFile, find_files, find_paths
+from kafka_quotas.pipeline.ingest.staging import Staging, staging
+from kafka_quotas.pipeline.tables.layout import DEFAULT_BUCKETS, MANIFEST_FILE
+
+if TYPE_CHECKING:
+    from kafka_quotas.pipeline.ingest.quarantine import Fault
+
+_BYTES_PER_EVENT = 1000
+"""About what a line of a request log takes; for the choice of an engine that is near enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestRequest:
+    """What to read (`patterns` of --source, and `paths`), what it is, where it goes and who does it.
+
+    `spark` is used where Spark does it; `master` is None where the user named none. `buckets` None: as the folder has.
+    """
+
+    patterns: tuple[str, ...]
+    paths: tuple[Path, ...]
+    out: Path
+    terms: IngestTerms
+    spark: SparkSettings
+    engine: Engine = Engine.AUTO
+    master: str | None = None
+    buckets: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestCounts:
+    """Lines, and the rows that became of them.
+
+    `unused` are figures of scrapes that have nothing to do with quotas, `forwarded` requests that were logged twice.
+    """
+
+    lines: int
+    blank: int
+    events: int
+    metrics: int
+    client_throttle: int
+    quarantined: int
+    forwarded: int
+    unused: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestResult:
+    """What was read and what became of it; `folder` is None where nothing was new."""
+
+    out: Path
+    folder: Path | None
+    choice: EngineChoice | None
+    files: int
+    unchanged: int
+    empty: int
+    counts: IngestCounts
+    faults: "tuple[Fault, ...]" = ()
+    elapsed_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestWatcher:
+    """Who is told of what happens meanwhile: progress, a wait for another ingest, the engine that was chosen."""
+
+    progress: Watch
+    waiting: Callable[[], None]
+    chosen: Callable[[EngineChoice], None]
+
+
+def ingest(request: IngestRequest, watcher: IngestWatcher) -> IngestResult:
+    """What became of the files; the tables in `request.out` have all of it or nothing.
+
+    Raises `UsageError` for sources that can't be meant, `KafkaQuotasError` where something can't be read or written.
+    """
+    require_libraries("pyarrow", "orjson")
+    found = _find(request)
+    with staging(
+        request.out, buckets=request.buckets, default_buckets=DEFAULT_BUCKETS, waiting=watcher.waiting
+    ) as place:
+        plan = plan_ingest(found, terms=request.terms, known=known_files(place.data))
+        if not plan.files:
+            return _result(request, plan, folder=None, choice=None, counts=())
+        choice = choose_engine(request.engine, events=plan.size // _BYTES_PER_EVENT, master=request.master)
+        watcher.chosen(choice)
+        started_s = time.monotonic()
+        counts = _run(plan, choice, request, place, watcher.progress)
+        faults = _count_faults(place.path)
+        folder = _commit(place, plan, counts) if any(each.lines for each in counts) else None
+        result = _result(request, plan, folder=folder, choice=choice, counts=counts)
+        return replace(result, faults=faults, elapsed_s=time.monotonic() - started_s)
+
+
+def _find(request: IngestRequest) -> list[FoundFile]:
+    found = [file for pattern in request.patterns for file in find_files(pattern)]
+    found += [file for path in request.paths for file in find_paths(path)]
+    if not found:
+        raise UsageError("no source was named", hint="FILE..., or --source 'logs/{broker_id}/*.log'")
+    return list({file.path.absolute(): file for file in found}.values())
+
+
+def _run(
+    plan: IngestPlan, choice: EngineChoice, request: IngestRequest, place: Staging, watch: Watch
+) -> list[TaskCounts]:
+    """The counts of all tasks; their tables are in the staging folder."""
+    if choice.engine is Engine.SPARK:
+        return _run_on_spark(plan, request, place, watch)
+    from kafka_quotas.pipeline.ingest.local_engine import ingest_locally  # noqa: PLC0415 - loads Arrow
+
+    done: list[TaskCounts] = []
+
+    def tell(counts: TaskCounts) -> None:
+        done.append(counts)
+        rows = sum(each.lines for each in done)
+        stage = "read" if len(done) < len(plan.tasks) else "sort and write"
+        watch(JobProgress(stage=stage, done=len(done), total=len(plan.tasks), rows=rows))
+
+    watch(JobProgress(stage="read", done=0, total=len(plan.tasks)))
+    return ingest_locally(plan.tasks, size=plan.size, buckets=place.data.buckets, folder=place.path, done=tell)
+
+
+def _run_on_spark(plan: IngestPlan, request: IngestRequest, place: Staging, watch: Watch) -> list[TaskCounts]:
+    require_libraries("pyspark")
+    from kafka_quotas.pipeline.ingest.spark_engine import ingest_on_spark  # noqa: PLC0415 - loads PySpark
+
+    watch(JobProgress(stage="start Spark", done=0, total=0))
+    folder = place.path.absolute()
+    with (
+        spark_session(request.spark) as session,
+        spark_errors(f"ingesting into {request.out}", log_file=request.spark.log_file),
+    ):
+        return ingest_on_spark(session, plan.tasks, buckets=place.data.buckets, folder=folder, watch=watch)
+
+
+def _commit(place: Staging, plan: IngestPlan, counts: Sequence[TaskCounts]) -> Path:
+    """The ingest's folder; it remembers how far each file was read."""
+    read_to = dict.fromkeys(range(len(plan.files)), 0)
+    for task, each in zip(plan.tasks, counts, strict=True):
+        read_to[task.file_number] = max(read_to[task.file_number], each.read_to)
+    files: list[ReadFile] = [replace(file.described, read_to=read_to[file.task.file_number]) for file in plan.files]
+    write_manifest(place.path / MANIFEST_FILE, files, asdict(_totals(counts)))
+    return place.commit()
+
+
+def _totals(counts: Sequence[TaskCounts]) -> IngestCounts:
+    return IngestCounts(
+        **{each.name: sum(getattr(count, each.name) for count in counts) for each in fields(IngestCounts)}
+    )
+
+
+def _result(
+    request: IngestRequest,
+    plan: IngestPlan,
+    *,
+    folder: Path | None,
+    choice: EngineChoice | None,
+    counts: Sequence[TaskCounts],
+) -> IngestResult:
+    return IngestResult(
+        out=request.out,
+        folder=folder,
+        choice=choice,
+        files=len(plan.files),
+        unchanged=plan.unchanged,
+        empty=plan.empty,
+        counts=_totals(counts),
+    )
+
+
+def _count_faults(folder: Path) -> "tuple[Fault, ...]":
+    from kafka_quotas.pipeline.ingest.quarantine import count_faults  # noqa: PLC0415 - loads Arrow
+
+    return count_faults(folder)

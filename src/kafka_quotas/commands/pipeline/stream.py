@@ -1,0 +1,148 @@
+"""Live usage and throttle state from a stream of events."""
+
+import fcntl
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.pipeline.engine.choice import require_libraries
+from kafka_quotas.pipeline.engine.spark_session import spark_session
+from kafka_quotas.pipeline.engine.spark_settings import SparkSettings
+from kafka_quotas.pipeline.stream.source import Source, TopicSource, connector_packages, missing_connector
+from kafka_quotas.stores.files.atomic_write import replace_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from kafka_quotas.pipeline.stream.job import BatchReport
+    from kafka_quotas.pipeline.stream.sink import Sink
+
+_IDENTITY: Final = ".kafka-quotas-id"
+
+Entries = tuple[tuple[Entity, Mapping[str, float]], ...]
+"""Entities and their quotas by key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRequest:
+    """What to stream and against which quotas; `static` ones rank below the others.
+
+    `target` is a folder, a topic, or None where batches are shown. `interval_s` None: take what is there, and end.
+    `packages` are Maven coordinates of Spark's Kafka source where the default ones are not wanted.
+    """
+
+    source: Source
+    target: Path | TopicSource | None
+    checkpoint: Path
+    spark: SparkSettings
+    quotas: Entries = ()
+    static: Entries = ()
+    interval_s: float | None = None
+    batch_size: int | None = None
+    lateness_ms: int = 10_000
+    window: QuotaWindow = DEFAULT_WINDOW
+    packages: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.spark.is_connect:
+            raise UsageError(
+                "a stream keeps its state in this process, which a Spark Connect server can't reach",
+                hint="--master local[*] or spark://HOST:PORT",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamWatcher:
+    """Who is told of batches (`report`), who is shown their rows where there is no target, and what ends the stream."""
+
+    report: "Callable[[BatchReport], None]"
+    show: "Callable[[pa.Table], None]"
+    stop: threading.Event
+
+
+def stream(request: StreamRequest, watcher: StreamWatcher) -> None:
+    """Nothing; returns when all there was is done, or when `watcher.stop` is set.
+
+    Raises `KafkaQuotasError` where Spark, the source or the target fails; the checkpoint then knows how far it came.
+    """
+    require_libraries("pyspark", "pyarrow", "orjson")
+    from kafka_quotas.pipeline.stream.job import StreamPlan, run_stream  # noqa: PLC0415 - loads Arrow
+    from kafka_quotas.pipeline.stream.quotas import LiveQuotas  # noqa: PLC0415
+    from kafka_quotas.pipeline.stream.state import LiveState  # noqa: PLC0415
+
+    quotas = LiveQuotas(request.quotas, static=request.static)
+    state = LiveState(quotas, lateness_ms=request.lateness_ms, window=request.window)
+    plan = StreamPlan(
+        source=request.source,
+        checkpoint=request.checkpoint.absolute(),
+        interval_s=request.interval_s,
+        batch_size=request.batch_size,
+        log_file=request.spark.log_file,
+    )
+    with _alone(request.checkpoint), _session(request) as session:
+        run_stream(session, plan, state=state, sink=_sink(request, watcher), report=watcher.report, stop=watcher.stop)
+
+
+@contextmanager
+def _session(request: StreamRequest) -> "Iterator[SparkSession]":
+    if not isinstance(request.source, TopicSource):
+        with spark_session(request.spark) as session:
+            yield session
+        return
+    packages = connector_packages(request.packages)
+    started = False
+    try:
+        with spark_session(replace(request.spark, packages=packages)) as session:
+            started = True
+            yield session
+    except KafkaQuotasError as error:
+        if started or "did not start" not in error.message:
+            raise
+        raise missing_connector(packages, error) from error
+
+
+def _sink(request: StreamRequest, watcher: StreamWatcher) -> "Sink":
+    from kafka_quotas.pipeline.stream.sink import FolderSink, ShowSink  # noqa: PLC0415 - loads Arrow
+    from kafka_quotas.pipeline.stream.topic_sink import TopicSink  # noqa: PLC0415
+
+    if isinstance(request.target, Path):
+        return FolderSink(request.target)
+    if isinstance(request.target, TopicSource):
+        return TopicSink(request.target, name=f"kafka-quotas-stream-{_identity(request.checkpoint)}")
+    return ShowSink(watcher.show)
+
+
+def _identity(checkpoint: Path) -> str:
+    """What tells this checkpoint from all others: one that is begun anew in the same place is another."""
+    path = checkpoint / _IDENTITY
+    try:
+        if not path.exists():
+            replace_text(path, [uuid.uuid4().hex])
+        return path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise KafkaQuotasError(f"cannot write {checkpoint}: {error.strerror or error}") from error
+
+
+@contextmanager
+def _alone(checkpoint: Path) -> Iterator[None]:
+    """Nothing; in the block no other stream uses the checkpoint. Raises `KafkaQuotasError` where one does."""
+    try:
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        with (checkpoint / ".kafka-quotas-lock").open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise KafkaQuotasError(
+                    f"another stream uses {checkpoint}", hint="each stream needs a --checkpoint of its own"
+                ) from error
+            yield
+    except OSError as error:
+        raise KafkaQuotasError(f"cannot write {checkpoint}: {error.strerror or error}") from error

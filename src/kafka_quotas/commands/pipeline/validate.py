@@ -1,0 +1,58 @@
+"""Whether the replay tells what brokers did, from recorded traffic and the quotas that were in force."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafka_quotas.commands.pipeline.jobs import FolderJobs
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.pipeline.engine.runner import EventsRequest, EventsWatcher, RecordedEvents, open_events
+from kafka_quotas.pipeline.tables.schemas import METRICS
+
+if TYPE_CHECKING:
+    from kafka_quotas.pipeline.buckets.proposal import Proposal
+    from kafka_quotas.pipeline.validate.job import Validation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateRequest:
+    """The events, the quotas that were in force when they were recorded, and which share of error is tolerated."""
+
+    events: EventsRequest
+    quotas: "Proposal"
+    tolerance: float = 0.1
+    window: QuotaWindow = DEFAULT_WINDOW
+    controller_window: QuotaWindow = DEFAULT_WINDOW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationResult:
+    """What was compared."""
+
+    events: RecordedEvents
+    validation: "Validation"
+
+
+def validate(request: ValidateRequest, watcher: EventsWatcher) -> ValidationResult:
+    """The comparison of what was observed with what is simulated.
+
+    Raises `UsageError` for a folder without events and a tolerance below 0, `KafkaQuotasError` for unreadable files.
+    """
+    if not request.tolerance >= 0:
+        raise UsageError(f"the tolerance must be 0 or more, not {request.tolerance}", hint="--tolerance 0.1 is 10 %")
+    with open_events(request.events, watcher) as events:
+        from kafka_quotas.pipeline.validate import job  # noqa: PLC0415 - loads the kernels
+        from kafka_quotas.pipeline.validate.scraped_rates import scraped_rates  # noqa: PLC0415
+
+        found = job.validate(
+            FolderJobs(events=events),
+            scraped_rates(events.recorded.folder.files(METRICS)),
+            job.ValidatePlan(
+                quotas=request.quotas,
+                seconds=events.recorded.seconds,
+                tolerance=request.tolerance,
+                window=request.window,
+                controller_window=request.controller_window,
+            ),
+        )
+    return ValidationResult(events=events.recorded, validation=found)

@@ -1,0 +1,4 @@
+"""Verbs on stored quotas: alter, describe, exempt, revert, migrate, watch.
+
+Imports `stores` and `core`.
+"""

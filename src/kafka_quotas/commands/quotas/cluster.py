@@ -1,0 +1,130 @@
+"""What the cluster behind a store adds to an answer: how many brokers there are, whether a callback replaces it all.
+
+What a limit per broker comes to on a cluster: the most common misreading of a quota, as arithmetic.
+
+Brokers that are too old for a quota key: what is stored for it there, they ignore.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafka_quotas.core.errors import StoreError, StoreRefusedError, UsageError
+from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE, QUOTA_KEYS, REQUEST_PERCENTAGE, QuotaKey
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.url import StoreKind, parse_store_url
+
+if TYPE_CHECKING:
+    from kafka_quotas.stores.kafka.broker_settings import KafkaCluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """The brokers of a cluster, and on how many of them a topic has leaders (None: not asked)."""
+
+    brokers: int
+    topic: str | None = None
+    leading_brokers: int | None = None
+
+    def total(self, key: QuotaKey, limit: float | None) -> float | None:
+        """The most that all brokers together let through (units of the key); None where that means nothing."""
+        return None if limit is None or not multiplies(key, limit) else limit * self.brokers
+
+    def topic_total(self, key: QuotaKey, limit: float | None) -> float | None:
+        """The most that the topic's leaders together let through; None where that means nothing or was not asked."""
+        if limit is None or self.leading_brokers is None or not multiplies(key, limit) or key.for_ip:
+            return None
+        return limit * self.leading_brokers
+
+
+def multiplies(key: QuotaKey, limit: float) -> bool:
+    """Whether a limit adds up over brokers. Mutations pass one controller; shares of a thread don't make a sum."""
+    return key not in (CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE) and limit < key.unlimited
+
+
+_CALLBACK = "client.quota.callback.class"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFindings:
+    """The cluster's size (None: unknown), and warnings about its brokers."""
+
+    view: ClusterView | None
+    warnings: tuple[str, ...] = ()
+
+
+def look_at_cluster(
+    store_url: str, *, settings: StoreSettings, brokers: int | None = None, topic: str | None = None
+) -> ClusterFindings:
+    """What is known of the cluster: from `brokers` alone, or from the brokers of a Kafka store.
+
+    Raises `UsageError` for a topic without a Kafka store, and what asking the brokers raises.
+    """
+    address = parse_store_url(store_url)
+    if address.kind is not StoreKind.KAFKA:
+        if topic is not None:
+            raise UsageError(
+                "--topic needs a Kafka store", hint="only brokers know who leads a topic: --bootstrap-server HOST:PORT"
+            )
+        return ClusterFindings(view=None if brokers is None else ClusterView(brokers=brokers))
+    from kafka_quotas.stores.kafka.broker_settings import KafkaCluster  # noqa: PLC0415 - only a Kafka store needs it
+
+    with closing(KafkaCluster(address, settings=settings)) as cluster:
+        leading = None if topic is None else len(set(cluster.leaders(topic).values()))
+        view = ClusterView(brokers=brokers or len(cluster.broker_ids()), topic=topic, leading_brokers=leading)
+        return ClusterFindings(view=view, warnings=_callback_warnings(cluster))
+
+
+def _callback_warnings(cluster: "KafkaCluster") -> tuple[str, ...]:
+    """One warning per callback class that brokers run in the place of Kafka's resolution."""
+    from kafka_quotas.stores.kafka.broker_settings import CALLBACK_CLASS  # noqa: PLC0415 - only a Kafka store needs it
+
+    try:
+        settings = cluster.broker_settings([CALLBACK_CLASS])
+    except StoreRefusedError as error:
+        return (_not_known(error.message),)
+    brokers_of: dict[str, list[str]] = {}
+    for broker in settings.brokers:
+        if CALLBACK_CLASS in broker.properties:
+            brokers_of.setdefault(broker.properties[CALLBACK_CLASS], []).append(str(broker.node_id))
+    found = tuple(
+        f"{CALLBACK_CLASS}={name} on broker {', '.join(nodes)} replaces all of this: what it decides is not shown here"
+        for name, nodes in sorted(brokers_of.items())
+    )
+    return found if settings.missing is None else (*found, _not_known(settings.missing))
+
+
+def _not_known(reason: str) -> str:
+    return f"can't tell whether every broker is without {_CALLBACK}, which would replace all of this: {reason}"
+
+
+NEW_KEYS = tuple(key.name for key in QUOTA_KEYS.values() if key.since == "2.7")
+"""The keys that came with Kafka 2.7; all others are older than any broker that quotas can be set for here."""
+
+
+def warning_of_old_brokers(store_url: str, keys: Sequence[str], *, settings: Callable[[], StoreSettings]) -> str | None:
+    """What to beware of where a broker of the cluster is too old for one of the keys, else None.
+
+    Nobody is asked unless the keys are new ones, and a cluster that can't be asked is no reason to warn.
+    """
+    new = [key for key in NEW_KEYS if key in keys]
+    kind = parse_store_url(store_url).kind
+    if not new or kind not in (StoreKind.KAFKA, StoreKind.ZOOKEEPER):
+        return None
+    try:
+        old = _old_brokers(store_url, settings())
+    except StoreError:
+        return None
+    return f"broker {', '.join(old)} is older than Kafka 2.7 and ignores {', '.join(new)}" if old else None
+
+
+def _old_brokers(store_url: str, settings: StoreSettings) -> tuple[str, ...]:
+    address = parse_store_url(store_url)
+    if address.kind is StoreKind.KAFKA:
+        from kafka_quotas.stores.kafka.cluster_info import old_kafka_brokers  # noqa: PLC0415 - only a Kafka store needs it
+
+        return old_kafka_brokers(address, settings=settings)
+    from kafka_quotas.stores.zookeeper.cluster_info import old_zookeeper_brokers  # noqa: PLC0415 - loads kazoo
+
+    return old_zookeeper_brokers(address, settings=settings)

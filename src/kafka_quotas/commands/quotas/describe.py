@@ -1,0 +1,147 @@
+"""Which quotas are stored.
+
+Which quotas a client really gets, by Kafka's resolution over everything that a store holds.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kafka_quotas.commands.quotas.client import QuestionedClient, SyntheticNames, clients_of_store, outcomes_of_user
+from kafka_quotas.commands.quotas.cluster import ClusterView
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter
+from kafka_quotas.core.model.threshold import refuse_elsewhere
+from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas
+from kafka_quotas.core.resolution.ip_resolver import is_address
+from kafka_quotas.core.resolution.quota_resolver import LevelKind
+from kafka_quotas.core.resolution.usage import Usage
+from kafka_quotas.stores.store import QuotaEntry, Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeResult:
+    """The matching entries of a store, sorted by entity."""
+
+    store_url: str
+    entries: tuple[QuotaEntry, ...]
+
+
+def describe(store: Store, *, quota_filter: QuotaFilter) -> DescribeResult:
+    """The entries that match; none is an answer too.
+
+    Raises `InvalidQuotaError` for a filter that Kafka refuses, or that asks for thresholds where there can be none,
+    and whatever the store raises.
+    """
+    for component in quota_filter.components:
+        refuse_elsewhere(store.url, Entity.from_pairs([(component.entity_type, component.name)]))
+    entries = sorted(store.describe(quota_filter), key=lambda entry: entry.entity.sort_key)
+    return DescribeResult(store_url=store.url, entries=tuple(entries))
+
+
+_ANONYMOUS = f"no user was given: this is the answer for {ANONYMOUS}, which a connection without authentication is"
+_FRESH = "this is the answer of a freshly started broker; one that has seen quotas removed may choose other buckets"
+_NO_ADDRESS = "{ip} is no address: only what is stored under that very name is shown, for no name is resolved here"
+_HOST_NAMES = "quotas are stored for host names ({names}): a broker resolves them, this answer does not"
+_REMEMBERED = "this is the answer of a broker that has also seen quotas of these levels: {levels}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOutcome:
+    """What applies to one client, by quota key."""
+
+    client: QuestionedClient
+    quotas: tuple[EffectiveQuota, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveResult:
+    """The outcomes, the cluster they hold on (None: not asked), and what to know when reading them.
+
+    `warnings` say that the whole answer may not hold, `notes` how it is meant. `usages` is what was seen at brokers
+    (None: not asked).
+    """
+
+    store_url: str
+    outcomes: tuple[ClientOutcome, ...]
+    cluster: ClusterView | None
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+    usages: tuple[Usage, ...] | None = None
+
+
+def effective(
+    store: Store,
+    *,
+    clients: Sequence[QuestionedClient],
+    history: Sequence[LevelKind] = (),
+    cluster: ClusterView | None = None,
+    warnings: Sequence[str] = (),
+    usages: tuple[Usage, ...] | None = None,
+) -> EffectiveResult:
+    """What applies to each client. A user without client-id is answered for every distinct kind of its clients.
+
+    No client at all asks for every client that the store knows of. `warnings` and `usages` are passed on to the reader.
+    """
+    entries = store.describe(EVERYTHING)
+    asked = _spelled_out(clients, entries)
+    resolver = _resolver(store.url, entries, history)
+    probes = SyntheticNames(entry.entity for entry in entries)
+    return EffectiveResult(
+        store_url=store.url,
+        outcomes=tuple(ClientOutcome(client=client, quotas=_quotas(resolver, probes, client)) for client in asked),
+        cluster=cluster,
+        warnings=(*warnings, *_name_warnings(asked, entries)),
+        notes=tuple(_notes(clients, history)),
+        usages=usages,
+    )
+
+
+def _spelled_out(clients: Sequence[QuestionedClient], entries: Sequence[QuotaEntry]) -> list[QuestionedClient]:
+    """The clients to answer for, a user alone taken apart into the distinct kinds of its clients."""
+    entities = [entry.entity for entry in entries]
+    if not clients:
+        return clients_of_store(entities)
+    asked: list[QuestionedClient] = []
+    for client in clients:
+        if isinstance(client.user, str) and client.client_id is None:
+            asked += outcomes_of_user(client.user, entities)
+            if client.ip is not None:
+                asked.append(QuestionedClient(ip=client.ip))
+        else:
+            asked.append(client)
+    return asked
+
+
+def _resolver(url: str, entries: Sequence[QuotaEntry], history: Sequence[LevelKind]) -> EffectiveQuotas:
+    """The resolution over the entries; those of a static file rank as levels 9 and 10."""
+    pairs = [(entry.entity, entry.quotas) for entry in entries]
+    if url.startswith("static:"):
+        return EffectiveQuotas((), history_levels=history, static=pairs)
+    return EffectiveQuotas(pairs, history_levels=history)
+
+
+def _quotas(resolver: EffectiveQuotas, probes: SyntheticNames, client: QuestionedClient) -> tuple[EffectiveQuota, ...]:
+    found: tuple[EffectiveQuota, ...] = ()
+    if client.user is not None or client.client_id is not None:
+        user = ANONYMOUS if client.user is None else probes.text(client.user)
+        found = resolver.for_client(user, probes.text(client.client_id or ""))
+    return found if client.ip is None else (*found, resolver.for_ip(probes.text(client.ip)))
+
+
+def _name_warnings(asked: Sequence[QuestionedClient], entries: Sequence[QuotaEntry]) -> Iterator[str]:
+    """What can't be told about addresses, for want of a resolver of host names."""
+    addresses = [client.ip for client in asked if isinstance(client.ip, str)]
+    for ip in dict.fromkeys(addresses):
+        if not is_address(ip):
+            yield _NO_ADDRESS.format(ip=ip)
+    stored = [entry.entity.ip for entry in entries if isinstance(entry.entity.ip, str)]
+    names = sorted(ip for ip in stored if not is_address(ip))
+    if names and any(is_address(ip) for ip in addresses):
+        yield _HOST_NAMES.format(names=", ".join(names))
+
+
+def _notes(clients: Sequence[QuestionedClient], history: Sequence[LevelKind]) -> list[str]:
+    notes = [_REMEMBERED.format(levels=", ".join(kind.value for kind in history)) if history else _FRESH]
+    if any(client.user is None and client.client_id is not None for client in clients):
+        notes.append(_ANONYMOUS)
+    return notes

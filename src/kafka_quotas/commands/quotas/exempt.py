@@ -1,0 +1,98 @@
+"""Exempt a user from every quota, whatever its clients call themselves and whatever defaults come later."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafka_quotas.commands.quotas.client import QuestionedClient, SyntheticNames, outcomes_of_user
+from kafka_quotas.commands.quotas.history import JournalWriter
+from kafka_quotas.core.changes.plan import PlannedChange, planned
+from kafka_quotas.core.changes.validation import our_refusals
+from kafka_quotas.core.errors import KafkaQuotasError, StoreError
+from kafka_quotas.core.model.entity import ABSENT, Entity
+from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS
+from kafka_quotas.core.resolution.effective import EffectiveQuotas
+from kafka_quotas.stores.store import Alteration, QuotaEntry, Store
+
+UNLIMITED: Mapping[str, float] = {key.name: float(key.unlimited) for key in QUOTA_KEYS.values() if not key.for_ip}
+"""The explicit "no limit" of every key of users."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExemptResult:
+    """What was changed, or with `dry_run` would be, and the kinds of clients that were asked about to be sure."""
+
+    store_url: str
+    user: str
+    changes: tuple[PlannedChange, ...]
+    checked: tuple[QuestionedClient, ...]
+    dry_run: bool
+
+
+def exempt(
+    store: Store, *, user: str, dry_run: bool = False, recorder: JournalWriter | None = None, for_ms: int | None = None
+) -> ExemptResult:
+    """Change what limits any client of a user by any key, and return that.
+
+    The explicit unlimited goes on the user itself, which every default of users, pairs and client-ids loses against,
+    and on those pairs of the user that hold a limit, which would win against it. `recorder` writes what became of it
+    into the journal, also where a part failed, and with `for_ms` that it is to be undone after so many milliseconds.
+
+    Raises `InvalidQuotaError` for a name that can't be meant, `KafkaQuotasError` where a client would be limited all
+    the same, `StoreError` where the store refused part of it, and whatever the store raises.
+    """
+    refused = our_refusals(Entity.of(user=user), UNLIMITED)
+    if refused is not None:
+        raise refused
+    entries = store.describe(EVERYTHING)
+    stored = {entry.entity: entry.quotas for entry in entries}
+    plan = planned(stored, list(_changes(entries, user)))
+    checked = _checked(user, plan.applied_to(stored))
+    wanted = plan.by_entity()
+    if wanted:
+        alterations = [Alteration(entity=entity, changes=changes) for entity, changes in wanted.items()]
+        results = store.alter(alterations, validate_only=dry_run)
+        failed = {result.entity: result.error for result in results if result.error is not None}
+        if recorder is not None and not dry_run:
+            undo_at_ms = None if for_ms is None else recorder.clock.now_ms() + for_ms
+            recorder.record_outcomes(store.url, plan.changes, failed, undo_at_ms=undo_at_ms)
+        if failed:
+            reasons = "; ".join(f"{entity}: {error}" for entity, error in failed.items())
+            raise StoreError(
+                f"{user} is not exempt, {len(failed)} of {len(wanted)} changes failed: {reasons}",
+                hint="what was changed is in the journal: kafka-quotas revert last takes it back",
+            )
+        if not dry_run:
+            checked = _checked(user, {entry.entity: entry.quotas for entry in store.describe(EVERYTHING)})
+    return ExemptResult(store_url=store.url, user=user, changes=plan.changes, checked=checked, dry_run=dry_run)
+
+
+def _changes(entries: Sequence[QuotaEntry], user: str) -> Iterator[PlannedChange]:
+    """Every key of the user itself, and the limits of its pairs, as far as they are not unlimited yet."""
+    own = Entity.of(user=user)
+    stored = {entry.entity: entry.quotas for entry in entries}
+    pairs = [entity for entity in stored if entity.user == user and entity.client_id is not ABSENT]
+    for entity in (own, *pairs):
+        quotas = stored.get(entity, {})
+        for key, unlimited in UNLIMITED.items():
+            old = quotas.get(key)
+            if old != unlimited and (entity == own or old is not None):
+                yield PlannedChange(entity=entity, key=key, old=old, new=unlimited)
+
+
+def _checked(user: str, content: Mapping[Entity, Mapping[str, float]]) -> tuple[QuestionedClient, ...]:
+    """Every distinct kind of client of the user, of which none is limited.
+
+    Raises `KafkaQuotasError` for one that is.
+    """
+    resolver, probes = EffectiveQuotas(content.items()), SyntheticNames(content)
+    clients = tuple(outcomes_of_user(user, content))
+    for client in clients:
+        for quota in resolver.for_client(user, probes.text(client.client_id or "")):
+            if quota.limit != UNLIMITED[quota.key.name]:
+                why = "nothing is stored for it" if quota.entity is None else f"{quota.entity} wins"
+                raise KafkaQuotasError(
+                    f"{client} would not be exempt from {quota.key.name}: {why}",
+                    hint="somebody else changes quotas as well; look with describe --effective, and try again",
+                )
+    return clients

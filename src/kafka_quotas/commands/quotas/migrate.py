@@ -1,0 +1,217 @@
+"""Copy all quotas of one store into another, and compare the two afterwards.
+
+Contract: what the other side holds besides stays. An entity of which one quota is refused gets the others. Success is
+what is found in the target when it is read again, never what was sent.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from kafka_quotas.commands.quotas.history import JournalWriter
+from kafka_quotas.core.changes.plan import (
+    Content,
+    PlannedChange,
+    plan_changes,
+    planned,
+    quota_count,
+    quotas_in,
+    same_value,
+)
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.stores.store import Alteration, Store
+
+CHUNK: Final = 1000
+"""Entities per call of the store, so that progress can be told and a lost store is noticed."""
+
+Progress = Callable[[int, int], None]
+"""Called with how many entities are written, of how many."""
+Refusals = Mapping[tuple[Entity, str], KafkaQuotasError]
+
+
+class MigrationOutcome(StrEnum):
+    """What became of a quota."""
+
+    MIGRATED = "migrated"
+    SAME = "same already"
+    REFUSED = "refused"
+    DIFFERENT = "different"
+    ONLY_THERE = "only there"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigratedQuota:
+    """A quota, its value in the source and afterwards in the target (None: not set), and why it was refused."""
+
+    entity: Entity
+    key: str
+    source: float | None
+    target: float | None
+    outcome: MigrationOutcome
+    error: KafkaQuotasError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How much a store holds."""
+
+    entities: int
+    quotas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationResult:
+    """Every quota of both sides, sorted, and how much they held; with `dry_run` what would be."""
+
+    source_url: str
+    target_url: str
+    quotas: tuple[MigratedQuota, ...]
+    source: Counts
+    target_before: Counts
+    target_after: Counts
+    dry_run: bool
+    warnings: tuple[str, ...] = ()
+    """What the target can't express of the source."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the target holds everything that the source does."""
+        return not any(quota.outcome in (MigrationOutcome.REFUSED, MigrationOutcome.DIFFERENT) for quota in self.quotas)
+
+
+def _silent(done: int, total: int) -> None:
+    """Nothing; nobody watches."""
+    del done, total
+
+
+def migrate(
+    source: Store,
+    target: Store,
+    *,
+    dry_run: bool = False,
+    recorder: JournalWriter | None = None,
+    progress: Progress = _silent,
+) -> MigrationResult:
+    """What became of every quota of `source` in `target`; with `dry_run` it is checked by the target and not written.
+
+    Raises `UsageError` where both are the same store, and what the stores raise where nothing was written at all.
+    """
+    if source.url == target.url:
+        raise UsageError(f"both sides are the same store: {source.url}", hint="--from one store --to another")
+    wanted, before = _content(source), _content(target)
+    changes, refusals = _accepted(target, plan_changes(before, wanted).changes)
+    if dry_run:
+        after: Content = planned(before, changes).applied_to(before)
+    else:
+        refusals = {**refusals, **_written(target, changes, progress, recorder)}
+        after = _content(target)
+    return MigrationResult(
+        source_url=source.url,
+        target_url=target.url,
+        quotas=tuple(_compared(wanted, before, after, refusals)),
+        source=_counts(wanted),
+        target_before=_counts(before),
+        target_after=_counts(after),
+        dry_run=dry_run,
+        warnings=tuple(_not_expressed(source.url, wanted)),
+    )
+
+
+def _not_expressed(source_url: str, wanted: Content) -> Iterator[str]:
+    """Yield what static quotas mean and stored ones don't.
+
+    **Source:** KIP-13's defaults hold for clients without a client-id too; `ClientQuotaManager`, Kafka 4.3, looks for a
+    default client-id (level 8) only where a client sends one.
+    """
+    defaults = wanted.get(Entity.of(client_id=None), {})
+    if source_url.startswith("static:") and defaults:
+        yield (
+            f"clients without a client-id have {' and '.join(sorted(defaults))} by the static default, and nothing by "
+            "the default client-id that it becomes: only a quota of their user, or of the default user, limits them"
+        )
+
+
+def _content(store: Store) -> Content:
+    return {entry.entity: entry.quotas for entry in store.describe(EVERYTHING)}
+
+
+def _counts(content: Content) -> Counts:
+    return Counts(entities=len(content), quotas=quota_count(content))
+
+
+def _accepted(
+    target: Store, changes: Sequence[PlannedChange]
+) -> tuple[tuple[PlannedChange, ...], dict[tuple[Entity, str], KafkaQuotasError]]:
+    """The changes that the target would take, and why it would not take the others."""
+    refused = _refused(target, changes)
+    doubtful: dict[Entity, list[PlannedChange]] = {}
+    for change in changes:
+        if change.entity in refused:
+            doubtful.setdefault(change.entity, []).append(change)
+    # A store tells of an entity what it finds first. Asked one quota at a time, it tells of each.
+    refusals: dict[tuple[Entity, str], KafkaQuotasError] = {}
+    for turn in range(max((len(quotas) for quotas in doubtful.values()), default=0)):
+        asked = [quotas[turn] for quotas in doubtful.values() if turn < len(quotas)]
+        found = _refused(target, asked)
+        refusals |= {(change.entity, change.key): found[change.entity] for change in asked if change.entity in found}
+    return tuple(change for change in changes if (change.entity, change.key) not in refusals), refusals
+
+
+def _refused(target: Store, changes: Sequence[PlannedChange]) -> dict[Entity, KafkaQuotasError]:
+    """The entities that the target would refuse, and why."""
+    if not changes:
+        return {}
+    results = target.alter(_alterations(changes), validate_only=True)
+    return {result.entity: result.error for result in results if result.error is not None}
+
+
+def _written(
+    target: Store, changes: Sequence[PlannedChange], progress: Progress, recorder: JournalWriter | None
+) -> Refusals:
+    """The quotas that were not written, and why. Once the store is lost the rest is not tried.
+
+    What was written is in the journal chunk by chunk, so that an interruption loses nothing of it. Raises the store's
+    error where it comes before anything was written.
+    """
+    alterations = _alterations(changes)
+    failed: dict[Entity, KafkaQuotasError] = {}
+    for start in range(0, len(alterations), CHUNK):
+        chunk = alterations[start : start + CHUNK]
+        try:
+            results = target.alter(chunk)
+        except KafkaQuotasError as error:
+            if start == 0:
+                raise
+            failed |= {alteration.entity: error for alteration in alterations[start:]}
+            break
+        failed |= {result.entity: result.error for result in results if result.error is not None}
+        if recorder is not None:
+            entities = {alteration.entity for alteration in chunk}
+            recorder.record_outcomes(target.url, [each for each in changes if each.entity in entities], failed)
+        progress(start + len(results), len(alterations))
+    return {(change.entity, change.key): failed[change.entity] for change in changes if change.entity in failed}
+
+
+def _alterations(changes: Sequence[PlannedChange]) -> list[Alteration]:
+    merged: dict[Entity, dict[str, float | None]] = {}
+    for change in changes:
+        merged.setdefault(change.entity, {})[change.key] = change.new
+    return [Alteration(entity=entity, changes=quotas) for entity, quotas in merged.items()]
+
+
+def _compared(wanted: Content, before: Content, after: Content, refusals: Refusals) -> Iterator[MigratedQuota]:
+    """Every quota of both sides, sorted by entity and key."""
+    for entity, key in quotas_in(wanted, after):
+        source, target = wanted.get(entity, {}).get(key), after.get(entity, {}).get(key)
+        error = refusals.get((entity, key))
+        if source is None:
+            outcome = MigrationOutcome.ONLY_THERE
+        elif same_value(source, target):
+            same = same_value(source, before.get(entity, {}).get(key))
+            outcome, error = (MigrationOutcome.SAME if same else MigrationOutcome.MIGRATED), None
+        else:
+            outcome = MigrationOutcome.DIFFERENT if error is None else MigrationOutcome.REFUSED
+        yield MigratedQuota(entity=entity, key=key, source=source, target=target, outcome=outcome, error=error)

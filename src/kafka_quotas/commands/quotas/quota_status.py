@@ -1,0 +1,158 @@
+"""How each stored quota stands: whether any client gets it, and which quota goes before it where none does.
+
+A quota is asked about with the clients that it was made for and that nothing more special concerns: its own names,
+and in the place of a default a name that nothing is stored for. That is enough: whoever is named elsewhere as well has
+more quotas that go before it, never fewer.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kafka_quotas.commands.quotas.client import OTHER, Name, SyntheticNames
+from kafka_quotas.core.model.entity import ABSENT, Entity
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS
+from kafka_quotas.core.model.threshold import is_threshold_entity
+from kafka_quotas.core.resolution.effective import ANONYMOUS, EffectiveQuota, EffectiveQuotas
+from kafka_quotas.core.resolution.quota_resolver import STATIC_DEFAULT_LEVEL, STATIC_OVERRIDE_LEVEL, Level, entity_level
+from kafka_quotas.stores.store import QuotaEntry
+
+
+class QuotaStatus(StrEnum):
+    """What becomes of a stored quota."""
+
+    WINS = "wins"
+    """Clients that it is made for get it."""
+    PARTLY = "partly"
+    """Only those of its clients get it that send no client-id."""
+    SHADOWED = "shadowed"
+    """Nobody gets it."""
+    IGNORED = "ignored"
+    """Brokers don't read it: the key is no quota, or not one of this kind of entity."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredQuotaStatus:
+    """A stored quota (unit of its key), its level, its stand, and the entity that goes before it (None: none does)."""
+
+    key: str
+    entity: Entity
+    level: Level | None
+    limit: float
+    stand: QuotaStatus
+    shadowed_by: Entity | None = None
+
+
+def standings(entries: Sequence[QuotaEntry], *, static: bool = False) -> tuple[StoredQuotaStatus, ...]:
+    """How every stored quota stands, by key in the order of their table, then by entity; thresholds are no quotas.
+
+    `static`: the entries are a static file's, whose levels are 9 and 10.
+    """
+    resolver = resolver_of(entries, static=static)
+    probes = SyntheticNames(entry.entity for entry in entries)
+    found = [
+        standing
+        for entry in sorted(entries, key=lambda entry: entry.entity.sort_key)
+        if not is_threshold_entity(entry.entity)
+        for standing in _of_entry(entry, resolver, probes, static=static)
+    ]
+    order = {name: index for index, name in enumerate(QUOTA_KEYS)}
+    return tuple(sorted(found, key=lambda standing: (order.get(standing.key, len(order)), standing.key)))
+
+
+def standings_for(
+    entries: Sequence[QuotaEntry],
+    *,
+    user: str | None = None,
+    client_id: str | None = None,
+    ip: str | None = None,
+    static: bool = False,
+) -> tuple[StoredQuotaStatus, ...]:
+    """How the stored quotas stand that fit one client (`client_id` `""`: it sends none).
+
+    A user without client-id is answered for a client-id that nothing is stored for, a client-id without user for a
+    connection without authentication.
+    """
+    resolver = resolver_of(entries, static=static)
+    answers: tuple[EffectiveQuota, ...] = ()
+    if user is not None or client_id is not None:
+        other = SyntheticNames(entry.entity for entry in entries).text(OTHER)
+        answers = resolver.for_client(ANONYMOUS if user is None else user, other if client_id is None else client_id)
+    if ip is not None:
+        answers += (resolver.for_ip(ip),)
+    return tuple(standing for answer in answers for standing in _of_answer(answer))
+
+
+def resolver_of(entries: Iterable[QuotaEntry], *, static: bool) -> EffectiveQuotas:
+    """Kafka's resolution over the entries."""
+    pairs = [(entry.entity, entry.quotas) for entry in entries]
+    return EffectiveQuotas((), static=pairs) if static else EffectiveQuotas(pairs)
+
+
+def _of_entry(
+    entry: QuotaEntry, resolver: EffectiveQuotas, probes: SyntheticNames, *, static: bool
+) -> Iterator[StoredQuotaStatus]:
+    entity = entry.entity
+    of_ip = entity.ip is not ABSENT
+    clients = [] if of_ip else _clients(entity, probes)
+    for name, limit in sorted(entry.quotas.items()):
+        key = QUOTA_KEYS.get(name)
+        if key is None or key.for_ip != of_ip:
+            yield StoredQuotaStatus(key=name, entity=entity, level=None, limit=limit, stand=QuotaStatus.IGNORED)
+            continue
+        if of_ip:
+            winners = [resolver.for_ip(_text(entity.ip, probes)).entity]
+        else:
+            winners = [resolver.winner(key, user, client_id) for user, client_id in clients]
+        yield _judged(name, entity, limit, winners, _level(entity, static=static))
+
+
+def _clients(entity: Entity, probes: SyntheticNames) -> list[tuple[str, str]]:
+    """The clients to ask with: where the client-id is not named, one with any other client-id and one with none."""
+    user = _text(entity.user, probes)
+    if isinstance(entity.client_id, str):
+        return [(user, entity.client_id)]
+    return [(user, probes.text(OTHER)), (user, "")]
+
+
+def _level(entity: Entity, *, static: bool) -> Level:
+    if entity.ip is not ABSENT:
+        return "ip-default" if entity.ip is None else "ip"
+    if static:
+        return STATIC_DEFAULT_LEVEL if entity.client_id is None else STATIC_OVERRIDE_LEVEL
+    return entity_level(entity)
+
+
+def _text(name: object, probes: SyntheticNames) -> str:
+    asked: Name = name if isinstance(name, str) else OTHER
+    return probes.text(asked)
+
+
+def _judged(
+    key: str, entity: Entity, limit: float, winners: Sequence[Entity | None], level: Level
+) -> StoredQuotaStatus:
+    """The standing by who wins for those asked with, the one with a client-id first."""
+    stand = (
+        QuotaStatus.WINS if winners[0] == entity else QuotaStatus.PARTLY if entity in winners else QuotaStatus.SHADOWED
+    )
+    before = None if stand is QuotaStatus.WINS else winners[0]
+    return StoredQuotaStatus(key=key, entity=entity, level=level, limit=limit, stand=stand, shadowed_by=before)
+
+
+def _of_answer(answer: EffectiveQuota) -> Iterator[StoredQuotaStatus]:
+    """The winner of one key and those that lost against it."""
+    if answer.limit is None or answer.entity is None:
+        return
+    key = answer.key.name
+    yield StoredQuotaStatus(
+        key=key, entity=answer.entity, level=answer.level, limit=answer.limit, stand=QuotaStatus.WINS
+    )
+    for lost in answer.overridden:
+        yield StoredQuotaStatus(
+            key=key,
+            entity=lost.entity,
+            level=lost.level,
+            limit=lost.limit,
+            stand=QuotaStatus.SHADOWED,
+            shadowed_by=answer.entity,
+        )

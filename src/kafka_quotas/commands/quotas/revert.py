@@ -1,0 +1,119 @@
+"""Undo what the journal has: propose the opposite change, make it, or make all that are due."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kafka_quotas.commands.quotas.history import JournalWriter
+from kafka_quotas.core.changes.journal_entry import JournalEntry
+from kafka_quotas.core.changes.plan import Content, Plan, PlannedChange, planned
+from kafka_quotas.core.changes.revert import InverseChange, due_undos, merged_changes, opposite
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.stores.store import Alteration, Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevertProposal:
+    """The opposite of what one run changed, as a plan for the store as it is now."""
+
+    entry_id: str
+    store_url: str
+    plan: Plan
+    opposite: InverseChange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevertResult:
+    """What was undone, what could not be and why, and what was left alone because it has another value by now."""
+
+    store_url: str
+    undone: tuple[PlannedChange, ...]
+    failed: tuple[tuple[Entity, KafkaQuotasError], ...]
+    left_alone: tuple[tuple[PlannedChange, float | None], ...] = ()
+
+
+def store_of(entries: Sequence[JournalEntry]) -> str:
+    """The address of the one store that the entries changed.
+
+    Raises `UsageError` where they changed several.
+    """
+    urls = {entry.store_url for entry in entries}
+    if len(urls) > 1:
+        raise UsageError(f"this entry changed several stores: {', '.join(sorted(urls))}")
+    return urls.pop()
+
+
+def propose(store: Store, entries: Sequence[JournalEntry], *, force: bool = False) -> RevertProposal:
+    """The opposite of what the entries of one run changed; with `force` also of what has another value by now.
+
+    Raises what the store raises.
+    """
+    stored = _content(store)
+    found = opposite(merged_changes(entries), stored, force=force)
+    return RevertProposal(
+        entry_id=entries[0].entry_id, store_url=store.url, plan=planned(stored, found.to_make), opposite=found
+    )
+
+
+def revert(store: Store, proposal: RevertProposal, *, recorder: JournalWriter) -> RevertResult:
+    """What was undone of the proposal; every entity that failed is listed.
+
+    Raises `KafkaQuotasError` where a quota of it has changed since, and what the store raises; nothing is undone then.
+    """
+    if proposal.opposite.changed_since:
+        raise KafkaQuotasError(
+            f"{len(proposal.opposite.changed_since)} of the quotas have changed since; nothing was undone",
+            hint="look at the proposal; --force undoes it all the same",
+        )
+    failed = _write(store, proposal.opposite.to_make)
+    undone = tuple(change for change in proposal.plan.changes if change.entity not in failed)
+    settled = (*proposal.plan.changes, *_as_found(proposal.opposite))
+    recorder.record_outcomes(store.url, settled, failed, reverts=proposal.entry_id)
+    return RevertResult(store_url=store.url, undone=undone, failed=tuple(failed.items()))
+
+
+def undo_due(store: Store, entries: Sequence[JournalEntry], *, recorder: JournalWriter) -> RevertResult:
+    """What was undone in a store because its time was up. What failed is tried again by the next call.
+
+    A quota with another value than the change gave it was changed by someone else: it is left alone and settled.
+    Raises what the store raises.
+    """
+    undos = due_undos(entries, store_url=store.url, now_ms=recorder.clock.now_ms())
+    content = {entity: dict(quotas) for entity, quotas in _content(store).items()} if undos else {}
+    undone: list[PlannedChange] = []
+    left_alone: list[tuple[PlannedChange, float | None]] = []
+    failed: dict[Entity, KafkaQuotasError] = {}
+    for undo in undos:
+        pending = tuple(change for change in undo.changes if change.entity not in failed)
+        found = opposite(pending, content)
+        failed |= _write(store, found.to_make)
+        made = tuple(change for change in found.to_make if change.entity not in failed)
+        recorder.record_outcomes(store.url, (*found.to_make, *_as_found(found)), failed, reverts=undo.entry_id)
+        content = planned(content, made).applied_to(content)
+        undone += made
+        left_alone += found.changed_since
+    return RevertResult(
+        store_url=store.url, undone=tuple(undone), failed=tuple(failed.items()), left_alone=tuple(left_alone)
+    )
+
+
+def _content(store: Store) -> Content:
+    return {entry.entity: entry.quotas for entry in store.describe(EVERYTHING)}
+
+
+def _write(store: Store, changes: Sequence[PlannedChange]) -> dict[Entity, KafkaQuotasError]:
+    """The entities that failed, and why."""
+    merged: dict[Entity, dict[str, float | None]] = {}
+    for change in changes:
+        merged.setdefault(change.entity, {})[change.key] = change.new
+    alterations = [Alteration(entity=entity, changes=quotas) for entity, quotas in merged.items()]
+    if not alterations:
+        return {}
+    return {result.entity: result.error for result in store.alter(alterations) if result.error is not None}
+
+
+def _as_found(found: InverseChange) -> tuple[PlannedChange, ...]:
+    """The quotas that were looked at and stayed, as the journal keeps them so that they are settled."""
+    stayed = [(change, change.old) for change in found.back_already] + list(found.changed_since)
+    return tuple(PlannedChange(entity=change.entity, key=change.key, old=value, new=value) for change, value in stayed)

@@ -1,0 +1,88 @@
+"""Changes of a store as they happen, whoever makes them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_quotas.core.changes.plan import Content, PlannedChange, differences
+from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.errors import StoreUnreachableError
+from kafka_quotas.core.model.quota_filter import EVERYTHING, QuotaFilter, filter_verdict_local, matches
+from kafka_quotas.stores.store import QuotaEntry, Store
+
+RETRY_S: Final = 2.0
+"""The pause before a store that was lost is asked again."""
+LONGEST_WAIT_S: Final = 3600.0
+"""An unbounded watch asks the store again after so long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenChange:
+    """A quota that was found changed, and when it was found so (milliseconds since the epoch)."""
+
+    time_ms: int
+    change: PlannedChange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchBounds:
+    """When a watch ends: after so many changes, after so many seconds (None: neither)."""
+
+    count: int | None = None
+    duration_s: float | None = None
+
+
+def watch(
+    store: Store,
+    *,
+    bounds: WatchBounds,
+    clock: Clock,
+    monotonic_s: Callable[[], float],
+    pause: Callable[[float], None],
+    began: Callable[[int], None],
+    lost: Callable[[StoreUnreachableError], None],
+    quota_filter: QuotaFilter = EVERYTHING,
+) -> Iterator[SeenChange]:
+    """The changes to entities that pass the filter, as they are seen; several made between two looks are one.
+
+    `began` is told how many such entities there are at first. A store that is lost later on is told to `lost` and asked
+    again after a `pause`; what changed meanwhile is seen then. Raises `StoreUnreachableError` where the store can't be
+    reached at first, `InvalidQuotaError` for a filter that no broker takes, and what else the store raises.
+    """
+    refusal = filter_verdict_local(quota_filter)
+    if refusal is not None:
+        raise refusal
+    deadline_s = None if bounds.duration_s is None else monotonic_s() + bounds.duration_s
+    revision: str | None = None
+    content: Content | None = None
+    seen = 0
+    while (left_s := _left_s(deadline_s, monotonic_s())) >= 0:
+        try:
+            snapshot = store.watch(revision, timeout_s=min(left_s, LONGEST_WAIT_S))
+        except StoreUnreachableError as error:
+            if content is None:
+                raise
+            lost(error)
+            pause(min(RETRY_S, left_s))
+            continue
+        if snapshot is None:
+            if left_s <= LONGEST_WAIT_S:
+                return
+            continue
+        before, content, revision = content, _content(snapshot.entries, quota_filter), snapshot.revision
+        if before is None:
+            began(len(content))
+            continue
+        for change in differences(before, content):
+            yield SeenChange(time_ms=clock.now_ms(), change=change)
+            seen += 1
+            if seen == bounds.count:
+                return
+
+
+def _left_s(deadline_s: float | None, now_s: float) -> float:
+    return float("inf") if deadline_s is None else deadline_s - now_s
+
+
+def _content(entries: Sequence[QuotaEntry], quota_filter: QuotaFilter) -> Content:
+    return {entry.entity: entry.quotas for entry in entries if matches(quota_filter, entry.entity)}

@@ -1,0 +1,162 @@
+"""The daemon as a process beside this one: started, waited for until it listens, and always ended again.
+
+It ends with this process even where that is killed.
+"""
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from kafka_quotas.commands.testbed.tied_process import tied
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.enforcement.control.client import ask_status
+from kafka_quotas.enforcement.control.server import MAX_PATH_BYTES
+
+LISTENING = "daemon listening"
+"""What the daemon's log says when clients may come."""
+
+_CONTROL = "control.sock"
+_HOST = "127.0.0.1"
+_PORTS = range(20_000, 32_000)  # below the range that outgoing connections are given
+_PORT_ATTEMPTS = 20
+_READY_S = 60.0  # on a machine that is very busy an interpreter takes half a minute to start
+_LOOK_S = 0.02
+_STOP_S = 1.0
+
+
+class DaemonStartError(KafkaQuotasError):
+    """The daemon ended, or did not come to listen in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningDaemon:
+    """A daemon that listens: where clients connect to, and its process id."""
+
+    bootstrap: str
+    pid: int
+
+
+@contextlib.contextmanager
+def running_daemon(
+    *,
+    upstream: str,
+    store_url: str,
+    window: QuotaWindow,
+    folder: Path,
+    options: Sequence[str] = (),
+) -> Iterator[RunningDaemon]:
+    """A daemon in front of `upstream` while the context lasts; its log and socket are in `folder`.
+
+    `options` are further arguments of `daemon run`.
+
+    Raises `DaemonStartError` with the last line of its log where it does not start.
+    """
+    log = folder / "daemon.log"
+    with _control_path(folder) as control, log.open("wb") as sink:
+        process = _start(
+            sink,
+            upstream=upstream,
+            store_url=store_url,
+            window=window,
+            control=control,
+            options=options,
+        )
+        try:
+            _wait_until_listening(process, log)
+            yield RunningDaemon(bootstrap=ask_status(control).listeners[0].listen, pid=process.pid)
+        finally:
+            _end(process)
+
+
+@contextlib.contextmanager
+def _control_path(folder: Path) -> Iterator[Path]:
+    """Yield where the control socket goes: into the folder, or into one with a shorter path where that is too long."""
+    path = folder / _CONTROL
+    if len(os.fsencode(path)) <= MAX_PATH_BYTES:
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="kafka-quotas-", dir="/tmp", ignore_cleanup_errors=True) as short:
+        yield Path(short) / _CONTROL
+
+
+def free_ports(count: int) -> int:
+    """The first of `count` ports in a row that nothing listens on at the moment.
+
+    Raises `DaemonStartError` where none is found.
+    """
+    for first in random.sample(_PORTS, _PORT_ATTEMPTS):
+        with contextlib.ExitStack() as stack:
+            try:
+                for port in range(first, first + count):
+                    stack.enter_context(socket.socket()).bind((_HOST, port))
+            except OSError:
+                continue
+            return first
+    raise DaemonStartError(f"no {count} free ports in a row between {_PORTS.start} and {_PORTS.stop}")
+
+
+def _start(
+    sink: IO[bytes],
+    *,
+    upstream: str,
+    store_url: str,
+    window: QuotaWindow,
+    control: Path,
+    options: Sequence[str],
+) -> "subprocess.Popen[bytes]":
+    arguments = {
+        "--upstream": upstream,
+        "--listen": f"{_HOST}:0",
+        "--store": store_url,
+        "--control": str(control),
+        "--quota-window-num": str(window.samples),
+        "--quota-window-size-seconds": str(window.window_s),
+    }
+    command = [sys.executable, "-m", "kafka_quotas", "daemon", "run", *options]
+    for option, value in arguments.items():
+        command += [option, value]
+    return subprocess.Popen(tied(command), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)  # noqa: S603 - this program
+
+
+def _wait_until_listening(process: "subprocess.Popen[bytes]", log: Path) -> None:
+    """Nothing; the daemon says that it listens."""
+    deadline = time.monotonic() + _READY_S
+    while LISTENING not in (text := log.read_text(encoding="utf-8", errors="replace")):
+        if process.poll() is not None:
+            raise DaemonStartError(f"the daemon ended with exit code {process.returncode}: {_last_line(text)}")
+        if time.monotonic() > deadline:
+            raise DaemonStartError(f"the daemon did not listen within {_READY_S:.0f} s: {_last_line(text)}")
+        time.sleep(_LOOK_S)
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "it wrote no log"
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Nothing; the process is gone: asked twice (the second time it no longer drains), then killed."""
+    for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        os.kill(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_S)
+
+
+@contextlib.contextmanager
+def work_folder() -> Iterator[Path]:
+    """Make an empty folder that is gone after the context."""
+    with tempfile.TemporaryDirectory(prefix="kafka-quotas-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)

@@ -1,0 +1,208 @@
+"""A real Kafka broker beside this process, with its request log on: one node under KRaft, on 127.0.0.1.
+
+It ends with this process even where that is killed.
+"""
+
+import base64
+import contextlib
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kafka_quotas.commands.testbed.daemon_process import free_ports
+from kafka_quotas.commands.testbed.kafka_jars import KafkaServerError
+from kafka_quotas.commands.testbed.tied_process import tied
+from kafka_quotas.core.model.quota_window import QuotaWindow
+
+BROKER_ID: Final = 1
+REQUEST_LOG: Final = "kafka-request.log"
+_SECURED: Final = "SECURED"
+_READY_S: Final = 180.0
+_FORMAT_S: Final = 180.0
+_STOP_S: Final = 20.0
+_LOOK_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningBroker:
+    """A broker that serves: its address, its process id, and the file of its request log (in UTC).
+
+    `secured` is the address of its other listener, where clients say who they are; empty where it has none.
+    """
+
+    bootstrap: str
+    pid: int
+    request_log: Path
+    secured: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecuredListener:
+    """A second listener of a broker, where clients say who they are: its protocol, and what the broker needs for it.
+
+    `scram` are arguments for the formatting of its storage, which may hold passwords.
+    """
+
+    protocol: str
+    settings: Mapping[str, str] = field(repr=False)
+    scram: tuple[str, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerTerms:
+    """What a broker is started with beside its quota window: another listener, further lines of `server.properties`.
+
+    `logs_requests` False spares it a line for every request. `heap_mb` is the most memory its objects may take.
+    """
+
+    listener: SecuredListener | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    logs_requests: bool = True
+    heap_mb: int = 512
+
+
+_DEFAULT_TERMS: Final = BrokerTerms()
+
+
+@contextlib.contextmanager
+def running_broker(
+    *, java: Path, jars: Path, folder: Path, window: QuotaWindow, terms: BrokerTerms = _DEFAULT_TERMS
+) -> Iterator[RunningBroker]:
+    """A broker while the context lasts; all that it writes is in the folder.
+
+    Raises `KafkaServerError` with the last line of its log where it does not start.
+    """
+    port = free_ports(3)
+    log = folder / "broker.log"
+    settings = _write(folder / "server.properties", _settings(folder, port, window, terms))
+    logging = _write(folder / "log4j2.properties", _logging(folder / REQUEST_LOG, logs_requests=terms.logs_requests))
+    machine = _java(java, jars, logging, heap_mb=terms.heap_mb)
+    _format_storage(machine, settings, terms)
+    with log.open("wb") as sink:
+        process = subprocess.Popen(  # noqa: S603 - Kafka
+            tied([*machine, "kafka.Kafka", str(settings)]),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            cwd=folder,
+        )
+        try:
+            _wait_until_serving(process, f"127.0.0.1:{port}", log)
+            yield RunningBroker(
+                bootstrap=f"127.0.0.1:{port}",
+                pid=process.pid,
+                request_log=folder / REQUEST_LOG,
+                secured="" if terms.listener is None else f"127.0.0.1:{port + 2}",
+            )
+        finally:
+            process.terminate()
+            try:
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _java(java: Path, jars: Path, logging: Path, *, heap_mb: int) -> list[str]:
+    options = ["-Xms64m", f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-Duser.timezone=UTC"]
+    return [str(java), *options, f"-Dlog4j2.configurationFile={logging}", "-cp", f"{jars}/*"]
+
+
+def _settings(folder: Path, port: int, window: QuotaWindow, terms: BrokerTerms) -> dict[str, str]:
+    listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 1}"
+    protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    if terms.listener is not None:
+        listeners += f",{_SECURED}://127.0.0.1:{port + 2}"
+        protocols += f",{_SECURED}:{terms.listener.protocol}"
+    single = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(BROKER_ID),
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{port + 1}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": listeners,
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": protocols,
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": str(folder / "data"),
+        "num.partitions": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.num.partitions": "1",
+        **{f"{name}.replication.factor": "1" for name in single},
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "quota.window.num": str(window.samples),
+        "quota.window.size.seconds": str(window.window_s),
+        "controller.quota.window.num": str(window.samples),
+        "controller.quota.window.size.seconds": str(window.window_s),
+        **({} if terms.listener is None else terms.listener.settings),
+        **terms.settings,
+    }
+
+
+def _logging(request_log: Path, *, logs_requests: bool) -> dict[str, str]:
+    """What Log4j is told: warnings to the broker's own log, every request (if at all) to a file in the usual form."""
+    pattern = "[%d] %p %m (%c)%n"
+    return {
+        "rootLogger.level": "WARN",
+        "rootLogger.appenderRef.out.ref": "out",
+        "appender.out.type": "Console",
+        "appender.out.name": "out",
+        "appender.out.layout.type": "PatternLayout",
+        "appender.out.layout.pattern": pattern,
+        "appender.requests.type": "File",
+        "appender.requests.name": "requests",
+        "appender.requests.fileName": str(request_log),
+        "appender.requests.layout.type": "PatternLayout",
+        "appender.requests.layout.pattern": pattern,
+        "logger.requests.name": "kafka.request.logger",
+        "logger.requests.level": "DEBUG" if logs_requests else "WARN",
+        "logger.requests.additivity": "false",
+        "logger.requests.appenderRef.requests.ref": "requests",
+    }
+
+
+def _write(path: Path, properties: Mapping[str, str]) -> Path:
+    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
+    return path
+
+
+def _format_storage(machine: Sequence[str], settings: Path, terms: BrokerTerms) -> None:
+    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode()
+    tool = ["kafka.tools.StorageTool", "format", "--standalone", f"--cluster-id={cluster_id}", "-c", str(settings)]
+    tool += () if terms.listener is None else terms.listener.scram
+    try:
+        done = subprocess.run(  # noqa: S603 - Kafka's own tool
+            [*machine, *tool], capture_output=True, text=True, timeout=_FORMAT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise KafkaServerError(f"the broker's storage can't be formatted: {error}") from error
+    if done.returncode != 0:
+        raise KafkaServerError(f"the broker's storage can't be formatted: {_last_line(done.stdout + done.stderr)}")
+
+
+def _wait_until_serving(process: "subprocess.Popen[bytes]", bootstrap: str, log: Path) -> None:
+    from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
+    from confluent_kafka.admin import AdminClient  # noqa: PLC0415
+
+    deadline_s = time.monotonic() + _READY_S
+    admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "kafka-quotas-demo", "log_level": 0})
+    while True:
+        if process.poll() is not None:
+            told = log.read_text(encoding="utf-8", errors="replace")
+            raise KafkaServerError(f"the broker ended with exit code {process.returncode}: {_last_line(told)}")
+        with contextlib.suppress(KafkaException):
+            if admin.list_topics(timeout=1.0).brokers:
+                return
+        if time.monotonic() > deadline_s:
+            raise KafkaServerError(f"the broker did not serve within {_READY_S:.0f} s")
+        time.sleep(_LOOK_S)
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "it wrote no log"

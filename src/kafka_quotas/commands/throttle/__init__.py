@@ -1,0 +1,4 @@
+"""The calculator's verbs: rate, request, mutation, compare, simulate.
+
+Imports `core` alone.
+"""

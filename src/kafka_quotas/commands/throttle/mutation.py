@@ -1,0 +1,304 @@
+"""How one burst of controller mutations fares under each of KIP-599's four algorithms.
+
+Invariants: states and delays come from the algorithms themselves; the formulas beside them are the documents'. A burst
+finds a client that was idle. `rate` runs over one sample more than the others, as Kafka's own comparison of the two has
+it: so many samples are whole.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from kafka_quotas.commands.throttle.arithmetic import MS, Calculation, CalculatorAnswer, Given, Step, quantity
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.quota_key import LONG_MAX
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.model.units import format_number
+from kafka_quotas.core.quotas.simulation import Algorithm, EventOperation, SimulatedLimiter, full_bucket_ms, new_limiter
+
+PARTITIONS = "partitions"
+PARTITIONS_PER_SECOND = "partitions/s"
+ERROR_89 = "error 89 THROTTLING_QUOTA_EXCEEDED"
+
+RULES = {
+    Algorithm.TOKEN_BUCKET: "tokens >= 0",
+    Algorithm.RATE: "rate <= quota",
+    Algorithm.SPREAD_EVEN: "rate < quota",
+    Algorithm.SPREAD_FILL: "rate <= quota",
+}
+"""When each algorithm admits a request."""
+
+SOURCES = {
+    Algorithm.TOKEN_BUCKET: "KIP-599 as shipped: TokenBucket, ControllerMutationQuotaManager",
+    Algorithm.RATE: "Kafka's Rate, as before KIP-599",
+    Algorithm.SPREAD_EVEN: "KIP-599, version 15",
+    Algorithm.SPREAD_FILL: "KIP-599, token bucket page history",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Burst:
+    """A quota (partitions per second), a burst (partitions) and the window, of which Kafka makes the largest credit."""
+
+    quota: float
+    partitions: float
+    window: QuotaWindow
+
+    @property
+    def window_ms(self) -> int:
+        """The length of all samples, in ms."""
+        return self.window.samples * self.window.window_ms
+
+    @property
+    def credit(self) -> float:
+        """The most tokens a bucket holds: B = Q * S * W, in partitions."""
+        return self.quota * self.window_ms / 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BurstOutcome:
+    """What a burst leaves behind: tokens or a rate, the delay by formula, and when the next request is admitted."""
+
+    algorithm: Algorithm
+    level: float
+    unit: str
+    delay_ms: int
+    admitted_after_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherDelays:
+    """What else decides a response's throttle time (ms): the request quota's delay, and the time already waited."""
+
+    request_throttle_ms: int = 0
+    waited_ms: int = 0
+
+
+def window_of_credit(credit: float, quota: float, window_s: int) -> QuotaWindow:
+    """The window that makes `credit` the largest burst: S = B / (Q * W), the draft's `controller_mutations_burst`.
+
+    Raises `UsageError` where that is no whole number of samples.
+    """
+    samples = Fraction(credit) / (Fraction(quota) * window_s)
+    if samples.denominator != 1 or samples < 1:
+        raise UsageError(
+            f"a credit of {credit:g} is {float(samples):g} samples of {window_s} s at {quota:g}/s, not a whole number",
+            hint=f"for example {quota * window_s * max(round(samples), 1):g}",
+        )
+    return QuotaWindow(samples=int(samples), window_s=window_s)
+
+
+def throttle_mutation(burst: Burst, algorithm: Algorithm, others: OtherDelays) -> CalculatorAnswer:
+    """The delay after a burst with its arithmetic, and for the shipped algorithm what clients are told."""
+    outcome = burst_outcome(burst, algorithm)
+    calculations = [_calculation(burst, outcome)]
+    if algorithm is Algorithm.TOKEN_BUCKET:
+        calculations += [_strict(burst, others), _permissive(burst)]
+    return CalculatorAnswer(
+        given=(
+            Given(name="quota", value=burst.quota, unit=PARTITIONS_PER_SECOND),
+            Given(name="burst", value=burst.partitions, unit=PARTITIONS),
+        ),
+        calculations=tuple(calculations),
+    )
+
+
+def burst_outcome(burst: Burst, algorithm: Algorithm) -> BurstOutcome:
+    """What the burst leaves behind in an algorithm that saw nothing before."""
+    limiter = after_burst(burst, algorithm)
+    origin_ms = burst.window_ms
+    level = limiter.level(origin_ms)
+    checked = limiter.apply(EventOperation.CHECK, 0, origin_ms)
+    return BurstOutcome(
+        algorithm=algorithm,
+        level=level,
+        unit=PARTITIONS if algorithm is Algorithm.TOKEN_BUCKET else PARTITIONS_PER_SECOND,
+        delay_ms=checked.throttle_ms,
+        admitted_after_ms=_admitted_after_ms(burst, algorithm, checked.throttle_ms),
+    )
+
+
+def fresh_limiter(burst: Burst, algorithm: Algorithm) -> SimulatedLimiter:
+    """The algorithm with the burst's quota and window, before the burst."""
+    samples = burst.window.samples + (1 if algorithm is Algorithm.RATE else 0)
+    return new_limiter(algorithm, bound=burst.quota, samples=samples, window_ms=burst.window.window_ms)
+
+
+def after_burst(burst: Burst, algorithm: Algorithm) -> SimulatedLimiter:
+    """The algorithm just after the burst, which came at `burst.window_ms` (a new bucket is full by then)."""
+    limiter = fresh_limiter(burst, algorithm)
+    origin_ms = full_bucket_ms(samples=burst.window.samples, window_ms=burst.window.window_ms)
+    limiter.apply(EventOperation.STRICT, burst.partitions, origin_ms)
+    return limiter
+
+
+def admits(limiter: SimulatedLimiter, algorithm: Algorithm, quota: float, now_ms: int) -> bool:
+    """Whether a request would be admitted at a time; looking changes nothing."""
+    level = limiter.level(now_ms)
+    if algorithm is Algorithm.TOKEN_BUCKET:
+        return level >= 0
+    return level < quota if algorithm is Algorithm.SPREAD_EVEN else level <= quota
+
+
+def _admitted_after_ms(burst: Burst, algorithm: Algorithm, delay_ms: int) -> int:
+    """The first time after the burst, in ms, at which another request is admitted.
+
+    All but `rate` go from refusal to admission once. The window of `rate` grows within each sample and shrinks at its
+    end, always alike until the burst's own sample expires, so the first sample and the last ones decide.
+    """
+    limiter, origin_ms = after_burst(burst, algorithm), burst.window_ms
+
+    def admitted(after_ms: int) -> bool:
+        return admits(limiter, algorithm, burst.quota, origin_ms + after_ms)
+
+    if algorithm is not Algorithm.RATE:
+        return 0 if admitted(0) else _first(admitted, 0, max(delay_ms + 1, burst.window_ms))
+    size_ms, samples = burst.window.window_ms, burst.window.samples
+    for index in (0, samples - 1, samples):
+        low_ms, high_ms = index * size_ms, (index + 1) * size_ms - 1
+        if admitted(low_ms):
+            return low_ms
+        if admitted(high_ms):
+            return _first(admitted, low_ms, high_ms)
+    return (samples + 1) * size_ms
+
+
+def _first(admitted: Callable[[int], bool], refused_ms: int, later_ms: int) -> int:
+    """The first time at which `admitted` holds; it does not at `refused_ms`, and once it does it stays so."""
+    while not admitted(later_ms):
+        refused_ms, later_ms = later_ms, 2 * later_ms
+        if later_ms > LONG_MAX:
+            raise UsageError("the wait after this burst is longer than Kafka can count", hint="raise the quota")
+    while later_ms - refused_ms > 1:
+        middle_ms = (refused_ms + later_ms) // 2
+        if admitted(middle_ms):
+            later_ms = middle_ms
+        else:
+            refused_ms = middle_ms
+    return later_ms
+
+
+def _calculation(burst: Burst, outcome: BurstOutcome) -> Calculation:
+    """The outcome with the document's formula beside each figure."""
+    steps = _bucket_steps(burst, outcome) if outcome.unit == PARTITIONS else _rate_steps(burst, outcome)
+    return Calculation(
+        method=outcome.algorithm.value,
+        title=f"{outcome.algorithm}: admitted while {RULES[outcome.algorithm]}",
+        source=SOURCES[outcome.algorithm],
+        steps=(
+            *steps,
+            Step(name="delay", arithmetic=delay_formula(burst, outcome), value=outcome.delay_ms, unit=MS),
+            Step(
+                name="admitted again after",
+                arithmetic=f"first instant with {RULES[outcome.algorithm]}",
+                value=outcome.admitted_after_ms,
+                unit=MS,
+            ),
+        ),
+        delay_ms=outcome.delay_ms,
+    )
+
+
+def delay_formula(burst: Burst, outcome: BurstOutcome) -> str:
+    """The formula of the delay with its figures: `60 / 5` for a bucket, `(5.6 - 5) / 5 x 100 s` for a rate."""
+    quota, level = _plain(burst.quota), _plain(outcome.level)
+    if outcome.unit == PARTITIONS:
+        return f"{_plain(-outcome.level)} / {quota}" if outcome.level < 0 else f"{level} tokens"
+    if outcome.delay_ms == 0:
+        return f"{level} against {quota}"
+    return f"({level} - {quota}) / {quota} x {quantity(burst.window_ms, MS)}"
+
+
+def _bucket_steps(burst: Burst, outcome: BurstOutcome) -> tuple[Step, ...]:
+    window = f"{burst.window.samples} x {quantity(burst.window.window_ms, MS)}"
+    return (
+        Step(
+            name="full bucket",
+            arithmetic=f"{_plain(burst.quota)}/s x {window}",
+            value=burst.credit,
+            unit=PARTITIONS,
+        ),
+        Step(
+            name="tokens after the burst",
+            arithmetic=f"{_plain(burst.credit)} - {_plain(burst.partitions)}",
+            value=outcome.level,
+            unit=PARTITIONS,
+        ),
+    )
+
+
+def _rate_steps(burst: Burst, outcome: BurstOutcome) -> tuple[Step, ...]:
+    samples, per_sample = burst.window.samples, burst.quota * burst.window.window_s
+    if outcome.algorithm is Algorithm.RATE:
+        current, spread = burst.partitions, f"one sample of {_plain(burst.partitions)}"
+    elif outcome.algorithm is Algorithm.SPREAD_EVEN:
+        current = burst.partitions / samples
+        spread = f"{samples} samples of {_plain(current)}"
+    else:
+        current = max(0.0, burst.partitions - (samples - 1) * per_sample)
+        spread = f"{samples - 1} samples of up to {_plain(per_sample)}, one of {_plain(current)}"
+    return (
+        Step(name="current sample", arithmetic=spread, value=current, unit=PARTITIONS),
+        Step(
+            name="rate after the burst",
+            arithmetic=f"{_plain(burst.partitions)} / {quantity(burst.window_ms, MS)}",
+            value=outcome.level,
+            unit=PARTITIONS_PER_SECOND,
+        ),
+    )
+
+
+def _strict(burst: Burst, others: OtherDelays) -> Calculation:
+    """What newer clients are told: a refused topic carries error 89."""
+    limiter = fresh_limiter(burst, Algorithm.TOKEN_BUCKET)
+    first, second = (
+        limiter.apply(EventOperation.STRICT, amount, burst.window_ms) for amount in (burst.partitions, 1.0)
+    )
+    refused = f"{ERROR_89}, wait {_plain(-second.level)} / {_plain(burst.quota)}"
+    admitted = f"admitted: {_plain(second.level)} tokens >= 0"
+    left_ms = max(others.request_throttle_ms, second.throttle_ms - others.waited_ms)
+    request, wait, waited = (
+        quantity(value_ms, MS) for value_ms in (others.request_throttle_ms, second.throttle_ms, others.waited_ms)
+    )
+    return Calculation(
+        method="strict",
+        title="strict: CreateTopics v6, CreatePartitions v3, DeleteTopics v5 and later",
+        source=SOURCES[Algorithm.TOKEN_BUCKET],
+        steps=(
+            Step(name="the burst", arithmetic=f"admitted: {_plain(first.level)} tokens >= 0", value=0, unit=MS),
+            Step(
+                name="a request right after",
+                arithmetic=admitted if second.admitted else refused,
+                value=second.throttle_ms,
+                unit=MS,
+            ),
+            Step(name="its throttle_time_ms", arithmetic=f"max({request}, {wait} - {waited})", value=left_ms, unit=MS),
+        ),
+        delay_ms=left_ms,
+    )
+
+
+def _permissive(burst: Burst) -> Calculation:
+    """What older clients are told: everything is accepted, and the connection is muted for the delay."""
+    outcome = fresh_limiter(burst, Algorithm.TOKEN_BUCKET).apply(
+        EventOperation.RECORD, burst.partitions, burst.window_ms
+    )
+    muted = f"accepted, connection muted for {_plain(-outcome.after)} / {_plain(burst.quota)}"
+    return Calculation(
+        method="permissive",
+        title="permissive: older versions, and topics created by Metadata requests",
+        source=SOURCES[Algorithm.TOKEN_BUCKET],
+        steps=(
+            Step(
+                name="the burst",
+                arithmetic=muted if outcome.throttle_ms else f"accepted: {_plain(outcome.after)} tokens left",
+                value=outcome.throttle_ms,
+                unit=MS,
+            ),
+        ),
+        delay_ms=outcome.throttle_ms,
+    )
+
+
+def _plain(value: float) -> str:
+    return format_number(float(f"{value:.6g}"))

@@ -1,0 +1,217 @@
+"""How long a byte-rate quota holds a client back: KIP-13's arithmetic beside what Kafka shipped.
+
+Invariants: the shipped figures come from replaying the traffic through the same `Rate` that enforcement uses.
+"""
+
+from dataclasses import dataclass
+
+from kafka_quotas.commands.throttle.arithmetic import (
+    BYTES,
+    BYTES_PER_SECOND,
+    MS,
+    Calculation,
+    CalculatorAnswer,
+    Given,
+    Step,
+    quantity,
+)
+from kafka_quotas.commands.throttle.steady_traffic import Moment, after_steady_traffic
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.metrics.throttle_time import throttle_time_ms
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+
+KIP_13 = "KIP-13, delay time in QuotaViolationException"
+KIP_13_SAMPLES = 10
+SHIPPED = "Kafka 4.x: Rate, SampledStat, QuotaUtils.throttleTime"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateTraffic:
+    """A quota and what a client does under it (bytes per second; bytes).
+
+    Either an `observed` rate (over `over_ms`, None: over the quota window), or a `burst` within one sample after a
+    `steady` rate.
+    """
+
+    quota: float
+    observed: float | None = None
+    over_ms: int | None = None
+    steady: float = 0.0
+    burst: float | None = None
+
+
+def throttle_rate(traffic: RateTraffic, window: QuotaWindow) -> CalculatorAnswer:
+    """The delay of a byte-rate quota with its arithmetic, by KIP-13 and as shipped where they may differ.
+
+    Raises `UsageError` where neither or both of an observed rate and a burst are given, or a figure is out of range.
+    """
+    if (traffic.observed is None) == (traffic.burst is None):
+        raise UsageError("give either --observed or --burst", hint="--observed 6MB/s, or --steady 5MB/s --burst 15MB")
+    if traffic.observed is not None:
+        return _observed(traffic, traffic.observed, window)
+    if traffic.over_ms is not None:
+        raise UsageError("--over goes with --observed", hint="a burst falls into one sample of the quota window")
+    assert traffic.burst is not None
+    return _burst(traffic, traffic.burst, window)
+
+
+def _observed(traffic: RateTraffic, observed: float, window: QuotaWindow) -> CalculatorAnswer:
+    """The delay of an observed rate over the given window, else over the shortest and the usual longest one."""
+    given = (
+        Given(name="quota", value=traffic.quota, unit=BYTES_PER_SECOND),
+        Given(name="observed", value=observed, unit=BYTES_PER_SECOND),
+    )
+    if traffic.over_ms is not None:
+        windows = [("given", "over the given window", traffic.over_ms)]
+    else:
+        windows = [
+            ("shortest", "over Kafka's shortest window", _whole_samples(window) * window.window_ms),
+            ("longest", "over its longest window", _longest_ms(window)),
+        ]
+    return CalculatorAnswer(
+        given=given,
+        calculations=tuple(
+            Calculation(
+                method=f"{method}-window",
+                title=f"observed {place}",
+                source="KIP-13, KIP-124: X = (O - T) / T * W",
+                steps=_rate_steps(observed, traffic.quota, window_ms),
+                delay_ms=max(0, throttle_time_ms(observed, traffic.quota, window_ms)),
+            )
+            for method, place, window_ms in windows
+        ),
+        notes=() if traffic.over_ms is not None else (_kept(window),),
+    )
+
+
+def _burst(traffic: RateTraffic, burst: float, window: QuotaWindow) -> CalculatorAnswer:
+    shipped = tuple(_shipped(traffic, burst, window, moment) for moment in Moment)
+    return CalculatorAnswer(
+        given=(
+            Given(name="quota", value=traffic.quota, unit=BYTES_PER_SECOND),
+            Given(name="steady", value=traffic.steady, unit=BYTES_PER_SECOND),
+            Given(name="burst", value=burst, unit=BYTES),
+        ),
+        calculations=(_kip_13(traffic, burst, window), *shipped),
+        notes=(
+            f"KIP-13 counts {_kip_13_samples(window)} samples, the burst's own as the last",
+            "the delay Kafka gives depends on where in one of its samples the burst falls",
+            _kept(window),
+        ),
+    )
+
+
+def _kip_13(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Calculation:
+    """KIP-13's own arithmetic: all but the last sample carry the steady rate, the last one the burst."""
+    samples = _kip_13_samples(window)
+    window_ms = samples * window.window_ms
+    before = (samples - 1) * traffic.steady * window.window_s
+    produced, allowed = before + burst, traffic.quota * window_ms / 1000
+    written = f"{samples - 1} x {quantity(traffic.steady * window.window_s, BYTES)} + {quantity(burst, BYTES)}"
+    delay_ms = max(0, throttle_time_ms(produced / (window_ms / 1000), traffic.quota, window_ms))
+    difference = (
+        f"({quantity(produced, BYTES)} - {quantity(allowed, BYTES)}) / {quantity(traffic.quota, BYTES_PER_SECOND)}"
+    )
+    return Calculation(
+        method="kip-13",
+        title="KIP-13",
+        source=KIP_13,
+        steps=(
+            Step(
+                name="window",
+                arithmetic=f"{samples} x {quantity(window.window_ms, MS)}",
+                value=window_ms,
+                unit=MS,
+            ),
+            Step(name="produced", arithmetic=written, value=produced, unit=BYTES),
+            _allowed(traffic.quota, window_ms),
+            Step(
+                name="rate",
+                arithmetic=f"{quantity(produced, BYTES)} / {quantity(window_ms, MS)}",
+                value=produced / (window_ms / 1000),
+                unit=BYTES_PER_SECOND,
+            ),
+            Step(name="delay", arithmetic=difference, value=delay_ms, unit=MS),
+        ),
+        delay_ms=delay_ms,
+    )
+
+
+def _kip_13_samples(window: QuotaWindow) -> int:
+    """How many samples KIP-13 would count: its N, whose default of 10 shipped as 11, the current one included."""
+    return KIP_13_SAMPLES if window.samples == DEFAULT_WINDOW.samples else window.samples
+
+
+def _shipped(traffic: RateTraffic, burst: float, window: QuotaWindow, moment: Moment) -> Calculation:
+    """What the shipped `Rate` finds for the same traffic, in small requests, with the burst as one of them."""
+    found = after_steady_traffic(bound=traffic.quota, window=window, steady=traffic.steady, amount=burst, moment=moment)
+    return Calculation(
+        method=f"kafka-{moment}",
+        title=f"Kafka, {moment} of a sample",
+        source=SHIPPED,
+        steps=_rate_steps(found.rate, traffic.quota, found.window_ms, produced_known=True),
+        delay_ms=found.throttle_ms,
+    )
+
+
+def _rate_steps(rate: float, quota: float, window_ms: int, *, produced_known: bool = False) -> tuple[Step, ...]:
+    """The steps from a rate over a window to the delay: X = (O - T) / T * W."""
+    delay_ms = max(0, throttle_time_ms(rate, quota, window_ms))
+    rate_text, quota_text, window_text = (
+        quantity(rate, BYTES_PER_SECOND),
+        quantity(quota, BYTES_PER_SECOND),
+        quantity(window_ms, MS),
+    )
+    produced = rate * window_ms / 1000
+    window_rule = "since the oldest sample kept began" if produced_known else "as given by the quota window"
+    return (
+        Step(name="window", arithmetic=window_rule, value=window_ms, unit=MS),
+        Step(
+            name="produced",
+            arithmetic="sum of the samples kept" if produced_known else f"{rate_text} x {window_text}",
+            value=produced,
+            unit=BYTES,
+        ),
+        _allowed(quota, window_ms),
+        Step(
+            name="rate",
+            arithmetic=f"{quantity(produced, BYTES)} / {window_text}" if produced_known else "observed",
+            value=rate,
+            unit=BYTES_PER_SECOND,
+        ),
+        Step(
+            name="delay",
+            arithmetic=f"({rate_text} - {quota_text}) / {quota_text} x {window_text}"
+            if rate > quota
+            else f"{rate_text} is not above {quota_text}",
+            value=delay_ms,
+            unit=MS,
+        ),
+    )
+
+
+def _allowed(quota: float, window_ms: int) -> Step:
+    return Step(
+        name="bound",
+        arithmetic=f"{quantity(quota, BYTES_PER_SECOND)} x {quantity(window_ms, MS)}",
+        value=quota * window_ms / 1000,
+        unit=BYTES,
+    )
+
+
+def _whole_samples(window: QuotaWindow) -> int:
+    """The samples that are whole at any time: all but the current one."""
+    return max(window.samples - 1, 1)
+
+
+def _longest_ms(window: QuotaWindow) -> int:
+    """What Kafka's window never reaches: a sample is kept for so long after its last record, not after its start."""
+    return (window.samples + 1) * window.window_ms
+
+
+def _kept(window: QuotaWindow) -> str:
+    shortest_ms = _whole_samples(window) * window.window_ms
+    return (
+        "Kafka divides by the time since the oldest sample kept began: "
+        f"at least {quantity(shortest_ms, MS)}, under steady traffic up to {quantity(_longest_ms(window), MS)}"
+    )

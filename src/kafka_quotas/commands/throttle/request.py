@@ -1,0 +1,193 @@
+"""What a request quota allows, and how long it holds a client back.
+
+Invariants: n % is n % of one thread; delays are cut at one sample of the quota window (`quota.window.size.seconds`).
+"""
+
+from dataclasses import dataclass
+
+from kafka_quotas.commands.throttle.arithmetic import MS, PERCENT, Calculation, CalculatorAnswer, Given, Step, quantity
+from kafka_quotas.commands.throttle.steady_traffic import Moment, after_steady_traffic
+from kafka_quotas.core.metrics.throttle_time import throttle_time_ms
+from kafka_quotas.core.model.quota_window import QuotaWindow
+
+KIP_124 = "KIP-124, request quotas"
+SHIPPED = "Kafka 4.x: ClientRequestQuotaManager, QuotaUtils.boundedThrottleTime"
+THREADS = "threads"
+DEFAULT_IO_THREADS = 8
+DEFAULT_NETWORK_THREADS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestLoad:
+    """A request quota (% of one thread), the broker's threads, and what a client does under it.
+
+    `stall_ms` is the thread time of one long request, after `steady` % of use (None: at the quota). `connections` and
+    `request_ms`, the thread time of one request, give the most that a client can use.
+    """
+
+    quota: float
+    io_threads: int = DEFAULT_IO_THREADS
+    network_threads: int = DEFAULT_NETWORK_THREADS
+    steady: float | None = None
+    stall_ms: float | None = None
+    connections: int | None = None
+    request_ms: float | None = None
+
+
+def throttle_request(load: RequestLoad, window: QuotaWindow) -> CalculatorAnswer:
+    """What the quota is worth in time and threads, the most a client can use, and the delay of a stall."""
+    calculations = [_worth(load, window)]
+    if load.connections is not None and load.request_ms is not None:
+        calculations.append(_ceiling(load, load.connections, load.request_ms, window))
+    if load.stall_ms is not None:
+        calculations += [_kip_124(load, load.stall_ms, window), _shipped(load, load.stall_ms, window)]
+    return CalculatorAnswer(given=_given(load), calculations=tuple(calculations), notes=_notes(load))
+
+
+def _given(load: RequestLoad) -> tuple[Given, ...]:
+    stall = (
+        ()
+        if load.stall_ms is None
+        else (
+            Given(name="steady", value=_steady(load), unit=PERCENT),
+            Given(name="stall", value=load.stall_ms, unit=MS),
+        )
+    )
+    return (Given(name="quota", value=load.quota, unit=PERCENT), *stall)
+
+
+def _notes(load: RequestLoad) -> tuple[str, ...]:
+    capacity = _capacity(load)
+    if load.quota <= capacity:
+        return ()
+    return (f"the quota is above the broker's capacity of {quantity(capacity, PERCENT)}: it never holds anybody back",)
+
+
+def _capacity(load: RequestLoad) -> float:
+    """What all threads of a broker come to, in % of one thread."""
+    return (load.io_threads + load.network_threads) * 100.0
+
+
+def _steady(load: RequestLoad) -> float:
+    return load.quota if load.steady is None else load.steady
+
+
+def _worth(load: RequestLoad, window: QuotaWindow) -> Calculation:
+    """The quota in time per window, in threads, and as a share of the broker."""
+    window_text, quota_text = quantity(window.window_ms, MS), quantity(load.quota, PERCENT)
+    threads, capacity = load.io_threads + load.network_threads, _capacity(load)
+    return Calculation(
+        method="worth",
+        title="what the quota is worth",
+        source=KIP_124,
+        steps=(
+            Step(
+                name="time per window",
+                arithmetic=f"{quota_text} x {window_text}",
+                value=load.quota * window.window_ms / 100,
+                unit=MS,
+            ),
+            Step(name="threads", arithmetic=f"{quota_text} / 100 %", value=load.quota / 100, unit=THREADS),
+            Step(
+                name="capacity",
+                arithmetic=f"({load.io_threads} I/O + {load.network_threads} network threads) x 100 %",
+                value=capacity,
+                unit=PERCENT,
+            ),
+            Step(
+                name="share of capacity",
+                arithmetic=f"{quota_text} / {quantity(capacity, PERCENT)}",
+                value=load.quota / threads,
+                unit=PERCENT,
+            ),
+        ),
+    )
+
+
+def _ceiling(load: RequestLoad, connections: int, request_ms: float, window: QuotaWindow) -> Calculation:
+    """The most a client can use per window, because a delay is cut at one window: max(quota, C * R)."""
+    allowed_ms, held_ms = load.quota * window.window_ms / 100, connections * request_ms
+    most_ms = max(allowed_ms, held_ms)
+    return Calculation(
+        method="ceiling",
+        title="the most that a client can use",
+        source=KIP_124,
+        steps=(
+            Step(
+                name="C * R",
+                arithmetic=f"{connections} connections x {quantity(request_ms, MS)}",
+                value=held_ms,
+                unit=MS,
+            ),
+            Step(
+                name="most per window",
+                arithmetic=f"max({quantity(allowed_ms, MS)}, {quantity(held_ms, MS)})",
+                value=most_ms,
+                unit=MS,
+            ),
+            Step(
+                name="most in per cent",
+                arithmetic=f"{quantity(most_ms, MS)} / {quantity(window.window_ms, MS)}",
+                value=most_ms / window.window_ms * 100,
+                unit=PERCENT,
+            ),
+        ),
+    )
+
+
+def _kip_124(load: RequestLoad, stall_ms: float, window: QuotaWindow) -> Calculation:
+    """KIP-124's arithmetic: everything happens within one sample of the window."""
+    steady_ms = _steady(load) * window.window_ms / 100
+    used = f"{quantity(_steady(load), PERCENT)} x {quantity(window.window_ms, MS)} + {quantity(stall_ms, MS)}"
+    rate = (steady_ms + stall_ms) / window.window_ms * 100
+    return Calculation(
+        method="kip-124",
+        title="a stall, by KIP-124",
+        source=KIP_124,
+        steps=_delay_steps(load, rate, window.window_ms, used=used, window=window),
+        delay_ms=_delays(load, rate, window.window_ms, window)[1],
+    )
+
+
+def _shipped(load: RequestLoad, stall_ms: float, window: QuotaWindow) -> Calculation:
+    """What the shipped `Rate` finds when the stall begins a sample."""
+    found = after_steady_traffic(
+        bound=load.quota, window=window, steady=_steady(load), amount=stall_ms / 10, moment=Moment.START
+    )  # 1 ms is 0.1 % of a thread's second
+    return Calculation(
+        method="kafka",
+        title="a stall, by Kafka's rate",
+        source=SHIPPED,
+        steps=_delay_steps(load, found.rate, found.window_ms, used="sum of the samples kept", window=window),
+        delay_ms=_delays(load, found.rate, found.window_ms, window)[1],
+    )
+
+
+def _delays(load: RequestLoad, rate: float, window_ms: int, window: QuotaWindow) -> tuple[int, int]:
+    """The delay unbounded and bounded, in ms."""
+    unbounded_ms = max(0, throttle_time_ms(rate, load.quota, window_ms))
+    return unbounded_ms, min(unbounded_ms, window.window_ms)
+
+
+def _delay_steps(load: RequestLoad, rate: float, window_ms: int, *, used: str, window: QuotaWindow) -> tuple[Step, ...]:
+    unbounded_ms, bounded_ms = _delays(load, rate, window_ms, window)
+    used_ms = rate * window_ms / 100
+    rate_text, quota_text, window_text = quantity(rate, PERCENT), quantity(load.quota, PERCENT), quantity(window_ms, MS)
+    return (
+        Step(name="thread time used", arithmetic=used, value=used_ms, unit=MS),
+        Step(name="usage", arithmetic=f"{quantity(used_ms, MS)} / {window_text}", value=rate, unit=PERCENT),
+        Step(
+            name="delay, unbounded",
+            arithmetic=f"({rate_text} - {quota_text}) / {quota_text} x {window_text}"
+            if rate > load.quota
+            else f"{rate_text} is not above {quota_text}",
+            value=unbounded_ms,
+            unit=MS,
+        ),
+        Step(
+            name="delay",
+            arithmetic=f"min({quantity(unbounded_ms, MS)}, {quantity(window.window_ms, MS)})",
+            value=bounded_ms,
+            unit=MS,
+        ),
+    )

@@ -1,0 +1,177 @@
+"""Which quota windows count, and where each figure came from.
+
+Invariants: a given figure beats the file, the file beats the brokers, the brokers beat Kafka's default of 11 x 1 s; the
+two quota windows (`quota.window.*` and `controller.quota.window.*`) are found each on its own, figure by figure.
+
+The window settings that the brokers of a cluster run with.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kafka_quotas.core.errors import StoreUnreachableError, UsageError
+from kafka_quotas.core.model.quota_window import (
+    CONTROLLER_WINDOW_NUM,
+    CONTROLLER_WINDOW_SIZE_SECONDS,
+    DEFAULT_WINDOW,
+    WINDOW_NUM,
+    WINDOW_SIZE_SECONDS,
+    QuotaWindow,
+)
+from kafka_quotas.stores.files.property_file import read_properties
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.url import parse_store_url
+
+WINDOW_PROPERTIES: Final = (WINDOW_NUM, WINDOW_SIZE_SECONDS, CONTROLLER_WINDOW_NUM, CONTROLLER_WINDOW_SIZE_SECONDS)
+"""The four settings by Kafka's names."""
+
+DEFAULT_ORIGIN: Final = "Kafka's default"
+_LARGEST: Final = 2**31 - 1  # both settings are Java ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenWindows:
+    """The figures given by option, None where one was not given (sizes in seconds)."""
+
+    quota_window_num: int | None = None
+    quota_window_size_s: int | None = None
+    controller_window_num: int | None = None
+    controller_window_size_s: int | None = None
+
+    def figure(self, name: str) -> int | None:
+        """The given figure of one of `WINDOW_PROPERTIES`."""
+        return {
+            WINDOW_NUM: self.quota_window_num,
+            WINDOW_SIZE_SECONDS: self.quota_window_size_s,
+            CONTROLLER_WINDOW_NUM: self.controller_window_num,
+            CONTROLLER_WINDOW_SIZE_SECONDS: self.controller_window_size_s,
+        }[name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowSettings:
+    """The two quota windows, and per property of `WINDOW_PROPERTIES` where its figure came from."""
+
+    client: QuotaWindow = DEFAULT_WINDOW
+    controller: QuotaWindow = DEFAULT_WINDOW
+    origins: tuple[tuple[str, str], ...] = tuple((name, DEFAULT_ORIGIN) for name in WINDOW_PROPERTIES)
+
+    def origin(self, name: str) -> str:
+        """Where the figure of a property came from: `option`, a file, brokers, or `Kafka's default`."""
+        return dict(self.origins)[name]
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nobody named any figure."""
+        return all(origin == DEFAULT_ORIGIN for _, origin in self.origins)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowSource:
+    """Properties that may hold window settings, with the name of the place they were read from."""
+
+    name: str
+    properties: Mapping[str, str]
+
+
+def window_settings(given: GivenWindows, *, sources: tuple[WindowSource, ...] = ()) -> WindowSettings:
+    """The windows that count: given figures first, then `sources` in order, then Kafka's default.
+
+    Raises `UsageError` where a figure is not a whole number of at least 1.
+    """
+    found = {name: _found(name, given, sources) for name in WINDOW_PROPERTIES}
+    return WindowSettings(
+        client=_window(found, WINDOW_NUM, WINDOW_SIZE_SECONDS),
+        controller=_window(found, CONTROLLER_WINDOW_NUM, CONTROLLER_WINDOW_SIZE_SECONDS),
+        origins=tuple((name, origin) for name, (_, origin) in found.items()),
+    )
+
+
+def file_source(path: Path) -> WindowSource:
+    """The settings in a broker's `server.properties` (or any file of the same form).
+
+    Raises `UsageError` where it can't be read, or has none of the four settings.
+    """
+    properties = read_properties(path)
+    if not any(name in properties for name in WINDOW_PROPERTIES):
+        raise UsageError(f"{path} has no window setting", hint=f"it takes {', '.join(WINDOW_PROPERTIES)}")
+    return WindowSource(name=str(path), properties=properties)
+
+
+def _found(name: str, given: GivenWindows, sources: tuple[WindowSource, ...]) -> tuple[int | None, str]:
+    """The figure of one property (None: nobody named it) and its origin."""
+    figure = given.figure(name)
+    if figure is not None:
+        return _checked(name, figure, "option"), "option"
+    for source in sources:
+        if name in source.properties:
+            return _parsed(name, source.properties[name], source.name), source.name
+    return None, DEFAULT_ORIGIN
+
+
+def _parsed(name: str, text: str, origin: str) -> int:
+    if not re.fullmatch(r"\s*[+-]?[0-9]{1,10}\s*", text):
+        raise UsageError(f"{origin}: {name} must be a whole number, not {text!r}", hint="example: 11")
+    return _checked(name, int(text), origin)
+
+
+def _checked(name: str, figure: int, origin: str) -> int:
+    if not 1 <= figure <= _LARGEST:
+        raise UsageError(
+            f"{origin}: {name} must be between 1 and {_LARGEST}, not {figure}", hint="Kafka's default is 11 x 1 s"
+        )
+    return figure
+
+
+def _window(found: Mapping[str, tuple[int | None, str]], num_name: str, size_name: str) -> QuotaWindow:
+    samples, window_s = found[num_name][0], found[size_name][0]
+    return QuotaWindow(
+        samples=DEFAULT_WINDOW.samples if samples is None else samples,
+        window_s=DEFAULT_WINDOW.window_s if window_s is None else window_s,
+    )
+
+
+def broker_source(url: str, settings: StoreSettings) -> WindowSource:
+    """Return the window settings of the brokers behind `kafka://HOST:PORT[,HOST:PORT...]`.
+
+    A broker that does not answer is taken to have those of the others, with a warning.
+
+    Raises:
+        StoreUnreachableError: No broker answers.
+        StoreRefusedError: The brokers may not be asked.
+        UsageError: The brokers do not agree.
+    """
+    from kafka_quotas.stores.kafka.broker_settings import KafkaCluster  # noqa: PLC0415 - only a Kafka store needs it
+
+    cluster = KafkaCluster(parse_store_url(url), settings=settings)
+    try:
+        brokers = cluster.broker_settings(WINDOW_PROPERTIES)
+    finally:
+        cluster.close()
+    if not brokers.brokers:
+        raise StoreUnreachableError(
+            f"no broker of {url} could be asked for its windows: {brokers.missing}",
+            hint="check that the addresses which the brokers advertise can be reached from here",
+        )
+    if brokers.missing is not None:
+        settings.warn(f"windows are those of the other brokers: {brokers.missing}")
+    return agreed({broker.node_id: broker.properties for broker in brokers.brokers}, url)
+
+
+def agreed(by_broker: Mapping[int, Mapping[str, str]], url: str) -> WindowSource:
+    """The settings that all brokers share, by broker id.
+
+    Raises `UsageError` where two brokers differ.
+    """
+    properties: dict[str, str] = {}
+    for name in WINDOW_PROPERTIES:
+        values = {broker: settings[name] for broker, settings in by_broker.items() if name in settings}
+        if len(set(values.values())) > 1:
+            told = ", ".join(f"{value} on broker {broker}" for broker, value in sorted(values.items()))
+            option = "--" + name.replace(".", "-")
+            raise UsageError(f"the brokers differ in {name}: {told}", hint=f"choose one with {option}")
+        properties.update((name, value) for value in values.values())
+    return WindowSource(name=f"brokers of {url}", properties=properties)

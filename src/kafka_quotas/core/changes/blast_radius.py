@@ -1,0 +1,216 @@
+"""For whom a change of stored quotas changes what really applies: every known client whose winner or limit differs.
+
+Known are the clients that stored entities tell of, before or after: pairs, users and client-ids with any other of the
+rest, users together with client-ids that have a quota of their own, clients without a client-id, addresses, and whoever
+nothing is stored for. A user's client-id that no quota names together with the user is told only where it fares unlike
+any other client-id of that user and any other user of that client-id. The answer is that of a freshly started broker,
+before and after.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kafka_quotas.core.changes.plan import Content, Plan
+from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Absent, Entity, shown_name
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS, QuotaKey
+from kafka_quotas.core.resolution.ip_resolver import IpQuotaResolver
+from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, QuotaResolver
+
+MOST_COMBINATIONS: Final = 100_000
+"""Users together with client-ids that are looked at, per quota key; beyond, only the rest is."""
+ANY_OTHER: Final = "(any other)"
+_NONE: Final = "(none)"
+
+
+class KnownClient(NamedTuple):
+    """Who connects, as pairs (type, name): a name of None is any other, an empty client-id is none."""
+
+    parts: tuple[tuple[str, str | None], ...]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{kind} {_shown(name)}" for kind, name in self.parts)
+
+
+def _shown(name: str | None) -> str:
+    return ANY_OTHER if name is None else shown_name(name) if name else _NONE
+
+
+class ClientQuotas(NamedTuple):
+    """What applies to a client: the limit (units of the key) and the entity that wins; None: unlimited."""
+
+    limit: float | None
+    entity: Entity | None
+
+
+class Affected(NamedTuple):
+    """A client and a quota key under which something else applies to it afterwards."""
+
+    client: KnownClient
+    key: str
+    before: ClientQuotas
+    after: ClientQuotas
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlastRadius:
+    """Who is affected, by key and client; and how many combinations of a user and a client-id were not looked at."""
+
+    affected: tuple[Affected, ...]
+    combinations_left_out: int
+
+
+def blast_radius(stored: Content, plan: Plan) -> BlastRadius:
+    """For whom what applies is different once a plan is carried out."""
+    after = plan.applied_to(stored)
+    known = sorted({*stored, *after}, key=lambda entity: entity.sort_key)
+    affected: list[Affected] = []
+    left_out = 0
+    for name in dict.fromkeys(change.key for change in sorted(plan.changes, key=lambda change: change.key)):
+        key = QUOTA_KEYS.get(name)
+        if key is None:
+            continue
+        limits = _limits(stored, key), _limits(after, key)
+        if key.for_ip:
+            affected += _affected_addresses(key, *limits)
+            continue
+        touched = {change.entity for change in plan.changes if change.key == name}
+        comparison = _Comparison(key, *limits, known)
+        affected += comparison.affected(touched)
+        left_out += comparison.left_out
+    return BlastRadius(affected=tuple(affected), combinations_left_out=left_out)
+
+
+_Limits = Mapping[Entity, float]
+
+
+def _limits(content: Content, key: QuotaKey) -> _Limits:
+    """The limits under one key; an entity of another kind than the key's is passed over, as brokers do."""
+    return {
+        entity: quotas[key.name]
+        for entity, quotas in content.items()
+        if key.name in quotas and key.for_ip != isinstance(entity.ip, Absent)
+    }
+
+
+def _standing(match: AppliedQuota | None) -> ClientQuotas:
+    return ClientQuotas(None, None) if match is None else ClientQuotas(match.limit, match.entity)
+
+
+class _Comparison:
+    """Both sides of one key of users and client-ids."""
+
+    def __init__(self, key: QuotaKey, before: _Limits, after: _Limits, entities: Sequence[Entity]) -> None:
+        self.left_out = 0
+        self._key = key.name
+        self._sides = _resolver(before), _resolver(after)
+        # Where no limit is by client-id at all, a client without one fares as any other.
+        self._by_client_id = any(
+            not isinstance(entity.client_id, Absent) for side in (before, after) for entity in side
+        )
+        taken = {name for entity in entities for _, name in entity.parts}
+        self._other = _free_name(taken)
+        self._users = list(dict.fromkeys(entity.user for entity in entities if isinstance(entity.user, str)))
+        self._client_ids = list(
+            dict.fromkeys(
+                entity.client_id
+                for entity in entities
+                if isinstance(entity.client_id, str) and not isinstance(entity.user, str)
+            )
+        )
+        self._pairs = {
+            (entity.user, entity.client_id): None
+            for entity in entities
+            if isinstance(entity.user, str) and isinstance(entity.client_id, str)
+        }
+
+    def affected(self, touched: set[Entity]) -> Iterator[Affected]:
+        """Who is affected, user by user, then by client-id."""
+        general = {client_id: self._compared(None, client_id) for client_id in (*self._client_ids, None)}
+        crossings = self._crossings(touched)
+        named: dict[str, list[str]] = {}
+        for user, client_id in self._pairs:
+            named.setdefault(user, []).append(client_id)
+        for user in self._users:
+            usual = self._compared(user, None)
+            own = [(client_id, self._compared(user, client_id)) for client_id in named.get(user, ())]
+            crossed = [
+                (client_id, found)
+                for client_id in crossings.get(user, ())
+                if (user, client_id) not in self._pairs
+                and (found := self._compared(user, client_id)) not in (usual, general[client_id])
+            ]
+            yield from self._told(user, [*sorted([*own, *crossed]), *self._unnamed(user, usual)])
+        rest = [(client_id, general[client_id]) for client_id in self._client_ids]
+        yield from self._told(None, [*rest, *self._unnamed(None, general[None])])
+
+    def _unnamed(
+        self, user: str | None, usual: tuple[ClientQuotas, ClientQuotas]
+    ) -> list[tuple[str | None, tuple[ClientQuotas, ClientQuotas]]]:
+        """Any other client-id, and none where that fares differently."""
+        without = self._compared(user, "") if self._by_client_id else usual
+        return [(None, usual)] if without == usual else [(None, usual), ("", without)]
+
+    def _told(
+        self, user: str | None, found: list[tuple[str | None, tuple[ClientQuotas, ClientQuotas]]]
+    ) -> Iterator[Affected]:
+        for client_id, (before, after) in found:
+            if before != after:
+                yield Affected(KnownClient(((USER, user), (CLIENT_ID, client_id))), self._key, before, after)
+
+    def _crossings(self, touched: set[Entity]) -> dict[str, list[str]]:
+        """The client-ids with quotas of their own to look at together with a user.
+
+        All of them, or where these are too many those of entities that change, or none.
+        """
+        if len(self._users) * len(self._client_ids) <= MOST_COMBINATIONS:
+            return dict.fromkeys(self._users, self._client_ids)
+        users = {entity.user for entity in touched}
+        touched_client_ids = {entity.client_id for entity in touched}
+        client_ids = [name for name in self._client_ids if name in touched_client_ids]
+        full = [user for user in self._users if user in users]
+        count = len(full) * len(self._client_ids) + (len(self._users) - len(full)) * len(client_ids)
+        if count > MOST_COMBINATIONS:
+            self.left_out = count
+            return {}
+        return {user: self._client_ids if user in users else client_ids for user in self._users}
+
+    def _compared(self, user: str | None, client_id: str | None) -> tuple[ClientQuotas, ClientQuotas]:
+        """What applies before and after; None is a name that nothing is stored for."""
+        pair = (self._other if user is None else user, self._other if client_id is None else client_id)
+        before, after = self._sides
+        return _of(before, pair), _of(after, pair)
+
+
+def _of(resolver: QuotaResolver, pair: tuple[str, str]) -> ClientQuotas:
+    return _standing(resolver.match(resolver.bucket(*pair)) if resolver.enabled else None)
+
+
+def _resolver(limits: _Limits) -> QuotaResolver:
+    resolver = QuotaResolver()
+    for entity, limit in limits.items():
+        resolver.update(entity, limit)
+    return resolver
+
+
+def _affected_addresses(key: QuotaKey, before: _Limits, after: _Limits) -> Iterator[Affected]:
+    """The addresses to which something else applies, and any other."""
+    sides = IpQuotaResolver(), IpQuotaResolver()
+    for resolver, limits in zip(sides, (before, after), strict=True):
+        for entity, limit in limits.items():
+            resolver.update(entity, limit)
+    entities = sorted({*before, *after}, key=lambda entity: entity.sort_key)
+    names = list(dict.fromkeys(entity.ip for entity in entities if isinstance(entity.ip, str)))
+    other = _free_name(set(names))
+    for name in (*names, None):
+        old, new = (_standing(resolver.match(other if name is None else name)) for resolver in sides)
+        if old != new:
+            yield Affected(KnownClient(((IP, name),)), key.name, old, new)
+
+
+def _free_name(taken: "set[str | None] | set[str]") -> str:
+    """A name that nothing is stored for."""
+    name = ANY_OTHER
+    while name in taken:
+        name += "'"
+    return name

@@ -1,0 +1,109 @@
+"""What one run changed, as a line of the journal.
+
+    {"id": "20261121-151542-3f2a9c", "time": "2026-11-21T15:15:42.123Z", "command": "alter", "user": "ops",
+     "store": "zk://...", "changes": [{"entity": {"user": "alice"}, "key": "producer_byte_rate", "old": null,
+     "new": 1048576}], "reason": "ticket 42", "undo_at": "2026-11-21T17:15:42.123Z"}
+
+Invariants: one entry is one line; `undo_at`, `reverts`, `reason` and `confirmed` are there only where they say
+something (`confirmed` is false where nobody knows whether the store has the changes); a change whose old and new value
+are the same was asked for and is kept, because it takes an earlier `undo_at` back.
+"""
+
+import json
+from dataclasses import dataclass
+
+from kafka_quotas.core.changes.plan import PlannedChange
+from kafka_quotas.core.changes.plan_file import change_document, change_from
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.time_format import format_instant, parse_instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """The changes that one run made in one store, when, by whom and why.
+
+    `undo_at_ms` is when they are to be undone (None: they stay); `reverts` is the id of the entry that they undo;
+    `confirmed` is False where they were sent and it is not known what became of them.
+    """
+
+    entry_id: str
+    time_ms: int
+    command: str
+    user: str
+    store_url: str
+    changes: tuple[PlannedChange, ...]
+    reason: str | None = None
+    undo_at_ms: int | None = None
+    reverts: str | None = None
+    confirmed: bool = True
+
+    @property
+    def quotas(self) -> set[tuple[Entity, str]]:
+        """The quotas that it is about, by entity and key."""
+        return {(change.entity, change.key) for change in self.changes}
+
+    @property
+    def settles(self) -> str | None:
+        """The id of the entry that is undone by this one for certain."""
+        return self.reverts if self.confirmed else None
+
+
+def new_entry_id(now_ms: int, random: bytes) -> str:
+    """An id that sorts by time and, with three random bytes, is nobody else's: `20261121-151542-3f2a9c`."""
+    day, _, time = format_instant(now_ms).partition("T")
+    return f"{day.replace('-', '')}-{time[:8].replace(':', '')}-{random.hex()}"
+
+
+def entry_line(entry: JournalEntry) -> str:
+    """The entry as one line of JSON, line end included."""
+    optional = {
+        "reason": entry.reason,
+        "undo_at": None if entry.undo_at_ms is None else format_instant(entry.undo_at_ms),
+        "reverts": entry.reverts,
+        "confirmed": None if entry.confirmed else False,
+    }
+    document = {
+        "id": entry.entry_id,
+        "time": format_instant(entry.time_ms),
+        "command": entry.command,
+        "user": entry.user,
+        "store": entry.store_url,
+        "changes": [change_document(change) for change in entry.changes],
+        **{name: value for name, value in optional.items() if value is not None},
+    }
+    return json.dumps(document) + "\n"
+
+
+def entry_from(line: str) -> JournalEntry:
+    """The entry in a line.
+
+    Raises `UsageError` where the line is damaged.
+    """
+    try:
+        document = json.loads(line)
+        undo_at = document.get("undo_at")
+        return JournalEntry(
+            entry_id=_text(document["id"]),
+            time_ms=parse_instant(document["time"]),
+            command=_text(document["command"]),
+            user=_text(document["user"]),
+            store_url=_text(document["store"]),
+            changes=tuple(change_from(change) for change in document["changes"]),
+            reason=_optional_text(document.get("reason")),
+            undo_at_ms=None if undo_at is None else parse_instant(undo_at),
+            reverts=_optional_text(document.get("reverts")),
+            confirmed=document.get("confirmed") is not False,
+        )
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, UsageError) as error:
+        raise UsageError(f"no entry of a journal: {type(error).__name__}") from error
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _optional_text(value: object) -> str | None:
+    return None if value is None else _text(value)

@@ -1,0 +1,219 @@
+"""What has to change in a store so that it holds what was asked for, as a value that can be shown, kept and applied.
+
+Contract: a plan names for every quota that changes its value before and after, sorted; quotas that stay are not in it.
+It remembers a fingerprint of everything else that was stored, so that it can be refused where the store has changed
+since. Applying part of a plan does not make it stale: what it changes may be as before or as after.
+Invariants: one change per entity and key; `old` and `new` differ; None is "not set". Nothing here reads or writes.
+
+What is different between two contents of stores, quota by quota.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.threshold import STORED_KEYS
+
+Content = Mapping[Entity, Mapping[str, float]]
+"""What a store holds: entity to its quotas, key name to value (units of the key)."""
+Declared = Mapping[Entity, Mapping[str, float | None]]
+"""What is asked for: as `Content`, where None asks for a key not to be set."""
+Owns = Callable[[Entity], bool]
+"""Whether whoever asks may decide about an entity at all."""
+
+_KEY_ORDER: Final = {name: index for index, name in enumerate(STORED_KEYS)}
+
+
+class StalePlanError(KafkaQuotasError):
+    """The store is not as it was when the plan was made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedChange:
+    """One quota before and after (units of the key; None: not set)."""
+
+    entity: Entity
+    key: str
+    old: float | None
+    new: float | None
+
+    @property
+    def is_removal(self) -> bool:
+        """Whether the quota goes, and the entity falls to its next level."""
+        return self.new is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Changes sorted by entity and key, and the `fingerprint` of all that was stored beside them."""
+
+    changes: tuple[PlannedChange, ...]
+    fingerprint: str
+
+    def by_entity(self) -> dict[Entity, dict[str, float | None]]:
+        """The changes as one merged entry per entity, key name to new value (None: remove), as stores take them."""
+        merged: dict[Entity, dict[str, float | None]] = {}
+        for change in self.changes:
+            merged.setdefault(change.entity, {})[change.key] = change.new
+        return merged
+
+    def applied_to(self, stored: Content) -> dict[Entity, dict[str, float]]:
+        """What is stored once every change is made; entities left without quotas are gone."""
+        content = {entity: dict(quotas) for entity, quotas in stored.items()}
+        for change in self.changes:
+            quotas = content.setdefault(change.entity, {})
+            if change.new is None:
+                quotas.pop(change.key, None)
+            else:
+                quotas[change.key] = change.new
+        return {entity: quotas for entity, quotas in content.items() if quotas}
+
+    def left_to_do(self, stored: Content) -> "Plan":
+        """The part of the plan that is not done yet.
+
+        Raises `StalePlanError` where anything in the store is neither as it was for the plan nor as the plan makes it.
+        """
+        for change in self.changes:
+            found = stored.get(change.entity, {}).get(change.key)
+            if not (same_value(found, change.old) or same_value(found, change.new)):
+                raise StalePlanError(
+                    f"the store has changed since the plan was made: {change.key} of {change.entity} is "
+                    f"{_in_words(found)}, not {_in_words(change.old)}",
+                    hint="make a new plan",
+                )
+        if fingerprint(stored, self.changes) != self.fingerprint:
+            raise StalePlanError(
+                "the store has changed since the plan was made: quotas that the plan does not name are different",
+                hint="make a new plan",
+            )
+        todo = tuple(
+            change
+            for change in self.changes
+            if not same_value(stored.get(change.entity, {}).get(change.key), change.new)
+        )
+        return planned(stored, todo)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unmanaged:
+    """Stored keys of an entity that nothing was said about; `declared` tells whether the entity itself was named."""
+
+    entity: Entity
+    keys: tuple[str, ...]
+    declared: bool
+
+
+def plan_changes(stored: Content, desired: Declared, *, prune: bool = False, owns: Owns | None = None) -> Plan:
+    """What has to change so that the declared quotas hold.
+
+    With `prune` stored quotas that are not declared go as well, but never a key that is no quota key of Kafka's. An
+    entity that `owns` does not answer for is left alone, declared or not.
+    """
+    wanted = {entity: quotas for entity, quotas in desired.items() if owns is None or owns(entity)}
+    changes: list[PlannedChange] = []
+    for entity, quotas in wanted.items():
+        present = stored.get(entity, {})
+        changes += (
+            PlannedChange(entity=entity, key=key, old=present.get(key), new=value)
+            for key, value in quotas.items()
+            if not same_value(present.get(key), value)
+        )
+    if prune:
+        changes += (
+            PlannedChange(entity=left.entity, key=key, old=stored[left.entity][key], new=None)
+            for left in left_alone(stored, desired, owns=owns)
+            for key in left.keys
+            if key in STORED_KEYS
+        )
+    return planned(stored, changes)
+
+
+def planned(stored: Content, changes: "tuple[PlannedChange, ...] | list[PlannedChange]") -> Plan:
+    """The plan of some changes to what is stored."""
+    ordered = tuple(sorted(changes, key=_order))
+    return Plan(changes=ordered, fingerprint=fingerprint(stored, ordered))
+
+
+def left_alone(stored: Content, desired: Declared, *, owns: Owns | None = None) -> tuple[Unmanaged, ...]:
+    """The stored quotas that nothing is declared about, sorted by entity; those `owns` does not answer for aside."""
+    found: list[Unmanaged] = []
+    for entity in sorted(stored, key=lambda each: each.sort_key):
+        if owns is not None and not owns(entity):
+            continue
+        declared = desired.get(entity)
+        keys = tuple(sorted((key for key in stored[entity] if key not in (declared or ())), key=key_rank))
+        if keys:
+            found.append(Unmanaged(entity=entity, keys=keys, declared=declared is not None))
+    return tuple(found)
+
+
+def same_value(one: float | None, other: float | None) -> bool:
+    """Whether two stored values are the same; NaN is the same as itself here."""
+    if one is None or other is None:
+        return one is other
+    return one == other or (math.isnan(one) and math.isnan(other))
+
+
+def fingerprint(stored: Content, changes: "tuple[PlannedChange, ...] | list[PlannedChange]" = ()) -> str:
+    """A digest of all that is stored, but for the quotas that are about to change."""
+    from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, and many runs make no plan
+
+    changing = {(change.entity, change.key) for change in changes}
+    digest = sha256()
+    for line in sorted(_lines(stored, changing)):
+        digest.update(line)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _lines(stored: Content, changing: set[tuple[Entity, str]]) -> Iterator[bytes]:
+    for entity, quotas in stored.items():
+        for key, value in quotas.items():
+            if (entity, key) not in changing:
+                yield repr((entity.parts, key, float(value))).encode("utf-8", "surrogatepass") + b"\n"
+
+
+def _order(change: PlannedChange) -> tuple[object, ...]:
+    return (change.entity.sort_key, key_rank(change.key))
+
+
+def key_rank(key: str) -> tuple[int, str]:
+    """Return the place of a key in listings: Kafka's own in the order of their table, then the rest by name."""
+    return (_KEY_ORDER.get(key, len(_KEY_ORDER)), key)
+
+
+def _in_words(value: float | None) -> str:
+    return "not set" if value is None else f"{value:.15g}"
+
+
+def differences(before: Content, after: Content) -> tuple[PlannedChange, ...]:
+    """The quotas that are not the same in both, as changes from `before` to `after`, sorted by entity and key."""
+    pairs = (
+        (entity, key, _value(before, entity, key), _value(after, entity, key))
+        for entity, key in quotas_in(before, after)
+    )
+    return tuple(
+        PlannedChange(entity=entity, key=key, old=old, new=new)
+        for entity, key, old, new in pairs
+        if not same_value(old, new)
+    )
+
+
+def quotas_in(*contents: Content) -> Iterator[tuple[Entity, str]]:
+    """The quotas of several contents, each once, sorted by entity and key."""
+    entities = {entity for content in contents for entity in content}
+    for entity in sorted(entities, key=lambda each: each.sort_key):
+        keys = {key for content in contents for key in content.get(entity, {})}
+        for key in sorted(keys, key=key_rank):
+            yield entity, key
+
+
+def quota_count(content: Content) -> int:
+    """How many quotas there are, over all entities."""
+    return sum(len(quotas) for quotas in content.values())
+
+
+def _value(content: Content, entity: Entity, key: str) -> float | None:
+    return content.get(entity, {}).get(key)

@@ -1,0 +1,95 @@
+"""What of the journal is to be undone, and what a change would be the opposite of.
+
+Contract: a change made for a while is undone by going back to the value before it, the newest first, so that changes
+made on top of one another end at the oldest value. It is settled, and not undone any more, once an entry reverts it, or
+once a later change to the same quota was made to stay: by this program, for then the journal has it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kafka_quotas.core.changes.journal_entry import JournalEntry
+from kafka_quotas.core.changes.plan import Content, PlannedChange, same_value
+from kafka_quotas.core.model.entity import Entity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revert:
+    """The changes of one run that are to be undone, as they were made."""
+
+    entry_id: str
+    changes: tuple[PlannedChange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InverseChange:
+    """What undoing comes to: the changes to make; quotas that have another value now; quotas back already.
+
+    `changed_since` holds changes as they were made, together with the values found.
+    """
+
+    to_make: tuple[PlannedChange, ...]
+    changed_since: tuple[tuple[PlannedChange, float | None], ...]
+    back_already: tuple[PlannedChange, ...]
+
+
+def merged_changes(entries: Iterable[JournalEntry]) -> tuple[PlannedChange, ...]:
+    """The changes of several entries as one: of a quota changed twice the first old and the last new value."""
+    merged: dict[tuple[Entity, str], PlannedChange] = {}
+    for entry in entries:
+        for change in entry.changes:
+            before = merged.get((change.entity, change.key))
+            old = change.old if before is None else before.old
+            merged[change.entity, change.key] = PlannedChange(
+                entity=change.entity, key=change.key, old=old, new=change.new
+            )
+    return tuple(merged.values())
+
+
+def opposite(changes: Iterable[PlannedChange], stored: Content, *, force: bool = False) -> InverseChange:
+    """What undoing the changes comes to; with `force` also where a quota has another value by now."""
+    to_make, changed_since, back_already = [], [], []
+    for change in changes:
+        found = stored.get(change.entity, {}).get(change.key)
+        if same_value(found, change.old):
+            back_already.append(change)
+        elif force or same_value(found, change.new):
+            to_make.append(PlannedChange(entity=change.entity, key=change.key, old=found, new=change.old))
+        else:
+            changed_since.append((change, found))
+    return InverseChange(to_make=tuple(to_make), changed_since=tuple(changed_since), back_already=tuple(back_already))
+
+
+def due_undos(entries: Sequence[JournalEntry], *, store_url: str, now_ms: int) -> tuple[Revert, ...]:
+    """What is to be undone in a store at `now_ms`, newest first.
+
+    A quota that was changed for a while once more, and not yet for long enough, waits for that.
+    """
+    undos: list[Revert] = []
+    held: set[tuple[Entity, str]] = set()  # quotas that a later change, still in force, has set
+    reverted: dict[str, set[tuple[Entity, str]]] = {}
+    for entry in reversed([entry for entry in entries if entry.store_url == store_url]):
+        quotas = entry.quotas
+        if entry.reverts is not None:
+            if entry.settles is not None:  # else it is tried again, and settled once the quota is found back
+                reverted.setdefault(entry.settles, set()).update(quotas)
+            continue
+        in_force = quotas - reverted.get(entry.entry_id, set())
+        is_due = entry.undo_at_ms is not None and entry.undo_at_ms <= now_ms
+        undone = in_force - held if is_due else set()
+        if undone:
+            changes = tuple(change for change in entry.changes if (change.entity, change.key) in undone)
+            undos.append(Revert(entry_id=entry.entry_id, changes=changes))
+        held |= in_force - undone
+    return tuple(undos)
+
+
+def settled_ids(entries: Sequence[JournalEntry]) -> set[str]:
+    """Return the ids of all entries that another entry has reverted for certain."""
+    return {entry.settles for entry in entries if entry.settles is not None}
+
+
+def stores_with_undos(entries: Sequence[JournalEntry], *, now_ms: int) -> tuple[str, ...]:
+    """The addresses of the stores in which something is to be undone at `now_ms`, sorted."""
+    urls = sorted({entry.store_url for entry in entries if entry.undo_at_ms is not None})
+    return tuple(url for url in urls if due_undos(entries, store_url=url, now_ms=now_ms))

@@ -1,0 +1,139 @@
+"""How the quota metrics of brokers are named once an exporter has turned JMX into Prometheus' metrics.
+
+The MBeans are `kafka.server:type=Produce|Fetch|Request|ControllerMutation,user=..,client-id=..`; their attributes
+byte-rate, request-time, mutation-rate and throttle-time. What an exporter makes of that is its configuration, so the
+names are rules here: a pattern of the metric's name with the groups `attribute` and maybe `type`, and the labels.
+**Source:** `ClientQuotaManager`, `ClientRequestQuotaManager`, `ControllerMutationQuotaManager` (Kafka 4.0).
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_quotas.core.errors import InvalidQuotaError, UsageError
+from kafka_quotas.core.formats.prometheus_text import MetricSample
+from kafka_quotas.core.model.quota_key import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+)
+from kafka_quotas.core.model.sanitizer import desanitize
+from kafka_quotas.core.resolution.usage import Usage
+
+_KEYS: Final = {
+    "produce": (PRODUCER_BYTE_RATE.name, "byte_rate"),
+    "fetch": (CONSUMER_BYTE_RATE.name, "byte_rate"),
+    "request": (REQUEST_PERCENTAGE.name, "request_time"),
+    "controllermutation": (CONTROLLER_MUTATION_RATE.name, "mutation_rate"),
+}
+"""The type of an MBean: the quota key, and the attribute that is its rate."""
+_LIMITS: Final = {"controllermutation": "tokens_limit"}
+"""The type of an MBean: the attribute that is its limit, where that is not its rate's; only daemons tell limits."""
+_THROTTLE_TIME: Final = "throttle_time"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameRule:
+    """One way to name the metrics: `type_label` is None where the name holds the type.
+
+    Raises `UsageError` for a pattern that is none, or does not say what is needed.
+    """
+
+    pattern: str
+    user_label: str
+    client_id_label: str
+    type_label: str | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            groups = re.compile(self.pattern, re.ASCII).groupindex
+        except re.error as error:
+            raise UsageError(f"not a pattern: {self.pattern!r} ({error})") from error
+        if "attribute" not in groups or (self.type_label is None and "type" not in groups):
+            raise UsageError(
+                f"the pattern {self.pattern!r} does not say enough",
+                hint="it needs a group (?P<attribute>...), and (?P<type>...) where no type_label is given",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricNames:
+    """The rules, the first that fits counts, and the labels of which the first that is there tells the broker."""
+
+    rules: tuple[NameRule, ...]
+    broker_labels: tuple[str, ...] = ("broker", "instance", "pod")
+
+    def selector(self) -> str:
+        """The pattern that every name of the rules matches, without named groups, as Prometheus takes it."""
+        return "(?i)(" + "|".join(re.sub(r"\(\?P<\w+>", "(", rule.pattern) for rule in self.rules) + ")"
+
+
+_BY_TYPE: Final = r"kafka_server_(?P<type>produce|fetch|request|controllermutation)_(?P<attribute>\w+)"
+BUILT_IN: Final = MetricNames(
+    rules=(
+        NameRule(
+            pattern=r"kafka_server_quota_(?P<attribute>\w+)",
+            type_label="resource",
+            user_label="user",
+            client_id_label="clientId",
+        ),
+        NameRule(pattern=_BY_TYPE, user_label="user", client_id_label="clientId"),
+        NameRule(pattern=_BY_TYPE, user_label="user", client_id_label="client_id"),
+    )
+)
+"""The three styles seen in the field: the exporter's own example rules, rules by type, and no rules at all."""
+
+
+def usages_of(samples: Iterable[MetricSample], *, names: MetricNames, broker: str) -> list[Usage]:
+    """What the metrics say of each bucket at each broker; `broker` is the name where no label tells it.
+
+    A rate that is not a number, and a metric without user and client-id, are passed over.
+    """
+    compiled = [(re.compile(rule.pattern, re.IGNORECASE | re.ASCII), rule) for rule in names.rules]
+    found: dict[tuple[str, str, str, str], dict[str, float]] = {}
+    for sample in samples:
+        for place, attribute in _placed(sample, compiled):
+            if math.isfinite(sample.value):
+                told = next((sample.labels[label] for label in names.broker_labels if sample.labels.get(label)), broker)
+                found.setdefault((told, *place), {})[attribute] = sample.value
+    return [
+        Usage(
+            broker=told,
+            key=_KEYS[kind][0],
+            user=_raw(user),
+            client_id=client_id,
+            observed=figures[_KEYS[kind][1]],
+            throttle_ms=figures.get(_THROTTLE_TIME),
+            limit=figures.get(_LIMITS.get(kind, f"{_KEYS[kind][1]}_limit")),
+        )
+        for (told, kind, user, client_id), figures in found.items()
+        if _KEYS[kind][1] in figures
+    ]
+
+
+def _placed(
+    sample: MetricSample, compiled: Iterable[tuple[re.Pattern[str], NameRule]]
+) -> Iterator[tuple[tuple[str, str, str], str]]:
+    """The MBean's type, user and client-id of a sample with the attribute that it is; nothing where no rule fits.
+
+    Rules may differ in the label of the client-id alone: then the one counts whose label is there.
+    """
+    labels = sample.labels
+    fitting = [(match, rule) for pattern, rule in compiled if (match := pattern.fullmatch(sample.name))]
+    fitting.sort(key=lambda pair: pair[1].client_id_label not in labels)
+    for match, rule in fitting[:1]:
+        kind = labels.get(rule.type_label, "") if rule.type_label else match["type"]
+        user, client_id = labels.get(rule.user_label, ""), labels.get(rule.client_id_label, "")
+        if kind.lower() in _KEYS and (user or client_id):
+            yield (kind.lower(), user, client_id), match["attribute"].lower().replace("-", "_")
+
+
+def _raw(user: str) -> str:
+    """A user as it is, from the sanitized one of the tag."""
+    try:
+        return desanitize(user)
+    except InvalidQuotaError:
+        return user

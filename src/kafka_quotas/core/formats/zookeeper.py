@@ -1,0 +1,226 @@
+"""Where and how ZooKeeper holds quotas: paths, payloads, values and change notifications.
+
+The entity path of a user's client is `users/alice/clients/app`; its znode lies below `/config`. Names in paths are
+sanitized, a default is the literal `<default>`. A payload holds texts only: whole numbers for byte rates and the
+connection rate, Java doubles for the other two. A user's znode may hold other keys beside quotas (SCRAM credentials),
+so a payload is decoded and written back whole.
+
+**Source:** `kafka.zk.ConfigEntityZNode` and `ConfigEntityChangeNotificationSequenceZNode`,
+`kafka.server.ZkAdminManager.alterClientQuotas` (Kafka 3.9).
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_quotas.core.errors import InvalidQuotaError, StoreError
+from kafka_quotas.core.java import double as java_double
+from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER, Absent, Entity
+from kafka_quotas.core.model.quota_key import INT_MAX, LONG_MAX, QUOTA_KEYS, ValueType
+from kafka_quotas.core.model.sanitizer import DEFAULT_NAME, desanitize, sanitize
+
+CONFIG_ROOT = "/config"
+CHANGES_PATH = f"{CONFIG_ROOT}/changes"
+CHANGE_PREFIX = f"{CHANGES_PATH}/config_change_"
+"""Notifications are persistent sequential znodes of this name."""
+WHOLE_NUMBER_TOLERANCE = 1e-6
+
+_FOLDERS = {USER: "users", CLIENT_ID: "clients", IP: "ips"}
+_TYPES = {folder: entity_type for entity_type, folder in _FOLDERS.items()}
+_UNDECODABLE = re.compile("[\udc80-\udcff]")  # what bytes that are not UTF-8 are decoded to
+ENTITY_FOLDERS = tuple(f"{CONFIG_ROOT}/{folder}" for folder in _TYPES)
+"""The znodes below which entities lie."""
+
+
+def entity_path(entity: Entity) -> str:
+    """The path of an entity below `/config`, as change notifications name it: `users/alice/clients/app`.
+
+    Raises `InvalidQuotaError` for combinations ZooKeeper has no place for.
+    """
+    kinds = tuple(kind for kind, _ in entity.parts)
+    if kinds not in {(USER,), (CLIENT_ID,), (IP,), (USER, CLIENT_ID)}:
+        raise InvalidQuotaError(
+            f"no such entity: {str(entity) or 'none named'}",
+            hint="quotas belong to a user, a client-id, a user's client-id, or an ip",
+        )
+    return "/".join(f"{_FOLDERS[kind]}/{_node_name(name)}" for kind, name in entity.parts)
+
+
+def znode_path(entity: Entity) -> str:
+    """The znode that holds an entity's quotas: `/config/users/alice/clients/app`."""
+    return f"{CONFIG_ROOT}/{entity_path(entity)}"
+
+
+def parent_paths(entity: Entity) -> tuple[str, ...]:
+    """The znodes without data an entity's znode needs above it, outermost first; none but for a user's client-id."""
+    pieces = entity_path(entity).split("/")
+    return tuple(f"{CONFIG_ROOT}/{'/'.join(pieces[:depth])}" for depth in range(2, len(pieces)))
+
+
+def entity_of_path(path: str) -> Entity:
+    """The entity of an entity path, or of a znode path below `/config`.
+
+    Raises `StoreError` for a path that is none of an entity's.
+    """
+    pieces = path.removeprefix(f"{CONFIG_ROOT}/").split("/")
+    folders, names = pieces[::2], pieces[1::2]
+    if len(folders) != len(names) or folders not in (["users"], ["clients"], ["ips"], ["users", "clients"]):
+        raise StoreError(f"not the path of a quota entity: {path!r}")
+    try:
+        return Entity.from_pairs(
+            (_TYPES[folder], None if name == DEFAULT_NAME else desanitize(name))
+            for folder, name in zip(folders, names, strict=True)
+        )
+    except InvalidQuotaError as error:
+        raise StoreError(f"not the path of a quota entity: {path!r} ({error})") from error
+
+
+def encode_config(config: Mapping[str, str]) -> bytes:
+    """The payload of a znode that holds these keys and values."""
+    return _json({"version": 1, "config": dict(config)})
+
+
+def decode_config(data: bytes | None) -> dict[str, str]:
+    """The keys and values of a znode's payload; empty for no data and for anything without a `config` object.
+
+    Whatever follows the JSON value is not looked at, nor is the version. Raises `StoreError` where a value is no text.
+    """
+    payload = _parsed(data or b"")
+    config = payload.get("config") if isinstance(payload, dict) else None
+    if not isinstance(config, dict):
+        return {}
+    for value in config.values():
+        if not isinstance(value, str):
+            raise StoreError(f"Expected `String` value, received {_as_jackson(value)}")
+    return config
+
+
+def change_notification(entity: Entity) -> bytes:
+    """The payload of the notification that makes brokers read an entity's znode again."""
+    return _json({"version": 2, "entity_path": entity_path(entity)})
+
+
+def format_value(key: str, value: float) -> str:
+    """A quota value as ZooKeeper holds it: `1024` for whole-number keys, `12.5` or `1.0E7` for the others; NaN is `0`.
+
+    Raises `InvalidQuotaError` for an unknown key, and where a whole number is due and `value` is none within 1e-6.
+    """
+    known = QUOTA_KEYS.get(key)
+    if known is None:
+        raise InvalidQuotaError(f"Invalid configuration key {key}")
+    if known.value_type is ValueType.DOUBLE:
+        return java_double.to_string(value)
+    whole = _narrowed(value + WHOLE_NUMBER_TOLERANCE, LONG_MAX if known.value_type is ValueType.LONG else INT_MAX)
+    if abs(float(whole) - value) > WHOLE_NUMBER_TOLERANCE:
+        raise InvalidQuotaError(f"Configuration {key} must be a {known.value_type.value} value")
+    return str(whole)
+
+
+def parse_value(text: str) -> float:
+    """The double that a stored text means, read as a Java double.
+
+    Raises `StoreError` where it means none.
+    """
+    try:
+        return java_double.parse(text)
+    except InvalidQuotaError as error:
+        raise StoreError(f"unexpected quota value: {text!r}") from error
+
+
+def _node_name(name: str | Absent | None) -> str:
+    return sanitize(name) if isinstance(name, str) else DEFAULT_NAME
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode("ascii")
+
+
+def _narrowed(value: float, largest: int) -> int:
+    """The whole number Java's cast makes of a double: toward zero, NaN 0, held within the type."""
+    if value != value:  # noqa: PLR0124 - NaN is the one value unlike itself
+        return 0
+    return int(max(-largest - 1, min(value, largest)))
+
+
+def _parsed(data: bytes) -> Any:
+    """The JSON value that a payload begins with, or None where it begins with none."""
+    text = data.decode("utf-8-sig", "surrogateescape").lstrip(" \t\r\n")
+    try:
+        value, end = json.JSONDecoder(parse_constant=_refuse_constant).raw_decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return None if _UNDECODABLE.search(text, 0, end) else value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)  # Python's parser takes NaN and Infinity, JSON has none
+
+
+def _as_jackson(value: Any) -> str:
+    """A JSON value as Jackson prints it, doubles as Java does."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_as_jackson(key)}:{_as_jackson(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_as_jackson, value)) + "]"
+    return java_double.to_string(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZnodeChange:
+    """One write below `/config`: new data for a znode, or (None) the removal of a znode and all below it."""
+
+    path: str
+    data: bytes | None
+
+
+def changed_config(config: Mapping[str, str], changes: Iterable[tuple[str | None, float | None]]) -> dict[str, str]:
+    """The keys and values of a znode after the changes, applied one after the other.
+
+    Raises `InvalidQuotaError` for a value its key can't hold.
+    """
+    changed = dict(config)
+    for key, value in changes:
+        name = key or ""
+        if value is None:
+            changed.pop(name, None)
+        else:
+            changed[name] = format_value(name, value)
+    return changed
+
+
+def znode_change(
+    entity: Entity,
+    config: Mapping[str, str],
+    *,
+    children: Callable[[str], Sequence[str]],
+    config_of: Callable[[str], Mapping[str, str]],
+) -> ZnodeChange:
+    """The write that leaves an entity's znode with `config`: its new data, or the removal of what is of no use then.
+
+    `children` tells the names below a path, `config_of` the keys and values a path holds; neither of them is asked
+    unless `config` is empty.
+    """
+    path = znode_path(entity)
+    if config or children(path):
+        return ZnodeChange(path=path, data=encode_config(config))
+    return ZnodeChange(path=_useless_path(entity, path, children=children, config_of=config_of), data=None)
+
+
+def _useless_path(
+    entity: Entity,
+    path: str,
+    *,
+    children: Callable[[str], Sequence[str]],
+    config_of: Callable[[str], Mapping[str, str]],
+) -> str:
+    """The outermost znode that holds nothing once the childless znode at `path` is empty."""
+    parents = parent_paths(entity)
+    if not parents:
+        return path
+    user_path, clients_path = parents
+    if list(children(clients_path)) != [path.removeprefix(f"{clients_path}/")]:
+        return path
+    alone = list(children(user_path)) == [clients_path.removeprefix(f"{user_path}/")]
+    return user_path if alone and not config_of(user_path) else clients_path

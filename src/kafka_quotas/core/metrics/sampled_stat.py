@@ -1,0 +1,226 @@
+"""A ring of samples: what was recorded over the last `samples` windows, and when.
+
+A sample is a slot with a start, the time of its last record, and a sum. There is one slot more than `samples`, for
+the one that overlaps the start of the window. A record goes to the current slot, or, one window after that slot's
+start, to the next slot of the ring, whatever that held. Only observing expires: a slot is reset, to the time of
+observing, once its last record is `samples` windows old.
+
+Invariants: sums are added up in the order of the slots, starting from 0.0, so that results are Kafka's to the last
+bit. The current slot is held in plain attributes, the other slots in one array of doubles (times are exact up to
+2^53 ms) with their sums and bounds kept ready: neither a record nor an observation looks at a slot that can't have
+changed. The clock may stand still or go back.
+**Source:** `SampledStat`, `WindowedSum`, `WindowedCount` of Kafka 4.0.
+"""
+
+from array import array
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+_FAR_MS: Final = 1 << 62
+"""Later than any time: the last record of slots that don't exist, which therefore never expire."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One slot: when it starts, when it was last recorded to (ms), and the sum of what was recorded."""
+
+    start_ms: int
+    last_ms: int
+    value: float
+
+
+class WindowedSum:
+    """The sum of what was recorded over a sliding window (Kafka's `WindowedSum`)."""
+
+    __slots__ = (
+        "_complete_ms",
+        "_due_ms",
+        "_expire_ms",
+        "_expired_ms",
+        "_index",
+        "_last_ms",
+        "_oldest_ms",
+        "_prefix",
+        "_samples",
+        "_slots",
+        "_tail",
+        "_value",
+        "_whole_ms",
+        "_window_ms",
+    )
+
+    def __init__(self, samples: int, window_ms: int) -> None:
+        self._slots = array("d")  # start, last record and sum of each slot in turn; stale for the current one
+        self._index = 0
+        self._value = 0.0
+        self._last_ms = self._oldest_ms = _FAR_MS
+        self._prefix = 0.0
+        self._tail: array[float] | None = None
+        # From when on the current slot is complete, from when on another one has expired, and the earlier of the two.
+        self._complete_ms = self._due_ms = -_FAR_MS  # the first record finds the slot before it long complete
+        self._expired_ms = _FAR_MS
+        self.reconfigure(samples, window_ms)
+
+    def reconfigure(self, samples: int, window_ms: int) -> None:
+        """Nothing; the ring has other dimensions from now on, and keeps all that was recorded.
+
+        With fewer samples the surplus slots stay, and count, until they expire; the index wraps at the new size.
+        """
+        self._store_current()
+        self._samples = samples
+        self._window_ms, self._expire_ms, self._whole_ms = _spans_ms(samples, window_ms)
+        self._load_current()
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Nothing; the value is added to the current slot, or to the next once that is complete."""
+        if now_ms >= self._complete_ms:
+            self._advance(now_ms)
+        self._value += value
+        self._last_ms = now_ms
+
+    def measure(self, now_ms: int) -> float:
+        """The sum over the slots that have not expired; expired ones are reset to `now_ms`."""
+        if now_ms >= self._expired_ms or now_ms - self._last_ms >= self._expire_ms:
+            self._purge(now_ms)
+        total = self._prefix + self._value
+        for value in self._tail or ():
+            total += value
+        return total
+
+    @property
+    def slots(self) -> tuple[Sample, ...]:
+        """The slots in the order of the ring; reading them changes nothing."""
+        self._store_current()
+        slots = self._slots
+        return tuple(Sample(int(slots[at]), int(slots[at + 1]), slots[at + 2]) for at in range(0, len(slots), 3))
+
+    @property
+    def memory(self) -> tuple[float, ...]:
+        """The figures that `remember` takes: the place of the current slot, then start, last record and sum of each."""
+        self._store_current()
+        return (float(self._index), *self._slots)
+
+    def remember(self, memory: tuple[float, ...], shift_ms: int) -> None:
+        """Nothing; the ring is what another one was, with all its times moved by `shift_ms`.
+
+        Raises `ValueError` for figures that are no ring of these dimensions.
+        """
+        index, slots = int(memory[0]), array("d", memory[1:])
+        count, surplus = divmod(len(slots), 3)
+        if surplus or count > self._samples + 1 or not 0 <= index < max(count, 1):
+            raise ValueError(f"{len(memory)} figures are no ring of {self._samples} samples")
+        for at in range(0, len(slots), 3):
+            slots[at] += shift_ms
+            slots[at + 1] += shift_ms
+        self._index, self._slots = index, slots
+        self._load_current()
+
+    def _advance(self, now_ms: int) -> None:
+        """Make the next slot of the ring the current one, empty, starting now."""
+        self._store_current()
+        self._turn(now_ms)
+        self._load_current()
+
+    def _purge(self, now_ms: int) -> None:
+        """Reset every slot whose last record is out of the window."""
+        self._store_current()
+        self._reset_expired(now_ms)
+        self._load_current()
+
+    def _settle(self, now_ms: int) -> None:
+        """Take the next slot where the current one is complete, and reset those others that have expired.
+
+        The record that follows makes the current slot one that can't expire, so it counts as recorded to already.
+        """
+        self._store_current()
+        expired = now_ms >= self._expired_ms
+        if now_ms >= self._complete_ms:
+            expired = expired or now_ms - self._last_ms >= self._expire_ms
+            self._turn(now_ms)
+        else:
+            self._slots[3 * self._index + 1] = now_ms
+        if expired:
+            self._reset_expired(now_ms)
+        self._load_current()
+
+    def _turn(self, now_ms: int) -> None:
+        """Move on to the next slot of the ring, in the arrays alone."""
+        size = len(self._slots) // 3
+        self._index = index = (self._index + 1) % (self._samples + 1) if size else 0
+        if index == size:
+            self._slots = self._slots + array("d", (now_ms, now_ms, 0.0))  # has no spare room, as extending would leave
+        else:
+            self._reset(index, now_ms)
+
+    def _reset_expired(self, now_ms: int) -> None:
+        """Reset what is out of the window, in the arrays alone."""
+        gone_ms = float(now_ms - self._expire_ms)
+        for index, last_ms in enumerate(self._slots[1::3].tolist()):
+            if last_ms <= gone_ms:
+                self._reset(index, now_ms)
+
+    def _reset(self, index: int, now_ms: int) -> None:
+        at = 3 * index
+        self._slots[at] = self._slots[at + 1] = now_ms
+        self._slots[at + 2] = 0.0
+
+    def _store_current(self) -> None:
+        """Write the current slot back to the arrays."""
+        if self._slots:
+            self._slots[3 * self._index + 1] = self._last_ms
+            self._slots[3 * self._index + 2] = self._value
+
+    def _load_current(self) -> None:
+        """Take the current slot out of the arrays, and gather what the other slots come to."""
+        slots, at = self._slots.tolist(), 3 * self._index
+        if not slots:
+            return
+        self._value = slots[at + 2]
+        self._last_ms = int(slots[at + 1])
+        slots[at + 1] = float(_FAR_MS)  # so that the least of them is that of the others
+        self._complete_ms = complete_ms = int(slots[at]) + self._window_ms
+        self._expired_ms = expired_ms = int(min(slots[1::3])) + self._expire_ms
+        self._due_ms = min(complete_ms, expired_ms)
+        self._oldest_ms = int(min(slots[::3]))
+        prefix = 0.0
+        for value in slots[2:at:3]:
+            prefix += value
+        self._prefix = prefix
+        self._tail = self._slots[at + 5 :: 3] or None
+
+
+@lru_cache(maxsize=64)
+def _spans_ms(samples: int, window_ms: int) -> tuple[int, int, int]:
+    """The length of one window, of all, and of all but one; cached so that rings share the numbers, not the memory."""
+    return window_ms, samples * window_ms, (samples - 1) * window_ms
+
+
+class WindowedCount(WindowedSum):
+    """How often something was recorded over a sliding window (Kafka's `WindowedCount`); values do not matter."""
+
+    __slots__ = ()
+
+    def record(self, value: float, now_ms: int) -> None:  # noqa: ARG002 - counts whatever the value
+        """Nothing; the current slot counts one more."""
+        super().record(1.0, now_ms)
+
+
+class CumulativeSum:
+    """The sum of all that was ever recorded."""
+
+    __slots__ = ("_total",)
+
+    def __init__(self) -> None:
+        self._total = 0.0
+
+    def record(self, value: float, now_ms: int) -> None:  # noqa: ARG002 - one signature for every stat
+        """Nothing; the value is added."""
+        self._total += value
+
+    def measure(self, now_ms: int) -> float:  # noqa: ARG002 - one signature for every stat
+        """The sum of all values."""
+        return self._total
+
+    def reconfigure(self, samples: int, window_ms: int) -> None:
+        """Nothing: there is no window."""

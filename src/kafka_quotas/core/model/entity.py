@@ -1,0 +1,142 @@
+"""What a quota is set on.
+
+An `Entity` has one to two parts: `user`, `client-id`, the pair of both, or `ip`; `topic` and `broker`, which Kafka's
+quotas don't know, are what the thresholds of this project are set on. The name of a part is a text, or
+None for the default of that type. A part that is absent is not part of the entity: `user=None` (the default user)
+and no user at all are different things, hence the marker `ABSENT`.
+
+Invariants: parts are kept in the order user, client-id, ip, topic, broker; no type occurs twice; names are raw, never
+sanitized.
+An `Entity` may hold what a store refuses (an empty name, ip beside user): `core.changes.validation` gives that verdict.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from kafka_quotas.core.errors import UsageError
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+TOPIC: Final = "topic"
+BROKER: Final = "broker"
+ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
+"""The entity types of Kafka's quotas in the order in which they are written."""
+THRESHOLD_TYPES: Final = (TOPIC, BROKER)
+"""The types of what thresholds are set on."""
+
+
+class Absent(Enum):
+    """The type of `ABSENT`, which says that an entity has no part of a type."""
+
+    ABSENT = "absent"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+ABSENT: Final = Absent.ABSENT
+
+_TYPE_ORDER = {entity_type: index for index, entity_type in enumerate((*ENTITY_TYPES, *THRESHOLD_TYPES))}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entity:
+    """An entity as pairs (type, name), name None for a default; hashable and equal by its parts."""
+
+    parts: tuple[tuple[str, str | None], ...]
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        user: str | Absent | None = ABSENT,
+        client_id: str | Absent | None = ABSENT,
+        ip: str | Absent | None = ABSENT,
+        topic: str | Absent = ABSENT,
+        broker: str | Absent | None = ABSENT,
+    ) -> "Entity":
+        """The entity with the given parts; a part left out is absent, a part given as None is the default."""
+        named = ((USER, user), (CLIENT_ID, client_id), (IP, ip), (TOPIC, topic), (BROKER, broker))
+        return cls(parts=tuple((kind, name) for kind, name in named if not isinstance(name, Absent)))
+
+    @classmethod
+    def from_pairs(cls, pairs: Iterable[tuple[str, str | None]]) -> "Entity":
+        """The entity with these (type, name) pairs.
+
+        Raises `UsageError` for a type that is unknown or named twice.
+        """
+        parts: dict[str, str | None] = {}
+        for kind, name in pairs:
+            if kind not in _TYPE_ORDER:
+                raise UsageError(f"unknown entity type: {kind!r}", hint="the types are user, client-id and ip")
+            if kind in parts:
+                raise UsageError(f"entity type named twice: {kind}")
+            parts[kind] = name
+        return cls(parts=tuple(sorted(parts.items(), key=lambda part: _TYPE_ORDER[part[0]])))
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, str | None]) -> "Entity":
+        """The entity of a mapping such as `{"user": "alice", "client-id": None}` (None: the default).
+
+        Raises `UsageError` for an unknown type.
+        """
+        return cls.from_pairs(mapping.items())
+
+    def to_mapping(self) -> dict[str, str | None]:
+        """The mapping that `from_mapping` reads."""
+        return dict(self.parts)
+
+    def part(self, entity_type: str) -> str | Absent | None:
+        """The name under a type, None for its default, `ABSENT` where the entity has no such part."""
+        for kind, name in self.parts:
+            if kind == entity_type:
+                return name
+        return ABSENT
+
+    @property
+    def user(self) -> str | Absent | None:
+        """The user's name, None for the default user, `ABSENT` for none."""
+        return self.part(USER)
+
+    @property
+    def client_id(self) -> str | Absent | None:
+        """The client-id, None for the default client-id, `ABSENT` for none."""
+        return self.part(CLIENT_ID)
+
+    @property
+    def ip(self) -> str | Absent | None:
+        """The address, None for the default address, `ABSENT` for none."""
+        return self.part(IP)
+
+    @property
+    def topic(self) -> str | Absent | None:
+        """The topic's name, `ABSENT` for none; None can't be meant, for topics have no default."""
+        return self.part(TOPIC)
+
+    @property
+    def broker(self) -> str | Absent | None:
+        """The broker's node id, None for all brokers without a total of their own, `ABSENT` for none."""
+        return self.part(BROKER)
+
+    @property
+    def sort_key(self) -> tuple[tuple[int, bool, str], ...]:
+        """What listings are sorted by: type by type, the default after the names."""
+        return tuple((_TYPE_ORDER.get(kind, 9), name is None, name or "") for kind, name in self.parts)
+
+    def __str__(self) -> str:
+        return ", ".join(
+            f"default {kind}" if name is None else f"{kind} {shown_name(name)}" for kind, name in self.parts
+        )
+
+
+def shown_name(name: str) -> str:
+    """The name for people to read: in quotes where it could be taken for more or less than one, or steer a terminal."""
+    return repr(name) if _odd(name) else name
+
+
+def _odd(name: str) -> bool:
+    """Whether a name needs quotes to be read as one (blank ends, commas, control characters, empty)."""
+    return not name or not name.isprintable() or any(mark in name for mark in " ,'\"") or name.startswith("default")

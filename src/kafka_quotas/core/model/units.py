@@ -1,0 +1,120 @@
+"""Figures with units, parsed exactly and written plainly.
+
+k/M/G/T and kB/MB/GB/TB are powers of 1000, Ki/Mi/Gi/Ti of 1024, with an optional B and an optional `/s` or `ps`.
+A lower-case b is bits and needs `/s` or `ps` (`8Mbps` = 1,000,000 bytes/s). `%` belongs to request_percentage only.
+Arithmetic is exact (fractions); the result is the double Kafka stores.
+"""
+
+import re
+from fractions import Fraction
+
+from kafka_quotas.core.errors import InvalidQuotaError
+from kafka_quotas.core.model.quota_key import QuotaKey, Unit, ValueType
+
+UNLIMITED = "unlimited"
+
+_NUMBER = r"(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?)"
+_QUANTITY = re.compile(_NUMBER + r"\s*(?P<prefix>[kKMGT]i?)?(?P<letter>[bB])?(?P<per>/s|ps)?", re.ASCII)
+_PERCENT = re.compile(_NUMBER + r"\s*(?P<percent>%)?", re.ASCII)
+_RATE = re.compile(_NUMBER + r"\s*(?P<per>/s)?", re.ASCII)
+_POWERS = {"k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
+_BYTES_HINT = "examples: 1048576, 10MiB, 2M (2,000,000), 80Mbps (bits), unlimited"
+_NON_FINITE = {"nan", "inf", "infinity", "+inf", "-inf", "+infinity", "-infinity"}
+
+
+def parse_bytes(text: str) -> Fraction:
+    """The bytes (or bytes per second) that a text such as `10MiB`, `2M`, `1.5kB/s` or `80Mbps` means, exact.
+
+    Raises `InvalidQuotaError` where the text is no such figure, or bits lack `/s` or `ps`.
+    """
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None:
+        raise InvalidQuotaError(f"not a size: {text!r}", hint=_BYTES_HINT)
+    prefix, letter, per = match["prefix"] or "", match["letter"], match["per"]
+    if prefix == "K":
+        raise InvalidQuotaError(f"not a size: {text!r}", hint="k is 1000, Ki is 1024")
+    base = Fraction(1024 if prefix.endswith("i") else 1000)
+    value = Fraction(match["number"]) * Fraction(base ** (_POWERS[prefix[0]] if prefix else 0))
+    if letter == "b":
+        if per is None:
+            raise InvalidQuotaError(
+                f"a lower-case b is bits and needs a rate: {text!r}",
+                hint=f"write {text.strip()}/s, or B for bytes",
+            )
+        return value / 8
+    return value
+
+
+def parse_quota_value(key: QuotaKey, text: str) -> float:
+    """The value that `text` means for `key`, as the double Kafka stores (units of the key; `unlimited`: its largest).
+
+    Raises `InvalidQuotaError` for anything that is not a finite figure in a unit the key takes. Whether the figure is
+    allowed (above 0, whole, not too large) is the verdict of `core.changes.validation`.
+    """
+    stripped = text.strip()
+    if stripped.lower() == UNLIMITED:
+        return float(key.unlimited)
+    if stripped.lower() in _NON_FINITE:
+        raise InvalidQuotaError(
+            f"{key.name} must be a finite number, not {stripped}",
+            hint=f"write {key.name}=unlimited for no limit",
+        )
+    try:
+        return _checked_float(key, stripped, _exact(key, stripped))
+    except OverflowError:
+        raise InvalidQuotaError(f"{key.name} is too large: {stripped}", hint=f"write {key.name}=unlimited") from None
+
+
+def _exact(key: QuotaKey, text: str) -> Fraction:
+    """The exact value of a figure in the unit of its key."""
+    if key.unit is Unit.BYTES_PER_SECOND:
+        if text.endswith("%"):
+            raise InvalidQuotaError(f"{key.name} takes bytes per second, not %: {text!r}", hint=_BYTES_HINT)
+        return parse_bytes(text)
+    pattern, example = (_PERCENT, "12.5%, 200") if key.unit is Unit.PERCENT else (_RATE, "5, 10/s")
+    match = pattern.fullmatch(text)
+    if match is None:
+        raise InvalidQuotaError(
+            f"not a value for {key.name}: {text!r}",
+            hint=f"it takes {key.unit.value}; examples: {example}, unlimited",
+        )
+    return Fraction(match["number"])
+
+
+def _checked_float(key: QuotaKey, text: str, exact: Fraction) -> float:
+    """The double of an exact value; a fraction of a whole unit is refused here, where it is still exact."""
+    if key.value_type is not ValueType.DOUBLE and exact.denominator != 1:
+        raise InvalidQuotaError(
+            f"{key.name} must be a whole number of {key.unit.value}: {text} is {float(exact):.6g}",
+            hint="round it to a whole number",
+        )
+    return float(exact)
+
+
+def format_number(value: float) -> str:
+    """A double as a plain number: no exponent, no trailing `.0`; NaN and infinities by Java's names."""
+    if value != value:  # noqa: PLR0124 - NaN is the one value unlike itself
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == int(value):
+        return str(int(value))
+    from decimal import Decimal  # noqa: PLC0415 - only fractions pay for it
+
+    return format(Decimal(repr(value)), "f")  # repr is the shortest decimal that reads back as the same double
+
+
+def format_quota_value(key: QuotaKey | None, value: float) -> str:
+    """A stored value for a person: the plain number, or `unlimited (explicit)` for the key's largest value."""
+    if key is not None and value >= key.unlimited:
+        return "unlimited (explicit)"
+    return format_number(value)
+
+
+def format_bytes(value: float) -> str:
+    """Bytes with a decimal prefix and up to four digits, for people: `10.5 MB`; append `/s` for a rate."""
+    rounded = float(f"{value:.4g}")
+    for power, prefix in ((4, "TB"), (3, "GB"), (2, "MB"), (1, "kB")):
+        if abs(rounded) >= 1000**power:
+            return f"{rounded / 1000**power:.15g} {prefix}"
+    return f"{rounded:.15g} B"

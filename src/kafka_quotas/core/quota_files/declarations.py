@@ -1,0 +1,217 @@
+"""What files of quotas declare, checked: entity to quotas, with every problem and where it stands.
+
+Contract: an entity is declared once in all files together; overlays win over files key by key, later ones over earlier
+ones. Values carry units and are exact; a value of null declares a key as not set. What this program refuses to send
+anywhere is a problem, unless the entry says `invalid: true`.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_quotas.core.changes.validation import our_refusals
+from kafka_quotas.core.errors import InvalidQuotaError, KafkaQuotasError
+from kafka_quotas.core.java import double as java_double
+from kafka_quotas.core.model.entity import ABSENT, BROKER, ENTITY_TYPES, Entity
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS
+from kafka_quotas.core.model.threshold import KEY_OF_KIND, STORED_KEYS, is_threshold_entity
+from kafka_quotas.core.model.units import parse_quota_value
+from kafka_quotas.core.quota_files.document import Diagnostic, QuotaDocument, SourceLocation, kind_of, shown
+
+DEFAULT_SUFFIX: Final = "-default"
+"""`user-default: true` means what `user: null` means; TOML has no null."""
+_REFERENCE: Final = re.compile(r"\$(?:\{([\w.-]+)\}|([\w.-]+))")
+_TYPES_HINT: Final = "an entity has a user, a client-id, both, or an ip; null is the default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """The quotas that are declared of an entity (None: not set), and whether they may be such as we refuse."""
+
+    entity: Entity
+    quotas: Mapping[str, float | None]
+    invalid: bool
+    place: SourceLocation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declarations:
+    """Everything declared, sorted by entity, and everything that is wrong with it, in the order of the files."""
+
+    entries: tuple[Declaration, ...]
+    problems: tuple[Diagnostic, ...]
+    unused_values: tuple[str, ...]
+
+    def desired(self) -> dict[Entity, Mapping[str, float | None]]:
+        """The declared quotas by entity."""
+        return {entry.entity: entry.quotas for entry in self.entries}
+
+
+def declarations(documents: Sequence[QuotaDocument], overlays: Sequence[QuotaDocument] = ()) -> Declarations:
+    """What the documents declare once the overlays are laid over them."""
+    reader = _Reader(documents, overlays)
+    found: dict[Entity, Declaration] = {}
+    for document in documents:
+        for entry in reader.entries(document):
+            first = found.get(entry.entity)
+            if first is None:
+                found[entry.entity] = entry
+            else:
+                reader.report(entry.place, f"{entry.entity} stands twice, also at {first.place}", "keep one of them")
+    for overlay in overlays:
+        _lay_over(found, reader.entries(overlay))
+    for entry in found.values():
+        reader.check(entry)
+    return Declarations(
+        entries=tuple(sorted(found.values(), key=lambda entry: entry.entity.sort_key)),
+        problems=tuple(reader.problems),
+        unused_values=tuple(sorted(reader.unused)),
+    )
+
+
+def _lay_over(found: dict[Entity, Declaration], entries: Iterable[Declaration]) -> None:
+    for entry in entries:
+        below = found.get(entry.entity)
+        found[entry.entity] = Declaration(
+            entity=entry.entity,
+            quotas={**(below.quotas if below else {}), **entry.quotas},
+            invalid=entry.invalid or (below is not None and below.invalid),
+            place=entry.place,
+        )
+
+
+class _Reader:
+    """Turns raw entries into declarations and keeps the problems it meets."""
+
+    def __init__(self, documents: Sequence[QuotaDocument], overlays: Sequence[QuotaDocument]) -> None:
+        self.problems: list[Diagnostic] = []
+        self._values: dict[str, object] = {}
+        for document in documents:
+            for name, value in document.values.items():
+                if name in self._values and self._values[name] != value:
+                    self.report(document.place, f"the value {shown(name)} is given twice", "keep one of them")
+                self._values[name] = value
+        self._overlaid: dict[str, object] = {}
+        for overlay in overlays:
+            self._values |= overlay.values
+            self._overlaid |= overlay.defaults
+        self.unused = set(self._values)
+
+    def report(self, place: SourceLocation, message: str, hint: str | None = None) -> None:
+        """Nothing; the problem is kept."""
+        self.problems.append(Diagnostic(place=place, message=message, hint=hint))
+
+    def entries(self, document: QuotaDocument) -> Iterator[Declaration]:
+        """The declarations of one document; an entry with a problem is left out."""
+        self.problems += document.problems
+        defaults = self._quotas({**document.defaults, **self._overlaid}, document.place, lenient=False)
+        for raw in document.entries:
+            try:
+                entity = entity_of(raw.entity)
+            except KafkaQuotasError as error:
+                self.report(raw.place, error.message, error.hint or _TYPES_HINT)
+                continue
+            quotas = self._quotas(raw.quotas, raw.place, lenient=raw.invalid)
+            if len(quotas) < len(raw.quotas):
+                continue
+            general = {key: value for key, value in defaults.items() if _takes(entity, key)}
+            yield Declaration(entity=entity, quotas={**general, **quotas}, invalid=raw.invalid, place=raw.place)
+
+    def check(self, entry: Declaration) -> None:
+        """Nothing; where this program would refuse the entry, that is kept as a problem."""
+        if entry.invalid:
+            return
+        if not entry.quotas:
+            self.report(entry.place, f"no quota is declared of {entry.entity}", "leave it out, or name its quotas")
+            return
+        refused = our_refusals(entry.entity, entry.quotas)
+        if refused is not None:
+            hint = "write null for the default" if "name is empty" in refused.message else refused.hint
+            self.report(entry.place, refused.message, hint)
+
+    def _quotas(self, raw: Mapping[str, object], place: SourceLocation, *, lenient: bool) -> dict[str, float | None]:
+        """The values of the keys that can be understood."""
+        quotas: dict[str, float | None] = {}
+        for key, value in raw.items():
+            try:
+                if key not in STORED_KEYS and not lenient:
+                    refused = our_refusals(Entity.of(user="any"), {key: None})
+                    raise refused or InvalidQuotaError(f"unknown quota key: {key!r}")
+                quotas[key] = _value(key, self._resolved(value), lenient=lenient)
+            except KafkaQuotasError as error:
+                self.report(place, error.message, error.hint)
+        return quotas
+
+    def _resolved(self, value: object) -> object:
+        """The value itself, or what `$name` stands for."""
+        reference = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
+        if reference is None:
+            return value
+        name = reference[1] or reference[2]
+        if name not in self._values:
+            raise InvalidQuotaError(
+                f"${name} has no value", hint="give it one under `values:` in the file, or with --values FILE"
+            )
+        self.unused.discard(name)
+        return self._values[name]
+
+
+def _takes(entity: Entity, key: str) -> bool:
+    """Whether a key is one of this kind of entity: thresholds are of topics and brokers, and nothing else is."""
+    if is_threshold_entity(entity):
+        return key == KEY_OF_KIND[entity.parts[0][0]].name
+    return key in QUOTA_KEYS and QUOTA_KEYS[key].for_ip == (entity.ip is not ABSENT)
+
+
+def entity_of(raw: Mapping[str, object]) -> Entity:
+    """The entity that a mapping such as `{user: alice, client-id: null}` names.
+
+    Raises `UsageError` for an unknown or repeated type, and for a name that is no text.
+    """
+    pairs: list[tuple[str, str | None]] = []
+    for kind, name in raw.items():
+        if kind.removesuffix(DEFAULT_SUFFIX) in (*ENTITY_TYPES, BROKER) and kind.endswith(DEFAULT_SUFFIX):
+            if name is not True:
+                raise InvalidQuotaError(f"{kind} is {shown(name)}", hint=f"write {kind}: true, or leave it out")
+            pairs.append((kind.removesuffix(DEFAULT_SUFFIX), None))
+        elif name is not None and not isinstance(name, str):
+            raise InvalidQuotaError(
+                f"the {kind} name is {kind_of(name)}, not a text: {shown(name)}", hint="put the name in quotes"
+            )
+        else:
+            pairs.append((kind, name))
+    return Entity.from_pairs(pairs)
+
+
+def _value(key: str, value: object, *, lenient: bool) -> float | None:
+    """The value of a key (units of the key), None where it is declared as not set.
+
+    Raises `InvalidQuotaError` where it can't be understood.
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise InvalidQuotaError(f"{key} is {kind_of(value)}, not a figure: {shown(value)}")
+    if isinstance(value, str):
+        return _value_of_text(key, value, lenient=lenient)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf if value > 0 else -math.inf
+    if not lenient and not math.isfinite(number):
+        raise InvalidQuotaError(f"{key} must be a finite number, not {shown(value)}", hint=f"write {key}: unlimited")
+    return number
+
+
+def _value_of_text(key: str, text: str, *, lenient: bool) -> float:
+    known = STORED_KEYS.get(key)
+    if known is None:
+        return java_double.parse(text)
+    try:
+        return parse_quota_value(known, text)
+    except InvalidQuotaError:
+        if not lenient:
+            raise
+        return java_double.parse(text)

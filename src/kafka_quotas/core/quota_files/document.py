@@ -1,0 +1,202 @@
+"""The shape of a file of quotas, whatever it is written in: what its parts are, and where each of them stands.
+
+    schema: kafka-quotas.quotas/1         # optional
+    values: {web: 10MiB}                  # what `$web` means; --values lays others over them
+    defaults: {request_percentage: 200}   # what every entry has that doesn't say otherwise
+    entries:
+      - {entity: {user: alice, client-id: null}, quotas: {producer_byte_rate: $web}}
+
+A file may also be the list of entries alone. Nothing here reads: a reader of YAML, JSON or TOML hands over what it
+found as plain lists, mappings, texts and numbers.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka_quotas.core.errors import UsageError
+
+QUOTAS_SCHEMA: Final = "kafka-quotas.quotas/1"
+SECTIONS: Final = ("schema", "values", "defaults", "entries")
+ENTRY_PARTS: Final = ("entity", "quotas", "invalid")
+MOST_PROBLEMS: Final = 1000
+"""After so many entries that are none, the rest of a file is not looked at."""
+_SHAPE_HINT: Final = "an entry is {entity: {user: alice}, quotas: {producer_byte_rate: 10MiB}}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLocation:
+    """Where something stands: the file, and the line or else the number of the entry, both counted from 1."""
+
+    source: str
+    line: int | None = None
+    entry: int | None = None
+
+    def __str__(self) -> str:
+        if self.line is not None:
+            return f"{self.source}, line {self.line}"
+        return self.source if self.entry is None else f"{self.source}, entry {self.entry}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """What is wrong somewhere in a file, and what to do about it."""
+
+    place: SourceLocation
+    message: str
+    hint: str | None = None
+
+    def as_error(self) -> UsageError:
+        """The problem as the error that ends a command."""
+        return UsageError(f"{self.place}: {self.message}", hint=self.hint)
+
+
+class QuotaFileError(UsageError):
+    """A file that can't be read at all; `problem` says where and why."""
+
+    def __init__(self, problem: Diagnostic) -> None:
+        super().__init__(f"{problem.place}: {problem.message}", hint=problem.hint)
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawEntry:
+    """An entry as it was written: `entity`, `quotas` and perhaps `invalid`, unchecked but for their types."""
+
+    place: SourceLocation
+    entity: Mapping[str, object]
+    quotas: Mapping[str, object]
+    invalid: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaDocument:
+    """One file: its entries in order, its `values` for `$name`, and the quotas every entry has by default.
+
+    `problems` are those of what stands among the entries and is none.
+    """
+
+    place: SourceLocation
+    values: Mapping[str, object]
+    defaults: Mapping[str, object]
+    entries: tuple[RawEntry, ...]
+    problems: tuple[Diagnostic, ...] = ()
+
+
+def document_of(tree: object, source: str, *, lines: Sequence[int] = ()) -> QuotaDocument:
+    """Return the document that a reader found; `lines` are those its entries begin on, where the reader knows.
+
+    Raises:
+        QuotaFileError: The file as a whole has another shape.
+    """
+    place = SourceLocation(source=source)
+    sections: Mapping[str, Any] = {"entries": tree} if isinstance(tree, list) else _sections(tree, place)
+    entries = sections.get("entries") or []
+    if not isinstance(entries, list):
+        raise _misshapen(place, "entries is not a list")
+    places = (
+        SourceLocation(source=source, line=lines[index] if index < len(lines) else None, entry=index + 1)
+        for index in range(len(entries))
+    )
+    found: list[RawEntry] = []
+    problems: list[Diagnostic] = []
+    for entry, where in zip(entries, places, strict=True):
+        try:
+            found.append(raw_entry(entry, where))
+        except QuotaFileError as error:
+            problems.append(error.problem)
+            if len(problems) == MOST_PROBLEMS:
+                break  # whoever wrote this meant another kind of file
+    return QuotaDocument(
+        place=place,
+        values=_mapping(sections.get("values") or {}, place, "values"),
+        defaults=_mapping(sections.get("defaults") or {}, place, "defaults"),
+        entries=tuple(found),
+        problems=tuple(problems),
+    )
+
+
+def raw_entry(tree: object, place: SourceLocation) -> RawEntry:
+    """The parts of one entry.
+
+    Raises `QuotaFileError` for anything that is no entry.
+    """
+    parts = _mapping(tree, place, "an entry")
+    _refuse_others(parts, ENTRY_PARTS, place, "an entry")
+    missing = [name for name in ("entity", "quotas") if name not in parts]
+    if missing:
+        raise _misshapen(place, f"an entry without {missing[0]}")
+    invalid = parts.get("invalid", False)
+    if not isinstance(invalid, bool):
+        raise _misshapen(place, f"invalid is true or false, not {shown(invalid)}")
+    return RawEntry(
+        place=place,
+        entity=_mapping(parts["entity"], place, "entity"),
+        quotas=_mapping(parts["quotas"], place, "quotas"),
+        invalid=invalid,
+    )
+
+
+def without_duplicates(pairs: Iterable[tuple[str, object]], place: SourceLocation) -> dict[str, object]:
+    """The mapping of some pairs.
+
+    Raises `QuotaFileError` where a name stands twice.
+    """
+    mapping: dict[str, object] = {}
+    for name, value in pairs:
+        if name in mapping:
+            raise QuotaFileError(
+                Diagnostic(place=place, message=f"{shown(name)} stands twice", hint="keep one of them")
+            )
+        mapping[name] = value
+    return mapping
+
+
+def shown(value: object) -> str:
+    """A found value in a message: short, and on one line."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def kind_of(value: object) -> str:
+    """What a found value is, in words."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    return "a text" if isinstance(value, str) else "a number" if isinstance(value, int | float) else "a date or time"
+
+
+def _sections(tree: object, place: SourceLocation) -> Mapping[str, Any]:
+    sections = _mapping(tree, place, "the file")
+    _refuse_others(sections, SECTIONS, place, "a file")
+    schema = sections.get("schema", QUOTAS_SCHEMA)
+    if schema != QUOTAS_SCHEMA:
+        raise QuotaFileError(
+            Diagnostic(
+                place=place, message=f"this is {shown(schema)}, not {QUOTAS_SCHEMA}", hint="is it the right file?"
+            )
+        )
+    return sections
+
+
+def _mapping(tree: object, place: SourceLocation, what: str) -> Mapping[str, Any]:
+    if not isinstance(tree, Mapping):
+        raise _misshapen(place, f"{what} is {kind_of(tree)}, not a mapping")
+    return tree
+
+
+def _refuse_others(parts: Mapping[str, object], known: Sequence[str], place: SourceLocation, what: str) -> None:
+    for name in parts:
+        if name not in known:
+            raise QuotaFileError(
+                Diagnostic(place=place, message=f"no part of {what}: {shown(name)}", hint=f"it has {', '.join(known)}")
+            )
+
+
+def _misshapen(place: SourceLocation, message: str) -> QuotaFileError:
+    return QuotaFileError(Diagnostic(place=place, message=message, hint=_SHAPE_HINT))

@@ -1,0 +1,145 @@
+"""Stored quotas as the text of a file that is read back to exactly them: YAML, JSON or TOML.
+
+Contract: one entry per line, sorted by the caller, so that files compare well line by line; the largest value of a key
+is `unlimited`, other figures are plain numbers that read back as the same double. Entries with values that this program
+refuses carry `invalid: true`. Names are quoted unless they are plain words that no reader takes for anything else.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Final
+
+from kafka_quotas.core.changes.plan import key_rank
+from kafka_quotas.core.changes.validation import our_refusals
+from kafka_quotas.core.java import double as java_double
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.threshold import STORED_KEYS
+from kafka_quotas.core.model.units import UNLIMITED, format_number
+from kafka_quotas.core.quota_files.declarations import DEFAULT_SUFFIX
+from kafka_quotas.core.quota_files.document import QUOTAS_SCHEMA
+
+Quotas = Mapping[str, float]
+
+_PLAIN_WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+_TAKEN_WORDS: Final = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
+"""Words that some YAML reader takes for a value."""
+
+
+class FileFormat(StrEnum):
+    """What a file of quotas is written in."""
+
+    YAML = "yaml"
+    JSON = "json"
+    TOML = "toml"
+
+
+def file_text(entries: Iterable[tuple[Entity, Quotas]], form: FileFormat) -> Iterator[str]:
+    """The text of a file with these entries, piece by piece."""
+    match form:
+        case FileFormat.YAML:
+            yield from _yaml(entries)
+        case FileFormat.JSON:
+            yield from _json(entries)
+        case FileFormat.TOML:
+            yield from _toml(entries)
+
+
+def is_refused(entity: Entity, quotas: Quotas) -> bool:
+    """Whether this program would refuse to send these quotas anywhere."""
+    return our_refusals(entity, quotas) is not None
+
+
+def _yaml(entries: Iterable[tuple[Entity, Quotas]]) -> Iterator[str]:
+    yield f"schema: {QUOTAS_SCHEMA}\nentries:"
+    empty = True
+    for entity, quotas in entries:
+        names = ", ".join(f"{kind}: {'null' if name is None else _yaml_text(name)}" for kind, name in entity.parts)
+        values = ", ".join(f"{_yaml_text(key)}: {_yaml_value(key, value)}" for key, value in _sorted(quotas))
+        mark = ", invalid: true" if is_refused(entity, quotas) else ""
+        yield f"\n  - {{entity: {{{names}}}, quotas: {{{values}}}{mark}}}"
+        empty = False
+    yield " []\n" if empty else "\n"
+
+
+def _json(entries: Iterable[tuple[Entity, Quotas]]) -> Iterator[str]:
+    yield f'{{\n  "schema": {json.dumps(QUOTAS_SCHEMA)},\n  "entries": ['
+    separator = "\n    "
+    for entity, quotas in entries:
+        names = json.dumps(entity.to_mapping(), ensure_ascii=False)
+        values = ", ".join(f"{json.dumps(key)}: {_json_value(key, value)}" for key, value in _sorted(quotas))
+        mark = ', "invalid": true' if is_refused(entity, quotas) else ""
+        yield f'{separator}{{"entity": {names}, "quotas": {{{values}}}{mark}}}'
+        separator = ",\n    "
+    yield "]\n}\n" if separator == "\n    " else "\n  ]\n}\n"
+
+
+def _toml(entries: Iterable[tuple[Entity, Quotas]]) -> Iterator[str]:
+    yield f'schema = "{QUOTAS_SCHEMA}"\nentries = ['
+    for entity, quotas in entries:
+        names = ", ".join(
+            f"{kind}{DEFAULT_SUFFIX} = true" if name is None else f"{kind} = {_escaped(name)}"
+            for kind, name in entity.parts
+        )
+        values = ", ".join(f"{_toml_key(key)} = {_toml_value(key, value)}" for key, value in _sorted(quotas))
+        mark = ", invalid = true" if is_refused(entity, quotas) else ""
+        yield f"\n  {{entity = {{{names}}}, quotas = {{{values}}}{mark}}},"
+    yield "\n]\n"
+
+
+def _sorted(quotas: Quotas) -> list[tuple[str, float]]:
+    return sorted(quotas.items(), key=lambda item: key_rank(item[0]))
+
+
+def _value(key: str, value: float) -> str:
+    """A figure as every format takes it, or a word that has to be quoted."""
+    known = STORED_KEYS.get(key)
+    if known is not None and value == float(known.unlimited):
+        return UNLIMITED
+    if not math.isfinite(value):
+        return java_double.to_string(value)
+    text = format_number(value)
+    # -0.0 and long fractions: repr keeps the sign and stays short.
+    return repr(value) if "." in text or (value == 0 and math.copysign(1, value) < 0) else text
+
+
+def _yaml_value(key: str, value: float) -> str:
+    text = _value(key, value)
+    return text if math.isfinite(value) else _escaped(text)
+
+
+def _json_value(key: str, value: float) -> str:
+    text = _value(key, value)
+    return json.dumps(text) if text == UNLIMITED or not math.isfinite(value) else text
+
+
+def _toml_value(key: str, value: float) -> str:
+    """A figure; whole ones beyond 64 bits, which TOML has not, are quoted."""
+    text = _value(key, value)
+    fits = text != UNLIMITED and math.isfinite(value) and (abs(value) < 2**63 or "." in text or "e" in text)
+    return text if fits else f'"{text}"'
+
+
+def _toml_key(key: str) -> str:
+    return key if _PLAIN_WORD.fullmatch(key) and "." not in key else _escaped(key)
+
+
+def _yaml_text(text: str) -> str:
+    if _PLAIN_WORD.fullmatch(text) and text.lower() not in _TAKEN_WORDS:
+        return text
+    return _escaped(text)
+
+
+def _escaped(text: str) -> str:
+    """A text in double quotes, with escapes that YAML and TOML share."""
+    return '"' + "".join(map(_letter, text)) + '"'
+
+
+def _letter(letter: str) -> str:
+    if letter in '"\\':
+        return f"\\{letter}"
+    if letter.isprintable() and letter != "\ufeff":
+        return letter
+    return f"\\u{ord(letter):04x}" if ord(letter) < 0x10000 else f"\\U{ord(letter):08x}"

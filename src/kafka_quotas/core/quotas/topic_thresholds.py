@@ -1,0 +1,167 @@
+"""Thresholds on what a broker takes in: one for all topics together, and one per topic, stated or shared out.
+
+Data is rejected only where both the broker is over its total and the topic over its own threshold. A topic without a
+stated threshold gets an equal share of what the stated ones leave; topics count in that if they have a leader on this
+broker.
+Invariants: all stated thresholds, wherever led, never sum to more than the total; rejected data counts in no rate.
+Figures are bytes per second, times ms.
+**Source:** "Broker-side quota V1"; Kafka itself never had this.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from kafka_quotas.core.metrics.ewma import EwmaMeter
+from kafka_quotas.core.model.threshold import ThresholdSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdDecision:
+    """Whether data for a topic is taken, and the rates and thresholds (bytes/s, None: none) that decided it."""
+
+    admitted: bool
+    topic: str
+    topic_rate: float
+    topic_threshold: float | None
+    total_rate: float
+    total_threshold: float | None
+
+    @property
+    def reason(self) -> str:
+        """Why data was rejected, in words for a log."""
+        return (
+            f"topic {self.topic} takes in {self.topic_rate:.0f} bytes/s of its {self.topic_threshold:.0f}, "
+            f"and the broker {self.total_rate:.0f} of its {self.total_threshold:.0f}"
+        )
+
+
+class TopicThresholds:
+    """The thresholds of one broker and the rates observed against them."""
+
+    def __init__(self, start_ms: int) -> None:
+        self._total: float | None = None
+        self._stated: dict[str, float] = {}
+        self._share: float | None = None
+        self._total_meter = EwmaMeter(start_ms)
+        self._meters: dict[str, EwmaMeter] = {}
+
+    @property
+    def total(self) -> float | None:
+        """The total of the broker, None for none."""
+        return self._total
+
+    def configure(self, *, total: float | None, topics: Mapping[str, float]) -> None:
+        """Nothing; the total (None: none) and the thresholds of topics are these from now on, rates are kept.
+
+        Raises `InvalidQuotaError` where the topics' sum to more than the total; nothing is changed then.
+        """
+        refused = ThresholdSettings(topics=topics, totals={} if total is None else {None: total}).refusal()
+        if refused is not None:
+            raise refused
+        self._total = total
+        self._stated = dict(topics)
+        self._share_out()
+
+    def set_total(self, bytes_per_second: float | None) -> None:
+        """Set the total, or remove it (None). Raises what `configure` raises."""
+        self.configure(total=bytes_per_second, topics=self._stated)
+
+    def set_topic(self, topic: str, bytes_per_second: float | None) -> None:
+        """Set the threshold of a topic, or remove it (None). Raises what `configure` raises."""
+        stated = {name: value for name, value in self._stated.items() if name != topic}
+        if bytes_per_second is not None:
+            stated[topic] = bytes_per_second
+        self.configure(total=self._total, topics=stated)
+
+    def set_topics(self, led: Iterable[str], now_ms: int) -> None:
+        """Nothing; these are the topics with a leader on this broker from now on. New ones start at a rate of 0."""
+        self._meters = {topic: self._meters.get(topic) or EwmaMeter(now_ms) for topic in led}
+        self._share_out()
+
+    def threshold(self, topic: str) -> float | None:
+        """The threshold of a topic: its own, else the share; None without a total or for a topic not led here."""
+        if topic in self._stated:
+            return self._stated[topic]
+        return self._share if topic in self._meters else None
+
+    def decide(self, topic: str, now_ms: int) -> ThresholdDecision:
+        """The decision on data for a topic; it counts as taken in once `record` is told.
+
+        A topic not seen before counts as led here from now on.
+        """
+        if topic not in self._meters:
+            self.set_topics((*self._meters, topic), now_ms)
+        return self.look(topic, now_ms)
+
+    def look(self, topic: str, now_ms: int) -> ThresholdDecision:
+        """The decision on data for a topic, which is nothing to one not seen before: it has no threshold yet."""
+        meter = self._meters.get(topic)
+        topic_rate = 0.0 if meter is None else meter.rate(now_ms)
+        total_rate = self._total_meter.rate(now_ms)
+        threshold, total = self.threshold(topic), self._total
+        over = total is not None and threshold is not None and total_rate > total and topic_rate > threshold
+        return ThresholdDecision(
+            admitted=not over,
+            topic=topic,
+            topic_rate=topic_rate,
+            topic_threshold=threshold,
+            total_rate=total_rate,
+            total_threshold=total,
+        )
+
+    def admitted_in_ms(self, topic: str, now_ms: int) -> int:
+        """After how many ms a topic is admitted again if nothing is taken in meanwhile; 0 where it is now."""
+        if self.look(topic, now_ms).admitted:
+            return 0
+        total, threshold = self._total, self.threshold(topic)
+        assert total is not None, "without a total nothing is refused"
+        assert threshold is not None, "without a threshold no topic is"
+        return min(self._total_meter.falls_in_ms(total, now_ms), self._meters[topic].falls_in_ms(threshold, now_ms))
+
+    def record(self, topic: str, size: float, now_ms: int) -> None:
+        """Nothing; `size` bytes for a topic were taken in (below 0: they were not, after all)."""
+        if topic not in self._meters:
+            self.set_topics((*self._meters, topic), now_ms)
+        self._meters[topic].record(size, now_ms)
+        self._total_meter.record(size, now_ms)
+
+    def produce(self, topic: str, size: int, now_ms: int) -> ThresholdDecision:
+        """The decision on `size` bytes for a topic; they count as taken in where they are admitted."""
+        decision = self.decide(topic, now_ms)
+        if decision.admitted:
+            self.record(topic, size, now_ms)
+        return decision
+
+    def rates(self, now_ms: int) -> dict[str, float]:
+        """The rate of each topic led here, by name, and that of all together under the empty name (bytes/s)."""
+        return {"": self._total_meter.rate(now_ms)} | {
+            topic: meter.rate(now_ms) for topic, meter in self._meters.items()
+        }
+
+    def memories(self, now_ms: int) -> Iterator[tuple[str, tuple[float, ...]]]:
+        """The figures of each meter that measures anything, by topic; of all together under the empty name."""
+        for topic, meter in (("", self._total_meter), *self._meters.items()):
+            if meter.rate(now_ms) >= 1.0 or meter.is_counting:
+                yield topic, meter.memory
+
+    def remember(self, topic: str, memory: tuple[float, ...], shift_ms: int) -> None:
+        """Nothing; a topic's meter (empty: that of all together) goes on in place of another, moved by `shift_ms`.
+
+        The topic counts as led here. Raises `ValueError` for figures that are none of a meter.
+        """
+        meter = EwmaMeter(0)
+        meter.remember(memory, shift_ms)
+        if not topic:
+            self._total_meter = meter
+            return
+        self._meters[topic] = meter
+        self._share_out()
+
+    def _share_out(self) -> None:
+        """Compute what each led topic without a stated threshold gets; nothing where there is none, or no total."""
+        unstated = sum(topic not in self._stated for topic in self._meters)
+        if self._total is None or not unstated:
+            self._share = None
+            return
+        stated = sum(value for topic, value in self._stated.items() if topic in self._meters)
+        self._share = (self._total - stated) / unstated

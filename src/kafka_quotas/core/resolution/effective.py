@@ -1,0 +1,182 @@
+"""What applies to a client: per quota key the limit, who won, what lost, who shares the bucket, and what to beware of.
+
+The answer is that of a freshly started broker over the entries given; `history_levels` adds kinds of levels that it
+is to remember from before. Limits hold per broker.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafka_quotas.core.model.entity import ABSENT, Entity, shown_name
+from kafka_quotas.core.model.quota_key import CONNECTION_CREATION_RATE, QUOTA_KEYS, QuotaKey
+from kafka_quotas.core.resolution.ip_resolver import IpQuotaResolver
+from kafka_quotas.core.resolution.quota_resolver import (
+    AppliedQuota,
+    Bucket,
+    Level,
+    LevelKind,
+    QuotaResolver,
+    bucket_tags,
+)
+
+ANONYMOUS = "ANONYMOUS"
+"""The user that Kafka sees on a connection without authentication."""
+
+Entries = Iterable[tuple[Entity, Mapping[str, float]]]
+"""Entities and their quotas, key name to value in the unit of the key."""
+
+NOTHING_MATCHED = "no quota matches: unlimited"
+"""The warning of every answer without a limit."""
+_EMPTY_CLIENT_ID = "an empty client-id is never limited by a client default: {entity} does not apply"
+_PASSED_OVER = "{entity} fits, but does not apply: the levels in use lead to another bucket"
+
+
+class Overridden(NamedTuple):
+    """A stored limit that fits as well, and lost."""
+
+    level: Level
+    entity: Entity
+    limit: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveQuota:
+    """What applies under one quota key; `limit`, `entity` and `level` are None where it is unlimited.
+
+    `bucket` holds Kafka's tags, the sanitized user and the client-id (`""`: not told apart by this), or `ip` and the
+    address; it is None where nothing is counted at all.
+    """
+
+    key: QuotaKey
+    limit: float | None
+    entity: Entity | None
+    level: Level | None
+    bucket: tuple[str, str] | None
+    overridden: tuple[Overridden, ...]
+    shared_with: str
+    warnings: tuple[str, ...]
+
+
+class EffectiveQuotas:
+    """The entries of a store, ready to answer for any number of clients."""
+
+    def __init__(self, entries: Entries, *, history_levels: Iterable[LevelKind] = (), static: Entries = ()) -> None:
+        history = tuple(history_levels)
+        self._by_key = {key: QuotaResolver(history) for key in QUOTA_KEYS.values() if not key.for_ip}
+        self._by_address = IpQuotaResolver()
+        for entity, quotas in entries:
+            self._store(entity, quotas)
+        for entity, quotas in static:
+            for name, limit in quotas.items():
+                self._by_key[QUOTA_KEYS[name]].update_static(entity, limit)
+
+    def _store(self, entity: Entity, quotas: Mapping[str, float]) -> None:
+        """Nothing; keys that are no quotas, or not of this kind of entity, are passed over as brokers do."""
+        of_ip = entity.ip is not ABSENT
+        for name, limit in quotas.items():
+            key = QUOTA_KEYS.get(name)
+            if key is None or key.for_ip != of_ip:
+                continue
+            if of_ip:
+                self._by_address.update(entity, limit)
+            else:
+                self._by_key[key].update(entity, limit)
+
+    def for_client(self, user: str, client_id: str) -> tuple[EffectiveQuota, ...]:
+        """One answer per quota key of users and client-ids; a client that names none has the client-id `""`."""
+        return tuple(_of_client(key, resolver, user, client_id) for key, resolver in self._by_key.items())
+
+    def winner(self, key: QuotaKey, user: str, client_id: str) -> Entity | None:
+        """The entity whose limit applies to a client under one key, None where none does; no more than that is told."""
+        resolver = self._by_key[key]
+        match = resolver.match(resolver.bucket(user, client_id)) if resolver.enabled else None
+        return None if match is None else match.entity
+
+    def for_ip(self, ip: str) -> EffectiveQuota:
+        """The answer for connections from an address."""
+        found = self._by_address.candidates(ip)
+        return EffectiveQuota(
+            key=CONNECTION_CREATION_RATE,
+            limit=found[0].limit if found else None,
+            entity=found[0].entity if found else None,
+            level=found[0].level if found else None,
+            bucket=self._by_address.bucket(ip) if found else None,
+            overridden=_as_overridden(found[1:]),
+            shared_with="all connections from this address" if found else "nobody: nothing is counted",
+            warnings=() if found else (NOTHING_MATCHED,),
+        )
+
+
+def effective_quotas(
+    entries: Entries,
+    *,
+    user: str | None = None,
+    client_id: str | None = None,
+    ip: str | None = None,
+    history_levels: Iterable[LevelKind] = (),
+    static: Entries = (),
+) -> tuple[EffectiveQuota, ...]:
+    """What applies to a user's client-id (where either is given) and to an address (where that is given), by key.
+
+    A user left out is `ANONYMOUS`, a client-id left out the empty one. `static` holds levels 9 and 10 as entries of
+    client-ids. Whoever asks for many clients keeps an `EffectiveQuotas` instead.
+    """
+    quotas = EffectiveQuotas(entries, history_levels=history_levels, static=static)
+    found: tuple[EffectiveQuota, ...] = ()
+    if user is not None or client_id is not None:
+        found = quotas.for_client(ANONYMOUS if user is None else user, client_id or "")
+    return found if ip is None else (*found, quotas.for_ip(ip))
+
+
+def _of_client(key: QuotaKey, resolver: QuotaResolver, user: str, client_id: str) -> EffectiveQuota:
+    bucket = resolver.bucket(user, client_id) if resolver.enabled else None
+    match = None if bucket is None else resolver.match(bucket)
+    fitting = list(resolver.candidates(user, client_id))
+    lost = fitting[fitting.index(match) + 1 :] if match in fitting else []
+    return EffectiveQuota(
+        key=key,
+        limit=match.limit if match else None,
+        entity=match.entity if match else None,
+        level=match.level if match else None,
+        bucket=None if bucket is None else bucket_tags(bucket),
+        overridden=_as_overridden(lost),
+        shared_with=_sharers(bucket, resolver.kinds_in_use),
+        warnings=tuple(_warnings(resolver.client_defaults(user), client_id, match, fitting)),
+    )
+
+
+def _as_overridden(matches: Iterable[AppliedQuota]) -> tuple[Overridden, ...]:
+    return tuple(Overridden(match.level, match.entity, match.limit) for match in matches)
+
+
+def _sharers(bucket: Bucket | None, kinds: frozenset[LevelKind]) -> str:
+    """Who draws on a bucket, in words."""
+    if bucket is None:
+        return "nobody: nothing is counted"
+    user, client_id = (shown_name(name) if name else "" for name in bucket)
+    if user and client_id:
+        return f"only user {user} with client-id {client_id}"
+    if user and kinds == {LevelKind.PAIR}:
+        return f"only user {user} with no client-id"
+    if user:
+        exception = ", except those that a quota of a pair takes out" if LevelKind.PAIR in kinds else ""
+        return f"all client-ids of user {user}{exception}"
+    exception = ", except users that a quota of their own or of the default user takes out" if len(kinds) > 1 else ""
+    clients = f"client-id {client_id}" if client_id else "no client-id"
+    return f"all users with {clients}{exception}"
+
+
+def _warnings(
+    client_defaults: list[AppliedQuota], client_id: str, match: AppliedQuota | None, fitting: list[AppliedQuota]
+) -> Iterable[str]:
+    """What a reader of the stored entities might not expect."""
+    if not client_id:
+        for default in client_defaults:
+            if match is None or int(default.level) < int(match.level):
+                yield _EMPTY_CLIENT_ID.format(entity=default.entity)
+    before = fitting[: fitting.index(match)] if match in fitting else fitting
+    for passed_over in before:
+        yield _PASSED_OVER.format(entity=passed_over.entity)
+    if match is None:
+        yield NOTHING_MATCHED

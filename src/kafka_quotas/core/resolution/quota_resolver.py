@@ -1,0 +1,267 @@
+"""Which entity, limit and bucket apply to a user and client-id, for one quota key.
+
+Two steps, in this order, as Kafka does it: the bucket is chosen by the kinds of levels ever used, then the limit is
+looked up from the bucket alone. So an empty client-id is never limited by a client default, on any level.
+
+Invariants: a kind of level once used stays used, removals included; names are raw, only `bucket_tags` sanitizes.
+Sanitizing maps different names to different tags, so buckets of raw names are shared exactly as Kafka's are.
+`changed_since` never misses a change that concerns a client, and names no other client for a change of one entity, as
+long as few entities change between two looks.
+**Source:** `ClientQuotaManager.updateQuota` and `DefaultQuotaCallback` (4.0); static levels 9 and 10: KIP-13.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.entity import ABSENT, Absent, Entity
+from kafka_quotas.core.model.sanitizer import sanitize
+
+Bucket = tuple[str, str]
+"""Raw user and client-id that a bucket belongs to; `""`: not told apart by this."""
+
+Level = int | str
+"""1 (most specific) to 8, 9 and 10 for static configuration, or `ip` and `ip-default`."""
+
+_Name = str | Absent | None
+_Key = tuple[_Name, _Name]
+
+MAX_CHANGES: Final = 1000
+"""How many changed entities are told apart. After more of them every client is looked up anew, once."""
+NEVER: Final = -1
+"""The generation of what was never looked up."""
+
+STATIC_OVERRIDE_LEVEL = 9
+STATIC_DEFAULT_LEVEL = 10
+
+LEVEL_PATHS: dict[Level, str] = {
+    1: "/users/USER/clients/CLIENT",
+    2: "/users/USER/clients/<default>",
+    3: "/users/USER",
+    4: "/users/<default>/clients/CLIENT",
+    5: "/users/<default>/clients/<default>",
+    6: "/users/<default>",
+    7: "/clients/CLIENT",
+    8: "/clients/<default>",
+    STATIC_OVERRIDE_LEVEL: "static override of CLIENT",
+    STATIC_DEFAULT_LEVEL: "static default",
+    "ip": "/ips/ADDRESS",
+    "ip-default": "/ips/<default>",
+}
+"""Every level, most specific first, and how it is written."""
+
+
+class LevelKind(Enum):
+    """The kinds of levels a broker remembers as used: by client-id, by user, by the pair of both."""
+
+    CLIENT = "client"
+    USER = "user"
+    PAIR = "pair"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedQuota:
+    """A stored limit that applies: its level, its entity, and the limit in the unit of the quota key."""
+
+    level: Level
+    entity: Entity
+    limit: float
+
+
+def bucket_tags(bucket: Bucket) -> tuple[str, str]:
+    """The tags by which Kafka names a bucket: the sanitized user and the raw client-id."""
+    return sanitize(bucket[0]), bucket[1]
+
+
+def level_kind(entity: Entity) -> LevelKind:
+    """The kind of level that an entity of user and client-id parts belongs to.
+
+    Raises `UsageError` for an entity with neither part.
+    """
+    has_user, has_client = entity.user is not ABSENT, entity.client_id is not ABSENT
+    if not (has_user or has_client):
+        raise UsageError(f"no user or client-id in this entity: {entity or '(empty)'}")
+    if not has_user:
+        return LevelKind.CLIENT
+    return LevelKind.PAIR if has_client else LevelKind.USER
+
+
+class QuotaResolver:
+    """The quotas of one key over users and client-ids, and the kinds of levels ever used."""
+
+    __slots__ = ("_all_changed", "_changes", "_kinds", "_limits", "_static", "generation")
+
+    def __init__(self, history_levels: Iterable[LevelKind] = ()) -> None:
+        self._limits: dict[_Key, AppliedQuota] = {}
+        self._static: dict[str | None, AppliedQuota] = {}
+        self._kinds = set(history_levels)
+        self.generation = 0
+        """Differs after every change that may give a client another limit or bucket."""
+        self._all_changed = 0
+        self._changes: dict[tuple[str | None, str | None], int] = {}  # None: of any name
+
+    @property
+    def count(self) -> int:
+        """How many limits are set, static ones included."""
+        return len(self._limits) + len(self._static)
+
+    @property
+    def enabled(self) -> bool:
+        """Whether any quota of this key was ever configured: before that, nothing is recorded at all."""
+        return bool(self._kinds or self._static)
+
+    @property
+    def kinds_in_use(self) -> frozenset[LevelKind]:
+        """The kinds of levels ever used."""
+        return frozenset(self._kinds)
+
+    def update(self, entity: Entity, limit: float | None) -> None:
+        """Set the limit of an entity, or remove it (None); either way its kind of level is in use from now on.
+
+        Raises `UsageError` for an entity with neither user nor client-id.
+        """
+        kind = level_kind(entity)
+        is_new_kind = kind not in self._kinds
+        self._kinds.add(kind)
+        key = (entity.user, entity.client_id)
+        if limit is None:
+            self._limits.pop(key, None)
+        else:
+            self._limits[key] = AppliedQuota(level=entity_level(entity), entity=entity, limit=float(limit))
+        self._note_change(key, of_all=is_new_kind)
+
+    def update_static(self, entity: Entity, limit: float | None) -> None:
+        """Set or remove (None) a limit of static configuration: of a client-id (level 9) or the default (level 10).
+
+        Raises `UsageError` for an entity that is no client-id.
+        """
+        client_id = entity.client_id
+        if isinstance(client_id, Absent) or len(entity.parts) != 1:
+            raise UsageError(f"static quotas are set on client-ids, not on {entity}")
+        had_any = bool(self._static)
+        if limit is None:
+            self._static.pop(client_id, None)
+        else:
+            level = STATIC_DEFAULT_LEVEL if client_id is None else STATIC_OVERRIDE_LEVEL
+            self._static[client_id] = AppliedQuota(level=level, entity=entity, limit=float(limit))
+        # With the first static limit, and with the last, everybody without another limit changes buckets.
+        self._note_change((ABSENT, client_id), of_all=had_any != bool(self._static))
+
+    def changed_since(self, generation: int, user: str, client_id: str) -> bool:
+        """Return whether a change since a generation may concern a user's client-id, or the bucket of these names.
+
+        Args:
+            generation: `generation` at the last look, `NEVER` where there was none.
+            user: the raw user, empty for a bucket that does not tell users apart.
+            client_id: the raw client-id, empty for a bucket that does not tell them apart.
+        """
+        if self._all_changed > generation:
+            return True
+        changes = self._changes
+        if not changes:
+            return False
+        return (
+            changes.get((user, None), 0) > generation
+            or changes.get((None, client_id), 0) > generation
+            or changes.get((user, client_id), 0) > generation
+        )
+
+    def _note_change(self, key: _Key, *, of_all: bool) -> None:
+        """Note for whom a look before this change holds no more: a default part stands for any name."""
+        self.generation += 1
+        user, client_id = (part if isinstance(part, str) else None for part in key)
+        if of_all or (user is None and client_id is None) or len(self._changes) >= MAX_CHANGES:
+            self._all_changed = self.generation
+            self._changes.clear()
+        else:
+            self._changes[user, client_id] = self.generation
+
+    def bucket(self, user: str, client_id: str) -> Bucket:
+        """The bucket that a user's client-id draws on; meaningful where `enabled`.
+
+        Static limits lie below everything else: only a client that finds no limit otherwise falls to their bucket.
+        """
+        bucket = self._stored_bucket(user, client_id)
+        if self._static and self._stored_match(bucket) is None:
+            return ("", client_id)
+        return bucket
+
+    def match(self, bucket: Bucket) -> AppliedQuota | None:
+        """The limit of a bucket with its entity and level, None where it is unlimited."""
+        found = self._stored_match(bucket)
+        if found is None and self._static and not bucket[0]:
+            found = self._static.get(bucket[1]) or self._static.get(None)
+        return found
+
+    def limit(self, bucket: Bucket) -> float | None:
+        """The limit of a bucket, None where it is unlimited."""
+        found = self.match(bucket)
+        return None if found is None else found.limit
+
+    def candidates(self, user: str, client_id: str) -> Iterator[AppliedQuota]:
+        """Every limit whose entity fits a user's client-id, most specific first, whichever of them wins."""
+        keys = {key for bucket in ((user, client_id), (user, ""), ("", client_id)) for key in _bucket_keys(bucket)}
+        yield from sorted(
+            (self._limits[key] for key in keys if key in self._limits), key=lambda match: int(match.level)
+        )
+        yield from (self._static[name] for name in (client_id, None) if name in self._static)
+
+    def client_defaults(self, user: str) -> list[AppliedQuota]:
+        """The stored defaults of client-ids that fit a user: what an empty client-id escapes."""
+        keys: tuple[_Key, ...] = ((user, None), (None, None), (ABSENT, None))
+        return [self._limits[key] for key in keys if key in self._limits]
+
+    def _stored_bucket(self, user: str, client_id: str) -> Bucket:
+        """The bucket by Kafka's rule: by the one kind in use, else by the first of levels 1 to 6 that is stored."""
+        kinds = self._kinds
+        if len(kinds) > 1:
+            return self._first_stored_bucket(user, client_id)
+        if LevelKind.USER in kinds:
+            return (user, "")
+        if LevelKind.PAIR in kinds:
+            return (user, client_id)
+        return ("", client_id)
+
+    def _first_stored_bucket(self, user: str, client_id: str) -> Bucket:
+        """The bucket of the first stored entity of levels 1 to 6, else of the client-id.
+
+        Whether an entity is stored is asked with the names as they are, an empty client-id included.
+        """
+        limits = self._limits
+        if (user, client_id) in limits or (user, None) in limits:
+            return (user, client_id)
+        if (user, ABSENT) in limits:
+            return (user, "")
+        if (None, client_id) in limits or (None, None) in limits:
+            return (user, client_id)
+        if (None, ABSENT) in limits:
+            return (user, "")
+        return ("", client_id)
+
+    def _stored_match(self, bucket: Bucket) -> AppliedQuota | None:
+        """The first stored limit among those that a bucket's own kind of level has."""
+        for key in _bucket_keys(bucket):
+            if key in self._limits:
+                return self._limits[key]
+        return None
+
+
+def _bucket_keys(bucket: Bucket) -> tuple[_Key, ...]:
+    """The entities that may limit a bucket, most specific first."""
+    user, client_id = bucket
+    if user and client_id:
+        return ((user, client_id), (user, None), (None, client_id), (None, None))
+    if user:
+        return ((user, ABSENT), (None, ABSENT))
+    return ((ABSENT, client_id), (ABSENT, None)) if client_id else ()
+
+
+def entity_level(entity: Entity) -> Level:
+    """The level of an entity of user and client-id parts, 1 to 8."""
+    user, client_id = entity.user, entity.client_id
+    if user is ABSENT:
+        return 8 if client_id is None else 7
+    of_client = 2 if client_id is ABSENT else 1 if client_id is None else 0
+    return 1 + of_client + (3 if user is None else 0)

@@ -1,0 +1,64 @@
+"""Which APIs clients of a listener may use.
+
+What may not be used is left out of ApiVersions, so that clients know before they ask, and a request of it all the same
+closes the connection: that is what a broker does with an API that its listener does not serve. The APIs of the login
+and ApiVersions itself always pass.
+
+**Source:** `ApiMessageType.ListenerType`, `SocketServer.Processor.processCompletedReceives` (4.x).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.wire.protocol.api_table import API_TABLE
+
+ALLOW: Final = "apis.allow"
+DENY: Final = "apis.deny"
+"""The names of the two lists in a listener's file."""
+ALWAYS: Final = frozenset({17, 18, 36})
+"""SaslHandshake, ApiVersions, SaslAuthenticate."""
+_KEYS: Final = {api.name.lower(): api.key for api in API_TABLE.values()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiAccess:
+    """The keys of APIs that pass (None: all) and of those that don't; the second list wins."""
+
+    allow: frozenset[int] | None = None
+    deny: frozenset[int] = frozenset()
+
+    def permits(self, api_key: int) -> bool:
+        """Return whether requests of an API may pass."""
+        if api_key in ALWAYS:
+            return True
+        return api_key not in self.deny and (self.allow is None or api_key in self.allow)
+
+
+ALL_APIS: Final = ApiAccess()
+"""Every API passes."""
+
+
+def parse_api_access(*, allow: str | None, deny: str | None) -> ApiAccess:
+    """Return what two lists of APIs come to: names as in Kafka's protocol, or keys, with commas; None for no list.
+
+    Raises:
+        UsageError: A name is none of an API, a list is empty, or it denies what a login needs.
+    """
+    denied = frozenset() if deny is None else frozenset(_keys_in(DENY, deny))
+    needed = sorted(API_TABLE[key].name for key in denied & ALWAYS)
+    if needed:
+        raise UsageError(f"{DENY}: clients can't do without {', '.join(needed)}", hint="leave them out")
+    return ApiAccess(allow=None if allow is None else frozenset(_keys_in(ALLOW, allow)), deny=denied)
+
+
+def _keys_in(name: str, text: str) -> Iterable[int]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        raise UsageError(f"{name} names no API", hint="for example Produce,Metadata")
+    for word in words:
+        key = int(word) if word.isdecimal() else _KEYS.get(word.lower())
+        if key is None or key > 0x7FFF:
+            raise UsageError(f"{name}: there is no API {word!r}", hint="for example CreateTopics, or its key 19")
+        yield key

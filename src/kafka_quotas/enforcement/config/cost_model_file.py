@@ -1,0 +1,135 @@
+"""The file of a cost model: JSON, one object per API.
+
+    {"version": 1, "source": "...", "other": {"request_us": 120},
+     "apis": {"Produce": {"request_us": 90, "request_byte_ns": 0.4, "response_byte_ns": 0.1}}}
+
+Invariants: figures are finite and 0 or more; a file that is not understood whole is refused whole.
+
+What requests cost where nobody calibrated: measured with `daemon calibrate` on one broker of Kafka 4.3.1.
+
+The machine had two cores and much else to do; each figure is the least of three runs. Take it for an order of
+magnitude, and calibrate.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.quotas.cost_model import ApiCost, CostModel
+from kafka_quotas.wire.protocol.api_table import API_TABLE
+
+VERSION: Final = 1
+_FIELDS: Final = {"request_us": 1000.0, "request_byte_ns": 1.0, "response_byte_ns": 1.0}
+"""The figures of an API, and how many nanoseconds their unit is."""
+_KEYS: Final = {api.name: api.key for api in API_TABLE.values()}
+
+
+def read_cost_model(path: Path) -> CostModel:
+    """The cost model in a file. Raises `UsageError` where it can't be read or understood."""
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", hint="daemon calibrate writes one") from error
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON: {error}", hint="daemon calibrate writes one") from None
+    try:
+        return cost_model_from_json(data)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.message}", hint=error.hint) from None
+
+
+def write_cost_model(path: Path, model: CostModel) -> None:
+    """Nothing; the file holds the model. Raises `KafkaQuotasError` where it can't be written."""
+    try:
+        path.write_text(json.dumps(cost_model_to_json(model), indent=2) + "\n", "utf-8")
+    except OSError as error:
+        raise KafkaQuotasError(f"cannot write {path}: {error.strerror}") from error
+
+
+def cost_model_to_json(model: CostModel) -> dict[str, Any]:
+    """The model as JSON values, figures rounded to four digits."""
+    names = {key: name for name, key in _KEYS.items()}
+    return {
+        "version": VERSION,
+        "source": model.source,
+        "other": _cost_to_json(model.other),
+        "apis": {names[key]: _cost_to_json(cost) for key, cost in sorted(model.apis.items())},
+    }
+
+
+def cost_model_from_json(data: object) -> CostModel:
+    """The model that `cost_model_to_json` wrote. Raises `UsageError` where it is none."""
+    if not isinstance(data, dict) or data.get("version") != VERSION:
+        raise UsageError(f"it is no cost model of version {VERSION}", hint="daemon calibrate writes one")
+    others = data.keys() - {"version", "source", "other", "apis"}
+    if others:
+        raise UsageError(f"unknown entry {min(others)!r}", hint="known are version, source, other and apis")
+    if not isinstance(data.get("source"), str) or not isinstance(data.get("apis"), dict):
+        raise UsageError("source is no text, or apis no object")
+    unknown = data["apis"].keys() - _KEYS.keys()
+    if unknown:
+        raise UsageError(f"there is no API {min(unknown)!r}", hint="names are Kafka's, such as Produce or JoinGroup")
+    return CostModel(
+        source=data["source"],
+        other=_cost_from_json("other", data.get("other")),
+        apis={_KEYS[name]: _cost_from_json(name, cost) for name, cost in data["apis"].items()},
+    )
+
+
+def _cost_to_json(cost: ApiCost) -> dict[str, float]:
+    figures = {
+        "request_us": cost.request_nanos / _FIELDS["request_us"],
+        "request_byte_ns": cost.request_byte_nanos,
+        "response_byte_ns": cost.response_byte_nanos,
+    }
+    return {name: float(f"{figure:.4g}") for name, figure in figures.items()}
+
+
+def _cost_from_json(name: str, data: object) -> ApiCost:
+    if not isinstance(data, Mapping) or "request_us" not in data or data.keys() - _FIELDS.keys():
+        raise UsageError(f"{name} has other figures than {', '.join(_FIELDS)}", hint="request_us is needed")
+    for field, value in data.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+            raise UsageError(f"{name}: {field} must be a number from 0 on, not {value!r}")
+    figures = {field: data.get(field, 0.0) * unit for field, unit in _FIELDS.items()}
+    return ApiCost(
+        request_nanos=figures["request_us"],
+        request_byte_nanos=figures["request_byte_ns"],
+        response_byte_nanos=figures["response_byte_ns"],
+    )
+
+
+_REQUEST_US: Final = {
+    0: 154,  # Produce
+    1: 180,  # Fetch
+    2: 133,  # ListOffsets
+    3: 124,  # Metadata
+    8: 117,  # OffsetCommit
+    9: 80,  # OffsetFetch
+    10: 80,  # FindCoordinator
+    11: 98,  # JoinGroup
+    12: 121,  # Heartbeat
+    14: 83,  # SyncGroup
+    15: 104,  # DescribeGroups
+    16: 107,  # ListGroups
+    18: 57,  # ApiVersions
+    32: 425,  # DescribeConfigs
+}
+_REQUEST_BYTE_NS: Final = {0: 2.0}
+_RESPONSE_BYTE_NS: Final = {1: 0.22}
+
+DEFAULT_COSTS: Final = CostModel(
+    source="default: Kafka 4.3.1 on two busy cores",
+    other=ApiCost(request_nanos=112_000),
+    apis={
+        key: ApiCost(
+            request_nanos=1000.0 * us,
+            request_byte_nanos=_REQUEST_BYTE_NS.get(key, 0.0),
+            response_byte_nanos=_RESPONSE_BYTE_NS.get(key, 0.0),
+        )
+        for key, us in _REQUEST_US.items()
+    },
+)

@@ -1,0 +1,221 @@
+"""The daemon's policy file: what holds for some clients and not for all, and the limits that no store knows.
+
+    internal_principals = ["broker"]
+
+    [[entity]]
+    user = "alice"
+    client_id = "reports"
+    request_rate = 50
+    on_violation = "error"
+
+    [[entity]]
+    client_id_default = true
+    mode = "smooth"
+
+    [thresholds]
+    total = "200MiB"
+    topics = { orders = "20MiB" }
+
+Invariants: a file that is not understood whole is refused whole, with one line that says which entity is meant.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.entity import ABSENT, Absent, Entity
+from kafka_quotas.core.model.threshold import ThresholdSettings
+from kafka_quotas.core.model.units import parse_bytes
+from kafka_quotas.enforcement.config.client_policy import EntityPolicy, FetchOverQuota, Mode, OnViolation, Scope
+
+_TOP: Final = ("internal_principals", "entity", "thresholds")
+_WHO: Final = ("user", "user_default", "client_id", "client_id_default")
+_THRESHOLDS: Final = ("total", "brokers", "topics")
+MAX_THROTTLE_MS: Final = 2**31 - 1
+
+_Table: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyFile:
+    """What a policy file says. `request_rates` are requests per second by entity."""
+
+    internal_principals: frozenset[str] = frozenset()
+    entities: tuple[EntityPolicy, ...] = ()
+    request_rates: Mapping[Entity, float] = field(default_factory=dict)
+    thresholds: ThresholdSettings = field(default_factory=ThresholdSettings)
+
+
+def read_policy_file(path: Path) -> PolicyFile:
+    """The policy in a file. Raises `UsageError` where it can't be read or understood."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise UsageError(f"cannot read {path}: {reason}", hint="it holds the daemon's policy") from error
+    return parse_policy_file(text, path=path)
+
+
+def parse_policy_file(text: str, *, path: Path) -> PolicyFile:
+    """The policy in the text of the file at `path`. Raises `UsageError` where it is not understood."""
+    import tomllib  # noqa: PLC0415 - only who has a policy file pays for it
+
+    try:
+        return _policy(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not TOML: {error}", hint="it holds the daemon's policy") from None
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.message}", hint=error.hint) from None
+
+
+def _policy(document: _Table) -> PolicyFile:
+    _refuse_others(document, _TOP)
+    tables = document.get("entity", [])
+    if not isinstance(tables, list):
+        raise UsageError("entity is no list of tables", hint="write [[entity]] with two brackets")
+    terms: dict[Entity, EntityPolicy] = {}
+    rates: dict[Entity, float] = {}
+    for number, table in enumerate(tables, start=1):
+        try:
+            entity = _entity(table)
+            _refuse_twice(entity, terms)
+            settings = _settings(table)
+        except UsageError as error:
+            raise UsageError(f"entity {number}: {error.message}", hint=error.hint) from None
+        rate = settings.pop("request_rate", None)
+        if rate is not None:
+            rates[entity] = rate
+        terms[entity] = EntityPolicy(entity=entity, settings=settings)
+    return PolicyFile(
+        internal_principals=_names(document, "internal_principals"),
+        entities=tuple(terms.values()),
+        request_rates=rates,
+        thresholds=_thresholds(_table(document, "thresholds")),
+    )
+
+
+def _refuse_twice(entity: Entity, before: Mapping[Entity, EntityPolicy]) -> None:
+    if entity in before:
+        raise UsageError(f"{entity} has an [[entity]] already")
+
+
+def _entity(table: _Table) -> Entity:
+    user, client_id = _part(table, "user"), _part(table, "client_id")
+    if user is ABSENT and client_id is ABSENT:
+        raise UsageError("it names no user and no client_id", hint='user = "alice", or user_default = true')
+    return Entity.of(user=user, client_id=client_id)
+
+
+def _part(table: _Table, name: str) -> str | Absent | None:
+    """The name of a part, None for the default, `ABSENT` for none."""
+    is_default = table.get(f"{name}_default", False)
+    if not isinstance(is_default, bool):
+        raise UsageError(f"{name}_default is neither true nor false")
+    if name not in table:
+        return None if is_default else ABSENT
+    if is_default:
+        raise UsageError(f"{name} and {name}_default exclude each other")
+    if not isinstance(table[name], str) or not table[name]:
+        raise UsageError(f"{name} is no name: {table[name]!r}", hint=f"{name}_default = true means everybody else")
+    value: str = table[name]
+    return value
+
+
+def _settings(table: _Table) -> dict[str, Any]:
+    """The settings of an entity by name, each checked."""
+    _refuse_others(table, (*_WHO, *_SETTINGS))
+    settings = {name: _SETTINGS[name](name, value) for name, value in table.items() if name in _SETTINGS}
+    if not settings:
+        raise UsageError("it sets nothing", hint=f"settings are {', '.join(_SETTINGS)}")
+    if settings.get("on_violation") is OnViolation.DELAY_THEN_ERROR and "max_throttle_ms" not in settings:
+        raise UsageError(
+            "on_violation = 'delay-then-error' needs max_throttle_ms", hint="it says how long the delay may be"
+        )
+    return settings
+
+
+def _one_of(kind: type[Mode] | type[Scope] | type[FetchOverQuota] | type[OnViolation]) -> Callable[[str, object], Any]:
+    def choose(name: str, value: object) -> Any:
+        if value not in [member.value for member in kind]:
+            raise UsageError(f"{name} can't be {value!r}", hint=f"one of {', '.join(kind)}")
+        return kind(value)
+
+    return choose
+
+
+def _rate(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise UsageError(f"{name} must be a number above 0, not {value!r}", hint="it is requests per second")
+    return float(value)
+
+
+def _milliseconds(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_THROTTLE_MS:
+        raise UsageError(f"{name} must be a whole number from 1 on, not {value!r}", hint="it is milliseconds")
+    return value
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} is neither true nor false: {value!r}")
+    return value
+
+
+_SETTINGS: Final[dict[str, Callable[[str, object], Any]]] = {
+    "mode": _one_of(Mode),
+    "scope": _one_of(Scope),
+    "fetch_over_quota": _one_of(FetchOverQuota),
+    "on_violation": _one_of(OnViolation),
+    "max_throttle_ms": _milliseconds,
+    "exempt": _flag,
+    "request_rate": _rate,
+}
+"""What can be set for an entity, and what checks it: the terms of `terms.Terms`, and one limit."""
+
+
+def _thresholds(table: _Table) -> ThresholdSettings:
+    _refuse_others(table, _THRESHOLDS, where="thresholds")
+    totals: dict[str | None, float] = {
+        broker: _size(f"brokers.{broker}", value) for broker, value in _table(table, "brokers").items()
+    }
+    if "total" in table:
+        totals[None] = _size("total", table["total"])
+    topics = {topic: _size(f"topics.{topic}", value) for topic, value in _table(table, "topics").items()}
+    settings = ThresholdSettings(topics=topics, totals=totals)
+    refused = settings.refusal()
+    if refused is not None:
+        raise UsageError(f"thresholds: {refused.message}", hint=refused.hint)
+    return settings
+
+
+def _size(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise UsageError(f"thresholds: {name} is no size: {value!r}", hint='for example "20MiB"')
+    size = float(parse_bytes(str(value)))
+    if not size > 0:
+        raise UsageError(f"thresholds: {name} must be above 0, not {value!r}", hint="it is bytes per second")
+    return size
+
+
+def _refuse_others(table: object, known: tuple[str, ...], *, where: str = "") -> None:
+    if not isinstance(table, Mapping):
+        raise UsageError(f"{where or 'it'} is no table")
+    for name in table:
+        if name not in known:
+            raise UsageError(f"unknown setting {name!r}", hint=f"known are {', '.join(known)}")
+
+
+def _table(table: _Table, name: str) -> _Table:
+    value = table.get(name, {})
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{name} is no table", hint=f"write [{name}]")
+    return value
+
+
+def _names(table: _Table, name: str) -> frozenset[str]:
+    value = table.get(name, [])
+    if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
+        raise UsageError(f"{name} is no list of names", hint=f'{name} = ["broker"]')
+    return frozenset(value)

@@ -1,0 +1,101 @@
+"""The JSON schema of policy files, for editors: the shape of the tables that TOML makes.
+
+What it can't say (an entity named twice, thresholds that sum to more than a total) the daemon says when it reads one.
+**Source:** JSON Schema, draft 2020-12.
+"""
+
+from enum import StrEnum
+from typing import Any, Final
+
+from kafka_quotas.enforcement.config.client_policy import FetchOverQuota, Mode, OnViolation, Scope
+from kafka_quotas.enforcement.config.policy_file import MAX_THROTTLE_MS
+
+_NAME: Final = {"type": "string", "minLength": 1}
+_SIZE: Final = {
+    "description": "Bytes per second.",
+    "oneOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "minLength": 1}],
+    "examples": [1048576, "20MiB"],
+}
+_SETTINGS: Final[dict[str, dict[str, Any]]] = {
+    "mode": {},
+    "scope": {},
+    "fetch_over_quota": {},
+    "on_violation": {},
+    "max_throttle_ms": {
+        "description": "The longest throttle time, in milliseconds.",
+        "type": "integer",
+        "minimum": 1,
+        "maximum": MAX_THROTTLE_MS,
+    },
+    "exempt": {"description": "Whether the client is held to no quota.", "type": "boolean"},
+    "request_rate": {"description": "Requests per second.", "type": "number", "exclusiveMinimum": 0},
+}
+_CHOICES: Final[dict[str, type[StrEnum]]] = {
+    "mode": Mode,
+    "scope": Scope,
+    "fetch_over_quota": FetchOverQuota,
+    "on_violation": OnViolation,
+}
+
+
+def policy_schema() -> dict[str, Any]:
+    """The schema, as a JSON document."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Policy of kafka-quotas daemon run --policy",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "internal_principals": {"type": "array", "items": _NAME},
+            "entity": {"type": "array", "items": _entity()},
+            "thresholds": _thresholds(),
+        },
+    }
+
+
+def _entity() -> dict[str, Any]:
+    settings = {name: _choice(name) if name in _CHOICES else shape for name, shape in _SETTINGS.items()}
+    who = {
+        "user": _NAME,
+        "user_default": {"type": "boolean"},
+        "client_id": _NAME,
+        "client_id_default": {"type": "boolean"},
+    }
+    is_true = {"const": True}
+    named = [
+        {"required": ["user"]},
+        {"required": ["client_id"]},
+        {"required": ["user_default"], "properties": {"user_default": is_true}},
+        {"required": ["client_id_default"], "properties": {"client_id_default": is_true}},
+    ]
+    needs_end = {"properties": {"on_violation": {"const": OnViolation.DELAY_THEN_ERROR.value}}}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {**who, **settings},
+        "allOf": [
+            {"anyOf": named},
+            {"anyOf": [{"required": [name]} for name in settings]},
+            *(_excludes(name) for name in ("user", "client_id")),
+            {"if": {**needs_end, "required": ["on_violation"]}, "then": {"required": ["max_throttle_ms"]}},
+        ],
+    }
+
+
+def _excludes(name: str) -> dict[str, Any]:
+    """A name and its default are not both given."""
+    default = f"{name}_default"
+    return {"not": {"required": [name, default], "properties": {default: {"const": True}}}}
+
+
+def _choice(name: str) -> dict[str, Any]:
+    return {"enum": [member.value for member in _CHOICES[name]]}
+
+
+def _thresholds() -> dict[str, Any]:
+    sizes = {"type": "object", "additionalProperties": _SIZE}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {"total": _SIZE, "brokers": sizes, "topics": sizes},
+    }

@@ -1,0 +1,4 @@
+"""The Unix socket: status, reload and decisions, with its client.
+
+Imports `enforcement.decisions` and below.
+"""

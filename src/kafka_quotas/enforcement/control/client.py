@@ -1,0 +1,109 @@
+"""Asking a daemon over its Unix socket: its status, to reload, or to end throttle times.
+
+Where control sockets are, when nobody says otherwise: in the user's runtime folder, one per listening port.
+"""
+
+import json
+import socket
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError, UsageError
+from kafka_quotas.enforcement.control.server import ControlError, check_folder
+from kafka_quotas.enforcement.quotas.reload import Reloaded, reloaded_from_json
+from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted, unmuted_from_json
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus, status_from_json
+
+ANSWER_S: Final = 10.0
+"""How long a daemon's answer is waited for."""
+RELOAD_S: Final = 60.0
+MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+
+
+class RefusedError(KafkaQuotasError):
+    """The daemon understood and said no."""
+
+
+def ask_status(path: Path) -> DaemonStatus:
+    """The status of the daemon that serves a control socket.
+
+    Raises `ControlError` where none does, `ProtocolError` where the answer can't be understood.
+    """
+    return status_from_json(_ask(path, "status", timeout_s=ANSWER_S).get("status"))
+
+
+def ask_reload(path: Path) -> Reloaded:
+    """What a reload came to that the daemon was asked for.
+
+    Raises `ControlError` where no daemon answers, `RefusedError` where it kept what it had, with its reason.
+    """
+    return reloaded_from_json(_ask(path, "reload", timeout_s=RELOAD_S).get("reloaded"))
+
+
+def ask_unmute(path: Path, choice: ClientChoice) -> Unmuted:
+    """Ask a daemon to end the throttle times of some clients, and return those that waited.
+
+    Raises:
+        ControlError: No daemon answers.
+        RefusedError: The daemon does not let this user do that.
+    """
+    return unmuted_from_json(_ask(path, "unmute", timeout_s=ANSWER_S, **asdict(choice)))
+
+
+def _ask(path: Path, op: str, *, timeout_s: float, **asked: str | None) -> dict[str, Any]:
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.settimeout(timeout_s)
+            sock.connect(str(path))
+            sock.sendall(json.dumps({"op": op, **asked}).encode() + b"\n")
+            with sock.makefile("rb") as lines:
+                answer = json.loads(lines.readline(MAX_ANSWER_BYTES))
+    except OSError as error:
+        raise ControlError(
+            f"no daemon answers on {path}: {error.strerror or error}", hint="start one with kafka-quotas daemon run"
+        ) from error
+    except ValueError as error:
+        raise ProtocolError(f"what answers on {path} is no daemon of this kind") from error
+    if not isinstance(answer, dict):
+        raise ProtocolError(f"the daemon on {path} answered {answer!r}")
+    if answer.get("ok") is not True:
+        raise RefusedError(f"the daemon on {path}: {answer.get('error')}", hint=answer.get("hint"))
+    return answer
+
+
+_SUFFIX: Final = ".sock"
+
+
+def runtime_folder() -> Path:
+    """The user's own folder for things that live as long as a session."""
+    import warnings  # noqa: PLC0415 - only an unchosen path needs it
+
+    from platformdirs import user_runtime_path  # noqa: PLC0415
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a session without such a folder gets one below /tmp
+        return user_runtime_path("kafka-quotas", appauthor=False)
+
+
+def control_path(port: int, *, folder: Path | None = None) -> Path:
+    """The path for a daemon whose bootstrap listener has this port."""
+    return (folder or runtime_folder()) / f"daemon-{port}{_SUFFIX}"
+
+
+def find_control_path(*, folder: Path | None = None) -> Path:
+    """Find the path of the one daemon that there is.
+
+    Raises:
+        ControlError: There is none, or the folder is one in which another user could put a socket of his own.
+        UsageError: There are several.
+    """
+    place = folder or runtime_folder()
+    found = sorted(place.glob(f"daemon-*{_SUFFIX}")) if place.is_dir() else []
+    if not found:
+        raise ControlError(f"no daemon of yours is running (looked in {place})", hint="name its socket with --control")
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        raise UsageError(f"several daemons are running: {names}", hint=f"name one with --control {place}/NAME")
+    check_folder(place)
+    return found[0]

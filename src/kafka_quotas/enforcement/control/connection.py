@@ -1,0 +1,162 @@
+"""One connection of the daemon's Unix socket: lines of JSON, or frames behind the binary form's first bytes.
+
+Invariants: answers come in the order of the questions; a peer that does not read its answers is not read either; a peer
+that sends what is neither form is told so and let go.
+"""
+
+import asyncio
+import json
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Final, cast
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.enforcement.control.handler import ControlHandler
+from kafka_quotas.enforcement.decisions.binary_codec import MAGIC, frame_end
+
+MAX_LINE_BYTES: Final = 1024 * 1024
+_CREDENTIALS: Final = struct.Struct("3i")
+"""Process, user and group of a peer, as `SO_PEERCRED` tells them."""
+
+
+class ControlConnection(asyncio.Protocol):
+    """Serves one peer: one of the users in `allowed`; the `owner` may do everything."""
+
+    def __init__(
+        self,
+        desk: ControlHandler,
+        *,
+        owner: int,
+        allowed: frozenset[int],
+        on_end: Callable[["ControlConnection"], None],
+    ) -> None:
+        self._desk = desk
+        self._owner = owner
+        self._allowed = allowed
+        self._on_end = on_end
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._is_binary: bool | None = None
+        self._is_full = False
+        self._may_reload = False
+        self._waiting: asyncio.Task[None] | None = None
+
+    def close(self) -> None:
+        """Nothing; the connection ends."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def refuse(self, error: str) -> None:
+        """Nothing; the peer is told why, and the connection ends."""
+        if self._transport is not None:
+            self._transport.write(json.dumps({"ok": False, "error": error}).encode() + b"\n")
+            self._transport.close()
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Nothing; a peer that may not be here is sent away."""
+        self._transport = cast("asyncio.Transport", transport)
+        uid = _peer_uid(self._transport.get_extra_info("socket"))
+        self._may_reload = uid in (self._owner, 0)
+        if not self._may_reload and uid not in self._allowed:
+            self.refuse(f"user {uid} may not ask this daemon")
+
+    def data_received(self, data: bytes) -> None:
+        """Nothing; what can be answered is."""
+        self._buffer += data
+        self._work()
+
+    def pause_writing(self) -> None:
+        """Nothing; the peer does not read its answers."""
+        self._is_full = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Nothing; the peer reads again."""
+        self._is_full = False
+        if self._transport is not None:
+            self._transport.resume_reading()
+            self._work()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing; whoever keeps count is told."""
+        del exc
+        self._transport = None
+        if self._waiting is not None:
+            self._waiting.cancel()
+        self._on_end(self)
+
+    # Questions.
+
+    def _work(self) -> None:
+        """Nothing; the questions in the buffer are answered, as far as they are whole."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        try:
+            if self._is_binary is None and not self._recognize():
+                return
+            taken = self._answer_frames() if self._is_binary else self._answer_lines()
+        except ProtocolError as error:
+            self.refuse(error.message)
+            return
+        del self._buffer[:taken]
+
+    def _recognize(self) -> bool:
+        """Whether the form is known by now; the binary one is answered with its own first bytes."""
+        start = bytes(self._buffer[: len(MAGIC)])
+        if not start or (start != MAGIC and MAGIC.startswith(start)):
+            return False
+        if start[:1] == MAGIC[:1] and start != MAGIC:
+            raise ProtocolError("another version of the binary form than the one spoken here")
+        self._is_binary = start == MAGIC
+        if self._is_binary:
+            del self._buffer[: len(MAGIC)]
+            cast("asyncio.Transport", self._transport).write(MAGIC)
+        return True
+
+    def _answer_frames(self) -> int:
+        """How many bytes of the buffer are done with."""
+        start = 0
+        answers = []
+        while not self._is_full and (end := frame_end(self._buffer, start)) is not None:
+            answers.append(self._desk.answer_frame(self._buffer, start, end))
+            start = end
+        if answers:
+            cast("asyncio.Transport", self._transport).write(b"".join(answers))
+        return start
+
+    def _answer_lines(self) -> int:
+        """How many bytes of the buffer are done with."""
+        start = 0
+        while self._waiting is None and not self._is_full:
+            end = self._buffer.find(b"\n", start)
+            if end < 0:
+                if len(self._buffer) - start > MAX_LINE_BYTES:
+                    raise ProtocolError(f"a line is longer than {MAX_LINE_BYTES} bytes")
+                break
+            answer = self._desk.answer_line(bytes(self._buffer[start:end]), may_reload=self._may_reload)
+            start = end + 1
+            if isinstance(answer, bytes):
+                cast("asyncio.Transport", self._transport).write(answer)
+            else:
+                self._waiting = asyncio.get_running_loop().create_task(self._answer_later(answer))
+        return start
+
+    async def _answer_later(self, answer: Awaitable[bytes]) -> None:
+        content = await answer
+        self._waiting = None
+        if self._transport is not None:
+            self._transport.write(content)
+            self._work()
+
+
+def _peer_uid(sock: socket.socket) -> int:
+    """The user of a Unix socket's peer; -1 where it can't be told."""
+    try:
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    except OSError:
+        return -1
+    return int(_CREDENTIALS.unpack(credentials)[1])

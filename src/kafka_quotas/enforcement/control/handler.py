@@ -1,0 +1,116 @@
+"""What the daemon answers on its Unix socket, whichever way the question came.
+
+Contract: `{"op": "status"}` is answered with `{"ok": true, "status": {...}}`, `{"op": "reload"}` with what it came to
+once that is known, `{"op": "unmute", "client_id": "app"}` (or `user`, or both) with the clients that were let go,
+questions about quotas as `docs/decision-api.md` says, anything else with
+`{"ok": false, "error": "..."}`. An `id` in a question is in its answer.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Final, TypeAlias
+
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.enforcement.decisions import binary_codec as decision_binary
+from kafka_quotas.enforcement.decisions import json_codec as decision_json
+from kafka_quotas.enforcement.decisions.messages import PROTOCOL_VERSION, Decision, DecisionError, DecisionRequest
+from kafka_quotas.enforcement.quotas.reload import Reloaded, reloaded_to_json
+from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted, unmuted_to_json
+from kafka_quotas.enforcement.telemetry.log import defect
+from kafka_quotas.enforcement.telemetry.slices import run_sliced
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus, status_text
+
+_OPS: Final = "status, reload, unmute, record, check, unrecord, batch"
+_OWNERS_OPS: Final = {"reload": "reload it", "unmute": "end throttle times"}
+"""What only the daemon's own user and root may do."""
+
+Answer: TypeAlias = dict[str, Any]
+
+
+class ControlHandler:
+    """Answers lines and frames; `may_reload` is what the daemon's owner may and others may not: reload and unmute."""
+
+    def __init__(
+        self,
+        *,
+        status: Callable[[], Generator[None, None, DaemonStatus]],
+        decide: Callable[[DecisionRequest], Decision | DecisionError],
+        reload: Callable[[], Awaitable[Reloaded]],
+        unmute: Callable[[ClientChoice], Unmuted],
+    ) -> None:
+        self._status = status
+        self._decide = decide
+        self._reload = reload
+        self._unmute = unmute
+
+    def answer_line(self, line: bytes, *, may_reload: bool) -> bytes | Awaitable[bytes]:
+        """The answer to one line, with its line break; that to a reload or status has to be awaited."""
+        try:
+            asked = json.loads(line)
+        except (ValueError, RecursionError):
+            return _line({"ok": False, "error": "not JSON"})
+        if not isinstance(asked, dict):
+            return _line({"ok": False, "error": "not an object"})
+        number = {"id": asked["id"]} if "id" in asked else {}
+        op = asked.get("op")
+        if isinstance(op, str) and op in _OWNERS_OPS and not may_reload:
+            return _line({"ok": False, "error": f"only the daemon's own user may {_OWNERS_OPS[op]}", **number})
+        if op == "reload":
+            return self._answer_reload(number)
+        if op == "status":
+            return self._answer_status(number)
+        return _line(self._answer(asked) | number)
+
+    def answer_frame(self, data: bytes | bytearray, start: int, end: int) -> bytes:
+        """The answer to one frame of the binary form. Raises `ProtocolError` where it is none."""
+        number, asks = decision_binary.read_asks(data, start, end)
+        answers = [self._answer_ask(ask) for ask in asks]
+        return decision_binary.write_decisions(number, answers)
+
+    def _answer_ask(self, ask: DecisionRequest | DecisionError) -> Decision | DecisionError:
+        return ask if isinstance(ask, DecisionError) else self._decide(ask)
+
+    def _answer(self, asked: Answer) -> Answer:
+        op = asked.get("op")
+        if op == "unmute":
+            return self._answer_unmute(asked)
+        if not decision_json.is_decision(op):
+            return {"ok": False, "error": f"unknown request; those there are: {_OPS}"}
+        try:
+            decision_json.read_version(asked)
+            asks = decision_json.read_asks(asked)
+        except DecisionError as error:
+            return {"ok": False, "error": error.message}
+        answers = [_decision(self._answer_ask(ask)) for ask in asks]
+        told = {"answers": answers, "ok": True} if op == decision_json.BATCH else answers[0]
+        return {"v": PROTOCOL_VERSION, **told}
+
+    def _answer_unmute(self, asked: Answer) -> Answer:
+        user, client_id = asked.get("user"), asked.get("client_id")
+        if (user is None and client_id is None) or not all(isinstance(name, str | None) for name in (user, client_id)):
+            return {"ok": False, "error": "unmute names a user, a client_id, or both"}
+        return {"ok": True, **unmuted_to_json(self._unmute(ClientChoice(user=user, client_id=client_id)))}
+
+    async def _answer_status(self, number: Answer) -> bytes:
+        status = await run_sliced(self._status())
+        text = await run_sliced(status_text(status))
+        return _line({"ok": True, **number})[:-2] + b',"status":' + text.encode() + b"}\n"
+
+    async def _answer_reload(self, number: Answer) -> bytes:
+        try:
+            result = await self._reload()
+        except KafkaQuotasError as error:
+            return _line({"ok": False, "error": error.message, "hint": error.hint, **number})
+        except Exception as error:  # noqa: BLE001 - whoever asked gets an answer in any case
+            return _line({"ok": False, "error": defect(error), **number})
+        return _line({"ok": True, "reloaded": reloaded_to_json(result), **number})
+
+
+def _decision(decided: Decision | DecisionError) -> Answer:
+    if isinstance(decided, DecisionError):
+        return {"ok": False, "error": decided.message}
+    return {"ok": True, **decision_json.write_decision(decided)}
+
+
+def _line(answer: Answer) -> bytes:
+    return json.dumps(answer, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,169 @@
+"""The binary form of questions and decisions: for programs that ask often.
+
+A connection starts with `MAGIC`, which the daemon answers with the same four bytes. Then both sides send frames:
+length (u32, of what follows), a number that the answer repeats (u32), a count (u16), and so many entries. All figures
+are big-endian, texts UTF-8 behind their lengths. Invariants: entries of an answer are in the order of the questions;
+one that can't be answered has a status and a text instead of a decision, and costs no other.
+**Source:** `docs/decision-api.md`.
+"""
+
+import math
+import struct
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.java.utf8 import decode_utf8, well_formed
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.config.rules import ANONYMOUS
+from kafka_quotas.enforcement.decisions.messages import (
+    MAX_BATCH,
+    PROTOCOL_VERSION,
+    AskType,
+    Decision,
+    DecisionError,
+    DecisionRequest,
+    Operation,
+    ResourceQuota,
+)
+
+MAGIC: Final = b"\x00KQ" + bytes([PROTOCOL_VERSION])
+MAX_FRAME_BYTES: Final = 1024 * 1024
+NO_BROKER: Final = -1
+TYPE_CODES: Final[dict[AskType, int]] = {
+    QuotaType.PRODUCE: 1,
+    QuotaType.FETCH: 2,
+    QuotaType.REQUEST: 3,
+    QuotaType.CONTROLLER_MUTATION: 4,
+    QuotaType.REQUEST_RATE: 5,
+    ResourceQuota.CONNECTION: 6,
+    ResourceQuota.TOPIC: 7,
+}
+"""How quota types are written; a new one gets a new figure."""
+_TYPES: Final = {code: quota_type for quota_type, code in TYPE_CODES.items()}
+_OPS: Final = {op.value: op for op in Operation}
+_MAX_AMOUNT: Final = float(2**63)
+
+_LENGTH: Final = Struct(">I")
+_HEAD: Final = Struct(">IH")
+_ASK: Final = Struct(">BBidHHBH")
+"""Operation, quota type, broker (-1: the bootstrap's), amount, lengths of user, client-id, ip and topic."""
+_DECISION: Final = Struct(">BiddHH")
+"""Status, delay in ms, limit, observed, lengths of quota and entity (of the error and 0, where it failed)."""
+_DECIDED, _SHADOW, _FAILED = 0, 1, 2
+
+
+def frame_end(data: bytes | bytearray, start: int) -> int | None:
+    """The offset behind the frame that starts there, None where it is not there as a whole.
+
+    Raises `ProtocolError` for one that would be too long.
+    """
+    if len(data) - start < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack_from(data, start)
+    if not _HEAD.size <= length <= MAX_FRAME_BYTES:
+        raise ProtocolError(f"a frame announces {length} bytes")
+    end = start + _LENGTH.size + int(length)
+    return end if end <= len(data) else None
+
+
+def write_asks(number: int, asks: Sequence[DecisionRequest]) -> bytes:
+    """The frame of some questions. Raises `DecisionError` where a text or the batch is too long."""
+    parts = [_HEAD.pack(number, _counted(asks))]
+    for ask in asks:
+        texts = [well_formed(text).encode() for text in (ask.user, ask.client_id, ask.ip, ask.topic)]
+        broker = NO_BROKER if ask.broker is None else ask.broker
+        try:
+            head = _ASK.pack(ask.op, _code_of(ask.quota_type), broker, ask.amount, *map(len, texts))
+        except struct.error as error:
+            raise DecisionError(f"can't be asked: {error}") from error
+        parts += [head, *texts]
+    return _framed(b"".join(parts))
+
+
+def read_asks(data: bytes | bytearray, start: int, end: int) -> tuple[int, list[DecisionRequest | DecisionError]]:
+    """The number of a frame and its questions; those that can't be understood are errors.
+
+    Raises `ProtocolError` where the frame is not one of questions.
+    """
+    try:
+        number, count = _HEAD.unpack_from(data, start + _LENGTH.size)
+        offset = start + _LENGTH.size + _HEAD.size
+        asks: list[DecisionRequest | DecisionError] = []
+        for _ in range(count):
+            op, code, broker, amount, *lengths = _ASK.unpack_from(data, offset)
+            offset += _ASK.size
+            texts = []
+            for length in lengths:
+                texts.append(decode_utf8(bytes(data[offset : offset + length])))
+                offset += length
+            asks.append(_ask(op, code, broker, amount, texts))
+    except struct.error as error:
+        raise ProtocolError("a frame ends too early") from error
+    if offset != end or count > MAX_BATCH:
+        raise ProtocolError(f"a frame of {count} questions has another length")
+    return number, asks
+
+
+def write_decisions(number: int, decisions: Sequence[Decision | DecisionError]) -> bytes:
+    """The frame of some decisions."""
+    return _framed(_HEAD.pack(number, len(decisions)) + b"".join(map(_decision, decisions)))
+
+
+def read_decisions(data: bytes | bytearray, start: int) -> tuple[int, list[Decision | DecisionError]]:
+    """The number of a frame and its decisions. Raises `ProtocolError` where it is not one of decisions."""
+    try:
+        number, count = _HEAD.unpack_from(data, start + _LENGTH.size)
+        offset = start + _LENGTH.size + _HEAD.size
+        decisions: list[Decision | DecisionError] = []
+        for _ in range(count):
+            status, delay_ms, limit, observed, first, second = _DECISION.unpack_from(data, offset)
+            offset += _DECISION.size
+            text = bytes(data[offset : offset + first + second])
+            offset += first + second
+            key, entity = decode_utf8(text[:first]), decode_utf8(text[first:])
+            if status == _FAILED:
+                decisions.append(DecisionError(key))
+            else:
+                decisions.append(Decision(delay_ms, key, entity, limit, observed, status == _SHADOW))
+    except struct.error as error:
+        raise ProtocolError("an answer ends too early") from error
+    return number, decisions
+
+
+def _ask(op: int, code: int, broker: int, amount: float, texts: Sequence[str]) -> DecisionRequest | DecisionError:
+    if op not in _OPS or code not in _TYPES:
+        return DecisionError(f"operation {op} of quota type {code} is not known")
+    if not (math.isfinite(amount) and 0 <= amount <= _MAX_AMOUNT):
+        return DecisionError(f"amount is a number from 0 to 2^63, not {amount!r}")
+    user, client_id, ip, topic = texts
+    node_id = None if broker == NO_BROKER else broker
+    return DecisionRequest(_OPS[op], _TYPES[code], amount, user or ANONYMOUS, client_id, ip, topic, node_id)
+
+
+def _decision(decision: Decision | DecisionError) -> bytes:
+    if isinstance(decision, DecisionError):
+        text = decision.message.encode("utf-8", "replace")[:1000]
+        return _DECISION.pack(_FAILED, 0, 0.0, 0.0, len(text), 0) + text
+    status = _SHADOW if decision.is_shadow else _DECIDED
+    key, entity = decision.quota.encode(), well_formed(decision.entity).encode()
+    lengths = (len(key), len(entity))
+    return _DECISION.pack(status, decision.delay_ms, decision.limit, decision.observed, *lengths) + key + entity
+
+
+def _code_of(quota_type: AskType) -> int:
+    code = TYPE_CODES.get(quota_type)
+    if code is None:
+        raise DecisionError(f"the binary form has no {quota_type.value}")
+    return code
+
+
+def _counted(asks: Sequence[DecisionRequest]) -> int:
+    if len(asks) > MAX_BATCH:
+        raise DecisionError(f"a batch has at most {MAX_BATCH} questions")
+    return len(asks)
+
+
+def _framed(content: bytes) -> bytes:
+    return _LENGTH.pack(len(content)) + content

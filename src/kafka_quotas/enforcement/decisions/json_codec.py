@@ -1,0 +1,124 @@
+"""The JSON form of questions and decisions: one object per line.
+
+**Source:** `docs/decision-api.md`.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias, TypeVar
+
+from kafka_quotas.core.java.utf8 import well_formed
+from kafka_quotas.enforcement.config.rules import ANONYMOUS
+from kafka_quotas.enforcement.decisions.messages import (
+    ASK_TYPES,
+    MAX_BATCH,
+    PROTOCOL_VERSION,
+    Decision,
+    DecisionError,
+    DecisionRequest,
+    Operation,
+)
+
+Json: TypeAlias = Any
+BATCH: Final = "batch"
+_OPS: Final = {op.name.lower(): op for op in Operation}
+_MAX_AMOUNT: Final = float(2**63)
+
+T = TypeVar("T")
+
+
+def is_decision(op: object) -> bool:
+    """Whether a message with this `op` is about decisions."""
+    return isinstance(op, str) and (op in _OPS or op == BATCH)
+
+
+def read_asks(message: Mapping[str, Json]) -> list[DecisionRequest | DecisionError]:
+    """The questions of a message: the one that it is, or those of its batch; an error where one can't be understood.
+
+    Raises `DecisionError` for what is no batch, or too large a one.
+    """
+    items = message.get("items") if message.get("op") == BATCH else [message]
+    if not isinstance(items, list) or len(items) > MAX_BATCH:
+        raise DecisionError(f"a batch has a list of items, at most {MAX_BATCH}")
+    return [_ask_or_error(item) for item in items]
+
+
+def _ask_or_error(data: object) -> DecisionRequest | DecisionError:
+    try:
+        return read_ask(data)
+    except DecisionError as error:
+        return error
+
+
+def read_ask(data: object) -> DecisionRequest:
+    """The question of one object. Raises `DecisionError` where it is none."""
+    if not isinstance(data, dict):
+        raise DecisionError("not an object")
+    broker = data.get("broker")
+    if broker is not None and (not isinstance(broker, int) or isinstance(broker, bool)):
+        raise DecisionError(f"broker is a node id, not {broker!r}")
+    return DecisionRequest(
+        _one_of(_OPS, data, "op"),
+        _one_of(ASK_TYPES, data, "type"),
+        _amount(data),
+        _text(data, "user", ANONYMOUS),
+        _text(data, "client_id"),
+        _text(data, "ip"),
+        _text(data, "topic"),
+        broker,
+    )
+
+
+def write_ask(ask: DecisionRequest) -> dict[str, Json]:
+    """The object of one question, without what is left at its default."""
+    given = {"user": ask.user, "client_id": ask.client_id, "ip": ask.ip, "topic": ask.topic, "broker": ask.broker}
+    data: dict[str, Json] = {"op": ask.op.name.lower(), "type": ask.quota_type.value, "amount": ask.amount}
+    return data | {name: value for name, value in given.items() if value not in ("", None)}
+
+
+def write_decision(decision: Decision) -> dict[str, Json]:
+    """The object of one decision; `quota` is null where there is no limit."""
+    quota = {
+        "key": decision.quota,
+        "entity": decision.entity,
+        "limit": decision.limit,
+        "observed": decision.observed,
+    }
+    return {
+        "delay_ms": decision.delay_ms,
+        "quota": quota if decision.entity else None,
+        "shadow": decision.is_shadow,
+    }
+
+
+def read_version(message: Mapping[str, Json]) -> None:
+    """Nothing; raises `DecisionError` where the message is of another version than ours."""
+    version = message.get("v", PROTOCOL_VERSION)
+    if version != PROTOCOL_VERSION:
+        raise DecisionError(f"version {version!r} is not spoken here; the one there is: {PROTOCOL_VERSION}")
+
+
+def _one_of(choices: Mapping[str, T], data: Mapping[str, Json], name: str) -> T:
+    value = data.get(name)
+    found = choices.get(value) if isinstance(value, str) else None
+    if found is None:
+        raise DecisionError(f"{name} is one of {', '.join(choices)}, not {value!r}")
+    return found
+
+
+def _amount(data: Mapping[str, Json]) -> float:
+    amount = data.get("amount", 0)
+    if isinstance(amount, bool) or not isinstance(amount, int | float) or not _is_amount(amount):
+        raise DecisionError(f"amount is a number from 0 to 2^63, not {amount!r}")
+    return amount
+
+
+def _is_amount(amount: float) -> bool:
+    return math.isfinite(amount) and 0 <= amount <= _MAX_AMOUNT
+
+
+def _text(data: Mapping[str, Json], name: str, default: str = "") -> str:
+    value = data.get(name, default)
+    if not isinstance(value, str):
+        raise DecisionError(f"{name} is a text, not {value!r}")
+    return well_formed(value)

@@ -1,0 +1,147 @@
+"""A folder of event files: one that grows under a name of its own, and those that are whole.
+
+Invariants: `*.jsonl` never changes again, so that whoever reads it may remember that it was read; the file that grows
+is `*.jsonl.part`. What a killed daemon left behind is made whole at the next start, without its torn last line.
+"""
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Final
+
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.enforcement.config.event_log_settings import FolderTarget
+
+WHOLE: Final = ".jsonl"
+GROWING: Final = ".jsonl.part"
+MODE: Final = 0o640
+"""The permissions of a file at most: it names users, client-ids and addresses."""
+_FOLDER_MODE: Final = 0o750
+"""Those of a folder that is made here."""
+
+
+class EventLogError(KafkaQuotasError):
+    """The event log can't be written."""
+
+
+class EventFiles:
+    """Writes lines to the file that grows, and turns to the next one in time. For one thread at a time."""
+
+    def __init__(self, target: FolderTarget, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._target = target
+        self._monotonic_s = monotonic_s
+        self._file: IO[bytes] | None = None
+        self._path = Path()
+        self._bytes = 0
+        self._opened_s = 0.0
+        self._number = 0
+        try:
+            target.folder.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
+            for left in target.folder.glob(f"*{GROWING}"):
+                _make_whole(left)
+        except OSError as error:
+            raise _error(target.folder, error) from error
+
+    def write(self, lines: list[str]) -> int:
+        """How many of the lines were written: all of them. Raises `EventLogError` where none of them could be."""
+        content = "".join(lines).encode()
+        try:
+            if self._file is None:
+                self._open()
+            assert self._file is not None
+            self._file.write(content)
+        except OSError as error:
+            self._give_up()
+            raise _error(self._target.folder, error) from error
+        self._bytes += len(content)
+        self.settle()
+        return len(lines)
+
+    def settle(self) -> None:
+        """Nothing; a file that is large or old enough is whole, and the oldest are gone where there are too many."""
+        if self._file is None:
+            return
+        is_old = self._monotonic_s() - self._opened_s >= self._target.rotate_s
+        if self._bytes >= self._target.rotate_bytes or is_old:
+            self.close()
+            self._clear()
+
+    def close(self) -> None:
+        """Nothing; the file that grew is whole."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+                self._path.rename(self._path.with_name(self._path.name.removesuffix(GROWING) + WHOLE))
+            self._file = None
+
+    def _open(self) -> None:
+        self._number += 1
+        time_utc = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+        self._path = self._target.folder / f"events-{time_utc}-{os.getpid()}-{self._number:06}{GROWING}"
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
+        self._file = open(descriptor, "wb", buffering=0)  # noqa: PTH123, SIM115 - a descriptor has no path
+        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._bytes = 0
+        self._opened_s = self._monotonic_s()
+
+    def _give_up(self) -> None:
+        """Nothing; the file that could not be written to is closed as far as it came."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            with contextlib.suppress(OSError):
+                _make_whole(self._path)
+            self._file = None
+
+    def _clear(self) -> None:
+        """Nothing; of the files that are whole the newest are left, up to `keep_bytes`."""
+        with contextlib.suppress(OSError):  # somebody else may tidy up here as well
+            sized = [(path, path.stat().st_size) for path in sorted(self._target.folder.glob(f"events-*{WHOLE}"))]
+            surplus = sum(size for _, size in sized) - self._target.keep_bytes
+            for path, size in sized[:-1]:
+                if surplus <= 0:
+                    return
+                path.unlink()
+                surplus -= size
+
+
+def _make_whole(path: Path) -> None:
+    """Nothing; the file ends with its last whole line, and has the name of one that does not change.
+
+    One that another daemon is writing is left alone.
+    """
+    with path.open("rb+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        content_end = _last_line_end(file)
+        file.truncate(content_end)
+        os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & MODE)
+    if content_end:
+        path.rename(path.with_name(path.name.removesuffix(GROWING) + WHOLE))
+    else:
+        path.unlink()
+
+
+def _last_line_end(file: IO[bytes], *, step: int = 64 * 1024) -> int:
+    """The offset behind the last line break, 0 where there is none."""
+    end = file.seek(0, os.SEEK_END)
+    while end > 0:
+        start = max(0, end - step)
+        file.seek(start)
+        found = file.read(end - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+def _error(folder: Path, error: OSError) -> EventLogError:
+    return EventLogError(
+        f"can't write the event log in {folder}: {error.strerror or error}", hint="choose another folder"
+    )

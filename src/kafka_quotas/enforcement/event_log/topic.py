@@ -1,0 +1,96 @@
+"""A topic of events, fed by librdkafka: a line per record, keyed so that one client's events stay in order.
+
+Invariants: the library's queue is bounded; what does not fit, and what no broker took in time, is lost and counted.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from kafka_quotas.enforcement.config.event_log_settings import TopicTarget
+from kafka_quotas.enforcement.event_log.files import EventLogError
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+CLIENT_ID: Final = "kafka-quotas-event-log"
+_QUEUE_RECORDS: Final = 100_000
+_QUEUE_KIB: Final = 32 * 1024
+_FLUSH_S: Final = 5.0
+_DEFAULTS: Final = {
+    "client.id": CLIENT_ID,
+    "linger.ms": 100,
+    "compression.type": "lz4",
+    "enable.idempotence": True,
+    "delivery.timeout.ms": 120_000,
+    "log_level": 0,
+    "queue.buffering.max.messages": _QUEUE_RECORDS,
+    "queue.buffering.max.kbytes": _QUEUE_KIB,
+}
+
+
+class EventTopic:
+    """Gives lines to the producer of a topic. For one thread at a time."""
+
+    def __init__(self, target: TopicTarget) -> None:
+        self._target = target
+        self._producer = _opened(target)
+        self._undelivered = 0
+
+    def write(self, lines: list[str]) -> int:
+        """How many of the lines the producer took, less those that it lost since the last call.
+
+        Raises `EventLogError` where it takes none for another reason than that it has no room for them.
+        """
+        from confluent_kafka import KafkaException  # noqa: PLC0415 - only daemons that log to a topic
+
+        taken = 0
+        for line in lines:
+            try:
+                self._producer.produce(self._target.topic, line[:-1], key=_key(line), on_delivery=self._delivered)
+                taken += 1
+            except BufferError:
+                break
+            except KafkaException as error:
+                if taken:
+                    break  # the next call says why
+                self._recover(error)
+                raise EventLogError(f"can't log to {self._target}: {error}") from error
+        self._producer.poll(0)
+        lost, self._undelivered = self._undelivered, 0
+        return taken - lost
+
+    def settle(self) -> None:
+        """Nothing; news of deliveries are taken."""
+        self._producer.poll(0)
+
+    def close(self) -> None:
+        """Nothing; what the producer holds is delivered, or lost after some seconds."""
+        self._producer.flush(_FLUSH_S)
+        self._producer.purge()
+
+    def _recover(self, error: "KafkaException") -> None:
+        """Nothing; a producer that broke off for good, as one that numbers its batches may, has a successor."""
+        if error.args[0].fatal():
+            self._producer.purge()
+            self._producer.flush(0)
+            self._producer = _opened(self._target)
+
+    def _delivered(self, error: "KafkaError | None", record: "Message") -> None:
+        del record
+        if error is not None:
+            self._undelivered += 1
+
+
+def _opened(target: TopicTarget) -> "Producer":
+    """A producer for the topic. Raises `EventLogError` where its properties can't be meant."""
+    from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - only daemons that log to a topic
+
+    try:
+        return Producer({**_DEFAULTS, "bootstrap.servers": target.bootstrap, **target.properties})
+    except KafkaException as error:
+        raise EventLogError(f"can't log to {target}: {error}") from error
+
+
+def _key(line: str) -> str:
+    """What events of one client at one broker have in common: the broker, the user and the client-id, as written."""
+    broker, user = line.index('"broker_id"'), line.index('"user"')
+    return line[broker : line.index(",", broker) + 1] + line[user : line.index(',"ip"')]

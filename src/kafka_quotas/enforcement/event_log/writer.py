@@ -1,0 +1,180 @@
+"""The thread that turns charges into lines and hands them to a sink.
+
+Invariants: the event loop never waits for it; it works in small slices, between which others may run; a sink that fails
+costs lines, which are counted, and is said once until it works again; closing writes what is left.
+
+A charge as one line of JSON: the format of the event log, which `docs/daemon.md` describes.
+
+Invariants: one line is one object, in ASCII, without a line break in it; every line has every field, in one order.
+"""
+
+import json
+import threading
+from functools import lru_cache
+from typing import Final, Protocol
+
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.config.event_log_settings import EventLogSettings, FolderTarget
+from kafka_quotas.enforcement.event_log.charges import Charge, ChargeQueue, ChargeSource
+from kafka_quotas.enforcement.event_log.files import EventFiles, EventLogError
+from kafka_quotas.enforcement.event_log.topic import EventTopic
+from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify, defect
+
+VERSION: Final = 1
+"""Grows when a field changes its meaning or goes; readers pass over fields that they don't know."""
+FIELDS: Final = (
+    "v",
+    "ts_ms",
+    "cluster",
+    "broker_id",
+    "connection",
+    "user",
+    "client_id",
+    "ip",
+    "quota_type",
+    "api_key",
+    "bytes",
+    "thread_ms",
+    "mutations",
+    "throttle_ms",
+    "is_exempt",
+)
+"""Every field of a line, in order."""
+
+_MAX_REMEMBERED: Final = 256
+"""Characters of the longest name whose spelling is remembered: names can have 32,767."""
+_remembered = lru_cache(maxsize=8192)(json.dumps)
+_ZERO_COLUMNS: Final = '"bytes":{},"thread_ms":{},"mutations":{}'
+_COLUMNS: Final = dict.fromkeys(QuotaType, _ZERO_COLUMNS.format("0", "0", "0%.0s")) | {
+    QuotaType.PRODUCE: _ZERO_COLUMNS.format("%d", "0", "0"),
+    QuotaType.FETCH: _ZERO_COLUMNS.format("%d", "0", "0"),
+    QuotaType.REQUEST: _ZERO_COLUMNS.format("0", "%.6g", "0"),
+    QuotaType.CONTROLLER_MUTATION: _ZERO_COLUMNS.format("0", "0", "%d"),
+}
+"""The three figures by quota type, the one that is charged left open; types that have none count lines."""
+
+
+def _quoted(text: str) -> str:
+    return _remembered(text) if len(text) <= _MAX_REMEMBERED else json.dumps(text)
+
+
+def charge_line(cluster: str, source: ChargeSource, charge: Charge) -> str:
+    """The line, with its line break, of what a source charged at a broker of this cluster."""
+    ts_ms, user, client_id, quota_type, api_key, amount, throttle_ms, is_exempt = charge
+    node_id = source.route.node_id
+    return (
+        f'{{"v":{VERSION},"ts_ms":{ts_ms},"cluster":{_quoted(cluster)},'
+        f'"broker_id":{"null" if node_id is None else node_id},"connection":{source.connection},'
+        f'"user":{_quoted(user)},"client_id":{_quoted(client_id)},"ip":{_quoted(source.ip)},'
+        f'"quota_type":"{quota_type.value}","api_key":{api_key},{_COLUMNS[quota_type] % amount},'
+        f'"throttle_ms":{throttle_ms},"is_exempt":{"true" if is_exempt else "false"}}}\n'
+    )
+
+
+PAUSE_S: Final = 0.2
+"""How long charges gather before they are written."""
+SLICE: Final = 200
+"""Lines at once: half a millisecond, for as long the event loop may have to wait for the interpreter."""
+_JOIN_S: Final = 10.0
+
+
+class EventSink(Protocol):
+    """Takes lines; used by one thread at a time."""
+
+    def write(self, lines: list[str]) -> int:
+        """How many of the lines were taken; raises `EventLogError` where none could be."""
+        ...
+
+    def settle(self) -> None:
+        """Nothing; called a few times per second, whether or not there are lines."""
+        ...
+
+    def close(self) -> None:
+        """Nothing; what was taken is where it belongs."""
+        ...
+
+
+class EventLogWriter:
+    """Writes `charges` until it is closed."""
+
+    def __init__(self, settings: EventLogSettings, *, notify: Notify, sink: EventSink | None = None) -> None:
+        self.charges = ChargeQueue()
+        self.target = str(settings.target.folder if isinstance(settings.target, FolderTarget) else settings.target)
+        self._cluster = settings.cluster
+        self._notify = notify
+        self._sink = sink if sink is not None else _open_sink(settings)
+        self._stop = threading.Event()
+        self._failing = False
+        self._lost = 0
+        self.written = 0
+        """Lines that the sink took, since the start."""
+        self._thread = threading.Thread(target=self._run, name="event-log", daemon=True)
+
+    @property
+    def dropped(self) -> int:
+        """Charges that are in no line: there was no room for them, or the sink did not take them."""
+        return self.charges.dropped + self._lost
+
+    def start(self) -> None:
+        """Nothing; charges are written from now on."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Nothing; what was charged is written, and the sink is closed."""
+        self._stop.set()
+        self._thread.join(_JOIN_S)
+
+    def _run(self) -> None:
+        while not self._stop.wait(PAUSE_S):
+            self._write_pending()
+        self._write_pending()
+        try:
+            self._sink.close()
+        except Exception as error:  # noqa: BLE001 - as below
+            self._say_failing(EventLogError(defect(error)))
+
+    def _write_pending(self) -> None:
+        """Write what is on the queue by now; no exception ends the thread."""
+        try:
+            self._write_slices()
+        except Exception as error:  # noqa: BLE001 - a defect costs the lines at hand, not all that come after them
+            self._say_failing(EventLogError(defect(error)))
+
+    def _write_slices(self) -> None:
+        for _ in range(0, len(self.charges), SLICE):
+            lines = [charge_line(self._cluster, *each) for each in self.charges.take(SLICE)]
+            self._write(lines)
+        self._sink.settle()
+
+    def _write(self, lines: list[str]) -> None:
+        """Nothing; what the sink took is counted, and the rest as lost."""
+        try:
+            taken = self._sink.write(lines)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._lost += len(lines)
+            self._say_failing(error if isinstance(error, EventLogError) else EventLogError(defect(error)))
+            return
+        self.written += taken
+        self._lost += len(lines) - taken
+        if taken < len(lines):
+            self._say_failing(EventLogError(f"{len(lines) - taken} events were not taken"))
+        elif self._failing:
+            self._failing = False
+            self._notify(LogEvent(event="event log is written again", fields={"lost": self.dropped}))
+
+    def _say_failing(self, error: KafkaQuotasError) -> None:
+        if not self._failing:
+            self._failing = True
+            self._notify(
+                LogEvent(
+                    event="event log can't be written; events are lost until it can",
+                    severity=LogLevel.ERROR,
+                    fields={"target": self.target, "error": error.message},
+                )
+            )
+
+
+def _open_sink(settings: EventLogSettings) -> EventSink:
+    target = settings.target
+    return EventFiles(target) if isinstance(target, FolderTarget) else EventTopic(target)

@@ -1,0 +1,220 @@
+"""The daemon's figures for Prometheus, under Kafka's names where Kafka has the same figure.
+
+The hot path knows nothing of this: figures are taken from the status when somebody asks. Counters and queue sizes are
+those of all clients, whoever has series of its own. The tags of buckets are
+Kafka's (sanitized user, client-id). `docs/metrics.md` describes every metric; a test holds the two against each other.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.core.model.quota_key import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    REQUEST_RATE,
+)
+from kafka_quotas.enforcement.config.metrics_choice import MetricsChoice
+from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, QuotaTotals
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaFamily:
+    """How the metrics of one quota key are called: Kafka's type, the attribute that is measured, and its unit."""
+
+    kind: str
+    attribute: str
+    unit: str
+
+
+_MUTATIONS: Final = "controllermutation"
+QUOTA_FAMILIES: Final = {
+    PRODUCER_BYTE_RATE.name: QuotaFamily(kind="produce", attribute="byte_rate", unit="bytes per second"),
+    CONSUMER_BYTE_RATE.name: QuotaFamily(kind="fetch", attribute="byte_rate", unit="bytes per second"),
+    REQUEST_PERCENTAGE.name: QuotaFamily(
+        kind="request", attribute="request_time", unit="per cent of a thread's time, estimated"
+    ),
+    CONTROLLER_MUTATION_RATE.name: QuotaFamily(kind=_MUTATIONS, attribute="tokens", unit="partitions; below 0 a debt"),
+    REQUEST_RATE.name: QuotaFamily(kind="requestrate", attribute="request_rate", unit="requests per second"),
+}
+"""By quota key; brokers have no quota of the last, and no type for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesSample:
+    """One figure: labels by name, and the value."""
+
+    labels: dict[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """A metric: its name (counters without `_total`), whether it only grows, a help text, and its figures."""
+
+    name: str
+    is_counter: bool
+    help: str
+    samples: tuple[SeriesSample, ...]
+
+
+def families(status: DaemonStatus, choice: MetricsChoice | None = None) -> Iterator[Family]:
+    """Every metric of a status; only chosen buckets have series of their own."""
+    buckets = (choice or MetricsChoice()).chosen(status.buckets)
+    for quota, family in QUOTA_FAMILIES.items():
+        yield from _bucket_families(family, [row for row in buckets if row.quota == quota])
+        yield from _total_families(_totals_of(status, quota), f"kafka_server_{family.kind}")
+    yield from _store_families(status)
+    yield _gauge("kafka_quotas_connections", "Open client connections.", [({}, status.connections)])
+    yield _gauge("kafka_quotas_buckets", "Buckets that are kept.", [({}, status.bucket_count)])
+    yield _gauge("kafka_quotas_draining", "1 while the daemon ends.", [({}, float(status.draining))])
+    yield _gauge("kafka_quotas_uptime_seconds", "Time since the start.", [({}, status.uptime_ms / 1000)])
+    for name, total in status.counters.items():
+        yield _counter(f"kafka_quotas_{name}", f"{name.replace('_', ' ').capitalize()} since the start.", [({}, total)])
+
+
+Exposition: TypeAlias = Callable[[], Generator[None, None, bytes]]
+"""Makes the text of a scrape, a slice of the work at a time."""
+
+
+def exposition(
+    status: Callable[[], Generator[None, None, DaemonStatus]], choice: MetricsChoice | None = None
+) -> Exposition:
+    """A function that tells the figures in Prometheus' text format, and those of the process.
+
+    Raises `KafkaQuotasError` where prometheus-client is not installed.
+    """
+    try:
+        from prometheus_client import (  # noqa: PLC0415 - an optional dependency
+            CollectorRegistry,
+            ProcessCollector,
+            generate_latest,
+        )
+    except ImportError as error:
+        raise KafkaQuotasError(
+            "metrics need prometheus-client, which is not installed", hint="pip install 'kafka-quotas[daemon]'"
+        ) from error
+
+    class OneFamily:
+        """A collector of one family, so that families are written one by one."""
+
+        def __init__(self, family: Family) -> None:
+            self._family = family
+
+        def collect(self) -> "Iterable[Metric]":
+            """The family."""
+            return (_prometheus(self._family),)
+
+    process = CollectorRegistry(auto_describe=False)
+    ProcessCollector(registry=process)
+
+    def text() -> Generator[None, None, bytes]:
+        current = yield from status()
+        pieces = []
+        for family in families(current, choice):
+            registry = CollectorRegistry(auto_describe=False)
+            registry.register(OneFamily(family))
+            pieces.append(generate_latest(registry))
+            yield
+        return b"".join((*pieces, generate_latest(process)))
+
+    return text
+
+
+def _bucket_families(family: QuotaFamily, buckets: list[BucketRow]) -> Iterator[Family]:
+    """What is told of each bucket; Kafka: `kafka.server:type=Produce,user=..,client-id=..` and so on."""
+    place = f"kafka_server_{family.kind}"
+    tagged = [(_tags(row), row) for row in buckets]
+    yield _gauge(
+        f"{place}_{family.attribute}",
+        f"What a bucket with a limit is measured at, in {family.unit}.",
+        [(tags, row.observed) for tags, row in tagged],
+    )
+    yield _gauge(
+        f"{place}_{family.attribute}_limit",
+        "The limit of a bucket, per second.",
+        [(tags, row.limit) for tags, row in tagged],
+    )
+    yield _gauge(
+        f"{place}_throttle_time",
+        "Average of the throttle times that a bucket gave in the last minute, in milliseconds; 0 where it gave none.",
+        [(tags, row.throttle_ms) for tags, row in tagged],
+    )
+    if family.kind == _MUTATIONS:
+        yield _gauge(
+            f"{place}_mutation_rate",
+            "Mutations that a bucket admitted in the last minute, in partitions per second.",
+            [(tags, _mutation_rate(row)) for tags, row in tagged],
+        )
+
+
+def _totals_of(status: DaemonStatus, quota: str) -> QuotaTotals:
+    return next((totals for totals in status.quota_totals if totals.quota == quota), QuotaTotals(quota=quota))
+
+
+def _total_families(totals: QuotaTotals, place: str) -> Iterator[Family]:
+    """What is told of a quota type as a whole, whoever its clients are."""
+    text = "Connections that wait for the end of a throttle time."
+    yield _gauge(f"{place}_queue_size", text, [({}, totals.waiting)])
+    counters = (
+        ("throttle_time_ms", "Throttle time set, in milliseconds.", totals.total_ms),
+        ("throttles", "Throttle times set.", totals.times),
+        (
+            "upstream_throttles",
+            "Throttle times that the upstream set for clients that have a limit here as well.",
+            totals.upstream_times,
+        ),
+        ("shadow_throttles", "Throttle times that shadows would have been set.", totals.shadow_times),
+        ("refusals", "Requests that got an error instead of a throttle time.", totals.refused_times),
+    )
+    for name, text, total in counters:
+        yield _counter(f"{place}_{name}", text, [({}, total)])
+
+
+def _store_families(status: DaemonStatus) -> Iterator[Family]:
+    store = status.store
+    yield _gauge("kafka_quotas_limits", "Limits in force.", [({}, store.limits)])
+    yield _gauge(
+        "kafka_quotas_store_age_seconds",
+        "Time since the store's content was last confirmed.",
+        [({}, store.age_ms / 1000)],
+    )
+    yield _gauge("kafka_quotas_store_reachable", "1 while the store can be read.", [({}, float(store.trouble is None))])
+
+
+def _tags(row: BucketRow) -> dict[str, str]:
+    return {"broker": row.broker, "user": row.user, "client_id": row.client_id, "mode": row.mode}
+
+
+def _mutation_rate(row: BucketRow) -> float:
+    """Partitions per second; what is measured anyway where the bucket is one of a rate."""
+    return row.observed if row.mutation_rate is None else row.mutation_rate
+
+
+def _gauge(name: str, text: str, samples: Iterable[tuple[dict[str, str], float]]) -> Family:
+    return Family(name=name, is_counter=False, help=text, samples=_samples(samples))
+
+
+def _counter(name: str, text: str, samples: Iterable[tuple[dict[str, str], float]]) -> Family:
+    return Family(name=name, is_counter=True, help=text, samples=_samples(samples))
+
+
+def _samples(samples: Iterable[tuple[dict[str, str], float]]) -> tuple[SeriesSample, ...]:
+    return tuple(SeriesSample(labels=labels, value=value) for labels, value in samples)
+
+
+def _prometheus(family: Family) -> "Metric":
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - optional, as above
+
+    labels = list(family.samples[0].labels) if family.samples else []
+    kind: Any = CounterMetricFamily if family.is_counter else GaugeMetricFamily
+    metric: Metric = kind(family.name, family.help, labels=labels)
+    for sample in family.samples:
+        metric.add_metric(list(sample.labels.values()), sample.value)  # type: ignore[attr-defined]
+    return metric

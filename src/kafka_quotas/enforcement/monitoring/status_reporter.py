@@ -1,0 +1,254 @@
+"""The status of a running daemon, gathered from its parts."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Generator
+from dataclasses import asdict
+from heapq import nlargest
+from typing import Final
+
+from kafka_quotas.core.clock import Clock
+from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.event_log.writer import EventLogWriter
+from kafka_quotas.enforcement.monitoring.top_buckets import Wanted, top_buckets
+from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
+from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED, BrokerQuotas
+from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry, broker_name
+from kafka_quotas.enforcement.quotas.store_watcher import StoreState
+from kafka_quotas.enforcement.session.flow import ThrottledChannel
+from kafka_quotas.enforcement.telemetry.counters import Counters
+from kafka_quotas.enforcement.telemetry.status import (
+    ESTIMATED,
+    MAX_ROWS,
+    BucketRow,
+    DaemonStatus,
+    ListenerRow,
+    QuotaTotals,
+    StoreRow,
+    ThresholdRow,
+    ThrottledClient,
+    ThrottleRow,
+)
+from kafka_quotas.enforcement.telemetry.throttle_stats import OTHERS, ThrottleCount, Throttled, ThrottleStats
+
+_NEVER = ThrottleCount()
+_SLICE: Final = 1000
+CLUSTER = "cluster"
+"""What stands in a broker's place for limits of all brokers together."""
+
+
+class Reporter:
+    """Reports the status whenever it is asked for, which changes nothing.
+
+    What has to be gathered from all buckets is gathered a slice at a time: nobody who is served waits for it.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: DaemonSettings,
+        clock: Clock,
+        counters: Counters,
+        gate: ProxyServer,
+        policy: QuotaRegistry,
+        ledger: ThrottleStats,
+        store: Callable[[], StoreState],
+        event_loop: str,
+        events: EventLogWriter | None = None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._counters = counters
+        self._gate = gate
+        self._policy = policy
+        self._ledger = ledger
+        self._store = store
+        self._event_loop = event_loop
+        self._events = events
+        self._started_ms = clock.now_ms()
+        self.draining = False
+
+    def status(self) -> Generator[None, None, DaemonStatus]:
+        """Return everything: of buckets, clients and throttle counts as many rows as a status has."""
+        choice = self._settings.metrics_choice
+        wanted = Wanted(top=MAX_ROWS, users=choice.users, client_ids=choice.client_ids)
+        buckets = yield from self._bucket_rows(wanted)
+        throttles = yield from self._throttle_rows()
+        return self._status(buckets=buckets, throttles=throttles)
+
+    def figures(self) -> Generator[None, None, DaemonStatus]:
+        """Return what metrics are made of: no throttle counts of buckets, and of these only those with series."""
+        choice = self._settings.metrics_choice
+        wanted = Wanted(top=choice.top, users=choice.users, client_ids=choice.client_ids)
+        buckets = yield from self._bucket_rows(wanted)
+        return self._status(buckets=buckets, throttles=())
+
+    def _status(self, *, buckets: tuple[BucketRow, ...], throttles: tuple[ThrottleRow, ...]) -> DaemonStatus:
+        now_ms, rules = self._clock.now_ms(), self._settings.rules
+        throttled = self._throttled(now_ms)
+        return DaemonStatus(
+            pid=os.getpid(),
+            uptime_ms=now_ms - self._started_ms,
+            event_loop=self._event_loop,
+            upstream=",".join(map(str, self._settings.upstreams)),
+            throttle_style=rules.throttle_style.value,
+            fetch_over_quota=rules.fetch_over_quota.value,
+            window_num=rules.window.samples,
+            window_size_seconds=rules.window.window_s,
+            max_throttle_ms=rules.max_throttle_ms,
+            draining=self.draining,
+            connections=len(self._gate.connections),
+            store=self.store_row(now_ms),
+            listeners=self._listener_rows(),
+            throttled=tuple(nlargest(MAX_ROWS, throttled, key=lambda row: row.remaining_ms)),
+            buckets=buckets,
+            throttles=throttles,
+            counters=self._totals(),
+            mode=rules.mode.value,
+            scope=rules.scope.value,
+            on_violation=rules.on_violation.value,
+            cost_model=self._policy.costs.source,
+            thresholds=self._threshold_rows(now_ms),
+            quota_totals=self._quota_totals(throttled),
+            bucket_count=len(self._policy.pool),
+        )
+
+    def readiness(self) -> tuple[bool, StoreRow]:
+        """Return whether the daemon is draining, and the state of the store."""
+        return self.draining, self.store_row(self._clock.now_ms())
+
+    def store_row(self, now_ms: int) -> StoreRow:
+        """Return the state of the store."""
+        state = self._store()
+        return StoreRow(
+            url=state.url,
+            revision=state.revision,
+            age_ms=max(0, now_ms - state.confirmed_ms),
+            trouble=state.trouble,
+            limits=self._policy.limit_count,
+        )
+
+    def _listener_rows(self) -> tuple[ListenerRow, ...]:
+        connections = Counter(map(id, self._gate.connections.values()))
+        return tuple(
+            ListenerRow(
+                broker=broker_name(route.node_id),
+                listen=str(address),
+                upstream=str(route.upstream),
+                connections=connections[id(route)],
+            )
+            for address, route in self._gate.listeners()
+        )
+
+    def _throttled(self, now_ms: int) -> list[ThrottledClient]:
+        """Who waits now, one row per broker, quota and client."""
+        muted: dict[tuple[NodeId, str, str, str], list[ThrottledChannel]] = {}
+        for relay, route in self._gate.connections.items():
+            mute = relay.session.mute
+            if mute is not None and mute.until_ms > now_ms:
+                name = (route.node_id, mute.quota_type.key.name, mute.limiter.user, mute.limiter.client_id)
+                muted.setdefault(name, []).append(mute)
+        return [_throttled_client(node_id, mutes, now_ms) for (node_id, *_), mutes in muted.items()]
+
+    def _bucket_rows(self, wanted: Wanted) -> Generator[None, None, tuple[BucketRow, ...]]:
+        places = {
+            manager: (name, mode) for name, quotas in self._bucket_owners() for mode, manager in quotas.managers()
+        }
+        return (yield from top_buckets(self._policy.pool, places, wanted, self._clock.now_ms()))
+
+    def _bucket_owners(self) -> list[tuple[str, BrokerQuotas]]:
+        """Whose buckets there are: those of each broker, and those of all together."""
+        brokers = [(broker_name(node_id), quotas) for node_id, quotas in self._policy.brokers.items()]
+        return [*brokers, (CLUSTER, self._policy.cluster)]
+
+    def _threshold_rows(self, now_ms: int) -> tuple[ThresholdRow, ...]:
+        """The brokers with a total, each with its topics that take in most of their thresholds."""
+        rows = [
+            ThresholdRow(broker=broker_name(node_id), topic=topic, threshold=threshold, observed=rate)
+            for node_id, thresholds in self._gate.topics.thresholds.brokers.items()
+            if thresholds.is_active
+            for topic, (rate, threshold) in thresholds.rates(now_ms).items()
+        ]
+        return tuple(sorted(rows, key=lambda row: (row.broker, row.topic != "", -row.observed, row.topic))[:MAX_ROWS])
+
+    def _throttle_rows(self) -> Generator[None, None, tuple[ThrottleRow, ...]]:
+        """Return the counts of the buckets that were throttled longest, and of all that are not told apart any more."""
+        ledger = self._ledger
+        tables = (ledger.set_here, ledger.set_upstream, ledger.shadowed_here, ledger.refused_here)
+        total_ms: Counter[Throttled] = Counter()
+        for table in tables:
+            keys = list(table.by_bucket)
+            for start in range(0, len(keys), _SLICE):
+                for key in keys[start : start + _SLICE]:
+                    total_ms[key] += table.by_bucket.get(key, _NEVER).total_ms
+                yield
+        longest = nlargest(MAX_ROWS, total_ms, key=total_ms.__getitem__)
+        rows = [_throttle_row(key, [table.by_bucket.get(key, _NEVER) for table in tables]) for key in longest]
+        for quota_type in ENFORCED:
+            others = [table.others[quota_type] for table in tables]
+            if any(count.times for count in others):
+                rows.append(_throttle_row((quota_type, OTHERS), others))
+        return tuple(sorted(rows, key=lambda row: (row.user, row.client_id, row.quota)))
+
+    def _quota_totals(self, throttled: list[ThrottledClient]) -> tuple[QuotaTotals, ...]:
+        waiting: Counter[str] = Counter()
+        for row in throttled:
+            waiting[row.quota] += row.connections
+        ledger = self._ledger
+        return tuple(
+            QuotaTotals(
+                quota=quota_type.key.name,
+                waiting=waiting[quota_type.key.name],
+                times=ledger.set_here.totals[quota_type].times,
+                total_ms=ledger.set_here.totals[quota_type].total_ms,
+                upstream_times=ledger.set_upstream.totals[quota_type].times,
+                shadow_times=ledger.shadowed_here.totals[quota_type].times,
+                refused_times=ledger.refused_here.totals[quota_type].times,
+            )
+            for quota_type in ENFORCED
+        )
+
+    def _totals(self) -> dict[str, int]:
+        totals: dict[str, int] = asdict(self._counters)
+        totals["requests"] += sum(relay.session.request_count for relay in self._gate.connections)
+        totals["buckets_evicted"] = self._policy.pool.evicted
+        if self._events is not None:
+            totals["events_logged"], totals["events_dropped"] = self._events.written, self._events.dropped
+        return totals
+
+
+def _throttled_client(node_id: NodeId, mutes: list[ThrottledChannel], now_ms: int) -> ThrottledClient:
+    """One row for the connections of a client that wait for the same quota."""
+    longest = max(mutes, key=lambda mute: mute.until_ms)
+    limiter = longest.limiter
+    return ThrottledClient(
+        broker=broker_name(node_id),
+        user=limiter.user,
+        client_id=limiter.client_id,
+        quota=longest.quota_type.key.name,
+        entity=str(limiter.entity),
+        limit=limiter.bound or 0.0,
+        observed=limiter.peek(now_ms) or 0.0,
+        connections=len(mutes),
+        throttle_ms=longest.until_ms - longest.since_ms,
+        remaining_ms=longest.until_ms - now_ms,
+        estimated=longest.quota_type.key.name == ESTIMATED,
+    )
+
+
+def _throttle_row(key: Throttled, counts: list[ThrottleCount]) -> ThrottleRow:
+    """One row for a bucket, of what was set here, set by the upstream, noted for shadows, and refused."""
+    quota_type, (user, client_id) = key
+    ours, theirs, shadows, refused = counts
+    return ThrottleRow(
+        quota=quota_type.key.name,
+        user=user,
+        client_id=client_id,
+        times=ours.times,
+        total_ms=ours.total_ms,
+        upstream_times=theirs.times,
+        upstream_total_ms=theirs.total_ms,
+        shadow_times=shadows.times,
+        shadow_total_ms=shadows.total_ms,
+        refused_times=refused.times,
+    )

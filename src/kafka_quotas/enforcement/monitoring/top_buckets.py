@@ -1,0 +1,104 @@
+"""Which of all buckets are reported: those that use most of their limit, and those of clients that were named.
+
+A walk looks at every bucket, a slice at a time, and keeps no more than it is asked for. What is long idle costs it next
+to nothing: nothing that was recorded counts there, so that no share has to be measured.
+Invariants: the rows are the same as those of a sort by `share_used` over all buckets, cut at the number asked for.
+"""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from heapq import heappush, heapreplace
+from itertools import count
+from typing import Final, TypeAlias, cast
+
+from kafka_quotas.core.quotas.bucket_pool import SLICE, BucketPool
+from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
+from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
+from kafka_quotas.enforcement.config.client_policy import Mode
+from kafka_quotas.enforcement.telemetry.status import ESTIMATED, BucketRow, share_used
+
+MAX_NAMED: Final = 1000
+"""How many buckets of named clients are reported, beside the others: one user may have any number of client-ids."""
+
+Places: TypeAlias = Mapping[ClientQuotaManager, tuple[str, Mode]]
+"""The broker and the mode that each manager is of; the buckets of other managers are passed over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """`top` buckets by the share of their limit that is used, and those of some users and client-ids (raw names)."""
+
+    top: int
+    users: frozenset[str] = frozenset()
+    client_ids: frozenset[str] = frozenset()
+
+
+def top_buckets(
+    pool: BucketPool, places: Places, wanted: Wanted, now_ms: int
+) -> Generator[None, None, tuple[BucketRow, ...]]:
+    """Return the rows of the wanted buckets that have a limit, by user, client-id, quota and broker."""
+    top, named = _Largest(wanted.top), _Largest(MAX_NAMED)
+    for buckets in pool.walk():
+        for bucket, owner in buckets:
+            user, client_id = bucket.name
+            largest = named if user in wanted.users or client_id in wanted.client_ids else top
+            is_blank = bucket.is_blank(now_ms)
+            if is_blank and largest.is_full:
+                continue
+            manager = cast("ClientQuotaManager", owner)
+            limit = manager.limits.limit(bucket.name) if manager in places else None
+            if limit is not None:
+                measured = 0.0 if is_blank else manager.renewed(bucket).peek(now_ms)
+                of_tokens = manager.quota_type is QuotaType.CONTROLLER_MUTATION
+                largest.offer(share_used(measured, limit, of_tokens=of_tokens), bucket, manager)
+        yield
+    rows = []
+    for number, (_, _, bucket, manager) in enumerate((*named.entries, *top.entries)):
+        row = _row(bucket, manager, places[manager], now_ms)
+        if row is not None:
+            rows.append(row)
+        if number % SLICE == SLICE - 1:
+            yield
+    return tuple(sorted(rows, key=lambda row: (row.user, row.client_id, row.quota, row.broker)))
+
+
+@dataclass(slots=True)
+class _Largest:
+    """The buckets with the largest shares among those that were offered, at most so many."""
+
+    most: int
+    entries: list[tuple[float, int, QuotaBucket, ClientQuotaManager]] = field(default_factory=list)
+    """A heap by share; the second figure keeps buckets of one share apart."""
+    _number: "count[int]" = field(default_factory=count)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a bucket without a share has no place any more."""
+        return len(self.entries) >= self.most
+
+    def offer(self, share: float, bucket: QuotaBucket, manager: ClientQuotaManager) -> None:
+        """Keep a bucket if it belongs to the largest so far."""
+        if not self.is_full:
+            heappush(self.entries, (share, -next(self._number), bucket, manager))
+        elif self.entries and share > self.entries[0][0]:
+            heapreplace(self.entries, (share, -next(self._number), bucket, manager))
+
+
+def _row(bucket: QuotaBucket, manager: ClientQuotaManager, place: tuple[str, Mode], now_ms: int) -> BucketRow | None:
+    """Return the row of a bucket, None where it has no limit any more."""
+    state = manager.state(bucket, now_ms)
+    if state.bound is None:
+        return None
+    quota = manager.quota_type.key.name
+    return BucketRow(
+        broker=place[0],
+        quota=quota,
+        user=state.tags[0],
+        client_id=state.tags[1],
+        limit=state.bound,
+        observed=state.measured,
+        mode=place[1].value,
+        estimated=quota == ESTIMATED,
+        throttle_ms=state.throttle_ms,
+        mutation_rate=state.mutation_rate,
+    )

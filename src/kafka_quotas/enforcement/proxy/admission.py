@@ -1,0 +1,259 @@
+"""The way in for accepted connections: late, refused, or handed on with the address they really come from.
+
+In the order in which a broker would do it: the rates of listener and broker make all connections behind this one wait,
+and so does the number of connections the listener may have; then it is seen whose connection it is (the PROXY
+protocol), and which broker it is for (the name asked for by TLS); then the rate and the number of its address decide.
+A connection counts for its listener from the moment it is accepted, so that one that says nothing holds a place as
+well. In shadow mode all that is counted and nobody is kept out.
+**Source:** KIP-612, `SocketServer.Acceptor` (4.x).
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final, TypeAlias
+
+from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError
+from kafka_quotas.enforcement.config.address import Address
+from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.proxy.acceptor import Acceptor
+from kafka_quotas.enforcement.proxy.connection_quotas import BrokerConnectionQuotas, ConnectionSlot
+from kafka_quotas.enforcement.proxy.proxied_connection import ProxyContext
+from kafka_quotas.enforcement.quotas.route import Route
+from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
+from kafka_quotas.wire.connection.proxy_protocol import HEAD_BYTES, parse_proxy_head, proxied_source
+from kafka_quotas.wire.connection.tls_client_hello import requested_host, wanted_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedConnection:
+    """A connection that is to be served: the route it takes, and where it comes from."""
+
+    client: socket.socket
+    route: Route
+    source: Address
+    slot: ConnectionSlot
+
+    def ended(self) -> None:
+        """Count the connection no more."""
+        self.slot.end()
+
+
+MAX_REFUSED: Final = 128
+"""Connections kept open for the delay of an address that made them too fast; of more the oldest are closed early."""
+
+Serve: TypeAlias = Callable[[AcceptedConnection], None]
+RouteByHost: TypeAlias = Callable[[str | None], Route]
+"""The route for the name that a TLS client asked for; raises `ProtocolError` where there is none."""
+Reached: TypeAlias = Callable[[Route], Awaitable[Route]]
+"""The route in place of another, whose broker takes connections; that one where none does."""
+
+
+class ConnectionAdmission:
+    """One listening socket and the connections that are on their way in."""
+
+    def __init__(
+        self,
+        room: ProxyContext,
+        sock: socket.socket,
+        *,
+        settings: ListenerSettings,
+        route: Callable[[], Route],
+        route_by_host: RouteByHost,
+        reached: Reached | None,
+        connections: Callable[[Route], BrokerConnectionQuotas],
+        serve: Serve,
+        timeout_s: float,
+        is_shadow: bool,
+    ) -> None:
+        self._room = room
+        self.settings = settings
+        """On which terms connections come in."""
+        self._route = route
+        self._route_by_host = route_by_host
+        self._reached = reached
+        self._connections = connections
+        self._serve = serve
+        self._timeout_s = timeout_s
+        self._is_shadow = is_shadow
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: socket.socket | None = None
+        self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._is_plain = settings.proxy_sources is None and not settings.shares_port and reached is None
+        self._listener = Acceptor(room.loop, sock, accept=self._accepted, counters=room.counters, notify=room.notify)
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return self._listener.port
+
+    def close(self) -> None:
+        """Nothing; nobody comes in any more, and who was on the way is sent away."""
+        self._listener.close()
+        for task in list(self._tasks):
+            task.cancel()
+        if self._waiting is not None:
+            self._waiting.close()
+            self._waiting = None
+        for client, timer in self._refused.items():
+            timer.cancel()
+            client.close()
+        self._refused.clear()
+
+    def _accepted(self, client: socket.socket, peer: Address) -> None:
+        self._room.counters.connections_accepted += 1
+        connections = self._connections(self._route())
+        delay_ms = connections.delay_ms(self.settings, self._room.clock.now_ms())
+        is_late = delay_ms > 0 or connections.is_full(self.settings)
+        self._room.counters.connections_delayed += is_late
+        if is_late and not self._is_shadow:
+            self._listener.hold()
+            self._waiting = client
+            self._start(self._enter_late(client, peer, connections, delay_ms))
+        else:
+            self._enter(client, peer)
+
+    async def _enter_late(
+        self, client: socket.socket, peer: Address, connections: BrokerConnectionQuotas, delay_ms: int
+    ) -> None:
+        """Nothing; the connection came in after its delay and when there was room; those behind it follow."""
+        await asyncio.sleep(delay_ms / 1000)
+        while connections.is_full(self.settings):
+            await connections.one_ended()
+        self._waiting = None
+        self._enter(client, peer)
+        self._listener.release()
+
+    def _enter(self, client: socket.socket, peer: Address) -> None:
+        route = self._route()
+        connections = self._connections(route)
+        slot = connections.began(self.settings.name)
+        if self._is_plain:
+            self._admit(client, peer, route, slot)
+        elif self.settings.proxy_sources is None and self._is_one_too_many(connections, peer):
+            slot.end()
+            client.close()
+        else:
+            if self.settings.proxy_sources is None:
+                slot.came_from(peer.host)
+            self._start(self._look(client, peer, slot))
+
+    async def _look(self, client: socket.socket, peer: Address, slot: ConnectionSlot) -> None:
+        """See whose connection it is and for which broker, then let it in or send it away."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                source = peer if self.settings.proxy_sources is None else await self._proxied(client, peer)
+                route = await self._asked_for(client) if self.settings.shares_port else self._route()
+                route = route if self._reached is None else await self._reached(route)
+            await self._wait_for_room(route, slot)
+        except (KafkaQuotasError, OSError) as error:
+            client.close()
+            slot.end()
+            self._room.counters.connections_failed += 1
+            if isinstance(error, ProtocolError):
+                self._room.counters.protocol_errors += 1
+            told = error.message if isinstance(error, KafkaQuotasError) else str(error) or "nothing came in time"
+            self._say("client closed before it was served", peer, error=told)
+        except asyncio.CancelledError:
+            client.close()
+            slot.end()
+            raise
+        else:
+            self._admit(client, source, route, slot)
+
+    async def _wait_for_room(self, route: Route, slot: ConnectionSlot) -> None:
+        """Wait until the broker that a connection turned out to be for has room for it."""
+        connections = self._connections(route)
+        while not self._is_shadow and not connections.has_room_for(slot, self.settings):
+            await connections.one_ended()
+
+    async def _proxied(self, client: socket.socket, peer: Address) -> Address:
+        """Where a connection comes from by its PROXY protocol header."""
+        trusted = self.settings.proxy_sources or ()
+        if not any(ip_address(peer.host.partition("%")[0]) in network for network in trusted):
+            raise ProtocolError(
+                f"{peer.host} may not say whose connection it passes on", hint="proxy.protocol.trusted lists who may"
+            )
+        head = parse_proxy_head(await self._receive(client, HEAD_BYTES))
+        source = proxied_source(head, await self._receive(client, head.rest_bytes))
+        return peer if source is None else Address(host=source.ip.removeprefix("::ffff:"), port=source.port)
+
+    async def _asked_for(self, client: socket.socket) -> Route:
+        """The route for the name a TLS client asks for; its message is left where it is."""
+        seen = b""
+        while (wanted := wanted_bytes(seen)) > len(seen):
+            seen = await self._peek(client, wanted)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+        return self._route_by_host(requested_host(seen))
+
+    async def _peek(self, client: socket.socket, count: int) -> bytes:
+        """The first bytes of a connection, which stay there to be read."""
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)  # wakes us when so many are there
+        loop = self._room.loop
+        readable = asyncio.Event()
+        loop.add_reader(client.fileno(), readable.set)
+        try:
+            await readable.wait()
+        finally:
+            loop.remove_reader(client.fileno())
+        seen = client.recv(count, socket.MSG_PEEK)
+        if len(seen) < count:
+            raise ProtocolError("the client ended its connection before TLS began")
+        return seen
+
+    async def _receive(self, client: socket.socket, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            piece = await self._room.loop.sock_recv(client, count - len(data))
+            if not piece:
+                raise ProtocolError("the connection ended inside its PROXY protocol header")
+            data += piece
+        return data
+
+    def _admit(self, client: socket.socket, source: Address, route: Route, slot: ConnectionSlot) -> None:
+        """Serve the connection unless its address has too many, or made them too fast."""
+        connections = self._connections(route)
+        slot.move(connections)
+        delay_ms = connections.ip_delay_ms(self.settings, source.host, self._room.clock.now_ms())
+        self._room.counters.connections_throttled += delay_ms > 0
+        if delay_ms > 0 and not self._is_shadow:
+            slot.end()
+            self._refuse_later(client, delay_ms)
+        elif not delay_ms and self._is_one_too_many(connections, source):
+            slot.end()
+            client.close()
+        else:
+            slot.came_from(source.host)
+            self._serve(AcceptedConnection(client=client, route=route, source=source, slot=slot))
+
+    def _is_one_too_many(self, connections: BrokerConnectionQuotas, source: Address) -> bool:
+        """Return whether a connection is to be closed because its address has as many as it may; count and log it."""
+        if not connections.is_refused(self.settings, source.host):
+            return False
+        self._room.counters.connections_refused += 1
+        if not self._is_shadow:
+            self._say("connection refused: its address has as many as it may", source)
+        return not self._is_shadow
+
+    def _refuse_later(self, client: socket.socket, delay_ms: int) -> None:
+        """Close a connection after a delay, or as soon as there are too many of its kind."""
+        if len(self._refused) >= MAX_REFUSED:
+            oldest = next(iter(self._refused))
+            self._refused[oldest].cancel()
+            self._end_refused(oldest)
+        self._refused[client] = self._room.loop.call_later(delay_ms / 1000, self._end_refused, client)
+
+    def _end_refused(self, client: socket.socket) -> None:
+        self._refused.pop(client, None)
+        client.close()
+
+    def _start(self, work: Coroutine[object, object, None]) -> None:
+        task = self._room.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _say(self, event: str, peer: Address, **fields: str) -> None:
+        who = {"client": str(peer), "listener": self.settings.name}
+        self._room.notify(LogEvent(event=event, severity=LogLevel.WARNING, fields={**who, **fields}))

@@ -1,0 +1,153 @@
+"""Which listener leads to which broker.
+
+Invariants: a broker is known by its node id and keeps its listener when its address changes; a listener is open before
+its address is handed to anybody. The bootstrap listener is no broker's own, unless it was given to one; it has a route
+for each bootstrap server. Which broker is behind one of them is found out by its address: the very one that was given.
+
+Whether an address that a broker is known by is the one behind a bootstrap address, under another name.
+
+A bootstrap address is often an alias of what a broker advertises. Names are looked up apart from the event loop, and
+again after a while as long as nothing is known: a lookup may have failed, and what a name stands for may change.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from kafka_quotas.enforcement.config.address import Address
+from kafka_quotas.enforcement.quotas.quota_registry import NodeId
+from kafka_quotas.enforcement.quotas.route import Route
+
+OpenListener: TypeAlias = Callable[[Route], int]
+"""Opens a listener for a route and returns its port; raises `ListenError` where there is none to be had."""
+OnNamed: TypeAlias = Callable[[Route, NodeId], None]
+"""Is told a bootstrap route, which has its broker's id now, and what stood for that before."""
+OnMoved: TypeAlias = Callable[[Route], None]
+"""Is told a route that leads to another address now."""
+
+
+class BrokerRegistry:
+    """The routes by node id; `owner` is the broker that the bootstrap listener is given to, None for no broker."""
+
+    def __init__(
+        self,
+        bootstraps: Sequence[Route],
+        *,
+        open_listener: OpenListener,
+        on_named: OnNamed,
+        on_moved: OnMoved,
+        on_located: OnMoved,
+        owner: int | None = None,
+    ) -> None:
+        self.bootstraps = tuple(bootstraps)
+        self._servers = tuple((route, route.upstream) for route in bootstraps)
+        self._open_listener = open_listener
+        self._on_named = on_named
+        self._on_moved = on_moved
+        self._on_located = on_located
+        self._routes: dict[int, Route] = {} if owner is None else {owner: bootstraps[0]}
+
+    @property
+    def routes(self) -> list[Route]:
+        """Every route, those of the bootstrap servers first."""
+        others = (route for _, route in sorted(self._routes.items()) if route not in self.bootstraps)
+        return [*self.bootstraps, *others]
+
+    def known(self, node_id: int) -> Route | None:
+        """Return the route to a broker that was met or announced before."""
+        return self._routes.get(node_id)
+
+    def announce(self, node_id: int) -> None:
+        """Open the listener of a broker whose address is not known yet; until it is, a bootstrap server is behind it.
+
+        Raises:
+            ListenError: where no listener can be opened.
+        """
+        if node_id not in self._routes:
+            self._routes[node_id] = self._open(node_id, self.bootstraps[0].upstream, is_located=False)
+
+    def route(self, node_id: int, address: Address) -> Route:
+        """Return the route to a broker, which is at this address now; its listener is open.
+
+        Raises:
+            ListenError: where no listener can be opened for a broker met for the first time.
+        """
+        for bootstrap, server in self._servers:
+            if server == address:
+                self.name(bootstrap, node_id)
+        route = self._routes.get(node_id)
+        if route is None:
+            route = self._routes[node_id] = self._open(node_id, address, is_located=True)
+        was_located, route.is_located = route.is_located, True
+        if route.upstream != address:
+            route.upstream = address
+            (self._on_moved if was_located else self._on_located)(route)
+        return route
+
+    def name(self, bootstrap: Route, node_id: int) -> None:
+        """Take note that this broker is behind a bootstrap server, unless another one is known to be."""
+        if not bootstrap.is_named:
+            placeholder, bootstrap.node_id = bootstrap.node_id, node_id
+            self._on_named(bootstrap, placeholder)
+
+    def _open(self, node_id: int, address: Address, *, is_located: bool) -> Route:
+        route = Route(node_id=node_id, port=0, upstream=address, is_located=is_located)
+        route.port = self._open_listener(route)
+        return route
+
+
+MAX_ASKED: Final = 1000
+"""How many addresses are looked up at most: they come from brokers, which should be few."""
+AGAIN_S: Final = 5.0
+"""How long an address that was looked up is not looked up again."""
+
+
+def is_same_place(ours: set[str], theirs: set[str]) -> bool:
+    """Whether a bootstrap name that stands for `ours` can only lead to a broker that is known by `theirs`.
+
+    A name for several brokers stands for more than one of them knows. One family of addresses is enough: the bootstrap
+    name may have both and the broker's only one.
+    """
+    families = {":" in address for address in theirs}
+    compared = {address for address in ours if (":" in address) in families}
+    return bool(compared) and compared <= theirs
+
+
+class BootstrapAlias:
+    """Compares addresses with one that was given, by what their names stand for."""
+
+    def __init__(self, address: Address, loop: asyncio.AbstractEventLoop) -> None:
+        self._address = address
+        self._loop = loop
+        self._asked_s: dict[Address, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def ask(self, address: Address, on_same: Callable[[], None]) -> None:
+        """Call `on_same` as soon as it is known that both lead to the same place; to be asked until then."""
+        now_s = self._loop.time()
+        asked_s = self._asked_s.get(address)
+        is_new = asked_s is None and len(self._asked_s) < MAX_ASKED
+        if address.port != self._address.port or not (is_new or (asked_s is not None and now_s - asked_s >= AGAIN_S)):
+            return
+        self._asked_s[address] = now_s
+        task = self._loop.create_task(self._compare(address, on_same))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def close(self) -> None:
+        """Stop every lookup."""
+        for task in list(self._tasks):
+            task.cancel()
+
+    async def _compare(self, address: Address, on_same: Callable[[], None]) -> None:
+        ours, theirs = await asyncio.gather(self._places(self._address), self._places(address))
+        if is_same_place(ours, theirs):
+            on_same()
+
+    async def _places(self, address: Address) -> set[str]:
+        """The addresses that a host name stands for, none where it can't be looked up."""
+        with contextlib.suppress(OSError, UnicodeError):
+            found = await self._loop.getaddrinfo(address.host, address.port)
+            return {str(place[0]).removeprefix("::ffff:") for _, _, _, _, place in found}
+        return set()

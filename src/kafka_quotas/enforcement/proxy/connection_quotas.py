@@ -1,0 +1,227 @@
+"""The connections to each broker: how many are open and how fast they are made, whichever listener they come by.
+
+A connection counts from the moment it is accepted, before it has said a byte; see `ConnectionSlot`.
+
+How many connections may be open: to one broker by a listener and from one address, and to all of them together.
+
+A connection beyond its listener's number, or the daemon's, waits until one of the others ends, and so do all behind it;
+one beyond its address's number is closed at once.
+
+**Source:** `ConnectionQuotas` (4.x): `max.connections` of a listener, `max.connections.per.ip`; HAProxy's `maxconn`.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.resolution.ip_resolver import canonical_address
+from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.proxy.connection_rate import ConnectionRates, IpLimits
+from kafka_quotas.enforcement.quotas.quota_registry import NodeId
+
+
+class ConnectionTotal:
+    """The connections of the whole daemon; `limit` is how many there may be, None for any number."""
+
+    def __init__(self, limit: int | None, *, on_room: Callable[[], None]) -> None:
+        self._limit = limit
+        self._count = 0
+        self._on_room = on_room
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are as many as there may be."""
+        return self._limit is not None and self._count >= self._limit
+
+    def opened(self) -> None:
+        """Count one more."""
+        self._count += 1
+
+    def closed(self) -> None:
+        """Count one less; where there was no room all who wait for some are told."""
+        was_full = self.is_full
+        self._count -= 1
+        if was_full:
+            self._on_room()
+
+
+class OpenConnectionCount:
+    """The connections that are open to one broker."""
+
+    def __init__(self) -> None:
+        self._by_listener: Counter[str] = Counter()
+        self._by_ip: Counter[str] = Counter()
+
+    def is_full(self, listener: str, limit: int | None) -> bool:
+        """Return whether a listener has as many connections as it may."""
+        return limit is not None and self._by_listener[listener] >= limit
+
+    def is_refused(self, ip: str, limit: int | None) -> bool:
+        """Return whether an address has as many connections as it may."""
+        return limit is not None and self._by_ip[canonical_address(ip)] >= limit
+
+    def opened(self, listener: str) -> None:
+        """Count one more of a listener."""
+        self._by_listener[listener] += 1
+
+    def came_from(self, ip: str) -> None:
+        """Count one more from an address."""
+        self._by_ip[canonical_address(ip)] += 1
+
+    def closed(self, listener: str) -> None:
+        """Count one less of a listener."""
+        _take_one(self._by_listener, listener)
+
+    def went(self, ip: str) -> None:
+        """Count one less from an address."""
+        _take_one(self._by_ip, canonical_address(ip))
+
+
+def _take_one(counter: Counter[str], key: str) -> None:
+    counter[key] -= 1
+    if counter[key] <= 0:
+        del counter[key]
+
+
+SPARE_DESCRIPTORS: Final = 200
+"""File descriptors that connections leave to everything else: store, logs, control socket, those kept out."""
+_PER_CONNECTION: Final = 2
+"""The client's socket and the broker's."""
+
+
+def connections_for(descriptors: int) -> int:
+    """Return how many connections a process may have that may open so many files, at least one."""
+    return max(1, (descriptors - SPARE_DESCRIPTORS) // _PER_CONNECTION)
+
+
+class BrokerConnectionQuotas:
+    """The connections to one broker; `total` counts those to all brokers."""
+
+    def __init__(self, rates: ConnectionRates, total: ConnectionTotal) -> None:
+        self.rates = rates
+        self.total = total
+        self.open = OpenConnectionCount()
+        self._ended = asyncio.Event()
+
+    def delay_ms(self, settings: ListenerSettings, now_ms: int) -> int:
+        """Return how long one more connection of a listener waits; it counts."""
+        return self.rates.listener_delay_ms(settings.name, settings.connection_rate, now_ms)
+
+    def is_full(self, settings: ListenerSettings) -> bool:
+        """Return whether a listener, or the daemon, has as many connections as it may."""
+        return self.total.is_full or self.open.is_full(settings.name, settings.max_connections)
+
+    def has_room_for(self, slot: "ConnectionSlot", settings: ListenerSettings) -> bool:
+        """Return whether a connection that counts somewhere by now may count here."""
+        return slot.connections is self or not self.open.is_full(settings.name, settings.max_connections)
+
+    def ip_delay_ms(self, settings: ListenerSettings, ip: str, now_ms: int) -> int:
+        """Return after how long a connection of an address is closed unserved, 0 where it is served."""
+        return self.rates.ip_delay_ms(ip, settings.name, now_ms)
+
+    def is_refused(self, settings: ListenerSettings, ip: str) -> bool:
+        """Return whether an address has as many connections as it may."""
+        return self.open.is_refused(ip, settings.max_connections_per_ip)
+
+    def began(self, listener: str) -> "ConnectionSlot":
+        """Count one more connection of a listener."""
+        self.total.opened()
+        self.open.opened(listener)
+        return ConnectionSlot(self, listener)
+
+    def look_again(self) -> None:
+        """Have those who wait for room look whether there is some by now."""
+        ended, self._ended = self._ended, asyncio.Event()
+        ended.set()
+
+    async def one_ended(self) -> None:
+        """Wait until a connection has ended, or there may be room for another reason."""
+        await self._ended.wait()
+
+
+class ConnectionSlot:
+    """One connection's place in the counts, from its accept to its end.
+
+    It counts for a listener at the broker of the port it came to; once it is known which broker it is for, there, and
+    once it is known where it really comes from, for its address as well.
+    """
+
+    __slots__ = ("_ip", "_is_over", "_listener", "connections")
+
+    def __init__(self, connections: BrokerConnectionQuotas, listener: str) -> None:
+        self.connections = connections
+        self._listener = listener
+        self._ip: str | None = None
+        self._is_over = False
+
+    def move(self, connections: BrokerConnectionQuotas) -> None:
+        """Count for this broker from now on, and for no address yet."""
+        before, self.connections = self.connections, connections
+        self._leave_ip(before)
+        if connections is not before:
+            connections.open.opened(self._listener)
+            before.open.closed(self._listener)
+            before.look_again()
+
+    def came_from(self, ip: str) -> None:
+        """Count for an address as well."""
+        self._ip = ip
+        self.connections.open.came_from(ip)
+
+    def end(self) -> None:
+        """Count no more; a second call does nothing."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self._leave_ip(self.connections)
+        self.connections.open.closed(self._listener)
+        self.connections.total.closed()
+        self.connections.look_again()
+
+    def _leave_ip(self, connections: BrokerConnectionQuotas) -> None:
+        if self._ip is not None:
+            connections.open.went(self._ip)
+            self._ip = None
+
+
+class ConnectionQuotas:
+    """The connections of every broker; the limits of addresses are the store's and hold at each broker."""
+
+    def __init__(
+        self, window: QuotaWindow, *, broker_rate: float | None = None, max_connections: int | None = None
+    ) -> None:
+        self._window = window
+        self._broker_rate = broker_rate
+        self._brokers: dict[NodeId, BrokerConnectionQuotas] = {}
+        self._total = ConnectionTotal(max_connections, on_room=self._look_again)
+        self.ip_limits = IpLimits()
+
+    def broker(self, node_id: NodeId) -> BrokerConnectionQuotas:
+        """Return the connections to a broker."""
+        connections = self._brokers.get(node_id)
+        if connections is None:
+            rates = ConnectionRates(self._window, self.ip_limits, broker_limit=self._broker_rate)
+            connections = self._brokers[node_id] = BrokerConnectionQuotas(rates, self._total)
+        return connections
+
+    @property
+    def brokers(self) -> Mapping[NodeId, BrokerConnectionQuotas]:
+        """Each broker's connections by node id."""
+        return MappingProxyType(self._brokers)
+
+    def name(self, placeholder: NodeId, node_id: int) -> None:
+        """Note that a broker that had no name yet turned out to be this node."""
+        if placeholder in self._brokers and node_id not in self._brokers:
+            self._brokers[node_id] = self._brokers.pop(placeholder)
+
+    def expire_idle(self, now_ms: int) -> None:
+        """Forget addresses that made no connection for an hour."""
+        for connections in self._brokers.values():
+            connections.rates.expire_idle(now_ms)
+
+    def _look_again(self) -> None:
+        for connections in self._brokers.values():
+            connections.look_again()

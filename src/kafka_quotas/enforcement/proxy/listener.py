@@ -1,0 +1,258 @@
+"""One listener of the daemon as clients see it: where they bootstrap, and the way to each broker behind it.
+
+Invariants: a broker's way is open before clients are told of it, at a port that follows from its node id; quotas go by
+node id, so it is the same broker whichever front, name or address it was reached by. Of several bootstrap servers a
+connection gets to one that takes connections.
+"""
+
+import socket
+import ssl
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.enforcement.config.address import Address, ListenError
+from kafka_quotas.enforcement.config.broker_ports import BrokerPorts, address_of
+from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.config.principal_mapping import PrincipalMapping
+from kafka_quotas.enforcement.proxy.acceptor import bind
+from kafka_quotas.enforcement.proxy.admission import AcceptedConnection, ConnectionAdmission
+from kafka_quotas.enforcement.proxy.broker_registry import BootstrapAlias, BrokerRegistry
+from kafka_quotas.enforcement.proxy.connection_quotas import BrokerConnectionQuotas
+from kafka_quotas.enforcement.proxy.proxied_connection import ProxyContext
+from kafka_quotas.enforcement.proxy.tls_reload import ReloadingTlsContext
+from kafka_quotas.enforcement.proxy.upstream import UpstreamConfig
+from kafka_quotas.enforcement.proxy.upstream_health import TAKEN_S, UpstreamHealth
+from kafka_quotas.enforcement.quotas.quota_registry import NodeId
+from kafka_quotas.enforcement.quotas.route import Route
+from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel
+
+_ANY: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound to
+
+
+class Listener:
+    """A bootstrap listener and those of the brokers that were met through it."""
+
+    def __init__(
+        self,
+        room: ProxyContext,
+        settings: ListenerSettings,
+        *,
+        ports: BrokerPorts,
+        placeholders: Sequence[NodeId],
+        health: UpstreamHealth,
+        connect_timeout_s: float,
+        is_shadow: bool,
+        connections: Callable[[Route], BrokerConnectionQuotas],
+        serve: Callable[["Listener", AcceptedConnection], None],
+        on_named: Callable[[Route, NodeId], None],
+        on_moved: Callable[[Route], None],
+        on_located: Callable[[Route], None],
+    ) -> None:
+        self.settings = settings
+        self.mapping = PrincipalMapping(settings.principal_mapping)
+        self._room = room
+        self._connect_timeout_s = connect_timeout_s
+        self._is_shadow = is_shadow
+        self._connections = connections
+        self._serve = partial(serve, self)
+        self._entrances: list[ConnectionAdmission] = []
+        self._tls = self._keeper(settings.tls, is_server=True)
+        self._upstream_tls = self._keeper(settings.upstream_tls, is_server=False)
+        self._ports = ports
+        self._health = health
+        self._unopened: dict[int, str] = {}
+        names = placeholders if settings.upstream_node_id is None else [settings.upstream_node_id]
+        owner = settings.bootstrap_owner
+        bootstraps = [
+            Route(node_id=name if owner is None else owner, port=settings.listen.port, upstream=server)
+            for name, server in zip(names, settings.upstreams, strict=True)
+        ]
+        self.directory = BrokerRegistry(
+            bootstraps,
+            open_listener=self._open_for_broker,
+            on_named=on_named,
+            on_moved=on_moved,
+            on_located=on_located,
+            owner=owner,
+        )
+        self._aliases = [(route, BootstrapAlias(route.upstream, room.loop)) for route in bootstraps]
+        port = self._open(self._preferred, settings.listen.host, [settings.listen.port], is_bootstrap=True)
+        for route in bootstraps:
+            route.port = port
+        for each in settings.broker_addresses:
+            for node_id in range(each.first, each.last + 1):
+                self.directory.announce(node_id)
+
+    def follow(self, settings: ListenerSettings) -> None:
+        """Nothing; these settings hold from the next connection on. What `refuse_restart` is about is what it was."""
+        self.settings = settings
+        self.mapping = PrincipalMapping(settings.principal_mapping)
+        for entrance in self._entrances:
+            entrance.settings = settings
+        for route in self.directory.routes:
+            self._connections(route).look_again()
+
+    def advertised(self, route: Route) -> Address:
+        """What clients are told for a route, where it does not depend on the way they came."""
+        return Address(host=self._host_of(route) or self.settings.listen.host, port=route.port)
+
+    def way(self, route: Route) -> UpstreamConfig:
+        """How connections of a route get to their broker at the moment."""
+        return UpstreamConfig(
+            upstream=route.upstream,
+            timeout_s=self._connect_timeout_s,
+            client_tls=None if self._tls is None else self._tls.context,
+            upstream_tls=None if self._upstream_tls is None else self._upstream_tls.context,
+            failed=partial(self._health.failed, route.upstream),
+        )
+
+    def translation(self, client: socket.socket) -> Callable[[int, str, int], tuple[str, int]]:
+        """What a client is told in place of a broker's address."""
+        towards = self.settings.advertised_host or self._host_towards(client)
+
+        def translate(node_id: int, host: str, port: int) -> tuple[str, int]:
+            address = Address(host=host, port=port)
+            route = self.directory.route(node_id, address)
+            for bootstrap, alias in self._aliases:
+                if not bootstrap.is_named:
+                    alias.ask(address, partial(self.directory.name, bootstrap, node_id))
+            return self.settings.broker_host(node_id) or towards, route.port
+
+        return translate
+
+    def close(self) -> None:
+        """Nothing; nobody comes in any more."""
+        for entrance in self._entrances:
+            entrance.close()
+        self._entrances.clear()
+        for _, alias in self._aliases:
+            alias.close()
+
+    def _host_of(self, route: Route) -> str | None:
+        is_broker = route.node_id is not None and route.node_id >= 0
+        own = self.settings.broker_host(route.node_id) if is_broker and route.node_id is not None else None
+        return own or self.settings.advertised_host
+
+    def _open_for_broker(self, route: Route) -> int:
+        assert route.node_id is not None
+        try:
+            route.port = port = self._opened(route, route.node_id)
+        except ListenError as error:
+            self._say_unopened(route.node_id, error)
+            raise
+        self._room.notify(
+            LogEvent(
+                event="listener opened",
+                fields={
+                    "broker": str(route.node_id),
+                    "listen": str(self.advertised(route)),
+                    "upstream": str(route.upstream),
+                },
+            )
+        )
+        return port
+
+    def _opened(self, route: Route, node_id: int) -> int:
+        """Open the listener of a broker and return its port."""
+        settings, port = self.settings, self.directory.bootstraps[0].port
+        if settings.shares_port:
+            return port
+        host = settings.listen.host
+        given = address_of(settings.broker_addresses, node_id)
+        if settings.host_pattern is None or given is not None:
+            port = self._ports.port(node_id)
+        if settings.host_pattern is not None:
+            host = settings.broker_host(node_id) or host
+        try:
+            return self._open(lambda: route, host, [port], is_bootstrap=not route.is_located)
+        except ListenError as error:
+            raise ListenError(
+                f"broker {node_id} has no listener: {error.message}, port {port}",
+                hint=f"free the port, or name another: --broker-address {node_id}=PORT",
+            ) from error
+
+    def _say_unopened(self, node_id: int, error: ListenError) -> None:
+        """Log, once for each broker and reason, that clients can't be told where a broker is."""
+        if self._unopened.get(node_id) != error.message:
+            self._unopened[node_id] = error.message
+            fields: dict[str, str | float] = {"listener": self.settings.name, "error": error.message}
+            if error.hint:
+                fields["hint"] = error.hint
+            self._room.notify(
+                LogEvent(event="clients can't be sent to a broker", severity=LogLevel.ERROR, fields=fields)
+            )
+
+    def _open(self, route: Callable[[], Route], host: str, ports: Iterable[int], *, is_bootstrap: bool) -> int:
+        entrance = ConnectionAdmission(
+            self._room,
+            bind(host, ports),
+            settings=self.settings,
+            route=route,
+            route_by_host=self._route_by_host,
+            reached=self._reached if is_bootstrap and len(self.settings.upstreams) > 1 else None,
+            connections=self._connections,
+            serve=self._serve,
+            timeout_s=self._connect_timeout_s,
+            is_shadow=self._is_shadow,
+        )
+        self._entrances.append(entrance)
+        return entrance.port
+
+    def _route_by_host(self, host: str | None) -> Route:
+        """The route of the broker that a TLS client asked for by name; other names are for bootstrapping."""
+        node_id = None if host is None else self.settings.node_of(host)
+        if node_id is None:
+            return self._preferred()
+        route = self.directory.known(node_id)
+        if route is None:
+            raise ProtocolError(f"no broker {node_id} is known, which {host} stands for")
+        return route
+
+    def _preferred(self) -> Route:
+        """Return the route to the bootstrap server that is tried next."""
+        routes = {route.upstream: route for route in reversed(self.directory.bootstraps)}
+        return routes[self._health.preferred(route.upstream for route in self.directory.bootstraps)[0]]
+
+    async def _reached(self, route: Route) -> Route:
+        """Return a route to a bootstrap server that takes connections in place of one to any of them.
+
+        A broker that is not located yet is looked for behind such a server as well.
+        """
+        servers = {each.upstream: each for each in self.directory.bootstraps}
+        if route not in self.directory.bootstraps and route.is_located:
+            return route
+        answering = await self._health.first_answering(servers, kept_s=TAKEN_S)
+        if answering is None:
+            return route
+        if route.is_located:
+            return servers[answering]
+        route.upstream = answering
+        return route
+
+    def _host_towards(self, client: socket.socket) -> str:
+        """The host by which a client reaches us: the one listened on or, if that is any, the one it came to."""
+        host = self.settings.listen.host
+        if host not in _ANY:
+            return host
+        try:
+            came_to: str = client.getsockname()[0]
+        except OSError:
+            return host  # the client is gone already
+        return came_to.removeprefix("::ffff:")
+
+    def _keeper(self, properties: Mapping[str, str] | None, *, is_server: bool) -> ReloadingTlsContext | None:
+        """What keeps the TLS context by these properties; None without any."""
+        if properties is None:
+            return None
+        from kafka_quotas.stores.security.tls import (  # noqa: PLC0415 - as above
+            STORE_LOCATIONS,
+            server_tls_context,
+            tls_context,
+        )
+
+        make: Callable[[], ssl.SSLContext] = partial(server_tls_context if is_server else tls_context, properties)
+        files = [Path(properties[name]) for name in STORE_LOCATIONS if properties.get(name)]
+        return ReloadingTlsContext(make, files, clock=self._room.clock, notify=self._room.notify)

@@ -1,0 +1,270 @@
+"""The doors of the daemon: its fronts, and the connections that came through them."""
+
+import asyncio
+import dataclasses
+import itertools
+import ssl
+from dataclasses import asdict
+from functools import partial
+from typing import Final
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.enforcement.config.address import Address
+from kafka_quotas.enforcement.config.broker_ports import ports_of
+from kafka_quotas.enforcement.config.client_policy import Mode
+from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.config.rules import EnforcementRules
+from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.event_log.charges import ChargeQueue, ChargeSource, OnCharge
+from kafka_quotas.enforcement.proxy.admission import AcceptedConnection
+from kafka_quotas.enforcement.proxy.broker_registry import BrokerRegistry
+from kafka_quotas.enforcement.proxy.connection_quotas import BrokerConnectionQuotas, ConnectionQuotas
+from kafka_quotas.enforcement.proxy.listener import Listener
+from kafka_quotas.enforcement.proxy.proxied_connection import ProxiedConnection, ProxyContext
+from kafka_quotas.enforcement.proxy.upstream_health import UpstreamHealth
+from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry
+from kafka_quotas.enforcement.quotas.route import Route
+from kafka_quotas.enforcement.session.flow import ThrottledChannel
+from kafka_quotas.enforcement.session.gathering import GatherBudget
+from kafka_quotas.enforcement.session.principal import PrincipalTracker
+from kafka_quotas.enforcement.session.session import Session
+from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted, sum_up
+from kafka_quotas.enforcement.telemetry.log import LogEvent
+from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
+from kafka_quotas.enforcement.topics.filters import TopicFilters
+from kafka_quotas.wire.connection.distinguished_name import subject_name
+
+MOVE_GRACE_S: Final = 5.0
+"""How long connections stay with the address that a broker moved away from: brokers may not all know of it yet."""
+
+
+class ProxyServer:
+    """Every front and every connection of a daemon."""
+
+    def __init__(
+        self,
+        room: ProxyContext,
+        *,
+        settings: DaemonSettings,
+        policy: QuotaRegistry,
+        ledger: ThrottleStats,
+        book: ConnectionQuotas,
+        topics: TopicFilters,
+        charges: ChargeQueue | None = None,
+    ) -> None:
+        self._room = room
+        self._charges = charges
+        self._settings = settings
+        self._policy = policy
+        self._book = book
+        self.topics = topics
+        self.ledger = ledger
+        self._served = 0
+        self.gathering = GatherBudget(settings.queued_max_request_bytes)
+        self._rules = {listener.name: _rules(settings.rules, listener) for listener in settings.listeners}
+        self._connections: dict[ProxiedConnection, Route] = {}
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self.fronts: list[Listener] = []
+        self.health = UpstreamHealth()
+        """Which brokers take connections."""
+        unnamed = itertools.count()
+        try:
+            for listener, ports in zip(settings.listeners, ports_of(settings.listeners), strict=True):
+                self.fronts.append(
+                    Listener(
+                        room,
+                        listener,
+                        ports=ports,
+                        placeholders=[-next(unnamed) or None for _ in listener.upstreams],
+                        health=self.health,
+                        connect_timeout_s=settings.connect_timeout_s,
+                        is_shadow=settings.rules.mode is Mode.SHADOW,
+                        connections=self._connections_of,
+                        serve=self._serve,
+                        on_named=self._named,
+                        on_moved=self._moved,
+                        on_located=self._located,
+                    )
+                )
+        except BaseException:
+            self._stop_listening()
+            raise
+
+    @property
+    def connections(self) -> dict[ProxiedConnection, Route]:
+        """Every open connection and the route it took."""
+        return self._connections
+
+    @property
+    def directory(self) -> BrokerRegistry:
+        """The brokers behind the main listener."""
+        return self.fronts[0].directory
+
+    def upstreams(self) -> list[Address]:
+        """Return the address of every bootstrap server and broker, each once."""
+        return list(dict.fromkeys(route.upstream for front in self.fronts for route in front.directory.routes))
+
+    def listeners(self) -> list[tuple[Address, Route]]:
+        """Where clients may connect to, and the route from there."""
+        return [(front.advertised(route), route) for front in self.fronts for route in front.directory.routes]
+
+    def follow(self, number: int, settings: ListenerSettings) -> None:
+        """Nothing; a listener's settings hold from the next connection on, the listener's place being `number`."""
+        self._rules[settings.name] = _rules(self._settings.rules, settings)
+        self.fronts[number].follow(settings)
+
+    def shortest_idle_ms(self) -> int | None:
+        """Return the shortest time for which a connection may be idle, None where all may be so for ever."""
+        return min((idle for front in self.fronts if (idle := front.settings.max_idle_ms) is not None), default=None)
+
+    def unmute(self, choice: ClientChoice) -> Unmuted:
+        """End the throttle times of these clients, and tell whose those were."""
+        now_ms = self._room.clock.now_ms()
+        ended: list[tuple[NodeId, ThrottledChannel]] = []
+        for relay, route in list(self._connections.items()):
+            mute = relay.session.mute
+            if mute is not None and choice.is_of(mute):
+                ended.append((route.node_id, mute))
+                relay.unmute()
+        result = sum_up(ended, now_ms)
+        for client in result.unmuted:
+            self._room.notify(LogEvent(event="throttle time ended by hand", fields=asdict(client)))
+        return result
+
+    async def drain(self, timeout_s: float) -> int:
+        """How many connections had to be cut; all others answered what had been asked before they closed."""
+        self._stop_listening()
+        for relay in list(self._connections):
+            relay.drain()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._empty.wait()
+        except TimeoutError:
+            cut = len(self._connections)
+            self.close()
+            return cut
+        return 0
+
+    def close(self) -> None:
+        """Nothing; listeners and connections are closed."""
+        self._stop_listening()
+        for relay in list(self._connections):
+            relay.abort()
+
+    def _stop_listening(self) -> None:
+        for front in self.fronts:
+            front.close()
+        self.health.close()
+
+    def _connections_of(self, route: Route) -> BrokerConnectionQuotas:
+        return self._book.broker(route.node_id)
+
+    def _serve(self, front: Listener, arrival: AcceptedConnection) -> None:
+        rules = self._rules[front.settings.name]
+        identity = PrincipalTracker(rules=rules, counters=self._room.counters, notify=self._room.notify)
+        relay = ProxiedConnection(
+            self._room,
+            self._session(front, arrival, identity, rules),
+            peer=str(arrival.source),
+            on_closed=partial(self._closed, arrival),
+            on_client=partial(_certified, front, identity),
+        )
+        relay.max_idle_ms = front.settings.max_idle_ms
+        self._connections[relay] = arrival.route
+        self._empty.clear()
+        relay.open(arrival.client, front.way(arrival.route))
+
+    def _session(
+        self, front: Listener, arrival: AcceptedConnection, identity: PrincipalTracker, rules: EnforcementRules
+    ) -> Session:
+        quotas = self._policy.broker(arrival.route.node_id)
+        return Session(
+            quotas=quotas,
+            identity=identity,
+            rules=rules,
+            translate=front.translation(arrival.client),
+            ledger=self.ledger,
+            counters=self._room.counters,
+            costs=lambda: self._policy.costs,
+            on_charge=self._on_charge(arrival),
+            claims=self.topics.claims(arrival.route.node_id, quotas),
+            gathering=self.gathering,
+        )
+
+    def _on_charge(self, arrival: AcceptedConnection) -> OnCharge | None:
+        """What takes note of the charges of a connection; None without an event log."""
+        if self._charges is None:
+            return None
+        self._served += 1
+        return self._charges.recorder(
+            ChargeSource(connection=self._served, ip=arrival.source.host, route=arrival.route)
+        )
+
+    # Brokers.
+
+    def _named(self, route: Route, placeholder: NodeId) -> None:
+        """Nothing; a bootstrap route has its broker's id, and what was counted for it is the broker's."""
+        assert route.node_id is not None
+        is_known = route.node_id in self._policy.brokers
+        self._policy.name_bootstrap(route.node_id, placeholder)
+        self._book.name(placeholder, route.node_id)
+        self.topics.thresholds.name_bootstrap(route.node_id, placeholder)
+        if is_known:  # the broker has buckets already: who came in before would not be charged there
+            self._room.loop.call_soon(self._drain_route, route)  # not before the response that told it has gone out
+
+    def _moved(self, route: Route) -> None:
+        """Nothing; after a while connections to the old address end, and their clients come again."""
+        self._room.notify(
+            LogEvent(event="broker moved", fields={"broker": str(route.node_id), "upstream": str(route.upstream)})
+        )
+        self._room.loop.call_later(MOVE_GRACE_S, self._leave_behind, route)
+
+    def _located(self, route: Route) -> None:
+        """Let connections that a bootstrap server took for a broker end, and their clients come again."""
+        self._room.notify(
+            LogEvent(event="broker found", fields={"broker": str(route.node_id), "upstream": str(route.upstream)})
+        )
+        self._room.loop.call_soon(self._drain_route, route)  # not before the response that told it has gone out
+
+    def _drain_route(self, route: Route) -> None:
+        for relay, taken in list(self._connections.items()):
+            if taken is route:
+                relay.drain()
+
+    def _leave_behind(self, route: Route) -> None:
+        for relay, taken in list(self._connections.items()):
+            if taken is route and relay.way is not None and relay.way.upstream != route.upstream:
+                relay.drain()
+
+    def _closed(self, arrival: AcceptedConnection, relay: ProxiedConnection) -> None:
+        arrival.ended()
+        self._connections.pop(relay, None)
+        self._room.counters.requests += relay.session.request_count
+        if not self._connections:
+            self._empty.set()
+
+
+def _rules(rules: EnforcementRules, listener: ListenerSettings) -> EnforcementRules:
+    """The rules as they are for clients of one listener."""
+    return dataclasses.replace(
+        rules,
+        principal=listener.principal or rules.principal,
+        requires_authentication=listener.requires_authentication,
+        oauthbearer_claim=listener.oauthbearer_claim,
+        max_in_flight=listener.max_in_flight,
+        apis=listener.apis,
+    )
+
+
+def _certified(front: Listener, identity: PrincipalTracker, transport: asyncio.Transport) -> None:
+    """Nothing; if a client showed a certificate, its name is known."""
+    tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+    certificate = None if tls is None else tls.getpeercert(binary_form=True)
+    if not certificate:
+        return
+    try:
+        user = front.mapping.user(subject_name(certificate))
+    except ProtocolError:
+        user = None
+    identity.certified(user)

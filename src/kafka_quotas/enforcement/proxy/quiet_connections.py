@@ -1,0 +1,64 @@
+"""Connections on which nothing moves: closed when that has lasted too long, or when a peer turns out to be gone.
+
+Throttled clients are not idle, for it is we who keep them waiting. Invariant: connections are looked at in slices, so
+that nobody waits for this however many there are.
+**Source:** `Selector.IdleExpiryManager` (4.x): `connections.max.idle.ms`.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from kafka_quotas.core.clock import Clock
+from kafka_quotas.enforcement.proxy.proxied_connection import ProxiedConnection
+from kafka_quotas.enforcement.proxy.transport import UNACKNOWLEDGED_MS
+from kafka_quotas.enforcement.session.gathering import GatherBudget
+from kafka_quotas.enforcement.telemetry.counters import Counters
+
+LOOKS: Final = 20
+"""How often the shortest idle time is divided into looks."""
+LONGEST_PAUSE_S: Final = 30.0
+_GATHERING_PAUSE_S: Final = 1.0
+SLICE: Final = 100
+"""Connections looked at before others get their turn: a millisecond or two, where the kernel is asked about each."""
+
+
+class QuietConnections:
+    """Looks through the open connections now and then."""
+
+    def __init__(
+        self, connections: Callable[[], Iterable[ProxiedConnection]], *, clock: Clock, counters: Counters
+    ) -> None:
+        self._connections = connections
+        self._clock = clock
+        self._counters = counters
+
+    async def watch(self, shortest_idle_ms: Callable[[], int | None]) -> None:
+        """Look until cancelled, the more often the shorter idle times may be."""
+        while True:
+            idle_ms = shortest_idle_ms()
+            pause_s = LONGEST_PAUSE_S if idle_ms is None else min(LONGEST_PAUSE_S, idle_ms / LOOKS / 1000)
+            await asyncio.sleep(pause_s)
+            for number, relay in enumerate(list(self._connections())):
+                if number % SLICE == SLICE - 1:
+                    await asyncio.sleep(0)
+                self.look(relay, self._clock.now_ms())
+
+    async def watch_gathering(self, budget: GatherBudget) -> None:
+        """Tell those who hold room for too long that others wait for, until cancelled."""
+        while True:
+            await asyncio.sleep(_GATHERING_PAUSE_S)
+            for share in budget.overdue(self._clock.now_ms()):
+                share.on_overdue()
+
+    def look(self, relay: ProxiedConnection, now_ms: int) -> None:
+        """Note whether anything has moved on a connection since the last look; end it where it should."""
+        if relay.has_moved:
+            relay.has_moved = False
+            relay.quiet_since_ms = now_ms
+            return
+        quiet_ms = now_ms - relay.quiet_since_ms
+        if relay.max_idle_ms is not None and quiet_ms >= relay.max_idle_ms:
+            self._counters.connections_expired += relay.expire()
+        if quiet_ms >= UNACKNOWLEDGED_MS:
+            relay.leave_lost_peer()

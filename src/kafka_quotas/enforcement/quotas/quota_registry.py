@@ -1,0 +1,202 @@
+"""What is enforced: the quotas of a store over static ones, and those of a policy file, live in every broker's buckets.
+
+Invariants: a change of the store reaches each bucket before its next use and takes no history away; every broker has
+the same limits, which are resolved once for all of them, whenever it is met; a change costs what changed.
+**Source:** KIP-13 for static quotas, which lie below all others (levels 9 and 10).
+"""
+
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import replace
+from enum import Enum
+from typing import Final, TypeAlias
+
+from kafka_quotas.core.model.entity import ABSENT, Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas.bucket_pool import BucketPool
+from kafka_quotas.core.quotas.mutation_bucket import MutationAlgorithm
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.config.client_policy import ClientPolicy, PolicyTable
+from kafka_quotas.enforcement.config.cost_model_file import DEFAULT_COSTS
+from kafka_quotas.enforcement.config.policy_file import PolicyFile
+from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED, BrokerQuotas, new_limits, update_limit
+from kafka_quotas.stores.store import QuotaEntry
+
+NodeId: TypeAlias = int | None
+"""A broker's node id; None or below 0 for the one behind a bootstrap address while its id isn't known."""
+
+Quotas: TypeAlias = Mapping[QuotaType, float]
+"""The limits of one entity."""
+NO_QUOTAS: Final[Quotas] = {}
+"""Those of an entity that is gone."""
+
+
+def broker_name(node_id: NodeId) -> str:
+    """Return a broker as it is shown: its node id, or `bootstrap`, `bootstrap-1` and so on while that isn't known."""
+    if node_id is None:
+        return "bootstrap"
+    return str(node_id) if node_id >= 0 else f"bootstrap{node_id}"
+
+
+class QuotaSource(Enum):
+    """Where limits come from; each replaces its own alone."""
+
+    STORE = "store"
+    STATIC = "static"
+    FILE = "policy file"
+
+
+class QuotaRegistry:
+    """The limits in force and the buckets of each broker."""
+
+    def __init__(
+        self,
+        window: QuotaWindow,
+        *,
+        mutation_window: QuotaWindow | None = None,
+        mutations: MutationAlgorithm = MutationAlgorithm.TOKEN_BUCKET,
+        book: PolicyTable | None = None,
+        pool: BucketPool | None = None,
+    ) -> None:
+        """Make a policy without limits; all buckets are counted in `pool`, None for one without a bound."""
+        self.window = window
+        self.pool = BucketPool() if pool is None else pool
+        self._mutation_window = mutation_window
+        self._mutations = mutations
+        self._book = book or PolicyTable()
+        self._default_book = self._book
+        self._limits = new_limits()
+        self._stated: dict[QuotaSource, dict[Entity, Quotas]] = {source: {} for source in QuotaSource}
+        self._brokers: dict[NodeId, BrokerQuotas] = {}
+        self.cluster = self._made(None)
+        """The quotas of clients whose limits are of all brokers together."""
+        self._limit_count = 0
+        self.costs = DEFAULT_COSTS
+        """What requests cost in thread time, estimated."""
+
+    @property
+    def brokers(self) -> dict[NodeId, BrokerQuotas]:
+        """Each broker's quotas by node id."""
+        return self._brokers
+
+    @property
+    def default_terms(self) -> ClientPolicy:
+        """The terms of whom no entity of a policy file has others for."""
+        return self._default_book.default
+
+    @property
+    def limit_count(self) -> int:
+        """How many limits are in force, static ones included."""
+        return self._limit_count
+
+    def broker(self, node_id: NodeId) -> BrokerQuotas:
+        """The quotas of a broker, made at its first mention."""
+        quotas = self._brokers.get(node_id)
+        if quotas is None:
+            quotas = self._brokers[node_id] = self._made(self.cluster)
+        return quotas
+
+    def name_bootstrap(self, node_id: int, placeholder: NodeId = None) -> None:
+        """Nothing; the broker behind a bootstrap address turned out to be this node, and keeps its buckets.
+
+        `placeholder` is what it was known by before.
+        """
+        if placeholder in self._brokers and node_id not in self._brokers:
+            self._brokers[node_id] = self._brokers.pop(placeholder)
+
+    def apply(self, entries: Iterable[QuotaEntry], *, static: bool = False) -> int:
+        """How many limits differ from before; entities that are not among the entries lose theirs."""
+        stated = {entry.entity: quotas for entry in entries if (quotas := quotas_of(entry))}
+        return self._replace(_source(static=static), stated)
+
+    def alter(self, stated: Mapping[Entity, Quotas], *, static: bool = False) -> int:
+        """Set all limits that a store has on some entities, and leave those of all others as they are.
+
+        Args:
+            stated: each entity's limits, none for an entity that is gone.
+            static: whether they lie below those of other stores.
+
+        Returns:
+            How many limits differ from before.
+        """
+        return self._alter(_source(static=static), stated.items())
+
+    def replace(self, file: PolicyFile) -> int:
+        """How many limits differ from before; the terms and limits of this file hold from the next request on."""
+        book = self._default_book
+        self._book = replace(
+            book,
+            entities=file.entities,
+            internal_principals=book.internal_principals | file.internal_principals,
+        )
+        for quotas in (self.cluster, *self._brokers.values()):
+            quotas.replace_book(self._book)
+        rates: dict[Entity, Quotas] = {
+            entity: {QuotaType.REQUEST_RATE: rate} for entity, rate in file.request_rates.items()
+        }
+        return self._replace(QuotaSource.FILE, rates)
+
+    def _replace(self, source: QuotaSource, stated: dict[Entity, Quotas]) -> int:
+        """How many limits differ from before; those of one source are these and no others from now on."""
+        gone = [entity for entity in self._stated[source] if entity not in stated]
+        return self._alter(source, [*stated.items(), *((entity, NO_QUOTAS) for entity in gone)])
+
+    def _alter(self, source: QuotaSource, stated: Iterable[tuple[Entity, Quotas]]) -> int:
+        before, changed = self._stated[source], 0
+        quota_types: set[QuotaType] = set()
+        for entity, quotas in stated:
+            current = before.get(entity, NO_QUOTAS)
+            if current == quotas:
+                continue
+            for quota_type in current.keys() | quotas.keys():
+                limit = quotas.get(quota_type)
+                if current.get(quota_type) != limit:
+                    update_limit(self._limits, quota_type, entity, limit, static=source is QuotaSource.STATIC)
+                    quota_types.add(quota_type)
+                    changed += 1
+            self._limit_count += len(quotas) - len(current)
+            if quotas:
+                before[entity] = quotas
+            else:
+                del before[entity]
+        if quota_types:
+            for broker in (self.cluster, *self._brokers.values()):
+                broker.limits_changed(quota_types)
+        return changed
+
+    def expire_idle(self, now_ms: int) -> None:
+        """Forget buckets without a record for an hour."""
+        for _ in self.expiry(now_ms):
+            pass
+
+    def expiry(self, now_ms: int) -> Generator[None, None, None]:
+        """Forget buckets without a record for an hour, and yield after each slice of them."""
+        for _ in self.pool.expire_idle(now_ms):
+            yield
+        for quotas in (self.cluster, *self._brokers.values()):
+            quotas.drop_handles()
+
+    def _made(self, cluster: BrokerQuotas | None) -> BrokerQuotas:
+        return BrokerQuotas(
+            self.window,
+            mutation_window=self._mutation_window,
+            mutations=self._mutations,
+            book=self._book,
+            cluster=cluster,
+            limits=self._limits,
+            pool=self.pool,
+        )
+
+
+def quotas_of(entry: QuotaEntry) -> Quotas:
+    """Return the limits of an entry that the daemon enforces; entities of addresses have none."""
+    entity, quotas = entry.entity, entry.quotas
+    if entity.user is ABSENT and entity.client_id is ABSENT:
+        return NO_QUOTAS
+    return {kind: limit for key, kind in _ENFORCED_KEYS.items() if (limit := quotas.get(key)) is not None}
+
+
+_ENFORCED_KEYS: Final = {quota_type.key.name: quota_type for quota_type in ENFORCED}
+
+
+def _source(*, static: bool) -> QuotaSource:
+    return QuotaSource.STATIC if static else QuotaSource.STORE

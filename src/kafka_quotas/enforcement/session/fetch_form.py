@@ -1,0 +1,72 @@
+"""How the responses that count for `consumer_byte_rate` are read while they pass: one form per API."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from kafka_quotas.enforcement.session.frame_stream import FindTail
+from kafka_quotas.wire.codec.skip import Buffer
+from kafka_quotas.wire.passing import fetch_response, share_fetch_response
+from kafka_quotas.wire.passing import fetch_response as fetch_tail
+from kafka_quotas.wire.passing.broker_addresses import Translate
+from kafka_quotas.wire.passing.fetch_request import FETCH
+from kafka_quotas.wire.passing.share_fetch_request import SHARE_FETCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchForm:
+    """What has to be known of a response whose records are not looked at."""
+
+    charged_bytes: Callable[[int, Buffer, int, int], int | None]
+    """(version, buffer, start of the response, value of its length field) -> the bytes that count for the quota, None
+    if more are needed to tell."""
+    error_code: Callable[[int, Buffer, int], int | None]
+    """(version, buffer, start) -> the error of the response as a whole (0: none), None if more bytes are needed."""
+    names_no_brokers: Callable[[Buffer, int, int], bool]
+    """(buffer, start, end of the whole response) -> whether it surely holds no addresses."""
+    find_tail: Callable[[int], FindTail]
+    """(value of its length field) -> what finds the part at its end that may hold addresses."""
+    rewrite_tail: Callable[[int, Buffer, Translate], bytes]
+    """(version, that part) -> the same with our addresses, as long as it was."""
+
+
+def _fetch_bytes(api_version: int, _buffer: Buffer, _start: int, length: int) -> int:
+    return fetch_response.charged_bytes(api_version, length)
+
+
+def _fetch_error(api_version: int, buffer: Buffer, start: int) -> int | None:
+    result = fetch_response.fetch_result(api_version, buffer, start)
+    return None if result is None else result[0]
+
+
+def _share_fetch_bytes(_api_version: int, buffer: Buffer, start: int, length: int) -> int | None:
+    error_code = share_fetch_response.error_code(buffer, start)
+    if error_code is None:
+        return None
+    return 0 if error_code else share_fetch_response.charged_bytes(length)
+
+
+FETCH_FORMS: Final[Mapping[int, FetchForm]] = MappingProxyType(
+    {
+        FETCH: FetchForm(
+            charged_bytes=_fetch_bytes,
+            error_code=_fetch_error,
+            names_no_brokers=fetch_tail.is_bare,
+            find_tail=lambda length: fetch_tail.FetchTail(length).find,
+            rewrite_tail=fetch_tail.rewrite_tail,
+        ),
+        SHARE_FETCH: FetchForm(
+            charged_bytes=_share_fetch_bytes,
+            error_code=lambda _, buffer, start: share_fetch_response.error_code(buffer, start),
+            names_no_brokers=lambda buffer, _, end: share_fetch_response.names_no_brokers(buffer, end),
+            find_tail=lambda length: share_fetch_response.ShareFetchTail(length).find,
+            rewrite_tail=share_fetch_response.rewrite_share_tail,
+        ),
+    }
+)
+"""By API key, every API whose response counts for the quota.
+
+**Source:** `KafkaApis.handleFetchRequest` charges every response, `processShareFetchResponse` those without an error
+as a whole (4.3.1).
+"""

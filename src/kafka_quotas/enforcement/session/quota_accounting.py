@@ -1,0 +1,182 @@
+"""What an exchange costs its client, and how long the client waits for it.
+
+Every quota that an exchange concerns is charged; the client waits once, for the longest throttle time of them.
+**Source:** KIP-124, KIP-219; `KafkaApis.handleProduceRequest`, `handleFetchRequest`, `RequestHandlerHelper` (4.x): the
+larger of two throttle times is what a client gets; time on network threads is recorded without a check, and the next
+check sees it.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from kafka_quotas.core.metrics.throttle_time import nanos_to_percentage
+from kafka_quotas.core.quotas.cost_model import CostModel
+from kafka_quotas.core.quotas.quota_charges import RESPONSE_BYTES
+from kafka_quotas.core.quotas.quota_manager import Limiter, QuotaType
+from kafka_quotas.enforcement.event_log.charges import OnCharge
+from kafka_quotas.enforcement.quotas.client_limits import ClientLimits
+from kafka_quotas.enforcement.session.flow import SessionState
+from kafka_quotas.enforcement.session.in_flight import InFlightRequest
+from kafka_quotas.enforcement.telemetry.counters import Counters
+from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
+
+_NANOS_PER_US: Final = 1000
+_NANOS_PER_MS: Final = 1_000_000
+
+
+class QuotaAccounting:
+    """Charges the exchanges of one connection."""
+
+    __slots__ = ("_costs", "_counters", "_flow", "_ledger", "_on_charge")
+
+    def __init__(
+        self,
+        flow: SessionState,
+        *,
+        ledger: ThrottleStats,
+        counters: Counters,
+        costs: Callable[[], CostModel],
+        on_charge: OnCharge | None,
+    ) -> None:
+        self._flow = flow
+        self._ledger = ledger
+        self._counters = counters
+        self._costs = costs
+        self._on_charge = on_charge
+
+    @property
+    def tells(self) -> bool:
+        """Whether charges are taken note of, so that each has to be told."""
+        return self._on_charge is not None
+
+    def charged(
+        self, exchange: InFlightRequest, client: ClientLimits, limiter: Limiter, throttle_ms: int, now_ms: int
+    ) -> None:
+        """Note what a request whose bytes were recorded costs its client: a throttle time, which may be 0."""
+        if throttle_ms > 0:
+            throttle_ms = self._violated(exchange, client, limiter, throttle_ms)
+        self._tell(exchange, limiter, exchange.frame_length, throttle_ms, now_ms)
+
+    def charge_fetch(self, exchange: InFlightRequest, client: ClientLimits, amount: int, now_ms: int) -> None:
+        """Record the bytes of a response with records, and note in the exchange what they cost."""
+        self._charge(exchange, client, client.fetch, amount, now_ms)
+
+    def unrecord_fetch(self, exchange: InFlightRequest, client: ClientLimits, amount: int, now_ms: int) -> None:
+        """Take back the bytes of a response that lost its records."""
+        client.fetch.unrecord(amount, now_ms)
+        self._tell(exchange, client.fetch, -amount, 0, now_ms)
+
+    def charge_request(self, exchange: InFlightRequest, client: ClientLimits, now_ms: int) -> None:
+        """Record a whole request as one, and its estimated time on a broker's I/O thread.
+
+        The time of a fetch is charged with its response, when a broker reads it.
+        """
+        if client.request_rate.bound is not None:
+            self._charge(exchange, client, client.request_rate, 1, now_ms)
+        if exchange.api_key not in RESPONSE_BYTES and client.request_time.bound is not None:
+            self._charge_time(exchange, client, now_ms)
+
+    def count_exempt(self, exchange: InFlightRequest) -> None:
+        """Count the estimated time of a request that no quota limits, whoever its client is.
+
+        **Source:** KIP-124; `ClientRequestQuotaManager.maybeRecordExempt` (4.x), which counts while any client has a
+        quota of this type.
+        """
+        nanos = self._costs().request_nanos(exchange.api_key, exchange.frame_length)
+        self._counters.exempt_request_us += int(nanos / _NANOS_PER_US)
+
+    def charge_response(self, exchange: InFlightRequest, client: ClientLimits, length: int, now_ms: int) -> None:
+        """Record the response's time on a network thread, and charge the time of a fetch."""
+        if client.request_time.bound is None:
+            return
+        nanos = self._costs().response_nanos(exchange.api_key, length)
+        if exchange.exempt:
+            self._counters.exempt_request_us += int(nanos / _NANOS_PER_US)
+        else:
+            client.request_time.record_without_throttle(nanos_to_percentage(nanos), now_ms)
+        if exchange.api_key in RESPONSE_BYTES:
+            self._charge_time(exchange, client, now_ms)
+
+    def _charge_time(self, exchange: InFlightRequest, client: ClientLimits, now_ms: int) -> None:
+        nanos = self._costs().request_nanos(exchange.api_key, exchange.frame_length)
+        if exchange.exempt:
+            self._tell(exchange, client.request_time, nanos / _NANOS_PER_MS, 0, now_ms)
+            return
+        limiter = client.request_time
+        throttle_ms = limiter.record(nanos_to_percentage(nanos), now_ms)
+        if throttle_ms > 0:
+            throttle_ms = self._violated(exchange, client, limiter, throttle_ms)
+        self._tell(exchange, limiter, nanos / _NANOS_PER_MS, throttle_ms, now_ms)
+
+    def _charge(
+        self, exchange: InFlightRequest, client: ClientLimits, limiter: Limiter, amount: int, now_ms: int
+    ) -> None:
+        throttle_ms = limiter.record(amount, now_ms)
+        if throttle_ms > 0:
+            throttle_ms = self._violated(exchange, client, limiter, throttle_ms)
+        if self._on_charge is not None:
+            self._tell(exchange, limiter, amount, throttle_ms, now_ms)
+
+    def _tell(self, exchange: InFlightRequest, limiter: Limiter, amount: float, throttle_ms: int, now_ms: int) -> None:
+        """Nothing; the event log, if there is one, takes note of a charge."""
+        if self._on_charge is not None:
+            quota_type = limiter.quota_type
+            is_exempt = exchange.exempt and quota_type is QuotaType.REQUEST
+            who = (now_ms, limiter.user, limiter.client_id)
+            self._on_charge((*who, quota_type, exchange.api_key, amount, throttle_ms, is_exempt))
+
+    def _violated(self, exchange: InFlightRequest, client: ClientLimits, limiter: Limiter, throttle_ms: int) -> int:
+        """The throttle time that is left of one: none for shadows, never more than the longest allowed."""
+        if client.max_throttle_ms is not None:
+            throttle_ms = min(throttle_ms, client.max_throttle_ms)
+        if client.is_shadow:
+            self._ledger.shadowed(limiter.quota_type, limiter, throttle_ms)
+            return 0
+        if client.refuses_at_once and exchange.expects_response and limiter in (client.produce, client.fetch):
+            return 0  # what comes next is refused
+        exchange.throttled(limiter, throttle_ms)
+        return throttle_ms
+
+    def refused(self, limiter: Limiter, wait_ms: int) -> None:
+        """Count a request that is going to be refused for what it would have been delayed by."""
+        self._counters.refused_requests += 1
+        self._ledger.refused(limiter, wait_ms)
+
+    def judge(self, exchange: InFlightRequest, now_ms: int) -> None:
+        """Make a throttle time that a treatment put into an exchange none for shadows, and at most the cap.
+
+        What the treatment recorded goes to the event log.
+        """
+        client, limiter = exchange.client, exchange.throttled_by
+        throttle_ms, exchange.throttle_ms = exchange.throttle_ms, 0
+        if client is not None and limiter is not None and throttle_ms > 0:
+            throttle_ms = self._violated(exchange, client, limiter, throttle_ms)
+        if self._on_charge is not None and exchange.whole is not None:
+            for charged, amount in exchange.whole.charges():
+                self._tell(exchange, charged, amount, throttle_ms if charged is limiter else 0, now_ms)
+
+    def heed_upstream(self, exchange: InFlightRequest, upstream_ms: int) -> None:
+        """Note a throttle time that the broker set: it counts if it is the larger, and is said if we limit as well."""
+        limiter = exchange.accountable
+        if upstream_ms <= 0 or limiter is None:
+            return
+        if limiter.bound is not None:
+            self._ledger.throttled_upstream(limiter.quota_type, limiter, upstream_ms)
+        exchange.upstream_ms = upstream_ms
+
+    def settle(self, exchange: InFlightRequest, now_ms: int) -> None:
+        """Mute the client for the throttle time of a request whose response was seen, and let go on what awaited it.
+
+        **Source:** KIP-219: the throttle time counts from when the response goes out, in `SocketServer` by muting the
+        channel until then.
+        """
+        if exchange.throttle_ms and not exchange.delayed:
+            self.count(exchange, now_ms)
+            self._flow.throttle(exchange, now_ms)
+        self._flow.answered(exchange, now_ms)
+
+    def count(self, exchange: InFlightRequest, now_ms: int) -> None:
+        """Count whose quota makes a client wait."""
+        limiter = exchange.throttled_by
+        if limiter is not None:
+            self._ledger.throttled(limiter.quota_type, limiter, exchange.throttle_ms, now_ms)

@@ -1,0 +1,371 @@
+"""The broker's side of a connection: responses as they begin and end, each for the request that waits for it longest.
+
+A response streams unless something in it has to be changed that its first bytes don't show. Bytes of a fetch are
+charged when its head has been seen, so that its throttle time is written into that head.
+
+Which form a response is passed on in: as it comes, gathered, or but for its end; and what is told in it.
+"""
+
+from typing import Final
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.quotas.quota_charges import RESPONSE_BYTES
+from kafka_quotas.enforcement.session.fetch_form import FETCH_FORMS
+from kafka_quotas.enforcement.session.flow import SessionState
+from kafka_quotas.enforcement.session.frame_stream import Decision, Frame, Patch
+from kafka_quotas.enforcement.session.in_flight import (
+    ADDRESSES,
+    EMPTIED,
+    FETCH,
+    IDENTITY,
+    PRODUCE,
+    RAW_TOKEN,
+    STREAM,
+    TAIL,
+    VERSIONS,
+    InFlightRequest,
+)
+from kafka_quotas.enforcement.session.principal import COMPLETE, PrincipalTracker
+from kafka_quotas.enforcement.session.quota_accounting import QuotaAccounting
+from kafka_quotas.wire.codec.frame import (
+    FRAME_LENGTH_BYTES,
+    MAX_GATHERED_BYTES,
+    MAX_UNAUTHENTICATED_BYTES,
+    checked_frame_length,
+)
+from kafka_quotas.wire.codec.skip import Buffer
+from kafka_quotas.wire.passing.api_versions import (
+    API_VERSIONS,
+    Serves,
+    clamp,
+    is_unsupported_version_answer,
+    unsupported_version_answer,
+)
+from kafka_quotas.wire.passing.broker_addresses import Translate, rewrite_addresses
+from kafka_quotas.wire.passing.fetch_request import NO_SESSION, final_fetch
+from kafka_quotas.wire.passing.fetch_response import empty_fetch_response, fetch_result
+from kafka_quotas.wire.passing.share_fetch_request import SHARE_FETCH
+from kafka_quotas.wire.passing.share_fetch_response import WithoutRecords, shortened
+from kafka_quotas.wire.passing.throttle_time import (
+    MAX_THROTTLE_MS,
+    NEED_MORE,
+    patch_throttle,
+    read_throttle_ms,
+    throttle_needs_whole,
+    throttle_offset,
+)
+from kafka_quotas.wire.protocol.api import NEVER
+from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD_BYTES, parse_response_head
+
+CLIENT_WAITS_SINCE: Final = {
+    PRODUCE: 6,
+    FETCH: 8,
+    2: 3,
+    3: 6,
+    8: 4,
+    9: 4,
+    10: 2,
+    11: 3,
+    12: 2,
+    13: 2,
+    14: 2,
+    15: 2,
+    16: 2,
+    API_VERSIONS: 2,
+    19: 3,
+    20: 2,
+    32: 2,
+    SHARE_FETCH: NEVER,
+}
+"""First versions in which a client waits the throttle time out by itself; of APIs that are not here, the first one that
+tells it. **Source:** KIP-219; `AbstractResponse.shouldClientThrottle` of each API (4.1)."""
+
+PRODUCE_FLEXIBLE_SINCE: Final = 9
+_FOUR_ZEROS: Final = bytes(4)
+_FIVE_ZEROS: Final = bytes(5)
+
+
+def told_throttle_ms(exchange: InFlightRequest) -> int:
+    """The throttle time to write into a response; 0 where the client would wait it out a second time."""
+    waits_itself = exchange.delayed and exchange.api_version >= CLIENT_WAITS_SINCE.get(exchange.api_key, 0)
+    return 0 if waits_itself else exchange.throttle_ms
+
+
+def clamped_versions(exchange: InFlightRequest, frame: bytearray, *, serves: Serves) -> Buffer:
+    """Return the ApiVersions response with our maximum versions; who asks in a version beyond ours is told so.
+
+    A broker that is older than the version asked for says only that, and the client asks again.
+    """
+    if exchange.api_version > API_TABLE[API_VERSIONS].max_version:
+        return unsupported_version_answer(exchange.correlation_id)
+    if is_unsupported_version_answer(frame, RESPONSE_HEAD_BYTES, len(frame)):
+        return frame
+    return clamp(frame, exchange.api_version, serves=serves)
+
+
+def bare_produce_response(exchange: InFlightRequest, chunk: memoryview, end: int) -> bool:
+    """Whether a Produce response is whole, up to `end`, and surely has a throttle time of 0 and no addresses."""
+    bare = bare_end(exchange.api_version)
+    return bool(bare) and chunk[end - len(bare) : end] == bare
+
+
+def bare_end(api_version: int) -> bytes:
+    """What a Produce response ends with only if its throttle time is 0 and no addresses are behind it; b"" for nothing.
+
+    The throttle time is the last field there is; from the first flexible version on an empty tag section follows. Were
+    that not empty, its last entry would end with a broker's port, its rack and its tags: five zeros could not be.
+    """
+    if api_version >= PRODUCE_FLEXIBLE_SINCE:
+        return _FIVE_ZEROS
+    return _FOUR_ZEROS if api_version > 0 else b""
+
+
+def look_at_tail(exchange: InFlightRequest, chunk: memoryview, offset: int, length: int) -> None:
+    """Treat a response with records that is at hand as a whole as what it turns out to be."""
+    end = offset + FRAME_LENGTH_BYTES + length
+    if len(chunk) >= end:
+        has_none = FETCH_FORMS[exchange.api_key].names_no_brokers(chunk, offset, end)
+        exchange.treatment = STREAM if has_none else ADDRESSES
+
+
+def passing(exchange: InFlightRequest, length: int, *, gather: bool, patch: Patch | None = None) -> Decision:
+    """How to pass on a response; raises `ProtocolError` if it is to be gathered and too long for that."""
+    if exchange.treatment is TAIL and not gather:
+        return Frame(
+            length + FRAME_LENGTH_BYTES, patch=patch, find_tail=FETCH_FORMS[exchange.api_key].find_tail(length)
+        )
+    if not gather and patch is None:
+        return length + FRAME_LENGTH_BYTES
+    if gather and length > MAX_GATHERED_BYTES:
+        raise ProtocolError(f"a response announces {length} bytes and would have to be changed as a whole")
+    return Frame(length + FRAME_LENGTH_BYTES, gather, patch)
+
+
+_STREAMED: Final = (STREAM, TAIL)
+"""Treatments that pass a response on as it comes, but for its end."""
+
+
+def _nothing_told(frame: bytearray, now_ms: int) -> None:
+    """Drop the response to a request of our own from which nothing is to be learnt."""
+    del frame, now_ms
+
+
+class ResponseHandler:
+    """Passes on the responses of one connection."""
+
+    __slots__ = ("_charging", "_delays", "_flow", "_identity", "_is_answering", "_serves", "_translate", "_unasked")
+
+    def __init__(
+        self,
+        flow: SessionState,
+        *,
+        identity: PrincipalTracker,
+        charging: QuotaAccounting,
+        translate: Translate,
+        delays: bool,
+        serves: Serves,
+    ) -> None:
+        self._flow = flow
+        self._identity = identity
+        self._charging = charging
+        self._translate = translate
+        self._delays = delays
+        self._serves = serves
+        self._unasked = False
+        self._is_answering = False
+
+    def begin(self, chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
+        """Return how to pass on the response at an offset; None if it has to wait or more bytes are needed."""
+        flow = self._flow
+        if flow.is_delaying:
+            return None
+        exchange = flow.in_flight[0] if flow.in_flight else None
+        if exchange is None or exchange.api_key == RAW_TOKEN:
+            return self._begin_token(exchange, chunk, offset)
+        head = parse_response_head(chunk, offset)
+        if head is None:
+            return None
+        length, correlation_id = head
+        if correlation_id != exchange.correlation_id:
+            raise ProtocolError(
+                f"the upstream answered correlation id {correlation_id} where {exchange.correlation_id} was due"
+            )
+        if exchange.treatment is TAIL:
+            look_at_tail(exchange, chunk, offset, length)
+        if exchange.client is None:
+            return passing(exchange, length, gather=exchange.treatment not in _STREAMED)
+        if not exchange.throttle_ms and exchange.api_key == PRODUCE and not exchange.client.counts_requests:
+            end = offset + FRAME_LENGTH_BYTES + length
+            if exchange.whole is None and bare_produce_response(exchange, chunk, end):
+                return length + FRAME_LENGTH_BYTES
+        return self._begin_charged(exchange, chunk, offset, length, now_ms)
+
+    def end(self, gathered: bytearray | None, now_ms: int) -> Buffer | None:
+        """Return what goes to the client in place of a gathered response, and after any: answers that waited for it."""
+        flow = self._flow
+        if self._unasked:
+            self._unasked = False
+            return None
+        in_flight = flow.in_flight
+        exchange = in_flight[0]
+        passed = None
+        if exchange.on_told is not None:
+            assert gathered is not None
+            exchange.on_told(gathered, now_ms)
+        else:
+            if gathered is not None:
+                passed = self._changed(exchange, gathered, now_ms)
+            if self._identity.state is not COMPLETE:
+                self._identity.passed(exchange)
+        # What goes on now may be answered here at once: such an answer waits until this response has gone out.
+        if exchange is flow.awaited:
+            self._charging.settle(exchange, now_ms)
+        flow.thin_out(now_ms)
+        in_flight.popleft()
+        if not in_flight or in_flight[0].answer is None:
+            return passed
+        return b"".join(([] if passed is None else [passed]) + self.answers(now_ms))
+
+    def answers(self, now_ms: int) -> list[Buffer]:
+        """Return the answers made here that are due now: those of the requests that wait longest."""
+        in_flight, due = self._flow.in_flight, list[Buffer]()
+        if self._is_answering:
+            return due  # called by what goes on below: the loop there comes to it, in its turn
+        self._is_answering = True
+        while in_flight and (answer := in_flight[0].answer) is not None:
+            exchange = in_flight[0]
+            due.append(self._changed(exchange, bytearray(answer), now_ms))
+            if exchange is self._flow.awaited:
+                self._charging.settle(exchange, now_ms)
+            self._flow.thin_out(now_ms)
+            in_flight.popleft()
+        self._is_answering = False
+        return due
+
+    def _begin_charged(
+        self, exchange: InFlightRequest, chunk: memoryview, offset: int, length: int, now_ms: int
+    ) -> Decision | None:
+        """How to pass on a response that counts or may name a throttle time; None as in `begin`."""
+        if not exchange.charged and not self._charge(exchange, chunk, offset, length, now_ms):
+            return None
+        if self._delays and exchange.throttle_ms and not exchange.delayed and exchange.whole is None:
+            self._delay(exchange, now_ms)
+            return None
+        if exchange.session_id is not None and exchange.throttle_ms and exchange.whole is None:
+            error_code = FETCH_FORMS[exchange.api_key].error_code(exchange.api_version, chunk, offset)
+            if error_code is None:
+                return None
+            if error_code == 0:
+                return self._emptied(exchange, chunk, offset, length, now_ms)
+        gather = exchange.treatment not in _STREAMED or exchange.whole is not None
+        patch = None
+        if not gather and (exchange.throttle_ms > 0 or exchange.limited):
+            is_whole = len(chunk) >= offset + FRAME_LENGTH_BYTES + length
+            if is_whole or not throttle_needs_whole(*exchange.place):
+                found = throttle_offset(*exchange.place, chunk, offset)
+                if found == NEED_MORE:
+                    return None
+                patch = None if found is None else self._patch(exchange, chunk, found)
+                exchange.patched = True
+            else:
+                gather = True
+        if exchange.api_key in RESPONSE_BYTES and exchange.whole is None:
+            self._charging.settle(exchange, now_ms)
+        return passing(exchange, length, gather=gather, patch=patch)
+
+    def _charge(self, exchange: InFlightRequest, chunk: memoryview, offset: int, length: int, now_ms: int) -> bool:
+        """Charge the response with what it is by its head; return False to wait for more bytes."""
+        client, charging, fetched_bytes = exchange.client, self._charging, None
+        assert client is not None
+        if exchange.api_key in RESPONSE_BYTES and exchange.limiter is not None:
+            fetched_bytes = FETCH_FORMS[exchange.api_key].charged_bytes(exchange.api_version, chunk, offset, length)
+            if fetched_bytes is None:
+                return False
+        exchange.charged = True
+        if client.counts_requests:
+            charging.charge_response(exchange, client, length, now_ms)
+        if fetched_bytes:
+            charging.charge_fetch(exchange, client, fetched_bytes, now_ms)
+        return True
+
+    def _delay(self, exchange: InFlightRequest, now_ms: int) -> None:
+        exchange.delayed = True
+        self._charging.count(exchange, now_ms)
+        self._flow.delay(exchange, now_ms)
+
+    def _end_session(self, exchange: InFlightRequest, session_id: int) -> None:
+        """Have the broker drop the session that it made for a full fetch whose answer is emptied.
+
+        The client is told of none and would never use it, and the broker's cache has room for 1,000. A broker that
+        throttles makes none (`FullFetchContext.getThrottledResponse`). The fetch is awaited, so that the broker's
+        stream is between two requests.
+        """
+        if session_id in (NO_SESSION, exchange.session_id):
+            return
+        assert exchange.client is not None
+        assert self._flow.awaited is exchange
+        self._flow.in_flight.append(InFlightRequest.own(exchange.correlation_id, _nothing_told))
+        self._flow.to_upstream.append(
+            final_fetch(
+                exchange.api_version,
+                session_id=session_id,
+                correlation_id=exchange.correlation_id,
+                client_id=exchange.client.client_id,
+            )
+        )
+
+    def _emptied(self, exchange: InFlightRequest, chunk: memoryview, offset: int, length: int, now_ms: int) -> Decision:
+        """Return the decision that drops a fetch's data: it counts for nothing, and the client gets an empty answer."""
+        assert exchange.client is not None
+        amount = FETCH_FORMS[exchange.api_key].charged_bytes(exchange.api_version, chunk, offset, length)
+        self._charging.unrecord_fetch(exchange, exchange.client, amount or 0, now_ms)
+        if exchange.api_key == SHARE_FETCH:
+            exchange.treatment = EMPTIED
+            return Frame(length + FRAME_LENGTH_BYTES, gather=True, keep=WithoutRecords(length).keep)
+        session_id, result = exchange.session_id, fetch_result(exchange.api_version, chunk, offset)
+        assert session_id is not None
+        if result is not None:
+            self._end_session(exchange, result[1])
+        told_ms = min(told_throttle_ms(exchange), MAX_THROTTLE_MS)
+        answer = empty_fetch_response(
+            exchange.api_version, exchange.correlation_id, session_id=session_id, throttle_ms=told_ms
+        )
+        self._charging.settle(exchange, now_ms)
+        return Frame(length + FRAME_LENGTH_BYTES, replacement=answer)
+
+    def _patch(self, exchange: InFlightRequest, chunk: memoryview, offset: int) -> Patch | None:
+        """The throttle time for the field at an offset, where ours is the larger one."""
+        upstream_ms, told_ms = read_throttle_ms(chunk, offset), told_throttle_ms(exchange)
+        self._charging.heed_upstream(exchange, upstream_ms)
+        return Patch(offset, min(told_ms, MAX_THROTTLE_MS).to_bytes(4, "big")) if told_ms > upstream_ms else None
+
+    def _begin_token(self, exchange: InFlightRequest | None, chunk: memoryview, offset: int) -> Frame | None:
+        """How to pass on a bare token; only those of mechanisms that we can't read come without being asked for."""
+        if exchange is None and (not self._identity.expects_tokens or self._identity.reads_tokens):
+            raise ProtocolError("the upstream sent a response that nobody asked for")
+        length = checked_frame_length(chunk, offset, limit=MAX_UNAUTHENTICATED_BYTES)
+        if length is None:
+            return None
+        self._unasked = exchange is None
+        return Frame(length + FRAME_LENGTH_BYTES, gather=exchange is not None)
+
+    def _changed(self, exchange: InFlightRequest, frame: bytearray, now_ms: int) -> Buffer:
+        """The gathered response with our addresses, versions and throttle time in it."""
+        if exchange.treatment is TAIL and exchange.whole is None:
+            return FETCH_FORMS[exchange.api_key].rewrite_tail(exchange.api_version, frame, self._translate)
+        if exchange.treatment is EMPTIED:
+            frame = shortened(frame)
+        elif exchange.treatment is IDENTITY:
+            self._identity.answered(exchange, frame)
+        elif exchange.treatment is VERSIONS:
+            frame = bytearray(clamped_versions(exchange, frame, serves=self._serves))
+        if exchange.whole is not None and exchange.answer is None:
+            frame = bytearray(exchange.whole.on_response(frame, exchange, now_ms))
+            self._charging.judge(exchange, now_ms)
+        if exchange.client is not None and not exchange.patched:
+            upstream_ms = patch_throttle(frame, *exchange.place, told_throttle_ms(exchange))
+            self._charging.heed_upstream(exchange, max(upstream_ms or 0, 0))
+        if exchange.treatment in (ADDRESSES, TAIL, EMPTIED):
+            return rewrite_addresses(*exchange.place, frame, self._translate)
+        return frame

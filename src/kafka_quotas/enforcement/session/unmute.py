@@ -1,0 +1,80 @@
+"""Ending a throttle time by hand: which clients were let go, and how long each would have had to wait.
+
+What was measured stays. A client that is still over its limit waits again after its next request, so raise or remove
+the limit first. Kafka has no such operation: there a mute lasts until its end, whatever becomes of the quota.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.enforcement.quotas.quota_registry import NodeId, broker_name
+from kafka_quotas.enforcement.session.flow import ThrottledChannel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnmutedClient:
+    """A client whose connections to one broker are read again."""
+
+    user: str
+    client_id: str
+    broker: str
+    quota: str
+    connections: int
+    remaining_ms: int
+    """What was left of the longest throttle time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unmuted:
+    """The clients that were let go, by name."""
+
+    unmuted: tuple[UnmutedClient, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientChoice:
+    """Whose throttle times end; None stands for any."""
+
+    user: str | None = None
+    client_id: str | None = None
+
+    def is_of(self, mute: ThrottledChannel) -> bool:
+        """Return whether a mute is of a client that is meant."""
+        limiter = mute.limiter
+        return self.user in (None, limiter.user) and self.client_id in (None, limiter.client_id)
+
+
+def sum_up(ended: Iterable[tuple[NodeId, ThrottledChannel]], now_ms: int) -> Unmuted:
+    """Sum up mutes that were ended, each at its broker: one row per client, broker and quota."""
+    by_name: dict[tuple[str, str, str, str], list[int]] = {}
+    for node_id, mute in ended:
+        name = (mute.limiter.user, mute.limiter.client_id, broker_name(node_id), mute.quota_type.key.name)
+        by_name.setdefault(name, []).append(max(0, mute.until_ms - now_ms))
+    rows = (
+        UnmutedClient(
+            user=user, client_id=client_id, broker=broker, quota=quota, connections=len(left), remaining_ms=max(left)
+        )
+        for (user, client_id, broker, quota), left in sorted(by_name.items())
+    )
+    return Unmuted(unmuted=tuple(rows))
+
+
+def unmuted_to_json(result: Unmuted) -> dict[str, Any]:
+    """Return the result as JSON values, field by field."""
+    return asdict(result)
+
+
+def unmuted_from_json(data: object) -> Unmuted:
+    """Read the result that `unmuted_to_json` wrote.
+
+    Raises:
+        ProtocolError: Fields are missing, or there is no list of rows.
+    """
+    names = [field.name for field in fields(UnmutedClient)]
+    try:
+        rows = data["unmuted"]  # type: ignore[index]
+        return Unmuted(unmuted=tuple(UnmutedClient(**{name: row[name] for name in names}) for row in rows))
+    except (KeyError, TypeError) as error:
+        raise ProtocolError("the daemon's answer is not about clients that were let go") from error

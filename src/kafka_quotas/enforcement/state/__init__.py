@@ -1,0 +1,4 @@
+"""What was charged, kept across a restart: snapshots of buckets in the state file.
+
+Imports `enforcement.quotas` and `enforcement.proxy`.
+"""

@@ -1,0 +1,259 @@
+"""Saving what was measured now and then and at the end, and giving it back to who measures at the start.
+
+Invariants: what can't hold anybody back any more is not saved; times that lie in the future (the clock
+was set back meanwhile) are moved back to now, so that nobody waits longer than before. A save is made in slices between
+which clients are served; each bucket in it is as it was at one moment of the save (`state_file` says what that means).
+"""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Final, TextIO, TypeAlias, cast
+
+from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.quotas.quota_bucket import memory_of
+from kafka_quotas.core.quotas.quota_manager import IDLE_MS, ClientQuotaManager, QuotaType
+from kafka_quotas.enforcement.config.client_policy import Mode
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
+from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry
+from kafka_quotas.enforcement.state.state_file import (
+    CLUSTER,
+    Saved,
+    SavedBucket,
+    SavedMeter,
+    SavedRate,
+    SavedState,
+    StateError,
+    read_state,
+    state_file,
+    state_text,
+)
+from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
+from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
+
+SAVE_S: Final = 5.0
+"""How long after a save the next one begins: with the time of two saves what a killed daemon forgets at most."""
+FIRST_SAVE_S: Final = 0.25
+"""How long after the start the first save begins; each pause is twice the one before, up to `SAVE_S`: a daemon that
+dies soon after every start would forget all of every life otherwise, and its clients would be unlimited."""
+_SLICE: Final = 64
+"""How many figures are written down between two pauses: a millisecond's work."""
+
+_WRITE_CHARS: Final = 256 * 1024
+"""How much is gathered before a thread writes it."""
+
+_Remember: TypeAlias = Callable[[], None]
+
+
+class _GivenUpError(Exception):
+    """The daemon ends, and a save that is under way is not needed any more."""
+
+
+class StateSnapshotter:
+    """Keeps the memory of buckets, connection rates and topics' meters in a file.
+
+    `bootstrap` tells the node id behind the bootstrap listener.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        policy: QuotaRegistry,
+        *,
+        connections: ConnectionQuotas,
+        thresholds: ThresholdRegistry,
+        clock: Clock,
+        settings: tuple[str, ...],
+        bootstrap: Callable[[], NodeId],
+        notify: Notify,
+    ) -> None:
+        self._path = path
+        self._policy = policy
+        self._connections = connections
+        self._thresholds = thresholds
+        self._clock = clock
+        self._settings = settings
+        self._bootstrap = bootstrap
+        self._notify = notify
+        self._failing = False
+        self._ending = asyncio.Event()
+
+    def restore(self) -> None:
+        """Nothing; the buckets go on where they ended. What can't be taken is said, and is no reason not to start."""
+        try:
+            state = read_state(self._path)
+            if state is not None:
+                self._restore(state)
+        except StateError as error:
+            self._notify(
+                LogEvent(
+                    event="state can't be restored; every bucket starts empty",
+                    severity=LogLevel.ERROR,
+                    fields={"error": error.message},
+                )
+            )
+
+    async def keep(self) -> None:
+        """Save the state again and again, and a last time once `end` was called."""
+        pause_s = FIRST_SAVE_S
+        while not self._ending.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), pause_s)
+                break
+            pause_s = min(2 * pause_s, SAVE_S)
+            try:
+                await self._save_in_slices()
+            except StateError as error:
+                self._say_failing(error)
+            else:
+                self._failing = False
+        self.save()
+
+    def end(self) -> None:
+        """Have `keep` save the state of this moment and return; a save that is under way is given up."""
+        self._ending.set()
+
+    async def _save_in_slices(self) -> None:
+        """Save the state while clients are served: slices are gathered here and written in a thread."""
+        place = state_file(self._path)
+        file = await asyncio.to_thread(place.__enter__)
+        try:
+            await self._write_slices(file)
+        except BaseException:
+            with contextlib.suppress(_GivenUpError):
+                place.__exit__(*sys.exc_info())
+                raise
+        else:
+            await asyncio.to_thread(place.__exit__, None, None, None)
+
+    async def _write_slices(self, file: TextIO) -> None:
+        pieces: list[str] = []
+        size = 0
+        for piece in self._text():
+            pieces.append(piece)
+            size += len(piece)
+            if size < _WRITE_CHARS:
+                await asyncio.sleep(0)
+            else:
+                await asyncio.to_thread(file.write, "".join(pieces))
+                pieces, size = [], 0
+            if self._ending.is_set():
+                raise _GivenUpError
+        await asyncio.to_thread(file.write, "".join(pieces))
+
+    def save(self) -> None:
+        """Save the state of this moment, in which nobody else is served."""
+        try:
+            with state_file(self._path) as file:
+                file.writelines(self._text())
+        except StateError as error:
+            self._say_failing(error)
+
+    def _restore(self, state: SavedState) -> None:
+        if state.settings != self._settings:
+            raise StateError(f"the state in {self._path} was kept under other settings: {', '.join(state.settings)}")
+        now_ms = self._clock.now_ms()
+        shift_ms = min(0, now_ms - state.saved_ms)
+        taken = [_took(self._bucket(bucket, shift_ms)) for bucket in state.buckets]
+        rates = [_took(self._rate(rate, shift_ms)) for rate in state.connections]
+        meters = [_took(self._meter(meter, shift_ms, now_ms)) for meter in state.topics]
+        every = (*taken, *rates, *meters)
+        fields: dict[str, str | float] = {
+            "file": str(self._path),
+            "buckets": sum(taken),
+            "connections": sum(rates),
+            "topics": sum(meters),
+            "skipped": len(every) - sum(every),
+            "age_ms": now_ms - state.saved_ms,
+        }
+        self._notify(LogEvent(event="state restored", fields=fields))
+
+    def _bucket(self, bucket: SavedBucket, shift_ms: int) -> _Remember:
+        of_all = bucket.broker == CLUSTER
+        quotas = self._policy.cluster if of_all else self._policy.broker(self._node_id(bucket.broker))
+        manager = quotas.manager(bucket.quota_type, bucket.mode)
+        return lambda: manager.remember(bucket.memory, shift_ms)
+
+    def _rate(self, rate: SavedRate, shift_ms: int) -> _Remember:
+        rates = self._connections.broker(self._node_id(rate.broker)).rates
+        return lambda: rates.remember(rate.memory, shift_ms)
+
+    def _meter(self, meter: SavedMeter, shift_ms: int, now_ms: int) -> _Remember:
+        thresholds = self._thresholds.broker(self._node_id(meter.broker))
+        return lambda: thresholds.remember(meter.topic, meter.figures, shift_ms=shift_ms, now_ms=now_ms)
+
+    def _node_id(self, broker: NodeId | str) -> NodeId:
+        """The node id that a saved broker has now."""
+        if isinstance(broker, str):
+            raise StateError(f"no broker is called {broker!r}")
+        return self._bootstrap() if broker is None else broker
+
+    def _text(self) -> Iterator[str]:
+        return state_text(self._settings, self._saved(), now_ms=self._clock.now_ms)
+
+    def _saved(self) -> Iterator[list[Saved]]:
+        """Yield slices of all that may hold somebody back."""
+        places = {manager: (CLUSTER, mode) for mode, manager in self._policy.cluster.managers()} | {
+            manager: (self._name(node_id), mode)
+            for node_id, quotas in self._policy.brokers.items()
+            for mode, manager in quotas.managers()
+        }
+        now_ms = self._clock.now_ms()
+        for buckets in self._policy.pool.walk():
+            yield from _sliced(
+                SavedBucket(broker=broker, mode=mode, quota_type=manager.quota_type, memory=memory)
+                for bucket, owner in buckets
+                if (manager := cast("ClientQuotaManager", owner)) in places
+                for broker, mode in (places[manager],)
+                if bucket.recorded_ms is not None
+                and now_ms - bucket.recorded_ms <= _span_ms(manager, mode)
+                and (memory := memory_of(bucket)) is not None
+            )
+            yield []
+        yield from _sliced(self._rates(now_ms))
+        yield from _sliced(
+            SavedMeter(broker=self._name(node_id), topic=topic, figures=figures)
+            for node_id, thresholds in list(self._thresholds.brokers.items())
+            for topic, figures in thresholds.memories(now_ms)
+        )
+
+    def _rates(self, now_ms: int) -> Iterator[SavedRate]:
+        window = self._policy.window
+        for node_id, made in list(self._connections.brokers.items()):
+            for memory in made.rates.memories():
+                if now_ms - memory.recorded_ms <= 2 * window.samples * window.window_ms:
+                    yield SavedRate(broker=self._name(node_id), memory=memory)
+
+    def _name(self, node_id: NodeId) -> NodeId:
+        """What a broker is saved as: the one behind the bootstrap listener may be called otherwise after a restart."""
+        return None if node_id == self._bootstrap() else node_id
+
+    def _say_failing(self, error: StateError) -> None:
+        if not self._failing:
+            self._failing = True
+            self._notify(
+                LogEvent(event="state can't be saved", severity=LogLevel.ERROR, fields={"error": error.message})
+            )
+
+
+def _sliced(saved: Iterator[Saved]) -> Iterator[list[Saved]]:
+    while slice_ := list(islice(saved, _SLICE)):
+        yield slice_
+
+
+def _span_ms(manager: ClientQuotaManager, mode: Mode) -> int:
+    """How long after its last record a bucket still counts: rates forget with their window, debts may last."""
+    lasts = manager.quota_type is QuotaType.CONTROLLER_MUTATION or mode is Mode.SMOOTH
+    return IDLE_MS if lasts else 2 * manager.window.samples * manager.window.window_ms
+
+
+def _took(remember: _Remember) -> bool:
+    """Whether figures could be taken; not those of another algorithm than is used now, nor what are none at all."""
+    try:
+        remember()
+    except (ValueError, IndexError, OverflowError):
+        return False
+    return True

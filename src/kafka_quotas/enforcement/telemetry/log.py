@@ -1,0 +1,133 @@
+"""The daemon's log: one line per notice, on standard error.
+
+Invariants: a line has a time (UTC), a severity, the event and its fields, as `key=value` pairs or as one JSON object;
+the same event is written at most `LINES_PER_SECOND` times in a second, what was left out is counted in the next line
+of it.
+
+Something an operator should read: one structured line of the log.
+"""
+
+import json
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import IntEnum, StrEnum
+from pathlib import Path
+from typing import Final, TextIO, TypeAlias
+
+from kafka_quotas.core.clock import Clock
+
+
+class LogLevel(IntEnum):
+    """How much it matters; the figures are those of `logging`."""
+
+    DEBUG = 10
+    INFO = 20
+    WARNING = 30
+    ERROR = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEvent:
+    """What happened (`event`, a fixed text) and to whom (`fields`)."""
+
+    event: str
+    severity: LogLevel = LogLevel.INFO
+    fields: dict[str, str | float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """The line: the event, then `key=value` pairs, values quoted where they would not read as one word."""
+        pairs = (f"{key}={_quoted(value)}" for key, value in self.fields.items())
+        return " ".join((self.event, *pairs))
+
+
+Notify: TypeAlias = Callable[[LogEvent], None]
+"""Takes notices; never raises."""
+
+
+def defect(error: Exception) -> str:
+    """Return an unexpected exception as one line: what it is, and where it came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"internal error: {type(error).__name__}: {error}{place}"
+
+
+def _quoted(value: str | float) -> str:
+    """A value as one word, or quoted; control characters (which may come from a client) are escaped."""
+    text = str(value)
+    if text and text.isprintable() and not any(mark in text for mark in ' "=\\'):
+        return text
+    escaped = "".join(
+        mark if mark.isprintable() and mark not in '"\\' else mark.encode("unicode_escape").decode() for mark in text
+    )
+    return '"' + escaped.replace('"', '\\"') + '"'
+
+
+LINES_PER_SECOND: Final = 20
+"""Per event: enough to see each of a few troubles, too little to fill a disk when thousands of clients meet one."""
+
+
+class LogFormat(StrEnum):
+    """How a line of the log is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Log:
+    """Writes notices to a stream."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        clock: Clock,
+        *,
+        threshold: LogLevel = LogLevel.INFO,
+        log_format: LogFormat = LogFormat.TEXT,
+    ) -> None:
+        self._line = _json_line if log_format is LogFormat.JSON else _text_line
+        self._stream = stream
+        self._clock = clock
+        self._threshold = threshold
+        self._second = 0
+        self._written: dict[str, int] = {}
+        self._suppressed: dict[str, int] = {}
+
+    def notify(self, notice: LogEvent) -> None:
+        """Nothing; the line is written, or left out and counted."""
+        if notice.severity < self._threshold:
+            return
+        now_ms = self._clock.now_ms()
+        if now_ms // 1000 != self._second:
+            self._second = now_ms // 1000
+            self._written.clear()
+        written = self._written.get(notice.event, 0)
+        self._written[notice.event] = written + 1
+        if written >= LINES_PER_SECOND:
+            self._suppressed[notice.event] = self._suppressed.get(notice.event, 0) + 1
+            return
+        left_out = self._suppressed.pop(notice.event, 0)
+        self._write(self._line(now_ms, notice, left_out))
+
+    def _write(self, line: str) -> None:
+        try:
+            self._stream.write(line)
+            self._stream.flush()
+        except OSError:
+            return  # nobody reads the log any more; enforcement goes on
+
+
+def _text_line(now_ms: int, notice: LogEvent, left_out: int) -> str:
+    more = f" left_out={left_out}" if left_out else ""
+    return f"{_time(now_ms)} {notice.severity.name.lower()} {notice}{more}\n"
+
+
+def _json_line(now_ms: int, notice: LogEvent, left_out: int) -> str:
+    line = {"time": _time(now_ms), "severity": notice.severity.name.lower(), "event": notice.event, **notice.fields}
+    return json.dumps(line | ({"left_out": left_out} if left_out else {})) + "\n"
+
+
+def _time(now_ms: int) -> str:
+    time = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return time.removesuffix("+00:00") + "Z"

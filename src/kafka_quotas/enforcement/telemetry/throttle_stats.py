@@ -1,0 +1,158 @@
+"""Who was throttled: counts per bucket and in all, and what is logged about it.
+
+Invariants: totals only grow. Of buckets those that were throttled last are told apart, within `MAX_BUCKETS` and
+`MAX_NAME_BYTES`, so that no client can fill memory. What others were throttled is summed up per quota type, so that
+totals are always the sum of the counts that are kept and those of the others.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from sys import getsizeof
+from typing import Final, TypeAlias
+
+from kafka_quotas.core.quotas.quota_manager import Limiter, QuotaType
+from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
+
+MAX_BUCKETS: Final = 10_000
+"""How many buckets are told apart; those throttled longest ago are summed up for another one."""
+MAX_NAME_BYTES: Final = 8 * 1024 * 1024
+"""What their names may take."""
+OTHERS: Final = ("", "(others)")
+"""What stands for the buckets that are summed up."""
+
+Throttled: TypeAlias = tuple[QuotaType, tuple[str, str]]
+"""A quota type and a bucket's tags: sanitized user, client-id."""
+
+
+@dataclass(slots=True)
+class ThrottleCount:
+    """How often and how long in all (milliseconds) somebody was throttled."""
+
+    times: int = 0
+    total_ms: int = 0
+
+    def add(self, throttle_ms: int) -> None:
+        """Count one more throttle time."""
+        self.times += 1
+        self.total_ms += throttle_ms
+
+    def take_in(self, other: "ThrottleCount") -> None:
+        """Count what another one has counted."""
+        self.times += other.times
+        self.total_ms += other.total_ms
+
+
+class ThrottleTable:
+    """Counts by bucket, of one kind of throttle times."""
+
+    def __init__(self) -> None:
+        self.by_bucket: OrderedDict[Throttled, ThrottleCount] = OrderedDict()
+        """Those throttled last stand last."""
+        self.totals = {quota_type: ThrottleCount() for quota_type in QuotaType}
+        self.others = {quota_type: ThrottleCount() for quota_type in QuotaType}
+        """What buckets were throttled that are not told apart any more."""
+        self._name_bytes = 0
+
+    def add(self, key: Throttled, throttle_ms: int) -> bool:
+        """Count a throttle time; return whether it is the first of its bucket, as far as that is remembered."""
+        self.totals[key[0]].add(throttle_ms)
+        count = self.by_bucket.get(key)
+        if count is not None:
+            self.by_bucket.move_to_end(key)
+            count.add(throttle_ms)
+            return False
+        self.by_bucket[key] = ThrottleCount(1, throttle_ms)
+        self._name_bytes += _name_bytes(key)
+        while len(self.by_bucket) > MAX_BUCKETS or (self._name_bytes > MAX_NAME_BYTES and len(self.by_bucket) > 1):
+            self._sum_up_oldest()
+        return True
+
+    def _sum_up_oldest(self) -> None:
+        key, count = self.by_bucket.popitem(last=False)
+        self._name_bytes -= _name_bytes(key)
+        self.others[key[0]].take_in(count)
+
+
+class ThrottleStats:
+    """Throttle times by quota type and bucket."""
+
+    def __init__(self, notify: Notify) -> None:
+        self._notify = notify
+        self.set_here = ThrottleTable()
+        """Throttle times that this daemon set."""
+        self.set_upstream = ThrottleTable()
+        """Throttle times that the upstream set for clients that have a limit here as well."""
+        self.shadowed_here = ThrottleTable()
+        """Throttle times that would have been set for clients in shadow mode."""
+        self.refused_here = ThrottleTable()
+        """Throttle times in place of which an error was given."""
+
+    @property
+    def throttles(self) -> Mapping[Throttled, ThrottleCount]:
+        """The counts of `set_here`."""
+        return self.set_here.by_bucket
+
+    @property
+    def upstream_throttles(self) -> Mapping[Throttled, ThrottleCount]:
+        """The counts of `set_upstream`."""
+        return self.set_upstream.by_bucket
+
+    @property
+    def shadow_throttles(self) -> Mapping[Throttled, ThrottleCount]:
+        """The counts of `shadowed_here`."""
+        return self.shadowed_here.by_bucket
+
+    @property
+    def refusals(self) -> Mapping[Throttled, ThrottleCount]:
+        """The counts of `refused_here`."""
+        return self.refused_here.by_bucket
+
+    def throttled(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int, now_ms: int) -> None:
+        """Count a throttle time, and log the first of a bucket."""
+        limiter.throttled(throttle_ms, now_ms)
+        if self.set_here.add(_key(quota_type, limiter), throttle_ms):
+            self._say("client throttled", LogLevel.INFO, quota_type, limiter, throttle_ms)
+
+    def shadowed(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int) -> None:
+        """Count a throttle time that nobody waits for, and log the first of a bucket."""
+        if self.shadowed_here.add(_key(quota_type, limiter), throttle_ms):
+            self._say("client would be throttled", LogLevel.INFO, quota_type, limiter, throttle_ms)
+
+    def refused(self, limiter: Limiter, throttle_ms: int) -> None:
+        """Count a refused request, and log the first of a bucket."""
+        if self.refused_here.add(_key(limiter.quota_type, limiter), throttle_ms):
+            self._say("client refused", LogLevel.INFO, limiter.quota_type, limiter, throttle_ms)
+
+    def throttled_upstream(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int) -> None:
+        """Count a throttle time of the upstream, and log the first of a bucket."""
+        if self.set_upstream.add(_key(quota_type, limiter), throttle_ms):
+            self._say(
+                "upstream throttles a client that is limited here as well",
+                LogLevel.WARNING,
+                quota_type,
+                limiter,
+                throttle_ms,
+            )
+
+    def _say(self, event: str, severity: LogLevel, quota_type: QuotaType, limiter: Limiter, throttle_ms: int) -> None:
+        fields: dict[str, str | float] = {
+            "quota": quota_type.key.name,
+            "entity": str(limiter.entity),
+            "limit": limiter.bound or 0,
+            "user": limiter.user,
+            "client_id": limiter.client_id,
+            "throttle_ms": throttle_ms,
+        }
+        if quota_type is QuotaType.REQUEST:
+            fields["estimated"] = "yes"
+        self._notify(LogEvent(event=event, severity=severity, fields=fields))
+
+
+def _key(quota_type: QuotaType, limiter: Limiter) -> Throttled:
+    return quota_type, limiter.bucket or OTHERS
+
+
+def _name_bytes(key: Throttled) -> int:
+    user, client_id = key[1]
+    return getsizeof(user) + getsizeof(client_id)

@@ -1,0 +1,91 @@
+"""Everything that a daemon does about topics: the claims of each broker's connections, and what they share.
+
+The claims are on requests that create, grow, delete, name and fill topics. All brokers of a cluster share what is known
+of its topics; quotas and thresholds are each broker's own.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from kafka_quotas.core.clock import Clock
+from kafka_quotas.core.errors import InvalidQuotaError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.quotas.quota_charges import QUOTA_CHARGES, Mutation
+from kafka_quotas.enforcement.config.rules import EnforcementRules
+from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.quotas.quota_registry import NodeId
+from kafka_quotas.enforcement.session.request_filter import FilterFactory
+from kafka_quotas.enforcement.telemetry.counters import Counters
+from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
+from kafka_quotas.enforcement.topics.auto_creation import AutoCreations
+from kafka_quotas.enforcement.topics.metadata_filter import MetadataFilterFactory
+from kafka_quotas.enforcement.topics.mutation_filter import MutationFilterFactory
+from kafka_quotas.enforcement.topics.streams_filter import StreamsClaim
+from kafka_quotas.enforcement.topics.threshold_filter import ThresholdFilterFactory
+from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
+from kafka_quotas.enforcement.topics.topic_cache import TopicCache
+from kafka_quotas.wire.passing.metadata import METADATA
+from kafka_quotas.wire.passing.produce_request import PRODUCE
+from kafka_quotas.wire.passing.streams_heartbeat import STREAMS_GROUP_HEARTBEAT
+
+
+class TopicFilters:
+    """Makes the claims of connections, and keeps the thresholds as the store and the policy file have them."""
+
+    def __init__(self, rules: EnforcementRules, *, counters: Counters, notify: Notify, clock: Clock) -> None:
+        self._rules = rules
+        self._counters = counters
+        self._notify = notify
+        self._directory = TopicCache()
+        self._claims: dict[BrokerQuotas, Mapping[int, FilterFactory]] = {}
+        self._auto_creations = AutoCreations(self._directory, counters)
+        self.thresholds = ThresholdRegistry(directory=self._directory, counters=counters, notify=notify, clock=clock)
+
+    def claims(self, node_id: NodeId, quotas: BrokerQuotas) -> Mapping[int, FilterFactory]:
+        """Who deals with whole requests on a connection to a broker, by API key; the same for all of them."""
+        claims = self._claims.get(quotas)
+        if claims is None:
+            claims = self._claims[quotas] = self._made(node_id, quotas)
+        return claims
+
+    def apply_store(self, entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> None:
+        """Nothing; the thresholds of a store hold, if they fit with those of the policy file; else that is said."""
+        try:
+            self.thresholds.apply_store(entries)
+        except InvalidQuotaError as error:
+            self._notify(
+                LogEvent(
+                    event="thresholds can't be used; those before stay in force",
+                    severity=LogLevel.ERROR,
+                    fields={"error": error.message},
+                )
+            )
+
+    def _made(self, node_id: NodeId, quotas: BrokerQuotas) -> Mapping[int, FilterFactory]:
+        mutations = MutationFilterFactory(
+            quotas,
+            self._rules.mutations,
+            directory=self._directory,
+            auto_creations=self._auto_creations,
+            counters=self._counters,
+        )
+        metadata = MetadataFilterFactory(
+            quotas,
+            self._rules.mutations.auto_create,
+            learns=lambda: self.thresholds.is_active,
+            directory=self._directory,
+            auto_creations=self._auto_creations,
+        )
+        streams = StreamsClaim(quotas, self._rules.mutations.auto_create, auto_creations=self._auto_creations)
+        thresholds = ThresholdFilterFactory(
+            self.thresholds.broker(node_id),
+            self._rules.threshold_error,
+            directory=self._directory,
+            order=quotas.order,
+        )
+        requested = (key for key, row in QUOTA_CHARGES.items() if row.mutation is Mutation.REQUESTED)
+        return {
+            **dict.fromkeys(requested, mutations),
+            METADATA: metadata,
+            STREAMS_GROUP_HEARTBEAT: streams,
+            PRODUCE: thresholds,
+        }

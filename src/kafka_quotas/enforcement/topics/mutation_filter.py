@@ -1,0 +1,226 @@
+"""One CreateTopics, CreatePartitions or DeleteTopics request of a client that has a `controller_mutation_rate`.
+
+The broker is asked first what it knows of the topics: which exist, and how many partitions they have. Then each topic
+is charged, in the order of the request. Strictly, topics over the quota are cut out of the request and refused here,
+the others go on; permissively all go on. What the broker refuses, or makes otherwise than was thought, is settled with
+its response.
+**Source:** KIP-599; `ControllerApis`, `RequestHandlerHelper.sendMaybeThrottleWithControllerQuota` (4.x).
+
+Which requests that create, grow or delete topics are dealt with as a whole: those of clients with a quota on it.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE
+from kafka_quotas.core.model.units import format_number
+from kafka_quotas.core.quotas.mutation_quota import MutationQuota, MutationRefusal
+from kafka_quotas.core.quotas.quota_manager import Limiter
+from kafka_quotas.enforcement.config.rules import MutationRules
+from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
+from kafka_quotas.enforcement.session.in_flight import InFlightRequest
+from kafka_quotas.enforcement.session.request_filter import (
+    Charge,
+    Forward,
+    NotFiltered,
+    RequestFilter,
+    Respond,
+    SendRequest,
+    Verdict,
+    check_topic_request,
+)
+from kafka_quotas.enforcement.telemetry.counters import Counters
+from kafka_quotas.enforcement.topics.auto_creation import AutoCreations
+from kafka_quotas.enforcement.topics.mutation_cost import DEFAULT_PARTITIONS, NO_ERROR, Mutations, mutations_of
+from kafka_quotas.enforcement.topics.topic_cache import TopicCache, TopicLookup
+from kafka_quotas.wire.codec.skip import Buffer
+from kafka_quotas.wire.passing.topic_requests import CREATE_TOPICS, TopicKey
+from kafka_quotas.wire.passing.topic_responses import (
+    TopicResult,
+    all_refused,
+    refused_topic,
+    topic_results,
+    with_refused,
+)
+from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.protocol.request_header import RequestHeader
+
+THROTTLING_QUOTA_EXCEEDED: Final = 89
+REQUEST_TIMED_OUT: Final = 7
+MAX_MESSAGE: Final = 500
+"""Characters of an error message; names of entities can be longer than what anybody reads."""
+
+
+class MutationFilter:
+    """Holds one request to its client's quota."""
+
+    def __init__(
+        self,
+        header: RequestHeader,
+        limiter: Limiter,
+        *,
+        strict: bool,
+        directory: TopicCache,
+        auto_creations: AutoCreations,
+        counters: Counters,
+    ) -> None:
+        self._header = header._replace(start=0, end=header.end - header.start)
+        self._auto_creations = auto_creations
+        self._limiter = limiter
+        self._quota: MutationQuota = limiter.mutation_quota(strict=strict)
+        self._directory = directory
+        self._counters = counters
+        self._mutations: Mutations | None = None
+        self._questions = TopicLookup(client_id=header.client_id, correlation_id=header.correlation_id)
+        self._charged: dict[TopicKey, int] = {}
+        self._charges: list[Charge] = []
+        self._refused: dict[TopicKey, bytes] = {}
+
+    def on_request(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Verdict:
+        """A question about the topics first; then the request without what is refused, or the answer if all is."""
+        mutations = self._mutations
+        if mutations is None:
+            mutations = self._mutations = mutations_of(frame, self._header)
+            if not mutations.is_free:
+                self._questions.about(mutations.keys)
+        question = self._questions.next()
+        if question is not None:
+            return SendRequest(frame=question)
+        if mutations.is_free:
+            return Forward(frame=frame)
+        kept = self._charge(mutations, now_ms)
+        if len(kept) == len(mutations.keys):
+            return Forward(frame=frame)
+        if kept:
+            return Forward(frame=mutations.kept(frame, kept))
+        self._throttle(exchange, now_ms)
+        results = [self._refused[key] for key in mutations.keys]
+        return Respond(frame=all_refused(*exchange.place, exchange.correlation_id, results))
+
+    def on_told(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> None:
+        """Nothing; what the broker knows of the topics is known here."""
+        del exchange, now_ms
+        self._questions.told(frame)
+
+    def on_response(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Buffer:
+        """The response with the refused topics in it, and what was charged for nothing given back."""
+        mutations = self._mutations
+        if mutations is None or mutations.is_free:
+            return frame
+        for result in topic_results(*exchange.place, frame):
+            self._settle(mutations, result, now_ms)
+        self._throttle(exchange, now_ms)
+        if not self._refused:
+            return frame
+        return with_refused(*exchange.place, frame, mutations.keys, self._refused)
+
+    def charges(self) -> Sequence[Charge]:
+        """What was charged since this was asked last, and what was given back."""
+        charges, self._charges = self._charges, []
+        return charges
+
+    def _charge(self, mutations: Mutations, now_ms: int) -> Sequence[int]:
+        """The numbers of the topics that may pass; the others are refused."""
+        known = self._questions.known
+        kept: list[int] = []
+        costs = mutations.costs(known, default_partitions=self._directory.default_partitions)
+        for index, (key, cost) in enumerate(zip(mutations.keys, costs, strict=True)):
+            refusal = self._quota.record(cost, now_ms) if cost else None
+            if refusal is None:
+                kept.append(index)
+                if cost:
+                    self._charged[key] = cost
+                    self._charges.append((self._limiter, cost))
+            else:
+                self._counters.mutation_refusals += 1
+                self._refused[key] = refused_topic(
+                    self._header.api_key,
+                    self._header.api_version,
+                    key,
+                    error_code=THROTTLING_QUOTA_EXCEEDED,
+                    message=_message(refusal),
+                )
+        return kept
+
+    def _settle(self, mutations: Mutations, result: TopicResult, now_ms: int) -> None:
+        """Nothing; what a topic was charged is what it cost, as far as the broker tells."""
+        key = next((key for key in result.keys if key in self._charged), None)
+        if key is None:
+            return
+        charged = self._charged.pop(key)
+        cost = charged
+        if self._header.api_key == CREATE_TOPICS and isinstance(key, str):
+            self._auto_creations.withdraw(key, now_ms)
+        if result.error_code not in (NO_ERROR, REQUEST_TIMED_OUT):
+            cost = 0
+        elif result.partitions is not None and result.partitions > 0:
+            cost = result.partitions
+            if mutations.wanted[mutations.keys.index(key)] == DEFAULT_PARTITIONS:
+                self._directory.default_partitions = cost
+        self._counters.mutation_partitions += cost
+        if cost != charged:
+            self._limiter.record_without_throttle(cost - charged, now_ms)
+            self._charges.append((self._limiter, cost - charged))
+
+    def _throttle(self, exchange: InFlightRequest, now_ms: int) -> None:
+        """Nothing; the client waits for what is left of the quota's throttle time."""
+        exchange.throttled(self._limiter, self._quota.throttle_ms(now_ms))
+
+
+def _message(refusal: MutationRefusal) -> str:
+    """Which quota of whom is exceeded, and how long to wait."""
+    limit = "no limit" if refusal.limit is None else f"{format_number(refusal.limit)} partitions/s"
+    quota = f"{CONTROLLER_MUTATION_RATE.name} of {refusal.entity}"
+    text = f"{quota} is exceeded ({limit}): wait {refusal.throttle_ms} ms"
+    return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 1]}…"
+
+
+class MutationFilterFactory:
+    """The claim of one broker's connections on CreateTopics, CreatePartitions and DeleteTopics."""
+
+    def __init__(
+        self,
+        quotas: BrokerQuotas,
+        rules: MutationRules,
+        *,
+        directory: TopicCache,
+        auto_creations: AutoCreations,
+        counters: Counters,
+    ) -> None:
+        self._quotas = quotas
+        self._rules = rules
+        self._directory = directory
+        self._auto_creations = auto_creations
+        self._counters = counters
+
+    @property
+    def is_active(self) -> bool:
+        """Whether any client may have such a quota."""
+        return self._quotas.limits_mutations
+
+    def claim(self, exchange: InFlightRequest, chunk: memoryview, header: RequestHeader) -> RequestFilter | NotFiltered:
+        """Return the treatment of a request whose client has a quota.
+
+        Raises:
+            ProtocolError: The request can't be read or is too long: passed on, it would be a way around the quota.
+        """
+        del chunk
+        client = exchange.client
+        if client is None or client.mutation.bound is None:
+            return NotFiltered.STREAMS
+        api = API_TABLE[header.api_key]
+        if not api.handles(header.api_version):
+            raise ProtocolError(
+                f"{api.name} version {header.api_version} is beyond {api.max_version}, the newest that was announced",
+                hint=f"its topics can't be counted, and {client.user!r} has a quota on them",
+            )
+        check_topic_request(header)
+        return MutationFilter(
+            header,
+            client.mutation,
+            strict=self._rules.is_strict(*exchange.place) and not client.is_shadow,
+            directory=self._directory,
+            auto_creations=self._auto_creations,
+            counters=self._counters,
+        )

@@ -1,0 +1,1 @@
+"""Load clients over kafka-python, which wait for their throttle time by themselves."""

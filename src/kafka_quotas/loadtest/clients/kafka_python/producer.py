@@ -1,0 +1,140 @@
+"""A producer of kafka-python's under load. Outcomes come in the library's own thread and are counted in ours."""
+
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.loadtest.clients.engine import RunClock
+from kafka_quotas.loadtest.clients.kafka_python.client import KafkaPythonClient
+from kafka_quotas.loadtest.clients.kafka_python.settings import PATIENT_MS, request_timeout_ms, translated_error
+from kafka_quotas.loadtest.clients.librdkafka.settings import request_size
+from kafka_quotas.loadtest.clients.wire_overhead import WireCount
+from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+from kafka_quotas.loadtest.plan.workload import Loop
+from kafka_quotas.loadtest.record.delivery import STAMP_SIZE, stamp
+
+if TYPE_CHECKING:
+    from kafka import KafkaProducer
+
+_BACKLOG_BYTES: Final = 8 << 20
+_BURST: Final = 100
+_COMPRESSIONS: Final = ("none", "gzip")
+_ACKS: Final[dict[str, int | str]] = {"0": 0, "1": 1, "all": "all", "-1": "all"}
+_LINGER_MS: Final = 5
+_BATCH_HEAD: Final = 61
+_REQUEST_HEAD: Final = 60  # bytes, about: header, acks, names, lengths; a request brings a batch for each partition
+_Outcome = tuple[int, int, int, Exception | None]  # when it was due, sent and answered; what was wrong
+
+
+class KafkaPythonProducer(KafkaPythonClient):
+    """One producer of a run. Raises `UsageError` for what it can't do."""
+
+    def __init__(self, plan: LoadPlan, entity: ClientLoad, clock: RunClock) -> None:
+        super().__init__(plan, entity, clock)
+        if entity.compression not in _COMPRESSIONS:
+            raise UsageError(
+                f"kafka-python can't compress with {entity.compression} here",
+                hint="compression gzip or none, or client librdkafka",
+            )
+        self._index = plan.entities.index(entity)
+        self._payload = random.Random(entity.name.label).randbytes(entity.record_size)  # noqa: S311 - only incompressible
+        self._outcomes: deque[_Outcome] = deque()
+        self._backlog = max(2, _BACKLOG_BYTES // entity.record_size)
+        if entity.loop is Loop.CLOSED:
+            self._backlog = entity.in_flight
+
+    def opened(self) -> "KafkaProducer":
+        """The library's producer."""
+        from kafka import KafkaProducer  # noqa: PLC0415 - only its own clients load the library
+
+        class Producer(KafkaProducer):  # type: ignore[misc]
+            """One that can be closed at once: the library's own waits for every record that has no answer yet."""
+
+            def flush(self, timeout: float | None = None) -> None:
+                """Nothing; what has no answer is given up."""
+
+        choices: dict[str, Any] = {
+            "acks": _ACKS[self.entity.acks],
+            "compression_type": None if self.entity.compression == "none" else self.entity.compression,
+        }
+        return Producer(
+            **self.settings,
+            **choices,
+            batch_size=max(self.entity.batch_bytes or request_size(self.entity.quota), self.entity.record_size),
+            linger_ms=_LINGER_MS,
+            enable_idempotence=False,
+            max_in_flight_requests_per_connection=self.entity.in_flight,
+            request_timeout_ms=request_timeout_ms(self.plan, self.entity),
+            delivery_timeout_ms=PATIENT_MS,
+            max_block_ms=int(self.plan.connect_timeout_s * 1000),
+        )
+
+    def work(self, client: "KafkaProducer", stop: threading.Event) -> None:
+        """Nothing; records were sent until the end of the run."""
+        while self.going_on(stop):
+            now_ns = time.monotonic_ns()
+            self.count_dropped(now_ns)
+            waiting = self.recorder.sent - self.recorder.acked - self.recorder.failures.total()
+            room = min(self._backlog - waiting, _BURST)
+            count = self.pacer.due(now_ns, most=room) if room > 0 else 0
+            for _ in range(count):
+                self._send(client)
+            self._count()
+            if not count:
+                self.wait(stop, until_ns=None if room > 0 else self.end_ns)
+
+    def closed(self, client: "KafkaProducer") -> None:
+        """Nothing; the producer is closed, and records without an answer are unfinished."""
+        self._count()
+        self.unfinished = self.recorder.sent - self.recorder.acked - self.recorder.failures.total()
+        metrics: Any = client.metrics()
+        self._reckon_wire(metrics["producer-metrics"])
+        client.close(timeout=0)
+
+    def _reckon_wire(self, averages: Mapping[str, float]) -> None:
+        """Nothing; bytes on the wire per byte of payload follow from the average batch."""
+        batch, record = averages.get("batch-size-avg", 0.0), averages.get("record-size-avg", 0.0)
+        if batch > 0 and record > 0 and self.entity.compression == "none":
+            records = (batch - _BATCH_HEAD) / record
+            payload = round(records * self.entity.record_size)
+            self.wire = WireCount(wire_bytes=round(batch + _REQUEST_HEAD), payload_bytes=max(payload, 1))
+
+    def _send(self, client: "KafkaProducer") -> None:
+        sent_ns = time.monotonic_ns()
+        value = self._payload
+        if len(value) >= STAMP_SIZE:
+            value = stamp(self.plan.run_id, self._index, self.recorder.sent) + value[STAMP_SIZE:]
+        due_ns = self.pacer.next_ns(sent_ns)
+        future: Any = client.send(self.entity.topic, value)
+        future.add_callback(partial(self._sent, due_ns, sent_ns))
+        future.add_errback(partial(self._failed, due_ns, sent_ns))
+        self.pacer.taken += 1
+        self.recorder.sent += 1
+
+    def _sent(self, due_ns: int, sent_ns: int, _metadata: object) -> None:
+        self._outcomes.append((due_ns, sent_ns, time.monotonic_ns(), None))
+
+    def _failed(self, due_ns: int, sent_ns: int, error: Exception) -> None:
+        self._outcomes.append((due_ns, sent_ns, time.monotonic_ns(), error))
+
+    def _count(self) -> None:
+        """Nothing; what came back since the last call is recorded."""
+        acked = 0
+        for _ in range(len(self._outcomes)):
+            due_ns, sent_ns, now_ns, error = self._outcomes.popleft()
+            if error is None:
+                acked += 1
+                self.recorder.latency(intended_ns=due_ns, sent_ns=sent_ns, acked_ns=now_ns)
+            else:
+                self.recorder.failed(type(error).__name__)
+                self.trouble = translated_error(error, bootstrap=self.plan.bootstrap)
+        if acked:
+            now_ns = time.monotonic_ns()
+            self.recorder.acknowledged(now_ns, records=acked, size=acked * self.entity.record_size)
+            self.pacer.answered(now_ns)
+        self.count_throttles()

@@ -1,0 +1,94 @@
+"""How clients of kafka-python are set up for a load test: the settings that producers, consumers and admins share."""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Any, Final
+
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.loadtest.clients.errors import ClusterUnreachableError, LoadRefusedError
+from kafka_quotas.loadtest.clients.raw.access import client_access
+from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+
+PATIENT_MS: Final = 300_000
+"""How long a throttled request may wait for its answer, as for the other clients."""
+_BOOTSTRAP_MS: Final = 10_000
+
+
+def shared_settings(plan: LoadPlan, entity: ClientLoad) -> dict[str, Any]:
+    """The settings of any client: address, name, TLS, login.
+
+    Raises `UsageError` where the library is missing, or a security setting can't be honoured.
+    """
+    if find_spec("kafka") is None:
+        raise UsageError(
+            "kafka-python is not installed",
+            hint="pip install 'kafka-quotas[kafka-python]', or --client raw or librdkafka",
+        )
+    given = {**dict(plan.properties), **dict(entity.properties)}
+    access = client_access(plan, entity)
+    return {
+        "bootstrap_servers": plan.bootstrap.split(","),
+        "client_id": entity.name.client_id,
+        "bootstrap_timeout_ms": _BOOTSTRAP_MS,
+        "security_protocol": given.get("security.protocol", "PLAINTEXT").strip().upper(),
+        "ssl_context": access.tls,
+        **_versions(given),
+        **({} if access.login is None else _login(given, access.login.mechanism)),
+    }
+
+
+def request_timeout_ms(plan: LoadPlan, entity: ClientLoad) -> int:
+    """How long an answer is waited for: as long as a throttle time may be, unless `request.timeout.ms` is given.
+
+    Raises `UsageError` for one that is no number of milliseconds.
+    """
+    given = {**dict(plan.properties), **dict(entity.properties)}.get("request.timeout.ms")
+    if given is None:
+        return PATIENT_MS - 1000
+    if not given.isdecimal() or not 0 < int(given) < PATIENT_MS:
+        hint = f"1 to {PATIENT_MS - 1}, for example 30000"
+        raise UsageError(f"request.timeout.ms is no number of milliseconds: {given!r}", hint=hint)
+    return int(given)
+
+
+def translated_error(error: Exception, *, bootstrap: str) -> Exception:
+    """The error of this project that one of kafka-python's means; others are what they are."""
+    from kafka import errors  # noqa: PLC0415 - only its own clients load the library
+
+    if isinstance(error, KafkaQuotasError) or not isinstance(error, errors.KafkaError):
+        return error
+    if isinstance(error, errors.SaslAuthenticationFailedError):
+        return LoadRefusedError(
+            f"authentication failed at {bootstrap}: {_told(error)}",
+            hint="check sasl.username, sasl.password and sasl.mechanism (-X KEY=VALUE)",
+        )
+    if isinstance(error, errors.TopicAuthorizationFailedError | errors.GroupAuthorizationFailedError):
+        return LoadRefusedError(f"not authorized at {bootstrap}: {_told(error)}", hint="kafka-acls --add ..")
+    if isinstance(error, errors.KafkaTimeoutError | errors.BrokerNotAvailableError | errors.KafkaConnectionError):
+        return ClusterUnreachableError(
+            f"no broker answers at {bootstrap}: {_told(error)}", hint="check --bootstrap-server HOST:PORT"
+        )
+    return KafkaQuotasError(f"the Kafka client failed: {_told(error)}")
+
+
+def _versions(given: Mapping[str, str]) -> dict[str, Any]:
+    """The broker's version where it is not to be asked: the embedded cluster's answer is one the library can't read."""
+    if given.get("api.version.request", "true") != "false":
+        return {}
+    version = given.get("broker.version.fallback", "2.1.0")
+    parts = version.split(".")
+    if len(parts) < 2 or not all(part.isdecimal() for part in parts):
+        raise UsageError(f"broker.version.fallback is no version: {version!r}", hint="for example 2.1.0")
+    return {"api_version": tuple(map(int, parts[:2]))}
+
+
+def _login(given: Mapping[str, str], mechanism: str) -> dict[str, Any]:
+    return {
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": given["sasl.username"],
+        "sasl_plain_password": given["sasl.password"],
+    }
+
+
+def _told(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,133 @@
+"""An admin client of kafka-python's that floods a cluster with changes of topics.
+
+The library neither asks again for topics that a quota refused (error 89) nor says how long to wait, but waits itself
+before the next request on that connection. So this asks again as KIP-599's admin client does; one call at a time.
+"""
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_quotas.loadtest.clients.engine import RunClock
+from kafka_quotas.loadtest.clients.kafka_python.client import KafkaPythonClient
+from kafka_quotas.loadtest.clients.mutation_plan import MutationPlan
+from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+from kafka_quotas.loadtest.plan.workload import MutationFlood, MutationKind
+from kafka_quotas.wire.client.topics import THROTTLING_QUOTA_EXCEEDED, MutatedTopic
+from kafka_quotas.wire.protocol.error_codes import error_name
+
+if TYPE_CHECKING:
+    from kafka import KafkaAdminClient
+
+_REQUEST_TIMEOUT_MS: Final = 60_000
+_GRACE_MS: Final = 20  # for the library's own timer, which ends the throttle time in a thread of its own
+
+
+class KafkaPythonMutator(KafkaPythonClient):
+    """One admin client of a run."""
+
+    def __init__(self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, flood: MutationFlood) -> None:
+        super().__init__(plan, entity, clock)
+        self._flood = flood
+        self._mutations = MutationPlan(flood)
+        self._not_before_ns = 0
+
+    def opened(self) -> "KafkaAdminClient":
+        """The library's admin client."""
+        from kafka import KafkaAdminClient  # noqa: PLC0415 - only its own clients load the library
+
+        return KafkaAdminClient(**self.settings, request_timeout_ms=_REQUEST_TIMEOUT_MS)
+
+    def work(self, client: "KafkaAdminClient", stop: threading.Event) -> None:
+        """Nothing; changes were asked for until all had their turn, or the run's end."""
+        while self.going_on(stop) and not self._mutations.is_exhausted:
+            now_ns = time.monotonic_ns()
+            self.count_dropped(now_ns)
+            if self.pacer.due(now_ns, most=1) > 0:
+                self._call(client, stop)
+                self.pacer.answered(time.monotonic_ns())
+            else:
+                self.wait(stop)
+
+    def closed(self, client: "KafkaAdminClient") -> None:
+        """Nothing; the admin client is closed."""
+        client.close()
+
+    def _call(self, client: "KafkaAdminClient", stop: threading.Event) -> None:
+        """Nothing; some topics were changed, asked for again where they were throttled, or have failed."""
+        begun_ns = time.monotonic_ns()
+        intended_ns = self.pacer.next_ns(begun_ns)
+        deadline_ns = begun_ns + self._flood.api_timeout_ms * 1_000_000
+        topics = self._mutations.following()
+        self.pacer.taken += 1
+        self.recorder.sent += len(topics)
+        while topics:
+            if not self._await_leave(stop):
+                self.unfinished += len(topics)
+                return
+            topics, wait_ms = self._asked(client, topics)
+            now_ns = time.monotonic_ns()
+            self._not_before_ns = now_ns + (wait_ms + _GRACE_MS) * 1_000_000
+            if not topics:
+                self.recorder.latency(intended_ns=intended_ns, sent_ns=begun_ns, acked_ns=now_ns)
+                return
+            if not self._flood.retry_quota_violation or self._not_before_ns >= deadline_ns:
+                self.recorder.failed(error_name(THROTTLING_QUOTA_EXCEEDED), len(topics))
+                return
+
+    def _await_leave(self, stop: threading.Event) -> bool:
+        """Whether the run still lasts when the last throttle time is over: the library refuses to send before it."""
+        while time.monotonic_ns() < self._not_before_ns and self.going_on(stop):
+            self.wait(stop, until_ns=self._not_before_ns)
+        return self.going_on(stop)
+
+    def _asked(
+        self, client: "KafkaAdminClient", topics: tuple[MutatedTopic, ...]
+    ) -> tuple[tuple[MutatedTopic, ...], int]:
+        """The topics that the quota refused, and the throttle time in ms that came with it."""
+        codes = self._retried(client, topics)
+        throttle_ms = self.throttles.taken()
+        made = sum(not code for code in codes.values())
+        cost = made * self._mutations.cost_per_topic
+        now_ns = time.monotonic_ns()
+        self.recorder.response(now_ns, charged=cost, throttle_ms=max(throttle_ms, default=0))
+        if made:
+            self.recorder.acknowledged(now_ns, records=made, size=cost)
+        for code in codes.values():
+            if code not in (0, THROTTLING_QUOTA_EXCEEDED):
+                self.recorder.failed(error_name(code))
+        refused = tuple(topic for topic in topics if codes.get(topic.name) == THROTTLING_QUOTA_EXCEEDED)
+        return refused, max(throttle_ms, default=0)
+
+    def _retried(self, client: "KafkaAdminClient", topics: tuple[MutatedTopic, ...]) -> dict[str, int]:
+        """The error code of each topic, as soon as the library sends the question."""
+        from kafka.errors import NodeNotReadyError  # noqa: PLC0415 - loaded by now
+
+        deadline_ns = time.monotonic_ns() + _REQUEST_TIMEOUT_MS * 1_000_000
+        while True:
+            try:
+                return self._answered(client, topics)
+            except NodeNotReadyError:
+                if time.monotonic_ns() > deadline_ns:
+                    raise
+                time.sleep(_GRACE_MS / 1000)
+
+    def _answered(self, client: "KafkaAdminClient", topics: tuple[MutatedTopic, ...]) -> dict[str, int]:
+        """The error code of each topic."""
+        asked: Any = client
+        flood, found = self._flood, {}
+        if flood.kind is MutationKind.CREATE:
+            wanted = {
+                topic.name: {"num_partitions": topic.partitions, "replication_factor": flood.replication_factor}
+                for topic in topics
+            }
+            answer = asked.create_topics(wanted, validate_only=flood.validate_only, raise_errors=False)
+            found = {each["name"]: each["error_code"] for each in answer["topics"]}
+        elif flood.kind is MutationKind.DELETE:
+            answer = asked.delete_topics([topic.name for topic in topics], raise_errors=False)
+            found = {each["name"]: each["error_code"] for each in answer["topics"]}
+        else:
+            counts = {topic.name: topic.partitions for topic in topics}
+            answer = asked.create_partitions(counts, validate_only=flood.validate_only, raise_errors=False)
+            found = {each.name: each.error_code for each in answer.results}
+        return found

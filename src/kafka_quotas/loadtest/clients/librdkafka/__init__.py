@@ -1,0 +1,1 @@
+"""Load clients over librdkafka, through confluent-kafka."""

@@ -1,0 +1,101 @@
+"""A consumer under load: reads a topic's records over and over, as fast as it can or on a schedule.
+
+It starts again at the first record when it has read the last, so that any topic with a few records in it can be read
+for as long as the run lasts. Partitions are assigned by hand, or by the group that it is a member of; nothing is
+committed.
+"""
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from kafka_quotas.loadtest.clients.engine import RunClock
+from kafka_quotas.loadtest.clients.errors import property_error
+from kafka_quotas.loadtest.clients.librdkafka.client import LONGEST_WAIT_S, ClientState
+from kafka_quotas.loadtest.clients.librdkafka.settings import client_properties
+from kafka_quotas.loadtest.clients.librdkafka.topic_view import PartitionRange
+from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+
+_BATCH = 500
+_GATHER_S = 0.01  # librdkafka waits this long to fill a batch: the precision of arrival times
+
+
+class ConsumerLoad(ClientState):
+    """One consumer of a run."""
+
+    def __init__(
+        self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, partitions: tuple[PartitionRange, ...]
+    ) -> None:
+        super().__init__(plan, entity, clock)
+        self._every = self.sample_every()
+        self._last = {each.partition: each.high - 1 for each in partitions}
+        self._consumer = self._open(partitions)
+
+    def run(self, stop: threading.Event) -> None:
+        """Nothing; records were read until the end of the run."""
+        self.await_start(stop)
+        now_ns = time.monotonic_ns()
+        try:
+            while self.going_on(stop, now_ns):
+                due = self._due(now_ns)
+                if due > 0:
+                    self._take(self._consumer.consume(min(due, _BATCH), _GATHER_S))
+                else:
+                    stop.wait(self.wait_until_due_s(self.recorder.acked, now_ns) or LONGEST_WAIT_S)
+                now_ns = time.monotonic_ns()
+        finally:
+            self._consumer.close()
+
+    def _open(self, partitions: tuple[PartitionRange, ...]) -> "Consumer":
+        from confluent_kafka import Consumer, KafkaException, TopicPartition  # noqa: PLC0415 - loads librdkafka
+
+        try:
+            consumer = Consumer({**client_properties(self.plan, self.entity), **self.callbacks()})
+        except (KafkaException, ValueError, TypeError) as error:
+            raise property_error(error) from error
+        if self.entity.group is None:
+            consumer.assign([TopicPartition(self.entity.topic, each.partition, each.low) for each in partitions])
+        else:
+            consumer.subscribe([self.entity.topic])
+        return consumer
+
+    def _due(self, now_ns: int) -> int:
+        """How many records are due and not read."""
+        if self.schedule is None:
+            return _BATCH
+        return self.schedule.due_count(now_ns - self.start_ns) - self.recorder.acked
+
+    def _take(self, messages: "list[Message]") -> None:
+        """Nothing; the records are counted, and a partition that is at its end starts again."""
+        now_ns = time.monotonic_ns()
+        size = records = 0
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                self.on_error(error)
+                continue
+            records += 1
+            size += len(message)
+            if (message.offset() or 0) >= self._last[message.partition() or 0]:
+                self._start_again(message)
+        if records:
+            self._record_arrivals(self.recorder.acked, records, now_ns)
+            self.recorder.sent += records
+            self.recorder.acknowledged(now_ns, records=records, size=size)
+
+    def _record_arrivals(self, first: int, count: int, now_ns: int) -> None:
+        """Nothing; how late each sampled record is against the schedule."""
+        if self.schedule is None:
+            return
+        for index in range(first, first + count):
+            if index % self._every == 0:
+                intended_ns = self.start_ns + self.schedule.intended_ns(index)
+                self.recorder.arrival(intended_ns=intended_ns, arrived_ns=now_ns)
+
+    def _start_again(self, message: "Message") -> None:
+        from confluent_kafka import OFFSET_BEGINNING, TopicPartition  # noqa: PLC0415 - loaded long since
+
+        self._consumer.seek(TopicPartition(self.entity.topic, message.partition() or 0, OFFSET_BEGINNING))

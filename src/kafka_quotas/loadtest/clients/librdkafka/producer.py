@@ -1,0 +1,163 @@
+"""A producer under load: open loop on a schedule, or as much as its buffer takes.
+
+Counts are exact at no cost per record: what was handed to librdkafka less what it still holds. Only sampled records
+carry a delivery callback, which costs about a microsecond; records that fail before a sampled one does therefore count
+as acknowledged. From the first failure seen on every record is watched, and `Recorder.unwatched` has how many were not.
+
+What the records of a load hold behind their stamp: bytes that can't be compressed, unless they are to be.
+"""
+
+import functools
+import random
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from kafka_quotas.loadtest.clients.engine import RunClock
+from kafka_quotas.loadtest.clients.errors import property_error
+from kafka_quotas.loadtest.clients.librdkafka.client import LONGEST_WAIT_S, ClientState
+from kafka_quotas.loadtest.clients.librdkafka.settings import client_properties
+from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+from kafka_quotas.loadtest.plan.workload import Loop
+from kafka_quotas.loadtest.record.delivery import SEQUENCE_SIZE, STAMP_SIZE, stamp
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message, Producer
+
+_PATTERN: Final = 64
+"""Bytes that repeat where a client compresses: then its requests are small, and their records large."""
+
+
+def filler(entity: ClientLoad, *, size: int) -> bytes:
+    """So many bytes, the same for every record of a client and different from those of others."""
+    source = random.Random(entity.name.label)  # noqa: S311 - nobody is to be kept from guessing them
+    if entity.compression == "none":
+        return source.randbytes(size)
+    return (source.randbytes(_PATTERN) * (size // _PATTERN + 1))[:size]
+
+
+_BURST = 500  # records between two looks at clock and acknowledgements
+_SHORTEST_WAIT_S = 0.001  # the grain of librdkafka's timers; a smaller one would be a busy loop
+_SMALLEST_BACKLOG = 1 << 20
+_LARGEST_BACKLOG = 64 << 20
+
+
+class ProducerLoad(ClientState):
+    """One producer of a run."""
+
+    def __init__(self, plan: LoadPlan, entity: ClientLoad, clock: RunClock) -> None:
+        super().__init__(plan, entity, clock)
+        self._every = self.sample_every()
+        self._is_sampled = self._every > 1
+        self._unwatched = 0  # records without a callback
+        self._producer = self._open()
+        self._is_stamped = entity.record_size >= STAMP_SIZE
+        filler_size = entity.record_size - STAMP_SIZE if self._is_stamped else entity.record_size
+        self._filler = filler(entity, size=filler_size)
+        self._head = stamp(plan.run_id, plan.entities.index(entity), 0)[:-SEQUENCE_SIZE]
+        self._backlog = max(2, _backlog_bytes(entity) // entity.record_size)
+        if entity.loop is Loop.CLOSED:
+            self._backlog = entity.in_flight
+
+    def run(self, stop: threading.Event) -> None:
+        """Nothing; records were sent until the end of the run, and what was acknowledged by then is recorded."""
+        self.await_start(stop)
+        now_ns = time.monotonic_ns()
+        while self.going_on(stop, now_ns):
+            held = len(self._producer)
+            count = min(self._due(now_ns), self._backlog - held, _BURST)
+            sent = self._send(count) if count > 0 else 0
+            full = sent == _BURST  # more may be due already: only look what came back
+            self._serve(0 if full else self._wait_s(now_ns, blocked=held >= self._backlog))
+            now_ns = time.monotonic_ns()
+        self._finish()
+
+    def _open(self) -> "Producer":
+        from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - loads librdkafka
+
+        try:
+            return Producer({**client_properties(self.plan, self.entity), **self.callbacks()})
+        except (KafkaException, ValueError, TypeError) as error:
+            raise property_error(error) from error
+
+    def _due(self, now_ns: int) -> int:
+        """How many records are due and not sent."""
+        if self.schedule is None:
+            return _BURST
+        return self.schedule.due_count(now_ns - self.start_ns) - self.recorder.sent
+
+    def _wait_s(self, now_ns: int, *, blocked: bool) -> float:
+        """How long to wait for acknowledgements: they come by themselves, a due record does not."""
+        if blocked:
+            return LONGEST_WAIT_S
+        return max(self.wait_until_due_s(self.recorder.sent, now_ns), _SHORTEST_WAIT_S)
+
+    def _send(self, count: int) -> int:
+        """How many of `count` records librdkafka took."""
+        produce, topic, every = self._producer.produce, self.entity.topic, self._every
+        head, filler, is_stamped = self._head, self._filler, self._is_stamped
+        first = self.recorder.sent
+        index = first
+        try:
+            for index in range(first, first + count):
+                value = head + index.to_bytes(SEQUENCE_SIZE, "big") + filler if is_stamped else filler
+                if index % every:
+                    produce(topic, value)
+                    self._unwatched += 1
+                else:
+                    produce(topic, value, on_delivery=functools.partial(self._delivered, index, *self._times(index)))
+            index += 1
+        except BufferError:  # librdkafka's own queue is full: the record is sent later
+            pass
+        self.recorder.sent = index
+        return index - first
+
+    def _times(self, index: int) -> tuple[int, int]:
+        """When a record was meant to be sent, and when it is."""
+        sent_ns = time.monotonic_ns()
+        if self.schedule is None:
+            return sent_ns, sent_ns
+        return self.start_ns + self.schedule.intended_ns(index), sent_ns
+
+    def _delivered(
+        self, index: int, intended_ns: int, sent_ns: int, error: "KafkaError | None", _message: "Message"
+    ) -> None:
+        if error is None:
+            if self._is_sampled:
+                self.recorder.unwatched.confirm(index)
+            self.recorder.latency(intended_ns=intended_ns, sent_ns=sent_ns, acked_ns=time.monotonic_ns())
+            return
+        self._every = 1  # from the first failure on every record is watched
+        self.recorder.failed(error.name())
+        self.last_trouble = error
+
+    def _serve(self, wait_s: float) -> None:
+        """Nothing; callbacks ran and acknowledgements are counted."""
+        self._producer.poll(wait_s)
+        self._count(len(self._producer))
+
+    def _count(self, held: int) -> None:
+        recorder = self.recorder
+        fresh = recorder.sent - held - recorder.acked - recorder.failures.total()
+        if fresh > 0:
+            recorder.acknowledged(time.monotonic_ns(), records=fresh, size=fresh * self.entity.record_size)
+
+    def _finish(self) -> None:
+        """Nothing; what is still held is counted as unfinished and dropped, so that the end takes no time."""
+        self._serve(0)
+        self.unfinished = self.recorder.sent - self.recorder.acked - self.recorder.failures.total()
+        failures = self.recorder.failures.copy()
+        if failures:
+            self.recorder.unwatched.count = self._unwatched
+        self._producer.purge()
+        self._producer.poll(0)
+        self.recorder.failures = failures  # purged records did not fail, they were never given the time
+
+
+def _backlog_bytes(entity: ClientLoad) -> int:
+    """What may be on its way at once: about a second's worth, so that a throttled client never runs dry."""
+    rates = [entity.quota]
+    if entity.arrivals_per_second is not None:
+        rates.append(float(entity.arrivals_per_second) * entity.record_size)
+    known = [rate for rate in rates if rate is not None]
+    return int(min(max(*known, _SMALLEST_BACKLOG), _LARGEST_BACKLOG)) if known else _LARGEST_BACKLOG

@@ -1,0 +1,80 @@
+"""The librdkafka properties of one client of a run: what the tool sets, and over it what the user gave.
+
+Invariant: a property that the user gave is never replaced.
+"""
+
+from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+from kafka_quotas.loadtest.plan.throttle_cycles import Direction
+
+STATISTICS_INTERVAL_MS = 500
+_NAMELESS = "kafka-quotas-load-test"  # librdkafka always sends a client-id, also where a raw client will send none
+
+# A throttled broker answers at once but reads on late, so a request may wait for as long as the quota says.
+# librdkafka's 30 s would close the connection and send the same records again (what KIP-219 is about).
+_PATIENT_MS = 300_000
+_REQUEST_SHARE = 10  # requests of at most a tenth of a second's quota, so that a window is not two or three requests
+_SMALLEST_REQUEST = 16 * 1024
+_LARGEST_REQUEST = 1_000_000
+_PACED_PREFETCH_S = 0.25  # a paced consumer fetches no further ahead, or it would look greedy to the broker
+
+
+def client_properties(plan: LoadPlan, entity: ClientLoad) -> dict[str, object]:
+    """The properties of this entity's producer or consumer, without callbacks."""
+    own = _producer(entity) if entity.direction is Direction.PRODUCE else _consumer(entity)
+    return {
+        "bootstrap.servers": plan.bootstrap,
+        "client.id": entity.name.client_id,
+        "socket.timeout.ms": _PATIENT_MS,
+        "statistics.interval.ms": STATISTICS_INTERVAL_MS,
+        "log_level": 0,  # errors reach us through error_cb; librdkafka's own lines would tear the live view
+        **own,
+        **dict(plan.properties),
+        **dict(entity.properties),
+    }
+
+
+def probe_properties(plan: LoadPlan, entity: ClientLoad) -> dict[str, object]:
+    """The properties of a short-lived client that looks at the cluster before the load starts."""
+    given = {**dict(plan.properties), **dict(entity.properties)}
+    security = {
+        key: value for key, value in given.items() if key.startswith(("security.", "sasl.", "ssl.", "enable.ssl"))
+    }
+    client_id = _NAMELESS if entity.name.client_id is None else entity.name.client_id
+    return {"bootstrap.servers": plan.bootstrap, "client.id": client_id, "log_level": 0, **security}
+
+
+def request_size(quota_bytes_per_second: float | None) -> int:
+    """The largest request to send or fetch in bytes, small beside a second's quota."""
+    if quota_bytes_per_second is None:
+        return _LARGEST_REQUEST
+    return int(min(max(quota_bytes_per_second / _REQUEST_SHARE, _SMALLEST_REQUEST), _LARGEST_REQUEST))
+
+
+def _producer(entity: ClientLoad) -> dict[str, object]:
+    return {
+        "acks": entity.acks,
+        "batch.size": max(entity.batch_bytes or request_size(entity.quota), entity.record_size + 100),
+        "compression.type": entity.compression,
+        "max.in.flight.requests.per.connection": entity.in_flight,
+        "request.timeout.ms": _PATIENT_MS,
+        "message.timeout.ms": _PATIENT_MS,
+        "queue.buffering.max.messages": 1_000_000,
+        "queue.buffering.max.kbytes": 1_048_576,
+    }
+
+
+def _consumer(entity: ClientLoad) -> dict[str, object]:
+    fetched = entity.batch_bytes or request_size(entity.quota)
+    prefetched = 64 << 20
+    if entity.arrivals_per_second is not None:
+        ahead = int(float(entity.arrivals_per_second) * entity.record_size * _PACED_PREFETCH_S)
+        prefetched = max(ahead, _LARGEST_REQUEST)
+    return {
+        "group.id": f"kafka-quotas-load-test-{entity.group or entity.name.client_id}",  # nothing is ever committed
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "fetch.message.max.bytes": fetched,
+        "fetch.wait.max.ms": 50,
+        "fetch.queue.backoff.ms": 10,  # librdkafka pauses for 1 s where its queue is full for a moment
+        "queued.max.messages.kbytes": prefetched // 1024,
+    }

@@ -1,0 +1,78 @@
+"""How raw clients reach a cluster: address, TLS, login, from the librdkafka properties that a plan carries.
+
+Contract: the same properties mean the same to every client of a run. What only tunes librdkafka is ignored; a security
+setting that can't be honoured is refused by its name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+from kafka_quotas.stores.kafka.properties import KafkaAccess, kafka_access
+from kafka_quotas.stores.security.sasl import SaslMechanism, plain_login, scram_login
+
+_PLAIN: Final = "PLAIN"
+_SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+_PEM_FILES: Final = {
+    "ssl.ca.location": "ssl.truststore.location",
+    "ssl.ca.pem": "ssl.truststore.certificates",
+    "ssl.keystore.location": "ssl.keystore.location",
+    "ssl.keystore.password": "ssl.keystore.password",
+    "ssl.key.password": "ssl.key.password",
+    "ssl.key.pem": "ssl.keystore.key",
+    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
+}
+"""librdkafka's names by Kafka's, where the value means the same."""
+_UNCHECKED_HOST: Final = "none"
+
+
+def client_access(plan: LoadPlan, entity: ClientLoad) -> KafkaAccess:
+    """How this entity gets in. Raises `UsageError` for a security setting that raw clients can't honour."""
+    given = {**dict(plan.properties), **dict(entity.properties)}
+    return properties_access(given)
+
+
+def properties_access(given: Mapping[str, str]) -> KafkaAccess:
+    """How librdkafka's properties say that clients get in. Raises `UsageError` as `client_access` does."""
+    protocol = given.get("security.protocol", "PLAINTEXT").strip().upper()
+    if given.get("enable.ssl.certificate.verification", "true").strip().lower() == "false":
+        raise UsageError(
+            "raw clients always verify the broker's certificate", hint="name its authority with -X ssl.ca.location=FILE"
+        )
+    names = {ours: given[theirs] for theirs, ours in _PEM_FILES.items() if given.get(theirs)}
+    names |= _own_certificate(given)
+    if given.get("ssl.endpoint.identification.algorithm", "https").strip().lower() == _UNCHECKED_HOST:
+        names["ssl.endpoint.identification.algorithm"] = ""
+    is_login = protocol.startswith("SASL_")
+    access = kafka_access({**names, "security.protocol": protocol.removeprefix("SASL_") if is_login else protocol})
+    return replace(access, login=_login(given)) if is_login else access
+
+
+def _own_certificate(given: Mapping[str, str]) -> dict[str, str]:
+    """Key and certificate from the two PEM files that librdkafka takes."""
+    files = {"ssl.key.location": "ssl.keystore.key", "ssl.certificate.location": "ssl.keystore.certificate.chain"}
+    found = {}
+    for theirs, ours in files.items():
+        path = given.get(theirs)
+        if path:
+            try:
+                with open(path, encoding="ascii") as file:  # noqa: PTH123 - as it was given
+                    found[ours] = file.read()
+            except (OSError, UnicodeDecodeError) as error:
+                raise UsageError(f"{theirs}: cannot read {path}") from error
+    return found
+
+
+def _login(given: Mapping[str, str]) -> SaslMechanism:
+    mechanism = (given.get("sasl.mechanism") or given.get("sasl.mechanisms") or "").strip().upper()
+    user, password = given.get("sasl.username"), given.get("sasl.password")
+    if mechanism != _PLAIN and mechanism not in _SCRAM:
+        raise UsageError(
+            f"raw clients don't log in by sasl.mechanism {mechanism or '(missing)'}",
+            hint=f"one of {', '.join((_PLAIN, *_SCRAM))}, or --client librdkafka",
+        )
+    if user is None or password is None:
+        raise UsageError("a login needs a user and a password", hint="-X sasl.username=.. -X sasl.password=..")
+    return plain_login(user, password) if mechanism == _PLAIN else scram_login(mechanism, user, password)

@@ -1,0 +1,204 @@
+"""A raw client with connections that are kept, and made again where they end.
+
+Contract: `pump` sends what is due and can be sent; it is called when an arrival is due, when an answer came, and when
+a connection is ready. Nothing is ever sent again: what was in flight when its connection ended counts as failed.
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Final
+
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.loadtest.clients.engine import RunClock
+from kafka_quotas.loadtest.clients.raw.client import RawClient
+from kafka_quotas.loadtest.clients.raw.connection import RawConnection
+from kafka_quotas.loadtest.clients.raw.leaders import Address, Leaders, unreachable
+from kafka_quotas.loadtest.clients.raw.login import opened
+from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+from kafka_quotas.loadtest.plan.workload import Loop
+
+CONNECTION_LOST: Final = "connection lost"
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 1.0
+_GATHER_NS: Final = 2_000_000  # arrivals that are due within it travel together
+
+
+class ConnectedClient(RawClient):
+    """One raw client that keeps its connections."""
+
+    def __init__(self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, *, index: int, leaders: Leaders) -> None:
+        super().__init__(plan, entity, clock, index=index, leaders=leaders)
+        self.most_in_flight = 1 if entity.loop is Loop.CLOSED else entity.in_flight
+        self.connections: dict[RawConnection, tuple[int, ...]] = {}
+        """Open connections and the partitions that each serves."""
+        self._moved: asyncio.Event = asyncio.Event()
+        self._wake: asyncio.TimerHandle | None = None
+        self._wake_ns = 0
+        self._turn = 0
+
+    @abstractmethod
+    def pump(self) -> None:
+        """Nothing; what is due and can be sent was sent."""
+
+    @abstractmethod
+    def abandoned(self, connection: RawConnection) -> None:
+        """Nothing; what was in flight on a connection that ended has failed."""
+
+    async def live(self) -> None:
+        """Nothing; the client did its part. What ends the run is in `error`."""
+        await asyncio.sleep(self.start_in_s())
+        while self.is_going_on:
+            try:
+                served = await self.served()
+            except KafkaQuotasError as error:
+                self.error = error
+                return
+            except OSError as error:
+                self.trouble = unreachable(self.plan.bootstrap, error)
+                await asyncio.sleep(_LONGEST_PAUSE_S)
+                continue
+            self._moved.clear()
+            async with asyncio.TaskGroup() as group:
+                slots = [(address, part) for address, all_ in served.items() for part in self.shares(all_)]
+                keepers = [group.create_task(self._keep(*slot, served)) for slot in slots]
+                await self._moved.wait()
+                for keeper in keepers:
+                    keeper.cancel()
+
+    async def ready(self, connection: RawConnection) -> None:
+        """Nothing; what has to be known first was asked for on a new connection."""
+
+    async def served(self) -> Mapping[Address, tuple[int, ...]]:
+        """The brokers to connect to, and the partitions that each serves: those of the topic, by leader."""
+        served: dict[Address, list[int]] = {}
+        found = await self.leaders.of(self.entity.topic, access=self.access, client_id=self.entity.name.client_id)
+        for partition, address in sorted(found.items()):
+            served.setdefault(address, []).append(partition)
+        return {address: tuple(partitions) for address, partitions in served.items()}
+
+    def moved(self) -> None:
+        """Nothing; connections are made anew, to wherever the topic is now."""
+        self.leaders.forget(self.entity.topic)
+        self._moved.set()
+
+    def end(self) -> None:
+        """Nothing; nothing more is sent."""
+        super().end()
+        if self._wake is not None:
+            self._wake.cancel()
+
+    def free_connection(self, now_ns: int) -> RawConnection | None:
+        """A connection that takes another request now, each in its turn; None where all have to wait."""
+        connections = list(self.connections)
+        for step in range(len(connections)):
+            connection = connections[(self._turn + step) % len(connections)]
+            if self.is_free(connection, now_ns):
+                self._turn = (self._turn + step + 1) % len(connections)
+                return connection
+        return None
+
+    def is_free(self, connection: RawConnection, now_ns: int) -> bool:
+        """Whether a connection takes another request; where only a throttle time is in the way, its end will wake."""
+        if len(connection.in_flight) >= self.most_in_flight or connection.is_full:
+            return False
+        if connection.blocked_until_ns > now_ns:
+            self.wake_at(connection.blocked_until_ns, now_ns)
+            return False
+        return True
+
+    def hold_back(self, connection: RawConnection, now_ns: int, throttle_ms: int) -> None:
+        """Nothing; a co-operative client sends nothing on this connection until the throttle time is over."""
+        if throttle_ms > 0 and self.entity.honor_throttle:
+            connection.blocked_until_ns = now_ns + throttle_ms * 1_000_000
+
+    def wake_when_due(self, now_ns: int) -> None:
+        """Nothing; `pump` is called when the next arrival is due."""
+        if not self.pacer.is_unpaced and self.connections:
+            self.wake_at(max(self.pacer.next_ns(now_ns), now_ns + _GATHER_NS), now_ns)
+
+    def wake_at(self, instant_ns: int, now_ns: int) -> None:
+        """Nothing; `pump` is called at an instant, or before it."""
+        if self._wake is not None:
+            if now_ns < self._wake_ns <= instant_ns:
+                return
+            self._wake.cancel()
+        self._wake_ns = instant_ns
+        self._wake = asyncio.get_running_loop().call_later(max(0, instant_ns - now_ns) / 1e9, self._woken)
+
+    def _woken(self) -> None:
+        self._wake = None
+        self.pump()
+
+    def shares(self, partitions: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """The partitions that each connection to one broker serves: all of them."""
+        return [partitions] * self.entity.connections
+
+    async def _keep(
+        self, address: Address, partitions: tuple[int, ...], served: Mapping[Address, tuple[int, ...]]
+    ) -> None:
+        """Nothing; a connection was kept for as long as the client goes on and the topic stays where it is."""
+        pause_s = _FIRST_PAUSE_S
+        while self.is_going_on:
+            lost = asyncio.Event()
+            try:
+                connection = await self._connected(address, lost)
+            except KafkaQuotasError as error:
+                self.give_up(error)
+                return
+            except OSError as error:
+                self.trouble = unreachable(self.plan.bootstrap, error)
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+                if await self._is_elsewhere(served):
+                    self._moved.set()
+                    return
+                continue
+            pause_s = _FIRST_PAUSE_S
+            try:
+                self.connections[connection] = partitions
+                self.pump()
+                await lost.wait()
+            finally:
+                self.connections.pop(connection, None)
+                self.abandoned(connection)
+                connection.close()
+
+    async def _connected(self, address: Address, lost: asyncio.Event) -> RawConnection:
+        """A new connection; `lost` will be set at its end."""
+
+        def left(connection: RawConnection, error: Exception | None) -> None:
+            self.connections.pop(connection, None)
+            if isinstance(error, KafkaQuotasError):
+                self.give_up(error)
+            elif isinstance(error, OSError):
+                self.trouble = unreachable(self.plan.bootstrap, error)
+            lost.set()
+
+        def fresh() -> RawConnection:
+            return RawConnection(on_lost=left, on_room=self.pump, broker=self.leaders.number_of(address))
+
+        client_id = self.entity.name.client_id
+        connection = await opened(address, access=self.access, client_id=client_id, connection=fresh)
+        try:
+            await self.ready(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _is_elsewhere(self, served: Mapping[Address, tuple[int, ...]]) -> bool:
+        """Whether the partitions have other leaders by now, as far as anybody can tell."""
+        self.leaders.forget(self.entity.topic)
+        try:
+            return await self.served() != served
+        except OSError:
+            return False
+        except KafkaQuotasError as error:
+            self.give_up(error)
+            return True
+
+    def give_up(self, error: KafkaQuotasError) -> None:
+        """Nothing; the run ends with this error, if it has no other."""
+        super().give_up(error)
+        self._moved.set()

@@ -1,0 +1,149 @@
+"""One connection of a raw client: frames out, answers in, in order; it knows no retries and no schedule.
+
+Contract: lives in one event loop. After `lost` was called nothing else is; what was in flight then has no answer.
+**Source:** KIP-219 for what a co-operative client does with a throttle time: it sends nothing until that is over.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.stores.kafka.connection import LARGEST_RESPONSE
+from kafka_quotas.wire.client.request import ClientRequest, read_answer, request_frame
+from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, checked_frame_length
+from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD
+
+_LARGEST_CORRELATION_ID: Final = 2**31 - 1
+_WRITE_BUFFER: Final = 4 * 1024 * 1024
+Answer = TypeVar("Answer")
+
+
+class InFlight(NamedTuple):
+    """A request that was sent: its correlation id, when, whoever takes its answer, and what they have to know then."""
+
+    correlation_id: int
+    sent_ns: int
+    answered: "Callable[[RawConnection, bytes, InFlight], None]"
+    matter: Any
+
+
+class RawConnection(asyncio.Protocol):
+    """A connection to one broker; `on_lost` hears of its end, `on_room` that it takes more after a full buffer.
+
+    `broker` tells those to different brokers apart.
+    """
+
+    def __init__(
+        self,
+        *,
+        on_lost: "Callable[[RawConnection, Exception | None], None]",
+        on_room: Callable[[], None],
+        broker: int = 0,
+    ) -> None:
+        self.broker = broker
+        self.in_flight: deque[InFlight] = deque()
+        self.blocked_until_ns = 0
+        self.is_open = False
+        self.is_full = False
+        self._on_lost = on_lost
+        self._on_room = on_room
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._correlation_id = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Nothing; the connection is open."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one by its methods only
+        self._transport.set_write_buffer_limits(high=_WRITE_BUFFER)
+        self.is_open = True
+
+    def data_received(self, data: bytes) -> None:
+        """Nothing; whole answers went to who waits for them."""
+        received = self._received
+        received += data
+        start = 0
+        try:
+            while True:
+                length = checked_frame_length(received, start, limit=LARGEST_RESPONSE)
+                if length is None or len(received) < start + FRAME_LENGTH_BYTES + length:
+                    break
+                end = start + FRAME_LENGTH_BYTES + length
+                self._answer(bytes(received[start:end]))
+                start = end
+        except ProtocolError as error:
+            self.close(error)
+            return
+        del received[:start]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing; its owner knows that it is gone."""
+        was_open, self.is_open = self.is_open, False
+        if was_open:
+            self._on_lost(self, exc)
+
+    def pause_writing(self) -> None:
+        """Nothing; the buffer is full."""
+        self.is_full = True
+
+    def resume_writing(self) -> None:
+        """Nothing; there is room again."""
+        self.is_full = False
+        self._on_room()
+
+    def next_correlation_id(self) -> int:
+        """The correlation id of the next request."""
+        self._correlation_id = self._correlation_id % _LARGEST_CORRELATION_ID + 1
+        return self._correlation_id
+
+    def send(self, frame: bytes, expected: InFlight | None) -> None:
+        """Nothing; the frame is on its way. None expects no answer."""
+        if expected is not None:
+            self.in_flight.append(expected)
+        if self._transport is not None:
+            self._transport.write(frame)
+
+    async def ask(self, request: ClientRequest[Answer], version: int, *, client_id: str | None) -> Answer:
+        """The answer to a request, where nothing else is under way. Raises `OSError` where the connection ends."""
+        correlation_id = self.next_correlation_id()
+        frame = request_frame(request, version, correlation_id=correlation_id, client_id=client_id)
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def answered(_connection: "RawConnection", content: bytes, _request: InFlight) -> None:
+            if not answer.done():
+                answer.set_result(content)
+
+        self._on_lost, outer = self._lost_while_asking(answer), self._on_lost
+        try:
+            self.send(frame, InFlight(correlation_id, time.monotonic_ns(), answered, None))
+            content = await answer
+        finally:
+            self._on_lost = outer
+        return read_answer(request, version, content[FRAME_LENGTH_BYTES:], correlation_id=correlation_id)
+
+    def close(self, error: Exception | None = None) -> None:
+        """Nothing; the connection ends, and its owner hears of `error` as the reason."""
+        if self._transport is not None:
+            self._transport.abort()
+        if self.is_open and error is not None:
+            self.is_open = False
+            self._on_lost(self, error)
+
+    def _answer(self, frame: bytes) -> None:
+        _, correlation_id = RESPONSE_HEAD.unpack_from(frame)
+        if not self.in_flight or self.in_flight[0].correlation_id != correlation_id:
+            raise ProtocolError("the broker answered what was not asked")
+        request = self.in_flight.popleft()
+        request.answered(self, frame, request)
+
+    @staticmethod
+    def _lost_while_asking(
+        answer: "asyncio.Future[bytes]",
+    ) -> "Callable[[RawConnection, Exception | None], None]":
+        def lost(_connection: "RawConnection", error: Exception | None) -> None:
+            if not answer.done():
+                answer.set_exception(error if isinstance(error, OSError) else ConnectionAbortedError("it was closed"))
+
+        return lost

@@ -1,0 +1,155 @@
+"""A raw consumer: reads a topic's records over and over, one Fetch per connection at a time.
+
+It starts again at a partition's first record when it has read the last one that was there at the start. A quota is
+charged with the whole response, and with nothing where that was withheld for being over it: brokers answer such a fetch
+empty, the daemon hands its records over unless told otherwise.
+**Source:** `KafkaApis.handleFetchRequest` (`FetchResponse.sizeOf`, `unrecordQuotaSensor`), Kafka 4.1.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from kafka_quotas.loadtest.clients.engine import RunClock
+from kafka_quotas.loadtest.clients.errors import LoadRefusedError
+from kafka_quotas.loadtest.clients.librdkafka.settings import request_size
+from kafka_quotas.loadtest.clients.librdkafka.topic_view import PartitionRange
+from kafka_quotas.loadtest.clients.raw.connected_client import ConnectedClient
+from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
+from kafka_quotas.loadtest.clients.raw.fetch_request import (
+    FetchAnswer,
+    FetchedPartition,
+    FetchSizes,
+    fetch_frame,
+    read_fetch_answer,
+)
+from kafka_quotas.loadtest.clients.raw.leaders import Leaders
+from kafka_quotas.loadtest.clients.wire_overhead import WireCount
+from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
+from kafka_quotas.wire.protocol.error_codes import error_name
+
+_MAX_WAIT_MS: Final = 50
+_RECORD_OVERHEAD: Final = 12
+_BATCH_OVERHEAD: Final = 61
+_OUT_OF_RANGE: Final = 1
+_UNKNOWN_TOPIC: Final = 3
+_MOVED: Final = (5, 6)
+_NOT_AUTHORIZED: Final = 29
+
+
+class RawConsumer(ConnectedClient):
+    """One raw consumer of a run, of the partitions that held records before it."""
+
+    def __init__(
+        self,
+        plan: LoadPlan,
+        entity: ClientLoad,
+        clock: RunClock,
+        *,
+        index: int,
+        leaders: Leaders,
+        partitions: Sequence[PartitionRange],
+    ) -> None:
+        super().__init__(plan, entity, clock, index=index, leaders=leaders)
+        self.most_in_flight = 1  # two fetches of one offset would bring the same records
+        self._ranges: Mapping[int, PartitionRange] = {each.partition: each for each in partitions}
+        self._offsets = {each.partition: each.low for each in partitions}
+        self._most_bytes = entity.batch_bytes or request_size(entity.quota)
+        self._wire_bytes = 0
+
+    def shares(self, partitions: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """The partitions that each connection to one broker reads: each partition is read by one of them."""
+        filled = [each for each in partitions if each in self._ranges]
+        shares = (tuple(filled[first :: self.entity.connections]) for first in range(self.entity.connections))
+        return [share for share in shares if share]
+
+    def pump(self) -> None:
+        """Nothing; every connection that waits for nothing asks for what is due."""
+        now_ns = time.monotonic_ns()
+        if not self.start_ns <= now_ns < self.end_ns or self.error is not None:
+            return
+        self.count_dropped(now_ns)
+        for connection in list(self.connections):
+            if not self.is_free(connection, now_ns):
+                continue
+            due = self.pacer.due(now_ns, most=self._most_bytes)
+            if due <= 0:
+                break
+            self._ask(connection, due, now_ns)
+        self.wake_when_due(now_ns)
+
+    def abandoned(self, connection: RawConnection) -> None:
+        """Nothing; a fetch without an answer has lost nothing: it is asked for again."""
+        connection.in_flight.clear()
+
+    def _ask(self, connection: RawConnection, due: int, now_ns: int) -> None:
+        wanted = self._most_bytes
+        if not self.pacer.is_unpaced:
+            wanted = min(wanted, due * (self.entity.record_size + _RECORD_OVERHEAD) + _BATCH_OVERHEAD)
+        correlation_id = connection.next_correlation_id()
+        frame = fetch_frame(
+            correlation_id,
+            client_id=self.entity.name.client_id,
+            topic=self.entity.topic,
+            offsets={partition: self._offsets[partition] for partition in self.connections[connection]},
+            limits=FetchSizes(max_wait_ms=_MAX_WAIT_MS, min_bytes=1, max_bytes=wanted),
+        )
+        connection.send(frame, InFlight(correlation_id, now_ns, self._answered, None))
+
+    def _answered(self, connection: RawConnection, frame: bytes, request: InFlight) -> None:
+        now_ns = time.monotonic_ns()
+        answer = read_fetch_answer(frame)
+        records = self._taken(answer)
+        withheld = answer.throttle_ms > 0 and not records
+        charged = 0 if withheld else len(frame) - FRAME_LENGTH_BYTES
+        self.recorder.response(now_ns, charged=charged, throttle_ms=answer.throttle_ms, broker=connection.broker)
+        if records:
+            self._count(records, request.sent_ns, now_ns)
+            self._wire_bytes += len(frame)
+            payload_bytes = self.recorder.acked_bytes
+            self.wire = WireCount(wire_bytes=self._wire_bytes, payload_bytes=payload_bytes)
+        self.hold_back(connection, now_ns, answer.throttle_ms)
+        self.pacer.answered(now_ns)
+        self.pump()
+
+    def _taken(self, answer: FetchAnswer) -> int:
+        """How many records came; the offsets are behind them."""
+        if answer.error_code:
+            self.recorder.failed(error_name(answer.error_code))
+        records = 0
+        for each in answer.partitions:
+            if each.error_code:
+                self._refused(each)
+            elif each.next_offset is not None and each.partition in self._ranges:
+                records += each.records
+                known = self._ranges[each.partition]
+                self._offsets[each.partition] = each.next_offset if each.next_offset < known.high else known.low
+        return records
+
+    def _count(self, records: int, sent_ns: int, now_ns: int) -> None:
+        intended_ns = self.pacer.intended_ns(self.pacer.taken, sent_ns)
+        self.pacer.taken += records
+        self.recorder.sent += records
+        self.recorder.acknowledged(now_ns, records=records, size=records * self.entity.record_size)
+        if self.pacer.is_unpaced:
+            self.recorder.latency(intended_ns=sent_ns, sent_ns=sent_ns, acked_ns=now_ns)
+        else:
+            self.recorder.arrival(intended_ns=min(intended_ns, now_ns), arrived_ns=now_ns)
+
+    def _refused(self, part: FetchedPartition) -> None:
+        code = part.error_code
+        if code == _OUT_OF_RANGE and part.log_start_offset >= 0:  # retention took what was to be read next
+            known = self._ranges[part.partition]
+            self._offsets[part.partition] = max(part.log_start_offset, known.low)
+        elif code == _NOT_AUTHORIZED:
+            self.give_up(
+                LoadRefusedError(
+                    f"not authorized at {self.plan.bootstrap}: Read on topic {self.entity.topic} is missing",
+                    hint="kafka-acls --add --topic NAME --operation Read --allow-principal User:NAME",
+                )
+            )
+        else:
+            self.recorder.failed(error_name(code))
+            if code in _MOVED or code == _UNKNOWN_TOPIC:
+                self.moved()

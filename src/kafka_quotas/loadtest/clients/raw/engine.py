@@ -1,0 +1,140 @@
+"""Which raw client does what an entity is to do.
+
+All raw clients of a run in one event loop, uvloop's where it is installed.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Final
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.loadtest.clients.engine import LoadClient, RunClock
+from kafka_quotas.loadtest.clients.librdkafka.topic_view import TopicView
+from kafka_quotas.loadtest.clients.raw.client import RawClient
+from kafka_quotas.loadtest.clients.raw.leaders import Leaders
+from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+from kafka_quotas.loadtest.plan.workload import MutationFlood, RequestFlood, Workload
+
+_LOOK_S: Final = 0.05
+
+
+class RawEngine:
+    """The engine of up to a thousand raw clients."""
+
+    def __init__(self, clients: Sequence[RawClient]) -> None:
+        self._clients = tuple(clients)
+
+    @property
+    def clients(self) -> Sequence[LoadClient]:
+        """The clients, in the order they were given."""
+        return self._clients
+
+    def run(self, stop: threading.Event) -> None:
+        """Nothing; the run is over, or `stop` was set, or a client's `error` is."""
+        factory = None
+        if find_spec("uvloop") is not None:
+            import uvloop  # noqa: PLC0415 - only a run of raw clients needs it
+
+            factory = uvloop.new_event_loop
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(self._run(stop))
+
+    async def _run(self, stop: threading.Event) -> None:
+        broken: list[Exception] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _loop, context: broken.append(context.get("exception") or RuntimeError(str(context["message"])))
+        )
+        lives = [asyncio.ensure_future(client.live()) for client in self._clients]
+        try:
+            while any(client.is_going_on for client in self._clients) and not stop.is_set():
+                if broken or any(client.error is not None for client in self._clients):
+                    break
+                await asyncio.sleep(self._look_s())
+        finally:
+            for client in self._clients:
+                client.end()
+            for life in lives:
+                life.cancel()
+            outcomes = await asyncio.gather(*lives, return_exceptions=True)
+        for failure in (*broken, *outcomes):
+            if isinstance(failure, Exception):
+                raise failure.exceptions[0] if isinstance(failure, ExceptionGroup) else failure
+
+    def _look_s(self) -> float:
+        """How long to wait for the next look: no longer than the run lasts."""
+        left_s = (max(client.end_ns for client in self._clients) - time.monotonic_ns()) / 1e9
+        return min(max(left_s, 0.001), _LOOK_S)
+
+
+_LIBRARIES: Final = ("crc32c", "numpy")
+
+
+def raw_engine(
+    plan: LoadPlan,
+    entities: Sequence[ClientLoad],
+    clock: RunClock,
+    views: Mapping[tuple[str, Workload], TopicView],
+) -> RawEngine:
+    """The one engine of all raw clients among the plan's entities, which are given in their order.
+
+    Raises `UsageError` for what a raw client can't do, or where it lacks a library.
+    """
+    leaders = Leaders(plan.bootstrap)
+    return RawEngine([_client(plan, entity, clock, views, leaders) for entity in entities])
+
+
+def _client(
+    plan: LoadPlan,
+    entity: ClientLoad,
+    clock: RunClock,
+    views: Mapping[tuple[str, Workload], TopicView],
+    leaders: Leaders,
+) -> RawClient:
+    index = plan.entities.index(entity)
+    match entity.workload, entity.flood:
+        case Workload.CONSUME, _:
+            from kafka_quotas.loadtest.clients.raw.consumer import RawConsumer  # noqa: PLC0415 - each run needs a few
+
+            filled = views[entity.topic, entity.workload].filled
+            return RawConsumer(plan, entity, clock, index=index, leaders=leaders, partitions=filled)
+        case Workload.PRODUCE, _:
+            _check_libraries()
+            from kafka_quotas.loadtest.clients.raw.producer import RawProducer  # noqa: PLC0415 - loads numpy
+
+            return RawProducer(plan, entity, clock, index=index, leaders=leaders)
+        case Workload.CONNECT, _:
+            from kafka_quotas.loadtest.clients.raw.connection_storm import RawStorm  # noqa: PLC0415
+
+            return RawStorm(plan, entity, clock, index=index, leaders=leaders)
+        case Workload.REQUESTS, RequestFlood() as flood:
+            from kafka_quotas.loadtest.clients.raw.request_flood import RawFlood  # noqa: PLC0415
+
+            records = _one_record(plan, entity, index) if flood.api == "Produce" else b""
+            return RawFlood(plan, entity, clock, index=index, leaders=leaders, flood=flood, records=records)
+        case Workload.MUTATE, MutationFlood() as flood:
+            from kafka_quotas.loadtest.clients.raw.topic_mutator import RawMutator  # noqa: PLC0415
+
+            return RawMutator(plan, entity, clock, index=index, leaders=leaders, flood=flood)
+    raise UsageError(f"{entity.name.label} is to {entity.workload}, and nothing says what")
+
+
+def _one_record(plan: LoadPlan, entity: ClientLoad, index: int) -> bytes:
+    """The batch of one record that each request of a flood of Produce requests brings."""
+    _check_libraries()
+    from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch, RecordOwner  # noqa: PLC0415 - loads numpy
+
+    owner = RecordOwner(run_id=plan.run_id, entity_index=index)
+    batch = RecordBatch(record_size=entity.record_size, capacity=1, owner=owner, filler=b"flood")
+    return bytes(batch.made(records=1, first_sequence=0, now_ms=0))
+
+
+def _check_libraries() -> None:
+    missing = [name for name in _LIBRARIES if find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"raw producers need {' and '.join(missing)}",
+            hint="pip install 'kafka-quotas[raw]', or --client librdkafka",
+        )

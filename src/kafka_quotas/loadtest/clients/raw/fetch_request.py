@@ -1,0 +1,130 @@
+"""Fetch requests of a raw client, without sessions, and what is looked at in their answers.
+
+Version 11 is the last with plain fields and names of topics; brokers from Kafka 2.4 to 4.x take it.
+
+**Source:** `FetchRequest.json`, `FetchResponse.json`, Kafka 4.1; `DefaultRecordBatch` for the heads of batches.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final, NamedTuple
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.wire.codec.reader import FieldReader
+from kafka_quotas.wire.codec.writer import FieldWriter
+from kafka_quotas.wire.passing.fetch_request import FETCH, FINAL_EPOCH, NO_REPLICA, NO_SESSION
+
+VERSION: Final = 11
+_INT32: Final = Struct(">i")
+_INT64: Final = Struct(">q")
+_ANY_LEADER_EPOCH: Final = -1
+_FOLLOWERS_LOG_START: Final = -1
+_BATCH_LENGTH: Final = Struct(">qi")  # base offset, bytes that follow
+_BATCH_OVERHEAD: Final = 12
+_LAST_OFFSET_DELTA_AT: Final = 23
+_RECORD_COUNT_AT: Final = 57
+_MAGIC_AT: Final = 16
+_MAGIC: Final = 2
+_HEAD_BYTES: Final = 61
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSizes:
+    """How long the broker may wait (ms) for how many bytes, and how many it may hand out."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+
+
+class FetchedPartition(NamedTuple):
+    """One partition of an answer: its error, the end and the start of its log (-1: not told), and what was in it.
+
+    `size` counts the records' bytes as they travelled; `next_offset` is where to read on, None where nothing came.
+    """
+
+    partition: int
+    error_code: int
+    high_watermark: int
+    log_start_offset: int
+    records: int
+    size: int
+    next_offset: int | None
+
+
+class FetchAnswer(NamedTuple):
+    """An answer: throttle time in ms, error of the whole, partitions."""
+
+    throttle_ms: int
+    error_code: int
+    partitions: tuple[FetchedPartition, ...]
+
+
+def fetch_frame(
+    correlation_id: int, *, client_id: str | None, topic: str, offsets: Mapping[int, int], limits: FetchSizes
+) -> bytes:
+    """The whole frame of a request for some partitions from their offsets on."""
+    writer = FieldWriter(flexible=False)
+    writer.int16(FETCH)
+    writer.int16(VERSION)
+    writer.int32(correlation_id)
+    writer.string(client_id)
+    for value in (NO_REPLICA, limits.max_wait_ms, limits.min_bytes, limits.max_bytes):
+        writer.int32(value)
+    writer.int8(0)  # isolation level: uncommitted
+    writer.int32(NO_SESSION)
+    writer.int32(FINAL_EPOCH)
+    writer.count(1)
+    writer.string(topic)
+    writer.count(len(offsets))
+    for partition, offset in offsets.items():
+        writer.int32(partition)
+        writer.int32(_ANY_LEADER_EPOCH)
+        writer.raw(_INT64.pack(offset))
+        writer.raw(_INT64.pack(_FOLLOWERS_LOG_START))
+        writer.int32(limits.max_bytes)
+    writer.count(0)  # forgotten topics
+    writer.string("")  # rack
+    content = writer.content()
+    return _INT32.pack(len(content)) + content
+
+
+def read_fetch_answer(frame: bytes) -> FetchAnswer:
+    """What the answer (a whole frame) says. *Raises* `ProtocolError` where it can't be one."""
+    reader = FieldReader(frame, offset=8, flexible=False)
+    throttle_ms, error_code = reader.int32(), reader.int16()
+    reader.int32()  # session id
+    partitions: list[FetchedPartition] = []
+    for _ in range(reader.count()):
+        reader.string()
+        partitions += [_partition(reader) for _ in range(reader.count())]
+    return FetchAnswer(throttle_ms, error_code, tuple(partitions))
+
+
+def _partition(reader: FieldReader) -> FetchedPartition:
+    partition, error_code, high_watermark = reader.int32(), reader.int16(), reader.int64()
+    reader.int64()  # last stable offset
+    log_start_offset = reader.int64()
+    for _ in range(reader.count()):  # aborted transactions
+        reader.skip(16)
+    reader.int32()  # preferred replica
+    content = reader.byte_string()
+    records, next_offset = _batches(content)
+    return FetchedPartition(partition, error_code, high_watermark, log_start_offset, records, len(content), next_offset)
+
+
+def _batches(content: bytes) -> tuple[int, int | None]:
+    """How many records the whole batches hold, and the offset behind the last; the last batch may be cut off."""
+    at, records, next_offset = 0, 0, None
+    while at + _HEAD_BYTES <= len(content):
+        base_offset, length = _BATCH_LENGTH.unpack_from(content, at)
+        if content[at + _MAGIC_AT] != _MAGIC:
+            raise ProtocolError("the topic holds messages from before Kafka 0.11, which raw clients can't count")
+        end = at + _BATCH_OVERHEAD + length
+        if length < 0 or end > len(content):
+            break
+        records += _INT32.unpack_from(content, at + _RECORD_COUNT_AT)[0]
+        next_offset = base_offset + _INT32.unpack_from(content, at + _LAST_OFFSET_DELTA_AT)[0] + 1
+        at = end
+    return records, next_offset

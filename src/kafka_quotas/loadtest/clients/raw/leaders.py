@@ -1,0 +1,116 @@
+"""Where raw clients send what: the leaders of a topic's partitions, asked for once for all clients of a run.
+
+Contract: lives in one event loop. What was found is kept until somebody says that it no longer holds.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from kafka_quotas.loadtest.clients.errors import ClusterUnreachableError, LoadRefusedError
+from kafka_quotas.loadtest.clients.raw.connection import RawConnection
+from kafka_quotas.loadtest.clients.raw.login import opened
+from kafka_quotas.stores.kafka.properties import KafkaAccess
+from kafka_quotas.stores.reachability import network_reason
+from kafka_quotas.wire.client.metadata import Metadata, MetadataRequest
+from kafka_quotas.wire.protocol.error_codes import error_name
+
+Address: TypeAlias = tuple[str, int]
+_VERSION: Final = 8
+_NO_LEADER: Final = -1
+_UNKNOWN_TOPIC: Final = 3
+_PATIENCE: Final = 12  # looks: a topic that was just made, or lost its leader, needs a moment
+_LOOK_S: Final = 0.25
+
+
+class Leaders:
+    """The leaders at a cluster that is reached by its bootstrap addresses, as librdkafka writes them."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self.servers = tuple(_address(server) for server in bootstrap.split(","))
+        self._found: dict[str, Mapping[int, Address]] = {}
+        self._asking = asyncio.Lock()
+        self._numbers: dict[Address, int] = {}
+
+    async def of(self, topic: str, *, access: KafkaAccess, client_id: str | None) -> Mapping[int, Address]:
+        """The address of the leader of every partition.
+
+        Raises `LoadRefusedError` where there is no such topic or it may not be seen, `OSError` where nobody answers.
+        """
+        async with self._asking:
+            found = self._found.get(topic)
+            if found is None:
+                found = self._found[topic] = await self._settled(topic, access, client_id)
+            return found
+
+    def forget(self, topic: str) -> None:
+        """Nothing; the topic's leaders are asked for again."""
+        self._found.pop(topic, None)
+
+    def number_of(self, address: Address) -> int:
+        """A small number that stands for a broker in this run."""
+        return self._numbers.setdefault(address, len(self._numbers))
+
+    async def controller(self, *, access: KafkaAccess, client_id: str | None) -> Address:
+        """The address of the broker that takes changes of topics."""
+        metadata = await self._asked(None, access, client_id)
+        addresses = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
+        return addresses.get(metadata.controller_id, self.servers[0])
+
+    async def _settled(self, topic: str, access: KafkaAccess, client_id: str | None) -> Mapping[int, Address]:
+        code = 0
+        for _ in range(_PATIENCE):
+            metadata = await self._asked(topic, access, client_id)
+            addresses = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
+            found = metadata.topics[0]
+            code = found.error_code
+            leaders = {each.number: addresses.get(each.leader_id) for each in found.partitions}
+            known = {number: address for number, address in leaders.items() if address is not None}
+            if not code and known and len(known) == len(leaders):
+                return known
+            if code not in (0, _UNKNOWN_TOPIC):
+                break
+            await asyncio.sleep(_LOOK_S)
+        if code == _UNKNOWN_TOPIC:
+            raise LoadRefusedError(f"topic {topic} does not exist at {self._bootstrap}", hint="was it deleted?")
+        if code:
+            raise LoadRefusedError(f"topic {topic} can't be used at {self._bootstrap}: {error_name(code)}")
+        raise ConnectionError(f"topic {topic} has partitions without a leader")
+
+    async def _asked(self, topic: str | None, access: KafkaAccess, client_id: str | None) -> Metadata:
+        """The answer of the first bootstrap server that gives one."""
+        trouble: OSError | None = None
+        for server in self.servers:
+            try:
+                connection = await opened(server, access=access, client_id=client_id, connection=_lonely)
+                try:
+                    request = MetadataRequest(topics=() if topic is None else (topic,))
+                    return await connection.ask(request, _VERSION, client_id=client_id)
+                finally:
+                    connection.close()
+            except OSError as error:
+                trouble = error
+        assert trouble is not None  # there is one server at least
+        raise trouble
+
+
+def unreachable(bootstrap: str, error: OSError) -> ClusterUnreachableError:
+    """The error of a run whose target does not answer."""
+    return ClusterUnreachableError(
+        f"no broker answers at {bootstrap}: {network_reason(error)}", hint="check --bootstrap-server HOST:PORT"
+    )
+
+
+def _lonely() -> RawConnection:
+    """A connection for one question."""
+    return RawConnection(on_lost=lambda _connection, _error: None, on_room=lambda: None)
+
+
+def _address(server: str) -> Address:
+    """Host and port of `host:port` or `PROTOCOL://host:port`; librdkafka's port where there is none."""
+    place = server.strip().rpartition("://")[2]
+    host, colon, port = place.rpartition(":")
+    if not colon or not port.isdigit():
+        return place.strip("[]"), 9092
+    return host.strip("[]"), int(port)

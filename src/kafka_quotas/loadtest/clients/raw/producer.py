@@ -1,0 +1,175 @@
+"""A raw producer: prebuilt batches, each sent once and never again.
+
+A quota is charged with the whole request, header included, so that is what is told to the recorder.
+**Source:** `KafkaApis.handleProduceRequest` (`request.sizeInBytes`), Kafka 4.1.
+"""
+
+import random
+import time
+from typing import Final, NamedTuple
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.loadtest.clients.engine import RunClock
+from kafka_quotas.loadtest.clients.errors import LoadRefusedError
+from kafka_quotas.loadtest.clients.librdkafka.settings import request_size
+from kafka_quotas.loadtest.clients.raw.connected_client import CONNECTION_LOST, ConnectedClient
+from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
+from kafka_quotas.loadtest.clients.raw.leaders import Leaders
+from kafka_quotas.loadtest.clients.raw.produce_request import ProduceRequest, read_produce_answer
+from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch, RecordOwner
+from kafka_quotas.loadtest.clients.wire_overhead import WireCount
+from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
+from kafka_quotas.wire.protocol.error_codes import error_name
+
+ACKS: Final = {"0": 0, "1": 1, "all": -1, "-1": -1}
+_COMPRESSIONS: Final = ("none", "gzip")
+_BATCH_MEMORY: Final = 256 * 1024 * 1024  # of all clients of a run
+_SMALLEST_SHARE: Final = 16 * 1024
+_RECORD_OVERHEAD: Final = 12
+_SENDS_IN_A_ROW: Final = 32  # then others have their turn
+_LATENCIES_PER_BATCH: Final = 4
+_SMALL_BATCH: Final = 50
+_FILLER_BYTES: Final = 65_536
+_UNKNOWN_TOPIC: Final = 3
+_MOVED: Final = (5, 6)  # LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER
+_NOT_AUTHORIZED: Final = 29
+
+
+class _Sent(NamedTuple):
+    """A batch on its way: how many records, bytes of the frame, when its records were due, each for how many."""
+
+    records: int
+    size: int
+    due_ns: tuple[tuple[int, int], ...]
+
+
+class RawProducer(ConnectedClient):
+    """One raw producer of a run. Raises `UsageError` for what it can't do."""
+
+    def __init__(self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, *, index: int, leaders: Leaders) -> None:
+        super().__init__(plan, entity, clock, index=index, leaders=leaders)
+        if entity.compression not in _COMPRESSIONS:
+            raise UsageError(
+                f"raw clients can't compress with {entity.compression}",
+                hint="--compression gzip or none, or --client librdkafka",
+            )
+        self._batch = RecordBatch(
+            record_size=entity.record_size,
+            capacity=_capacity(plan, entity),
+            owner=RecordOwner(run_id=plan.run_id, entity_index=index),
+            filler=random.Random(index).randbytes(_FILLER_BYTES),  # noqa: S311 - only incompressible
+            compressed=entity.compression != "none",
+        )
+        self._acks = ACKS[entity.acks]
+        self._request = ProduceRequest(
+            client_id=entity.name.client_id, topic=entity.topic, acks=self._acks, batch=self._batch
+        )
+        self._partition_turn = 0
+        self._sequence = 0
+        self._wire_bytes = 0
+
+    def pump(self) -> None:
+        """Nothing; batches of what is due went out on every connection that takes one."""
+        now_ns = time.monotonic_ns()
+        if not self.start_ns <= now_ns < self.end_ns or self.error is not None:
+            return
+        self.count_dropped(now_ns)
+        for _ in range(_SENDS_IN_A_ROW):
+            due = self.pacer.due(now_ns, most=self._batch.capacity)
+            if due <= 0:
+                break
+            connection = self.free_connection(now_ns)
+            if connection is None:
+                return
+            self._send(connection, due, now_ns)
+        else:
+            self.wake_at(now_ns, now_ns)
+            return
+        self.wake_when_due(now_ns)
+
+    def abandoned(self, connection: RawConnection) -> None:
+        """Nothing; unanswered records failed, or are unfinished where the run is over."""
+        records = sum(request.matter.records for request in connection.in_flight if request.matter is not None)
+        connection.in_flight.clear()
+        if records and self.is_going_on:
+            self.recorder.failed(CONNECTION_LOST, records)
+        else:
+            self.unfinished += records
+
+    def _send(self, connection: RawConnection, records: int, now_ns: int) -> None:
+        partitions = self.connections[connection]
+        self._partition_turn += 1
+        correlation_id = connection.next_correlation_id()
+        frame = self._request.frame(
+            correlation_id,
+            partition=partitions[self._partition_turn % len(partitions)],
+            records=records,
+            first_sequence=self._sequence,
+            now_ms=time.time_ns() // 1_000_000,
+        )
+        sent = _Sent(records, len(frame), self._due_times(records, now_ns))
+        self._sequence += records
+        self.pacer.taken += records
+        self.recorder.sent += records
+        self._wire_bytes += len(frame)
+        self.wire = WireCount(wire_bytes=self._wire_bytes, payload_bytes=self._sequence * self.entity.record_size)
+        if self._acks:
+            connection.send(frame, InFlight(correlation_id, now_ns, self._answered, sent))
+            return
+        connection.send(frame, None)
+        self._respond(connection, sent, now_ns, throttle_ms=0)
+        self.recorder.acknowledged(now_ns, records=records, size=records * self.entity.record_size)
+
+    def _due_times(self, records: int, now_ns: int) -> tuple[tuple[int, int], ...]:
+        """When the records were due: the first of each quarter stands for all of it, in small batches for all."""
+        first = self.pacer.taken
+        step = records if records < _SMALL_BATCH else -(-records // _LATENCIES_PER_BATCH)
+        return tuple(
+            (self.pacer.intended_ns(first + at, now_ns), min(step, records - at)) for at in range(0, records, step)
+        )
+
+    def _answered(self, connection: RawConnection, frame: bytes, request: InFlight) -> None:
+        now_ns = time.monotonic_ns()
+        answer = read_produce_answer(frame)
+        sent: _Sent = request.matter
+        self._respond(connection, sent, now_ns, throttle_ms=answer.throttle_ms)
+        if answer.error_code:
+            self._refused(answer.error_code, sent.records)
+        else:
+            self.recorder.acknowledged(now_ns, records=sent.records, size=sent.records * self.entity.record_size)
+            for intended_ns, count in sent.due_ns:
+                self.recorder.latency(intended_ns=intended_ns, sent_ns=request.sent_ns, acked_ns=now_ns, count=count)
+        self.hold_back(connection, now_ns, answer.throttle_ms)
+        self.pacer.answered(now_ns)
+        self.pump()
+
+    def _respond(self, connection: RawConnection, sent: _Sent, now_ns: int, *, throttle_ms: int) -> None:
+        charged = sent.size - FRAME_LENGTH_BYTES
+        self.recorder.response(now_ns, charged=charged, throttle_ms=throttle_ms, broker=connection.broker)
+
+    def _refused(self, code: int, records: int) -> None:
+        name = error_name(code)
+        self.recorder.failed(name, records)
+        if code in _MOVED or code == _UNKNOWN_TOPIC:
+            self.moved()
+        elif code == _NOT_AUTHORIZED:
+            self.give_up(
+                LoadRefusedError(
+                    f"not authorized at {self.plan.bootstrap}: Write on topic {self.entity.topic} is missing",
+                    hint="kafka-acls --add --topic NAME --operation Write --allow-principal User:NAME",
+                )
+            )
+
+
+def _capacity(plan: LoadPlan, entity: ClientLoad) -> int:
+    """How many records a batch may hold, by bytes that fit the quota and the memory of all clients together.
+
+    A paced client needs no more than what falls due in a second.
+    """
+    share = max(_BATCH_MEMORY // len(plan.entities), _SMALLEST_SHARE)
+    size = min(entity.batch_bytes or request_size(entity.quota), share)
+    records = size // (entity.record_size + _RECORD_OVERHEAD)
+    if entity.arrivals_per_second is not None:
+        records = min(records, max(int(entity.arrivals_per_second), entity.burst_size))
+    return max(1, records)

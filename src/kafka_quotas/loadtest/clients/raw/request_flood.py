@@ -1,0 +1,205 @@
+"""A flood of one kind of request, from one client.
+
+Answers count whatever they say, but for Produce and Fetch: of those an error is a failure, and of a flood that is to
+be refused the lack of one is. A request counts as 1.
+
+What one request of a flood looks like: made once, only its correlation id differs from one to the next.
+"""
+
+import time
+from collections.abc import Mapping
+from struct import Struct
+from typing import Final, NamedTuple
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.loadtest.clients.engine import RunClock
+from kafka_quotas.loadtest.clients.raw.connected_client import CONNECTION_LOST, ConnectedClient
+from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
+from kafka_quotas.loadtest.clients.raw.fetch_request import VERSION as FETCH_VERSION
+from kafka_quotas.loadtest.clients.raw.fetch_request import FetchSizes, fetch_frame, read_fetch_answer
+from kafka_quotas.loadtest.clients.raw.leaders import Address, Leaders
+from kafka_quotas.loadtest.clients.raw.produce_request import read_produce_answer
+from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+from kafka_quotas.loadtest.plan.workload import RequestFlood
+from kafka_quotas.wire.client.list_offsets import EndOffset
+from kafka_quotas.wire.client.probes import Target, produce_probe, small_probes, topic_check
+from kafka_quotas.wire.client.request import request_frame
+from kafka_quotas.wire.passing.fetch_request import FETCH
+from kafka_quotas.wire.passing.produce_request import PRODUCE
+from kafka_quotas.wire.passing.throttle_time import read_throttle_ms, throttle_offset
+from kafka_quotas.wire.protocol.error_codes import error_name
+
+_CORRELATION_ID: Final = Struct(">i")
+_CORRELATION_ID_AT: Final = 8
+_NOWHERE: Final = Target("", 0, "")
+NEEDS_TOPIC: Final = frozenset({"Produce", "Fetch", "ListOffsets", "OffsetCommit", "OffsetFetch", "CreateTopics"})
+"""The APIs whose requests are about a topic."""
+FLOOD_APIS: Final = tuple(
+    sorted(("Produce", "Fetch", "CreateTopics", *(probe.name for probe in small_probes(_NOWHERE))))
+)
+"""The APIs that floods can be made of, by Kafka's names."""
+
+
+class FloodFrame(NamedTuple):
+    """A request of a flood: its API and version, and its frame."""
+
+    api_key: int
+    version: int
+    frame: bytearray
+
+    def numbered(self, correlation_id: int) -> bytes:
+        """The frame with a correlation id."""
+        _CORRELATION_ID.pack_into(self.frame, _CORRELATION_ID_AT, correlation_id)
+        return bytes(self.frame)
+
+
+def check_flood(flood: RequestFlood, *, topic: str) -> None:
+    """Nothing. Raises `UsageError` for an API that floods can't be made of, or that needs a topic and has none."""
+    if flood.api not in FLOOD_APIS:
+        raise UsageError(f"no flood of {flood.api} requests is known", hint=f"one of {', '.join(FLOOD_APIS)}")
+    if flood.api in NEEDS_TOPIC and not topic:
+        raise UsageError(f"a flood of {flood.api} requests needs a topic", hint="name one with --topic")
+    if flood.unauthorised and not topic:
+        raise UsageError(
+            "a flood of unauthorised requests needs a topic", hint="--topic names one that the client may not touch"
+        )
+
+
+def flood_frame(
+    flood: RequestFlood, *, client_id: str | None, topic: str, end_offset: int, records: bytes
+) -> FloodFrame:
+    """One request of the flood; `records` is the batch that a Produce brings, a Fetch starts at `end_offset`."""
+    if flood.api == "Fetch":
+        limits = FetchSizes(max_wait_ms=flood.max_wait_ms, min_bytes=flood.min_bytes, max_bytes=flood.max_bytes)
+        frame = fetch_frame(0, client_id=client_id, topic=topic, offsets={0: end_offset}, limits=limits)
+        return FloodFrame(FETCH, FETCH_VERSION, bytearray(frame))
+    target = Target(topic, end_offset, "kafka-quotas-flood")
+    if flood.api == "Produce":
+        probe = produce_probe(target, records)
+    elif flood.api == "CreateTopics":
+        probe = topic_check(target)
+    else:
+        probe = next(each for each in small_probes(target) if each.name == flood.api)
+    version = probe.versions.highest
+    frame = request_frame(probe, version, correlation_id=0, client_id=client_id)
+    return FloodFrame(probe.api_key, version, bytearray(frame))
+
+
+_SENDS_IN_A_ROW: Final = 64
+_UNKNOWN_TOPIC: Final = 3
+_MOVED: Final = (5, 6)
+_LIST_OFFSETS_VERSION: Final = 2
+NOT_REFUSED: Final = "was not refused"
+
+
+class RawFlood(ConnectedClient):
+    """One client that floods its target with requests. Raises `UsageError` for a flood that is not known."""
+
+    def __init__(
+        self,
+        plan: LoadPlan,
+        entity: ClientLoad,
+        clock: RunClock,
+        *,
+        index: int,
+        leaders: Leaders,
+        flood: RequestFlood,
+        records: bytes,
+    ) -> None:
+        super().__init__(plan, entity, clock, index=index, leaders=leaders)
+        check_flood(flood, topic=entity.topic)
+        self._flood = flood
+        self._records = records
+        self._end_offset = 0
+        self._request = self._made()
+
+    async def served(self) -> Mapping[Address, tuple[int, ...]]:
+        """The broker to flood: the leader of the topic's first partition where it matters, else the first named."""
+        if self.entity.topic and not self._flood.unauthorised:
+            found = await self.leaders.of(self.entity.topic, access=self.access, client_id=self.entity.name.client_id)
+            return {found[0]: (0,)}
+        return {self.leaders.servers[0]: (0,)}
+
+    async def ready(self, connection: RawConnection) -> None:
+        """Nothing; a flood of fetches knows where the partition ends, so that it finds nothing there."""
+        if self._request.api_key == FETCH and not self._flood.unauthorised:
+            request = EndOffset(topic=self.entity.topic, partition=0)
+            found = await connection.ask(request, _LIST_OFFSETS_VERSION, client_id=self.entity.name.client_id)
+            self._follow(found.offset)
+
+    def pump(self) -> None:
+        """Nothing; the requests that are due went out on every connection that takes one."""
+        now_ns = time.monotonic_ns()
+        if not self.start_ns <= now_ns < self.end_ns or self.error is not None:
+            return
+        self.count_dropped(now_ns)
+        for _ in range(self.pacer.due(now_ns, most=_SENDS_IN_A_ROW)):
+            connection = self.free_connection(now_ns)
+            if connection is None:
+                return
+            self._send(connection, now_ns)
+        self.wake_when_due(now_ns)
+
+    def abandoned(self, connection: RawConnection) -> None:
+        """Nothing; unanswered requests failed, or are unfinished where the run is over."""
+        requests = len(connection.in_flight)
+        connection.in_flight.clear()
+        if requests and self.is_going_on:
+            self.recorder.failed(CONNECTION_LOST, requests)
+        else:
+            self.unfinished += requests
+
+    def _send(self, connection: RawConnection, now_ns: int) -> None:
+        intended_ns = self.pacer.intended_ns(self.pacer.taken, now_ns)
+        self.pacer.taken += 1
+        self.recorder.sent += 1
+        correlation_id = connection.next_correlation_id()
+        frame = self._request.numbered(correlation_id)
+        connection.send(frame, InFlight(correlation_id, now_ns, self._answered, intended_ns))
+
+    def _answered(self, connection: RawConnection, frame: bytes, request: InFlight) -> None:
+        now_ns = time.monotonic_ns()
+        place = throttle_offset(self._request.api_key, self._request.version, frame)
+        throttle_ms = 0 if place is None else read_throttle_ms(frame, place)
+        self.recorder.response(now_ns, charged=1, throttle_ms=throttle_ms, broker=connection.broker)
+        self.recorder.acknowledged(now_ns, records=1, size=1)
+        self.recorder.latency(intended_ns=request.matter, sent_ns=request.sent_ns, acked_ns=now_ns)
+        self._look_at(frame)
+        self.hold_back(connection, now_ns, throttle_ms)
+        self.pacer.answered(now_ns)
+        self.pump()
+
+    def _look_at(self, frame: bytes) -> None:
+        """Nothing; what a Produce or Fetch was told is counted where it is not what was to be expected."""
+        if self._request.api_key == PRODUCE:
+            code = read_produce_answer(frame).error_code
+        elif self._request.api_key == FETCH:
+            answer = read_fetch_answer(frame)
+            if not answer.partitions and not answer.error_code:
+                return  # a broker answers so where a quota is exceeded, whatever was asked for
+            code = answer.error_code or max(each.error_code for each in answer.partitions)
+            self._follow(max((each.high_watermark for each in answer.partitions), default=0))
+        else:
+            return
+        if self._flood.unauthorised:
+            if not code:
+                self.recorder.failed(NOT_REFUSED)
+        elif code:
+            self.recorder.failed(error_name(code))
+            if code in _MOVED or code == _UNKNOWN_TOPIC:
+                self.moved()
+
+    def _follow(self, end_offset: int) -> None:
+        """Nothing; fetches ask for what lies behind the last record."""
+        if end_offset > self._end_offset:
+            self._end_offset = end_offset
+            self._request = self._made()
+
+    def _made(self) -> FloodFrame:
+        return flood_frame(
+            self._flood,
+            client_id=self.entity.name.client_id,
+            topic=self.entity.topic,
+            end_offset=self._end_offset,
+            records=self._records,
+        )

@@ -1,0 +1,174 @@
+"""A raw admin client that floods a cluster with changes of topics, as KIP-599's admin client does.
+
+Topics that a quota refuses (error 89) are asked for again after the throttle time, until the API timeout is over; then
+they, and only they, have failed with 89. Counts are of topics, charges of partitions.
+
+**Source:** KIP-599; `KafkaAdminClient` (`retryOnQuotaViolation`, `maybeCompleteQuotaExceededException`), Kafka 4.1.
+"""
+
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_quotas.loadtest.clients.engine import RunClock
+from kafka_quotas.loadtest.clients.errors import LoadRefusedError
+from kafka_quotas.loadtest.clients.mutation_plan import MutationPlan
+from kafka_quotas.loadtest.clients.raw.connected_client import CONNECTION_LOST, ConnectedClient
+from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
+from kafka_quotas.loadtest.clients.raw.leaders import Address, Leaders
+from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+from kafka_quotas.loadtest.plan.workload import MutationFlood
+from kafka_quotas.wire.client.request import read_answer, request_frame
+from kafka_quotas.wire.client.topics import THROTTLING_QUOTA_EXCEEDED, MutatedTopic, TopicMutation
+from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
+from kafka_quotas.wire.protocol.error_codes import error_name
+
+_NOT_AUTHORIZED: Final = {29: "topic", 31: "cluster"}
+_NOT_CONTROLLER: Final = 41
+
+
+@dataclass(slots=True, kw_only=True)
+class _Call:
+    """What the application asked for at once: the topics that have no answer yet, and when it was due and begun.
+
+    Times are nanoseconds; it is not sent before `not_before_ns` and fails at `deadline_ns`.
+    """
+
+    topics: Sequence[MutatedTopic]
+    intended_ns: int
+    begun_ns: int
+    deadline_ns: int
+    not_before_ns: int = 0
+
+
+class RawMutator(ConnectedClient):
+    """One client that makes topics, removes them or lets them grow."""
+
+    def __init__(
+        self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, *, index: int, leaders: Leaders, flood: MutationFlood
+    ) -> None:
+        super().__init__(plan, entity, clock, index=index, leaders=leaders)
+        self._flood = flood
+        self._mutations = MutationPlan(flood)
+        self._again: deque[_Call] = deque()
+
+    async def served(self) -> Mapping[Address, tuple[int, ...]]:
+        """The broker that takes changes."""
+        return {await self.leaders.controller(access=self.access, client_id=self.entity.name.client_id): ()}
+
+    def pump(self) -> None:
+        """Nothing; calls that wait for another attempt, and new ones that are due, went out."""
+        now_ns = time.monotonic_ns()
+        if not self.start_ns <= now_ns < self.end_ns or self.error is not None:
+            return
+        self.count_dropped(now_ns)
+        self._give_up_late(now_ns)
+        while (call := self._ready(now_ns)) is not None:
+            connection = self.free_connection(now_ns)
+            if connection is None:
+                self._again.appendleft(call)
+                break
+            self._send(connection, call, now_ns)
+        if self._again:
+            waits = (call.not_before_ns if call.not_before_ns > now_ns else call.deadline_ns for call in self._again)
+            self.wake_at(min(waits), now_ns)
+        if not self._mutations.is_exhausted:
+            self.wake_when_due(now_ns)
+        elif not self._again and not any(each.in_flight for each in self.connections):
+            self.end()
+
+    def abandoned(self, connection: RawConnection) -> None:
+        """Nothing; unanswered topics failed, or are unfinished where the run is over."""
+        topics = sum(len(request.matter[0].topics) for request in connection.in_flight if request.matter is not None)
+        connection.in_flight.clear()
+        if topics and self.is_going_on:
+            self.recorder.failed(CONNECTION_LOST, topics)
+        else:
+            self.unfinished += topics
+
+    def end(self) -> None:
+        """Nothing; nothing more is sent."""
+        super().end()
+        self.unfinished += sum(len(call.topics) for call in self._again)
+        self._again.clear()
+
+    def _ready(self, now_ns: int) -> _Call | None:
+        """A call that waited for long enough, else the next that is due; None where there is neither."""
+        for _ in range(len(self._again)):
+            call = self._again.popleft()
+            if call.not_before_ns <= now_ns:
+                return call
+            self._again.append(call)
+        if self._mutations.is_exhausted or self.pacer.due(now_ns, most=1) <= 0:
+            return None
+        topics = self._mutations.following()
+        intended_ns = self.pacer.intended_ns(self.pacer.taken, now_ns)
+        self.pacer.taken += 1
+        self.recorder.sent += len(topics)
+        deadline_ns = now_ns + self._flood.api_timeout_ms * 1_000_000
+        return _Call(topics=topics, intended_ns=intended_ns, begun_ns=now_ns, deadline_ns=deadline_ns)
+
+    def _send(self, connection: RawConnection, call: _Call, now_ns: int) -> None:
+        request = self._mutations.request(call.topics)
+        correlation_id = connection.next_correlation_id()
+        frame = request_frame(
+            request,
+            request.versions.highest,
+            correlation_id=correlation_id,
+            client_id=self.entity.name.client_id,
+        )
+        connection.send(frame, InFlight(correlation_id, now_ns, self._answered, (call, request)))
+
+    def _answered(self, connection: RawConnection, frame: bytes, sent: InFlight) -> None:
+        now_ns = time.monotonic_ns()
+        call: _Call = sent.matter[0]
+        request: TopicMutation = sent.matter[1]
+        content = frame[FRAME_LENGTH_BYTES:]
+        answer = read_answer(request, request.versions.highest, content, correlation_id=sent.correlation_id)
+        made = sum(not outcome.error_code for outcome in answer.outcomes)
+        cost = made * self._mutations.cost_per_topic
+        self.recorder.response(now_ns, charged=cost, throttle_ms=answer.throttle_ms)
+        if made:
+            self.recorder.acknowledged(now_ns, records=made, size=cost)
+        for outcome in answer.outcomes:
+            if outcome.error_code not in (0, THROTTLING_QUOTA_EXCEEDED):
+                self._refused(outcome.name, outcome.error_code)
+        self._settle(
+            call, {each.name for each in answer.outcomes if each.error_code == THROTTLING_QUOTA_EXCEEDED}, now_ns
+        )
+        call.not_before_ns = now_ns + (answer.throttle_ms * 1_000_000 if self.entity.honor_throttle else 0)
+        self.hold_back(connection, now_ns, answer.throttle_ms)
+        self.pacer.answered(now_ns)
+        self.pump()
+
+    def _settle(self, call: _Call, throttled: set[str], now_ns: int) -> None:
+        """Nothing; what was throttled is tried again or has failed, and a call without any is done."""
+        call.topics = [topic for topic in call.topics if topic.name in throttled]
+        if not call.topics:
+            self.recorder.latency(intended_ns=call.intended_ns, sent_ns=call.begun_ns, acked_ns=now_ns)
+        elif self._flood.retry_quota_violation:
+            self._again.append(call)
+        else:
+            self.recorder.failed(error_name(THROTTLING_QUOTA_EXCEEDED), len(call.topics))
+
+    def _give_up_late(self, now_ns: int) -> None:
+        """Nothing; calls whose API timeout is over have failed with what held them back."""
+        for call in [call for call in self._again if call.deadline_ns <= now_ns]:
+            self._again.remove(call)
+            self.recorder.failed(error_name(THROTTLING_QUOTA_EXCEEDED), len(call.topics))
+
+    def _refused(self, topic: str, code: int) -> None:
+        if code in _NOT_AUTHORIZED:
+            resource = _NOT_AUTHORIZED[code]
+            self.give_up(
+                LoadRefusedError(
+                    f"not authorized at {self.plan.bootstrap}: topic {topic}",
+                    hint=f"kafka-acls --add --{resource} .. --operation All --allow-principal User:NAME",
+                )
+            )
+            return
+        self.recorder.failed(error_name(code))
+        if code == _NOT_CONTROLLER:
+            self.moved()

@@ -1,0 +1,278 @@
+"""From what a run's clients recorded to what it found.
+
+Whether the load tester itself was what held a run back.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from kafka_quotas.loadtest.clients.engine import LoadClient
+from kafka_quotas.loadtest.judge.conclusion import Evidence, conclude
+from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
+from kafka_quotas.loadtest.plan.workload import UNITS, Arrival, MutationFlood, RateUnit, Workload
+from kafka_quotas.loadtest.record.recorder import Recorder
+from kafka_quotas.loadtest.record.timeline import Slot
+from kafka_quotas.loadtest.result.result import ClientResult, CpuUse, LoadResult, SecondSample, WindowSample
+from kafka_quotas.loadtest.result.verdict import (
+    ClientVerdict,
+    Observation,
+    entity_verdict,
+    shared_verdict,
+    unjudged_verdict,
+)
+
+_BUSY_PYTHON = 0.9  # of a second per second: Python runs one thread at a time
+_BUSY_MACHINE = 0.9  # of all cores
+_LATE_MS = 20.0  # a sleeping thread of an idle machine wakes within a fraction of that
+_LATE_US = 100_000  # p99 from intended to sent, of a client that no quota held back
+
+
+def warnings(result: LoadResult) -> tuple[str, ...]:
+    """What makes the run's figures doubtful, in a sentence each: this process short of CPU, records sent late."""
+    told = []
+    cpu = result.cpu
+    if cpu.python >= _BUSY_PYTHON:
+        told.append(
+            f"the load tester was the bottleneck: its Python threads took {cpu.python:.0%} of the one core they can "
+            "use; rates and latencies may be its own. Offer less, or spread the load over several processes"
+        )
+    elif cpu.process >= _BUSY_MACHINE * cpu.cores:
+        told.append(
+            f"the load tester was the bottleneck: it took {cpu.process:.0%} of a core on a machine of {cpu.cores}; "
+            "rates and latencies may be its own"
+        )
+    elif cpu.late_ms >= _LATE_MS:
+        told.append(
+            f"the machine was too busy for this run: threads waited {cpu.late_ms:.0f} ms for a core on average; rates "
+            "and latencies may be its own"
+        )
+    late = [entity for entity in result.entities if _was_late(entity)]
+    if late:
+        worst = max(late, key=lambda entity: entity.schedule_delay.p99_us)
+        told.append(
+            f"{len(late)} unthrottled clients were sent late, {worst.name.label} by "
+            f"{worst.schedule_delay.p99_us / 1e6:.2f} s (p99): the tool or the target could not keep the schedule"
+        )
+    dropped = sum(entity.dropped for entity in result.entities)
+    if dropped:
+        told.append(f"{dropped} arrivals were dropped by the load tester: too many were under way already")
+    return tuple(told)
+
+
+def _was_late(entity: ClientResult) -> bool:
+    return entity.verdict.offered is not None and not entity.throttle.count and entity.schedule_delay.p99_us > _LATE_US
+
+
+_SIGMAS = 3  # of arrivals at random that a verdict allows to be missing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """What is known of a run beside its clients.
+
+    `enforcers`: how many brokers keep the quotas, by topic.
+    """
+
+    started_ms: int
+    elapsed_s: float
+    enforcers: Mapping[str, int]
+    cpu: CpuUse
+    interrupted: bool
+    title: str = "load-test"
+
+
+def load_result(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> LoadResult:
+    """The result of a run that has ended, judged by what its clients recorded; `conclude` judges it by more."""
+    result = LoadResult(
+        bootstrap=plan.bootstrap,
+        run_id=plan.run_id,
+        title=facts.title,
+        started_ms=facts.started_ms,
+        elapsed_s=facts.elapsed_s,
+        warmup_s=plan.warmup_s,
+        window_samples=plan.window.samples,
+        window_size_s=plan.window.window_s,
+        cpu=facts.cpu,
+        interrupted=facts.interrupted,
+        entities=tuple(
+            _entity_result(plan, client, facts, verdict)
+            for client, verdict in zip(clients, _verdicts(plan, clients, facts), strict=True)
+        ),
+    )
+    return conclude(result, Evidence(warnings=warnings(result)))
+
+
+def _entity_result(plan: LoadPlan, client: LoadClient, facts: RunFacts, verdict: ClientVerdict) -> ClientResult:
+    recorder, entity = client.recorder, client.entity
+    return ClientResult(
+        name=entity.name,
+        workload=entity.workload,
+        client=entity.client,
+        topic=entity.topic,
+        enforcers=_enforcers(plan, client, facts),
+        verdict=verdict,
+        sent=recorder.sent,
+        acked=recorder.acked,
+        unfinished=client.unfinished,
+        dropped=recorder.dropped_count,
+        failures=tuple(sorted(recorder.failures.items())),
+        payload_bytes=recorder.acked_bytes,
+        wire_ratio=client.wire.ratio,
+        service=recorder.service,
+        schedule_delay=recorder.schedule_delay,
+        response=recorder.response_latency,
+        throttle=recorder.throttle,
+        sample_s=recorder.timeline.slot_ms / 1000,
+        seconds=_seconds(client, facts.elapsed_s),
+        windows=_windows(client, facts.elapsed_s),
+        control=entity.control,
+        shares_quota=bool(entity.bucket),
+        recorder=recorder,
+    )
+
+
+def _verdicts(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> list[ClientVerdict]:
+    """The verdict on every client; those of one bucket are judged by their sum."""
+    sharing: dict[str, list[LoadClient]] = {}
+    for client in clients:
+        if client.entity.bucket:
+            sharing.setdefault(client.entity.bucket, []).append(client)
+    together = {bucket: _verdict(plan, members, facts) for bucket, members in sharing.items()}
+    return [
+        shared_verdict(own, together[bucket], others=len(sharing[bucket]) - 1)
+        if (bucket := client.entity.bucket)
+        else own
+        for client in clients
+        for own in (_verdict(plan, [client], facts),)
+    ]
+
+
+def _verdict(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> ClientVerdict:
+    """The verdict on the sum of some clients that one quota limits, most often one alone."""
+    entity = clients[0].entity
+    start_s = min(client.entity.start_s for client in clients)
+    end_s = max(min(client.entity.stop_s or facts.elapsed_s, facts.elapsed_s) for client in clients)
+    seen = _seen(clients, elapsed_s=max(end_s - start_s, 0.0), end_s=end_s)
+    warmup_ms = max(plan.warmup_s - start_s, 0.0) * 1000
+    quota = None if entity.quota is None else entity.quota * _enforcers(plan, clients[0], facts)
+    if not entity.is_judged:
+        return unjudged_verdict(seen, quota=quota, window_ms=plan.window_ms, warmup_ms=warmup_ms)
+    return entity_verdict(
+        seen,
+        quota=quota,
+        window_ms=plan.window_ms,
+        warmup_ms=warmup_ms,
+        direction=entity.direction,
+    )
+
+
+def _seen(clients: Sequence[LoadClient], *, elapsed_s: float, end_s: float) -> Observation:
+    """What is judged of some clients of one workload together."""
+    entity = clients[0].entity
+    offers = [_offered(client.entity, client.wire.ratio) for client in clients]
+    limited_ms = [first for client in clients if (first := _first_throttle_ms(client.recorder)) is not None]
+    traces = [charged_trace(client) for client in clients]
+    return Observation(
+        acks=traces[0] if len(traces) == 1 else sorted(chain.from_iterable(traces)),
+        offered=None if None in offers else sum(offer for offer in offers if offer is not None),
+        throttle_count=sum(client.recorder.throttle_count for client in clients),
+        elapsed_ms=elapsed_s * 1000,
+        end_ms=None if entity.workload is Workload.MUTATE else end_s * 1000,
+        unit=UNITS[entity.workload],
+        limited_from_ms=min(limited_ms, default=None) if entity.workload is Workload.MUTATE else None,
+        offer_slack=max(_offer_slack(client.entity, elapsed_s) for client in clients),
+    )
+
+
+def _enforcers(plan: LoadPlan, client: LoadClient, facts: RunFacts) -> int:
+    """How many brokers keep the client's quota, each for itself."""
+    return facts.enforcers.get(client.entity.topic, plan.enforcers or 1)
+
+
+def charged_trace(client: LoadClient) -> list[tuple[float, int]]:
+    """What the client's quota was charged with over time, exactly where the client sees its responses.
+
+    Where it doesn't it is the payload that was acknowledged (or received), times wire bytes per payload byte.
+    """
+    recorder = client.recorder
+    if recorder.charged:
+        return [(float(t_ms), amount) for t_ms, amount in recorder.charges.entries()]
+    return [(float(t_ms), round(size * client.wire.ratio)) for t_ms, size in recorder.trace.entries()]
+
+
+def _offered(entity: ClientLoad, wire_ratio: float) -> float | None:
+    """What the client offered in the unit of its rate; None for all it could."""
+    if entity.arrivals_per_second is None:
+        return None
+    rate = float(entity.arrivals_per_second)
+    if UNITS[entity.workload] is RateUnit.BYTES:
+        return rate * entity.record_size * wire_ratio
+    flood = entity.flood
+    return rate * flood.topics_per_request * flood.partitions_per_topic if isinstance(flood, MutationFlood) else rate
+
+
+def _offer_slack(entity: ClientLoad, elapsed_s: float) -> float:
+    """The share of arrivals that may be missing by their nature: random ones, or those of a burst cut off."""
+    expected = float(entity.arrivals_per_second or 0) * elapsed_s
+    if expected <= 0:
+        return 0.0
+    if entity.arrival is Arrival.POISSON:
+        return _SIGMAS / math.sqrt(expected)
+    return entity.burst_size / expected if entity.arrival is Arrival.BURST else 0.0
+
+
+def _first_throttle_ms(recorder: Recorder) -> float | None:
+    return next((float(slot.start_ms) for slot in recorder.timeline.slots() if slot.throttled), None)
+
+
+def _seconds(client: LoadClient, elapsed_s: float) -> tuple[SecondSample, ...]:
+    """The run second by second (or in longer samples, all alike), silence included; the last only if it is whole."""
+    recorder = client.recorder
+    slot_ms = recorder.timeline.slot_ms
+    slots = {slot.start_ms: slot for slot in recorder.timeline.slots()}
+    starts = range(0, int(elapsed_s * 1000) - slot_ms + 1, slot_ms)
+    return tuple(_second(slots.get(start, Slot(start_ms=start)), client, slot_ms) for start in starts)
+
+
+def _second(slot: Slot, client: LoadClient, slot_ms: int) -> SecondSample:
+    return SecondSample(
+        second=slot.start_ms // 1000,
+        rate=_charged(slot, client) / slot_ms * 1000,
+        records=slot.records,
+        responses=slot.responses,
+        throttled=slot.throttled,
+        throttle_sum_ms=slot.throttle_sum_ms,
+        throttle_max_ms=slot.throttle_max_ms,
+        failed=slot.failed,
+        dropped=slot.dropped,
+    )
+
+
+def _windows(client: LoadClient, elapsed_s: float) -> tuple[WindowSample, ...]:
+    """The run by quota windows, the first of which fills from nothing; the last is as long as the run left it."""
+    timeline = client.recorder.timeline
+    samples = []
+    for slot in timeline.windows():
+        span_ms = min(timeline.window_ms, elapsed_s * 1000 - slot.start_ms)
+        if span_ms > 0:
+            samples.append(_window(slot, client, span_ms))
+    return tuple(samples)
+
+
+def _window(slot: Slot, client: LoadClient, span_ms: float) -> WindowSample:
+    known = slot.responses or not slot.throttled
+    return WindowSample(
+        start_s=slot.start_ms / 1000,
+        length_s=span_ms / 1000,
+        rate=_charged(slot, client) / span_ms * 1000,
+        responses=slot.responses,
+        throttled=slot.throttled,
+        throttle_avg_ms=slot.throttle_sum_ms / max(slot.responses, 1) if known else None,
+        throttle_max_ms=slot.throttle_max_ms,
+    )
+
+
+def _charged(slot: Slot, client: LoadClient) -> float:
+    return float(slot.charged) if client.recorder.charged else slot.size * client.wire.ratio

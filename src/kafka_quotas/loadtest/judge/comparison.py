@@ -1,0 +1,158 @@
+"""Two runs of the same load side by side, and whether the second is worse: a verdict for continuous integration.
+
+Contract: pure. Clients are matched by name and workload. A figure is worse only by more than its limit allows; which
+way is worse is a property of the figure.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kafka_quotas.loadtest.judge.metric import METRICS, Metric
+from kafka_quotas.loadtest.judgement import State
+from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
+
+_GRAIN_MS = 10.0  # of latencies and throttle times: less than that is the machine's scheduler
+
+
+class ComparisonOutcome(StrEnum):
+    """How a figure of the second run stands to that of the first."""
+
+    SAME = "same"
+    BETTER = "better"
+    WORSE = "worse"
+    NOT_COMPARED = "not compared"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The shares by which the second run may be worse: its rates lower, its p99 and its throttling longer."""
+
+    rate: float = 0.05
+    latency: float = 0.25
+    throttle: float = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One figure of one client (as it was in the second run) in both runs; None where a run has none.
+
+    `allowed` is a share, None for counts.
+    """
+
+    entity: ClientResult
+    metric: Metric
+    first: float | None
+    second: float | None
+    allowed: float | None
+    outcome: ComparisonOutcome
+
+    @property
+    def change(self) -> float | None:
+        """The change as a share of the first figure; None where that is none or 0."""
+        if not self.first or self.second is None:
+            return None
+        return self.second / self.first - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunComparison:
+    """Both runs' states and figures; `notes` are what makes the two hard to compare."""
+
+    first: LoadResult
+    second: LoadResult
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def state_is_worse(self) -> bool:
+        """Whether the first run met all that it was judged by and the second did not."""
+        return self.first.state is State.MET and self.second.state is not State.MET
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is worse."""
+        return not self.state_is_worse and all(each.outcome is not ComparisonOutcome.WORSE for each in self.differences)
+
+
+def compare(first: LoadResult, second: LoadResult, limits: Limits) -> RunComparison:
+    """The comparison of a run with a later one."""
+    before = {entity.key: entity for entity in first.entities}
+    differences = [
+        difference
+        for entity in second.entities
+        if entity.key in before
+        for difference in _differences(before[entity.key], entity, limits, _seconds_ratio(first, second))
+    ]
+    return RunComparison(first=first, second=second, differences=tuple(differences), notes=tuple(_notes(first, second)))
+
+
+def _seconds_ratio(first: LoadResult, second: LoadResult) -> float:
+    """How many seconds the second run had for one of the first: sums over a run grow with it."""
+    return second.elapsed_s / first.elapsed_s if first.elapsed_s > 0 else 1.0
+
+
+def _differences(before: ClientResult, after: ClientResult, limits: Limits, seconds: float) -> Iterator[Difference]:
+    for name, allowed in (("achieved", limits.rate), ("achieved/quota", limits.rate)):
+        yield _relative(METRICS[name], before, after, allowed=-allowed)
+    for name in ("response.p50", "response.p99"):
+        yield _relative(METRICS[name], before, after, allowed=limits.latency, grain=_GRAIN_MS)
+    yield _relative(METRICS["throttle.sum"], before, after, allowed=limits.throttle, grain=_GRAIN_MS, growth=seconds)
+    for name in ("records.failed", "records.lost", "records.duplicated"):
+        yield _counted(METRICS[name], before, after)
+
+
+def _relative(
+    metric: Metric,
+    before: ClientResult,
+    after: ClientResult,
+    *,
+    allowed: float,
+    grain: float = 0.0,
+    growth: float = 1.0,
+) -> Difference:
+    """A figure that may change by a share: `allowed` below 0 means that a fall is worse, above 0 that a rise is."""
+    first, second = metric.of(before), metric.of(after)
+    outcome = ComparisonOutcome.NOT_COMPARED
+    if first is not None and second is not None:
+        expected = first * growth
+        slack = abs(allowed) * expected + grain
+        worse, better = (second < expected - slack), (second > expected + slack)
+        if allowed > 0:
+            worse, better = better, worse
+        outcome = ComparisonOutcome.WORSE if worse else ComparisonOutcome.BETTER if better else ComparisonOutcome.SAME
+    return Difference(entity=after, metric=metric, first=first, second=second, allowed=abs(allowed), outcome=outcome)
+
+
+def _counted(metric: Metric, before: ClientResult, after: ClientResult) -> Difference:
+    """A count of mishaps: any more than before are worse."""
+    first, second = metric.of(before), metric.of(after)
+    outcome = ComparisonOutcome.NOT_COMPARED
+    if first is not None and second is not None:
+        outcome = (
+            ComparisonOutcome.WORSE
+            if second > first
+            else ComparisonOutcome.BETTER
+            if second < first
+            else ComparisonOutcome.SAME
+        )
+    return Difference(entity=after, metric=metric, first=first, second=second, allowed=None, outcome=outcome)
+
+
+def _notes(first: LoadResult, second: LoadResult) -> Iterator[str]:
+    windows = [f"{run.window_samples} x {run.window_size_s} s" for run in (first, second)]
+    if windows[0] != windows[1]:
+        yield f"the quota windows differ: {windows[0]} and {windows[1]}"
+    keys = [{entity.key for entity in run.entities} for run in (first, second)]
+    for name, missing in (("first", keys[0] - keys[1]), ("second", keys[1] - keys[0])):
+        if missing:
+            labels = ", ".join(sorted(entity_name.label for entity_name, _ in missing)[:5])
+            yield f"{len(missing)} clients are in the {name} run alone: {labels}"
+    before = {entity.key: entity for entity in first.entities}
+    for entity in second.entities:
+        earlier = before.get(entity.key)
+        if earlier is not None and earlier.verdict.quota != entity.verdict.quota:
+            yield f"the quota of {entity.name.label} is another one"
+    for name, run in (("first", first), ("second", second)):
+        if run.state is State.VOID:
+            yield f"the {name} run is void: it proves nothing"

@@ -1,0 +1,189 @@
+"""All that a run is judged by, put together: what its clients recorded, and what was found out around them.
+
+Whether a neighbour of throttled clients was left in peace: its latency beside them, and alone.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.loadtest.judge.expectation import Expectation
+from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
+from kafka_quotas.loadtest.plan.workload import Workload
+from kafka_quotas.loadtest.record.delivery import Delivery
+from kafka_quotas.loadtest.record.histogram import LatencySummary
+from kafka_quotas.loadtest.record.recorder import Recorder
+from kafka_quotas.loadtest.result.charges import recorded_charges
+from kafka_quotas.loadtest.result.prediction import Charge, Prediction, PredictionSource, predict
+from kafka_quotas.loadtest.result.result import BrokerSample, ClientResult, EntityKey, LoadResult
+from kafka_quotas.loadtest.result.verdict import ObservationKind
+
+_GRAIN_US = 10_000
+"""Added to what the factor allows: below some milliseconds it is the machine's scheduler that is measured."""
+
+
+def allowed_us(alone: LatencySummary, factor: float) -> float:
+    """The longest p99 that leaves a control client unharmed, in microseconds."""
+    return alone.p99_us * factor + _GRAIN_US
+
+
+def isolation(entity: ClientResult, *, factor: float) -> Judgement:
+    """The judgement on a control client: its p99 from intended to acknowledged, against that of its solo run."""
+    beside, alone = entity.response, entity.solo
+    label = entity.name.label
+    if alone is None or not alone.count or not beside.count:
+        return Judgement(
+            aspect=Aspect.ISOLATION,
+            state=State.UNCHECKED,
+            evidence="no latency was measured " + ("beside the others" if alone else "in a run of its own"),
+            entity=label,
+        )
+    most_us = allowed_us(alone, factor)
+    return Judgement(
+        aspect=Aspect.ISOLATION,
+        state=State.MET if beside.p99_us <= most_us else State.NOT_MET,
+        evidence=(
+            f"p99 {beside.p99_us / 1000:.3g} ms beside the others, {alone.p99_us / 1000:.3g} ms alone; allowed "
+            f"{most_us / 1000:.3g} ms, {factor:g} times as long and {_GRAIN_US // 1000} ms of grain"
+        ),
+        entity=label,
+    )
+
+
+_COARSEST_MS = 16  # of acknowledgements that stand for requests
+_PREDICTED = (Workload.PRODUCE, Workload.CONSUME, Workload.REQUESTS, Workload.MUTATE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is known of a run beside what its clients recorded; everything may be missing.
+
+    `solo`: the control clients' response latency when they ran alone; `control_factor` times its p99 is harm (None: the
+    usual). `deliveries`: what reading the topics back told. `charges`: what our daemon's event log says of a client,
+    times since the start of the load. `time_limited`: clients whose thread time is limited beside their rate.
+    `expected_errors` are what a client was to fail with. `quotas_changed`: which quota did, in one sentence; `outages`:
+    when the target did not answer.
+    """
+
+    solo: Mapping[EntityKey, LatencySummary] = field(default_factory=dict)
+    control_factor: float | None = None
+    deliveries: Mapping[EntityKey, Delivery] = field(default_factory=dict)
+    charges: Mapping[EntityKey, Sequence[Charge]] = field(default_factory=dict)
+    time_limited: frozenset[EntityKey] = frozenset()
+    expected_errors: Mapping[EntityKey, frozenset[str]] = field(default_factory=dict)
+    quotas_changed: str | None = None
+    outages: tuple[str, ...] = ()
+    expectations: tuple[Expectation, ...] = ()
+    warnings: tuple[str, ...] = ()
+    broker_samples: tuple[BrokerSample, ...] = ()
+
+
+def conclude(result: LoadResult, evidence: Evidence) -> LoadResult:
+    """The result with all judgements; those made before are made again. Warnings add up."""
+    window = QuotaWindow(samples=result.window_samples, window_s=result.window_size_s)
+    concluded = replace(
+        result,
+        entities=tuple(_with_evidence(entity, evidence, window) for entity in result.entities),
+        warnings=(*result.warnings, *evidence.warnings),
+        control_factor=evidence.control_factor or result.control_factor,
+        broker_samples=evidence.broker_samples or result.broker_samples,
+    )
+    judgements = (*_of_run(concluded, evidence), *_of_entities(concluded, evidence))
+    concluded = replace(concluded, judgements=judgements)
+    expected = tuple(expectation.judge(concluded) for expectation in evidence.expectations)
+    return replace(concluded, judgements=(*judgements, *expected))
+
+
+def _with_evidence(entity: ClientResult, evidence: Evidence, window: QuotaWindow) -> ClientResult:
+    known = replace(
+        entity,
+        solo=evidence.solo.get(entity.key, entity.solo),
+        delivery=evidence.deliveries.get(entity.key, entity.delivery),
+        charges=evidence.charges.get(entity.key, entity.charges),
+    )
+    prediction = _prediction(known, window, is_time_limited=entity.key in evidence.time_limited)
+    return replace(known, prediction=prediction or entity.prediction)
+
+
+def _of_run(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
+    if result.interrupted:
+        said = f"the run was ended after {result.elapsed_s:.0f} s"
+        yield Judgement(aspect=Aspect.RUN, state=State.VOID, evidence=said)
+    if evidence.quotas_changed:
+        said = f"the quotas changed during the run: {evidence.quotas_changed}"
+        yield Judgement(aspect=Aspect.RUN, state=State.VOID, evidence=said)
+    for said in evidence.outages:
+        yield Judgement(aspect=Aspect.RUN, state=State.VOID, evidence=said)
+
+
+def _of_entities(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
+    for entity in result.entities:
+        verdict, label = entity.verdict, entity.name.label
+        yield Judgement(aspect=Aspect.RATE, state=verdict.state, evidence=verdict.evidence, entity=label)
+        if entity.prediction is not None:
+            state, said = entity.prediction.state, entity.prediction.evidence
+            yield Judgement(aspect=Aspect.THROTTLE, state=state, evidence=said, entity=label)
+        if entity.control:
+            yield isolation(entity, factor=result.control_factor)
+        if entity.failures:
+            yield _failures(entity, evidence.expected_errors.get(entity.key, frozenset()))
+        if entity.delivery is not None:
+            state, said = entity.delivery.state, entity.delivery.evidence
+            yield Judgement(aspect=Aspect.DELIVERY, state=state, evidence=said, entity=label)
+
+
+def _failures(entity: ClientResult, expected: frozenset[str]) -> Judgement:
+    """The judgement on what failed: only what was to be expected may."""
+    said = ", ".join(f"{count} failed with {name}" for name, count in entity.failures)
+    is_expected = all(name in expected for name, _ in entity.failures)
+    return Judgement(
+        aspect=Aspect.DELIVERY,
+        state=State.MET if is_expected else State.NOT_MET,
+        evidence=f"{said}, as expected" if is_expected else said,
+        entity=entity.name.label,
+    )
+
+
+def _prediction(entity: ClientResult, window: QuotaWindow, *, is_time_limited: bool) -> Prediction | None:
+    """What the simulator makes of the best events there are; None where there is nothing to predict."""
+    quota, recorder = entity.verdict.quota, entity.recorder
+    if quota is None or recorder is None or entity.shares_quota or entity.workload not in _PREDICTED:
+        return None
+    if entity.verdict.kind is ObservationKind.UNJUDGED:
+        return None
+    source, events = recorded_charges(entity)
+    announced_ms = recorder.throttle_sum_us / 1000
+    unknown = _untold(entity, source, recorder)
+    if is_time_limited:
+        unknown = "thread time is limited as well, and the larger of two throttle times counts"
+    if unknown:
+        return Prediction(source=source, events=0, predicted_ms=0.0, announced_ms=announced_ms, unchecked=unknown)
+    return predict(
+        events,
+        workload=entity.workload,
+        quota=quota / entity.enforcers,
+        window=window,
+        source=source,
+        announced_ms=None if source is PredictionSource.RESPONSES else announced_ms,
+        late_ms=_late_ms(entity) if source is PredictionSource.RESPONSES else 0.0,
+    )
+
+
+def _late_ms(entity: ClientResult) -> float:
+    """How long after the charge a response comes: changes of topics are charged before they wait to be made."""
+    return entity.service.p50_us / 1000 if entity.workload is Workload.MUTATE else 0.0
+
+
+def _untold(entity: ClientResult, source: PredictionSource, recorder: Recorder) -> str:
+    """Why the events tell too little to simulate by; empty where they tell enough."""
+    if source is PredictionSource.EVENT_LOG or entity.verdict.kind is ObservationKind.MODEST:
+        return ""
+    if entity.workload is Workload.CONSUME:
+        return "a fetch that is answered empty counts for its delay, and no client is told its size"
+    if source is PredictionSource.RESPONSES:
+        return ""
+    if entity.enforcers > 1:
+        return f"{entity.enforcers} brokers keep the quota, and acknowledgements don't tell which one"
+    if recorder.trace.resolution_ms > _COARSEST_MS:
+        return f"of so long a run acknowledgements are known to {recorder.trace.resolution_ms} ms only"
+    return ""

@@ -1,0 +1,185 @@
+"""The figures of a client that a threshold can be set on, and that two runs are compared by: one table.
+
+How high a client's rate ever was, by the two measures of Kafka's own system test of quotas.
+
+The broker's is the one-minute moving average that its meters show, on a broker that was quiet before; the client's the
+average over the last 30 seconds, a sample of its metrics. Both let the burst of the first window pass.
+
+**Source:** kafkatest, `tests/client/quota_test.py`; `metrics.sample.window.ms` of Kafka's clients.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import Final
+
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.metrics.ewma import TICK_MS, EwmaMeter
+from kafka_quotas.core.model.time_format import format_duration_ms, parse_duration_ms
+from kafka_quotas.core.model.units import format_number, parse_bytes
+from kafka_quotas.loadtest.plan.workload import RateUnit
+from kafka_quotas.loadtest.record.delivery import Delivery
+from kafka_quotas.loadtest.record.histogram import LatencySummary
+from kafka_quotas.loadtest.result.result import ClientResult, SecondSample
+
+CLIENT_SAMPLE_S: Final = 30.0
+
+
+def peak_minute_rate(seconds: Sequence[SecondSample], *, sample_s: float) -> float:
+    """The highest one-minute moving average of a client's rate; `seconds` are samples of `sample_s` each, in order."""
+    meter = EwmaMeter(-TICK_MS)
+    meter.rate(0)  # the meter was there before the load: its first interval was silent
+    peak = 0.0
+    for sample in seconds:
+        end_ms = round((sample.second + sample_s) * 1000)
+        meter.record(sample.rate * sample_s, end_ms - 1)
+        peak = max(peak, meter.rate(end_ms))
+    return peak
+
+
+def peak_client_rate(seconds: Sequence[SecondSample], *, sample_s: float) -> float:
+    """The highest average over 30 seconds on end of a client's rate; what a shorter run sent counts over 30 seconds."""
+    length = max(round(CLIENT_SAMPLE_S / sample_s), 1)
+    rates = [sample.rate for sample in seconds]
+    ends = range(1, len(rates) + 1)
+    return max((sum(rates[max(end - length, 0) : end]) / length for end in ends), default=0.0)
+
+
+class Dimension(Enum):
+    """What a metric's values are: (what to call one, an example)."""
+
+    RATIO = ("a share", "write a plain number or a percentage: 0.9 or 90%")
+    COUNT = ("a number", "write a plain number: 0")
+    DURATION = ("a length of time", "write it with its unit: 250us, 50ms, 1.5s")
+    RATE = ("a rate", "write a plain number, or bytes: 200, 5MB/s")
+
+    @property
+    def noun(self) -> str:
+        """What to call a value."""
+        return self.value[0]
+
+    @property
+    def example(self) -> str:
+        """How to write one."""
+        return self.value[1]
+
+    def parse(self, text: str) -> float:
+        """The value that a text means; lengths of time in milliseconds.
+
+        Raises `UsageError` for a text that is no such value.
+        """
+        try:
+            if self is Dimension.DURATION:
+                return float(parse_duration_ms(text))
+            if self is Dimension.RATE:
+                return float(parse_bytes(text))
+            percent = self is Dimension.RATIO and text.endswith("%")
+            return float(Fraction(text.removesuffix("%")) / 100 if percent else Fraction(text))
+        except (ValueError, ZeroDivisionError, KafkaQuotasError) as error:
+            raise UsageError(f"not {self.noun}: {text!r}", hint=self.example) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One figure by its name; `of` is its value for a client, None for a client that has none."""
+
+    name: str
+    dimension: Dimension
+    of: Callable[[ClientResult], float | None]
+
+    def text(self, value: float, unit: RateUnit) -> str:
+        """A value for people; `unit` is that of the client's rates."""
+        if self.dimension is Dimension.RATE:
+            return unit.text(value)
+        if self.dimension is Dimension.DURATION:
+            return format_duration_ms(float(f"{value:.4g}"))
+        return format_number(float(f"{value:.6g}"))
+
+
+_LATENCIES: Final[dict[str, Callable[[ClientResult], LatencySummary]]] = {
+    "service": lambda entity: entity.service,
+    "schedule_delay": lambda entity: entity.schedule_delay,
+    "response": lambda entity: entity.response,
+}
+_STATISTICS: Final = {
+    "min": "min_us",
+    "mean": "mean_us",
+    "p50": "p50_us",
+    "p90": "p90_us",
+    "p99": "p99_us",
+    "p999": "p999_us",
+    "max": "max_us",
+}
+
+
+def _latency(
+    summary_of: Callable[[ClientResult], LatencySummary], attribute: str
+) -> Callable[[ClientResult], float | None]:
+    def value(entity: ClientResult) -> float | None:
+        summary = summary_of(entity)
+        return float(getattr(summary, attribute)) / 1000 if summary.count else None
+
+    return value
+
+
+def _found(count_of: Callable[[Delivery], int]) -> Callable[[ClientResult], float | None]:
+    """A figure of reading the topic back; None where that was not done, or could not be."""
+
+    def value(entity: ClientResult) -> float | None:
+        delivery = entity.delivery
+        return None if delivery is None or delivery.unchecked else float(count_of(delivery))
+
+    return value
+
+
+def _peak(peak_of: Callable[..., float]) -> Callable[[ClientResult], float | None]:
+    """The highest rate by some measure as a share of the quota; None where there is no quota."""
+
+    def value(entity: ClientResult) -> float | None:
+        quota = entity.verdict.quota
+        return None if quota is None else peak_of(entity.seconds, sample_s=entity.sample_s) / quota
+
+    return value
+
+
+def _metrics() -> list[Metric]:
+    count, duration, rate = Dimension.COUNT, Dimension.DURATION, Dimension.RATE
+    figures: list[tuple[str, Dimension, Callable[[ClientResult], float | None]]] = [
+        ("achieved", rate, lambda entity: entity.verdict.achieved),
+        ("offered", rate, lambda entity: entity.verdict.offered),
+        ("quota", rate, lambda entity: entity.verdict.quota),
+        ("achieved/quota", Dimension.RATIO, lambda entity: entity.verdict.ratio),
+        ("achieved/offered", Dimension.RATIO, _of_offer),
+        ("peak_minute/quota", Dimension.RATIO, _peak(peak_minute_rate)),
+        ("peak_client/quota", Dimension.RATIO, _peak(peak_client_rate)),
+        ("throttle.count", count, lambda entity: float(entity.throttle.count)),
+        ("throttle.sum", duration, lambda entity: entity.throttle.sum_ms),
+        ("throttle.avg", duration, lambda entity: entity.throttle.avg_ms),
+        ("throttle.p50", duration, lambda entity: entity.throttle.p50_ms),
+        ("throttle.p90", duration, lambda entity: entity.throttle.p90_ms),
+        ("throttle.p99", duration, lambda entity: entity.throttle.p99_ms),
+        ("throttle.max", duration, lambda entity: entity.throttle.max_ms),
+        ("records.sent", count, lambda entity: float(entity.sent)),
+        ("records.acked", count, lambda entity: float(entity.acked)),
+        ("records.unfinished", count, lambda entity: float(entity.unfinished)),
+        ("records.dropped", count, lambda entity: float(entity.dropped)),
+        ("records.failed", count, lambda entity: float(sum(number for _, number in entity.failures))),
+        ("records.lost", count, _found(lambda delivery: delivery.lost)),
+        ("records.duplicated", count, _found(lambda delivery: delivery.duplicated)),
+    ]
+    figures += [
+        (f"{name}.{statistic}", duration, _latency(summary_of, attribute))
+        for name, summary_of in _LATENCIES.items()
+        for statistic, attribute in _STATISTICS.items()
+    ]
+    return [Metric(name=name, dimension=dimension, of=of) for name, dimension, of in figures]
+
+
+def _of_offer(entity: ClientResult) -> float | None:
+    offered = entity.verdict.offered
+    return entity.verdict.achieved / offered if offered else None
+
+
+METRICS: Final = {metric.name: metric for metric in _metrics()}
+"""Every metric by its name."""

@@ -1,0 +1,81 @@
+"""How much load an entity offers: as much as it can, bytes, records, or a multiple of its quota."""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+
+from kafka_quotas.core.errors import InvalidQuotaError, UsageError
+from kafka_quotas.core.model.units import parse_bytes
+
+_HINT = "examples: max, 5MB/s, 200rec/s, 10req/s, 5conn/s, 2x-quota"
+_RECORDS = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?:rec|records|req|requests|conn|connections)(?:/s|ps)", re.ASCII)
+_MULTIPLE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*x-quota", re.ASCII)
+
+
+class RateKind(Enum):
+    """What the figure of an offered rate counts."""
+
+    MAX = "max"
+    BYTES = "bytes/s"
+    RECORDS = "arrivals/s"
+    QUOTA_MULTIPLE = "x quota"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedRate:
+    """A rate as it was asked for; `figure` is 0 with `MAX`."""
+
+    kind: RateKind
+    figure: Fraction
+
+    def arrivals_per_second(self, *, cost: int, quota: float | None) -> Fraction | None:
+        """The arrivals per second that it means, None for as many as possible.
+
+        `cost` is what one arrival costs in the unit of the quota: a record its bytes, a request that makes topics their
+        partitions, a connection 1. Raises `UsageError` where it is a multiple of a quota and there is no quota.
+        """
+        match self.kind:
+            case RateKind.MAX:
+                return None
+            case RateKind.RECORDS:
+                return self.figure
+            case RateKind.BYTES:
+                return self.figure / cost
+            case RateKind.QUOTA_MULTIPLE:
+                if quota is None:
+                    raise UsageError("a rate in multiples of the quota needs a quota", hint="give --quota or --store")
+                return self.figure * Fraction(quota) / cost
+
+    def scaled(self, factor: float) -> "OfferedRate":
+        """The rate times a factor; a multiple of a quota follows its quota, and as much as possible stays that."""
+        if self.kind in (RateKind.MAX, RateKind.QUOTA_MULTIPLE):
+            return self
+        return OfferedRate(kind=self.kind, figure=self.figure * Fraction(factor).limit_denominator(1_000_000))
+
+
+AS_FAST_AS_POSSIBLE = OfferedRate(kind=RateKind.MAX, figure=Fraction(0))
+
+
+def parse_offered_rate(text: str) -> OfferedRate:
+    """The rate that a text such as `max`, `5MB/s`, `200rec/s` or `2x-quota` means.
+
+    Raises `UsageError` for anything else, and for a rate of 0.
+    """
+    stripped = text.strip()
+    if stripped.lower() == "max":
+        return AS_FAST_AS_POSSIBLE
+    for pattern, kind in ((_RECORDS, RateKind.RECORDS), (_MULTIPLE, RateKind.QUOTA_MULTIPLE)):
+        match = pattern.fullmatch(stripped)
+        if match:
+            return _positive(kind, Fraction(match["number"]), text)
+    try:
+        return _positive(RateKind.BYTES, parse_bytes(stripped), text)
+    except InvalidQuotaError as error:
+        raise UsageError(f"not a rate: {text!r}", hint=error.hint if "bits" in error.message else _HINT) from error
+
+
+def _positive(kind: RateKind, figure: Fraction, text: str) -> OfferedRate:
+    if figure <= 0:
+        raise UsageError(f"a rate must be above 0, not {text!r}", hint=_HINT)
+    return OfferedRate(kind=kind, figure=figure)

@@ -1,0 +1,103 @@
+"""Schedules whose arrivals are not evenly spread: at random, or many at once.
+
+Contract: that of `Schedule`; pure, and the same seed gives the same arrivals. Any index can be asked for at once, in
+memory that does not grow, so that a day of arrivals costs no more than its last second.
+"""
+
+import random
+from array import array
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.loadtest.plan.plan import ClientLoad
+from kafka_quotas.loadtest.plan.schedule import ConstantSchedule, Schedule
+from kafka_quotas.loadtest.plan.workload import Arrival
+
+_BLOCK: Final = 256
+_KEPT: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoissonSchedule:
+    """Arrivals at random and independent of each other, at a mean rate.
+
+    Each 256 of them share a span of 256 / rate seconds, in which they lie as a Poisson process lies that is known to
+    have had 256 arrivals: sorted uniform instants. So the rate is exact over any longer time and drifts by nothing;
+    only fluctuations of the sum over many such spans are missing.
+
+    Raises `UsageError` for a rate that is not above 0.
+    """
+
+    arrivals_per_second: Fraction
+    seed: int
+    _even: ConstantSchedule = field(init=False, repr=False)
+    _kept: "dict[int, array[int]]" = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_even", ConstantSchedule(records_per_second=self.arrivals_per_second))
+
+    def intended_ns(self, index: int) -> int:
+        """When arrival `index` is due, in nanoseconds since the start."""
+        block, place = divmod(index, _BLOCK)
+        return self._instants(block)[place]
+
+    def due_count(self, elapsed_ns: int) -> int:
+        """How many arrivals are due at `elapsed_ns`, those before included."""
+        if elapsed_ns < 0:
+            return 0
+        block = (self._even.due_count(elapsed_ns) - 1) // _BLOCK  # the span that this instant lies in
+        return block * _BLOCK + bisect_right(self._instants(block), elapsed_ns)
+
+    def _instants(self, block: int) -> "array[int]":
+        """The instants of one span, sorted. Those of a few spans are kept: the one to be sent, the one that is due."""
+        kept = self._kept
+        found = kept.get(block)
+        if found is None:
+            if len(kept) >= _KEPT:
+                del kept[next(iter(kept))]
+            first_ns = self._even.intended_ns(block * _BLOCK)
+            span_ns = self._even.intended_ns((block + 1) * _BLOCK) - first_ns
+            source = random.Random(f"{self.seed}/{block}")  # noqa: S311 - spread, not secrets
+            instants = sorted(first_ns + int(source.random() * span_ns) for _ in range(_BLOCK))
+            found = kept[block] = array("q", instants)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BurstSchedule:
+    """`burst_size` arrivals at once, and then none for as long as their rate allows for."""
+
+    arrivals_per_second: Fraction
+    burst_size: int
+    _bursts: ConstantSchedule = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.burst_size < 1:
+            raise UsageError(f"a burst has one arrival at least, not {self.burst_size}")
+        bursts = ConstantSchedule(records_per_second=self.arrivals_per_second / self.burst_size)
+        object.__setattr__(self, "_bursts", bursts)
+
+    def intended_ns(self, index: int) -> int:
+        """When arrival `index` is due, in nanoseconds since the start."""
+        return self._bursts.intended_ns(index // self.burst_size)
+
+    def due_count(self, elapsed_ns: int) -> int:
+        """How many arrivals are due at `elapsed_ns`, those before included."""
+        return self._bursts.due_count(elapsed_ns) * self.burst_size
+
+
+def schedule_of(entity: ClientLoad, *, seed: int) -> Schedule | None:
+    """The schedule of an entity's arrivals; None for as many as it can."""
+    rate = entity.arrivals_per_second
+    if rate is None:
+        return None
+    match entity.arrival:
+        case Arrival.CONSTANT:
+            return ConstantSchedule(records_per_second=rate)
+        case Arrival.POISSON:
+            return PoissonSchedule(arrivals_per_second=rate, seed=seed)
+        case Arrival.BURST:
+            return BurstSchedule(arrivals_per_second=rate, burst_size=entity.burst_size)

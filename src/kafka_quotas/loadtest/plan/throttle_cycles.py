@@ -1,0 +1,256 @@
+"""How an achieved rate is judged against a quota: what was charged over whole throttle cycles.
+
+Kafka's window lets a greedy client repeat a burst about once per window, so an average over an arbitrary span is off
+by up to window/span even when all is right. Here the rate is taken between *low points*: the instants just before
+each burst, where `amount - mean rate x time` is lowest. The first window (a burst into an empty past) does not count.
+
+A trace without such a sawtooth needs no low points: its average is off by no more than swing/span.
+
+Contract: pure; acknowledgements are (t_ms, amount) in order of time, the amount as the quota counts it (bytes of whole
+requests or responses, requests, partitions, connections). A trace too short for `MIN_CYCLES` cycles is judged with the
+honest tolerance window/span, and says so.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import accumulate
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.loadtest.plan.workload import RateUnit
+
+MIN_CYCLES = 3
+"""Cycles from which on the tight bounds hold."""
+TOLERANCE = 0.02
+"""How far a producer may be from its quota, and a consumer above it, as a share of the quota."""
+CONSUMER_LOWER = 0.87
+"""Share of its quota a consumer gets at least: brokers give 0.87 to 0.93, as over-quota fetches lengthen the delay."""
+
+# What must lie between a low point and the highs beside it, as a share of the whole swing. The smaller shares are for
+# traces that level out: their early bursts are much larger than the later ones.
+_REVERSAL_SHARES = (0.25, 0.1, 0.04)
+_MIN_SPACING_SHARE = 0.5  # of a window: closer low points belong to one cycle, the lower one counts
+_STEADY_SWING_SHARE = TOLERANCE / 4  # of all bytes: a trace that swings by no more has no sawtooth to allow for
+_REFINEMENTS = 3  # the line that low points are sought under is redrawn with the rate they gave
+
+
+class Direction(Enum):
+    """Which way the bytes went, and with it which bounds hold."""
+
+    PRODUCE = "produce"
+    CONSUME = "consume"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleMeasurement:
+    """A rate over `span_ms`: between low points with `MIN_CYCLES` `cycles` or more, else the plain average.
+
+    `steady`: there is no sawtooth that could falsify the average, and the span holds `MIN_CYCLES` windows.
+    """
+
+    per_second: float
+    cycles: int
+    span_ms: float
+    steady: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaVerdict:
+    """Whether a rate is what a quota promises: `lower <= ratio <= upper`, with the evidence in one sentence."""
+
+    achieved: float
+    quota: float
+    ratio: float
+    cycles: int
+    span_ms: float
+    tolerance: float
+    lower: float
+    upper: float
+    ok: bool
+    evidence: str
+
+
+def judge(
+    acks: Sequence[tuple[float, int]],
+    *,
+    quota: float,
+    window_ms: int,
+    direction: Direction = Direction.PRODUCE,
+    skip_ms: float | None = None,
+    unit: RateUnit = RateUnit.BYTES,
+) -> QuotaVerdict:
+    """The verdict on a client that wanted more than its quota; `window_ms` is samples x sample length.
+
+    `skip_ms` is what is left out at the start: one window if None, never less. Amounts and quota are in `unit`.
+
+    Raises `UsageError` for a quota or a window that is not above 0.
+    """
+    if not quota > 0:
+        raise UsageError(f"a quota to judge by must be above 0, not {quota}")
+    measured = measure(acks, window_ms=window_ms, skip_ms=skip_ms)
+    tight = measured.steady or measured.cycles >= MIN_CYCLES
+    tolerance = TOLERANCE if tight else window_ms / measured.span_ms if measured.span_ms > 0 else float("inf")
+    floor = CONSUMER_LOWER if direction is Direction.CONSUME else 1 - TOLERANCE
+    lower, upper = (floor, 1 + TOLERANCE) if tight else (max(0.0, min(floor, 1 - tolerance)), 1 + tolerance)
+    ratio = measured.per_second / quota
+    return QuotaVerdict(
+        achieved=measured.per_second,
+        quota=quota,
+        ratio=ratio,
+        cycles=measured.cycles,
+        span_ms=measured.span_ms,
+        tolerance=tolerance,
+        lower=lower,
+        upper=upper,
+        ok=tolerance < 1 and lower <= ratio <= upper,  # a tolerance of the whole quota would prove nothing
+        evidence=_evidence(measured, quota, lower, upper, unit),
+    )
+
+
+def measure(acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float | None = None) -> CycleMeasurement:
+    """The rate over whole cycles after the first window (or `skip_ms`), or over all the rest where too few are found.
+
+    Raises `UsageError` for a window that is not above 0.
+    """
+    times, before = _after(acks, max(_checked_window(window_ms), skip_ms or 0))
+    plain = _average(times, before, window_ms=window_ms)
+    if plain.steady or plain.span_ms <= 0:
+        return plain
+    cycles = 0
+    for share in _REVERSAL_SHARES:
+        measured = _over_cycles(times, before, average=plain, window_ms=window_ms, reversal_share=share)
+        if measured.cycles >= MIN_CYCLES:
+            return measured
+        cycles = measured.cycles
+    return replace(plain, cycles=cycles)  # the whole span tells more than one or two cycles do
+
+
+def average(
+    acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float | None = None, end_ms: float | None = None
+) -> CycleMeasurement:
+    """The plain average after `skip_ms` (None: the first window): right for a client that no quota holds back.
+
+    Such a client makes no burst into an empty past, so what is left out may be shorter than a window. What comes with
+    an acknowledgement was done since the one before, so the first amount is left out and the last one counts: a stall
+    that ends with the run takes nothing away. Where more than a window passed in silence until `end_ms`, that counts.
+
+    Raises `UsageError` for a window that is not above 0.
+    """
+    times, before = _after(acks, _checked_window(window_ms) if skip_ms is None else skip_ms)
+    if not times:
+        return _average(times, before, window_ms=window_ms)
+    upto = [*before[1:], before[-1] + acks[-1][1]]
+    since = [amount - upto[0] for amount in upto]
+    if end_ms is not None and end_ms - acks[-1][0] > window_ms:
+        times, since = [*times, end_ms], [*since, since[-1]]
+    return _average(times, since, window_ms=window_ms)
+
+
+def _checked_window(window_ms: int) -> int:
+    if window_ms <= 0:
+        raise UsageError(f"a window must be above 0 ms, not {window_ms}")
+    return window_ms
+
+
+def _after(acks: Sequence[tuple[float, int]], skipped_ms: float) -> tuple[list[float], list[int]]:
+    """The instants after what is left out at the start, and the amount just before each of them."""
+    steady = [ack for ack in acks if ack[0] >= acks[0][0] + skipped_ms]
+    return [t_ms for t_ms, _ in steady], list(accumulate((size for _, size in steady), initial=0))[:-1]
+
+
+def _average(times: Sequence[float], before: Sequence[int], *, window_ms: int) -> CycleMeasurement:
+    """The plain average from the first acknowledgement to the last; nothing where there are not two instants."""
+    span_ms = times[-1] - times[0] if times else 0.0
+    if span_ms <= 0:
+        return CycleMeasurement(per_second=0.0, cycles=0, span_ms=0.0)
+    per_ms = before[-1] / span_ms
+    level = [size - per_ms * (t_ms - times[0]) for size, t_ms in zip(before, times, strict=True)]
+    swing = max(level) - min(level)
+    return CycleMeasurement(
+        per_second=per_ms * 1000,
+        cycles=0,
+        span_ms=span_ms,
+        steady=swing <= _STEADY_SWING_SHARE * before[-1] and span_ms >= MIN_CYCLES * window_ms,
+    )
+
+
+def _over_cycles(
+    times: Sequence[float],
+    before: Sequence[int],
+    *,
+    average: CycleMeasurement,
+    window_ms: int,
+    reversal_share: float,
+) -> CycleMeasurement:
+    """The rate from the first low point to the last; `average` where there are not two."""
+    measured = average
+    for _ in range(_REFINEMENTS):
+        lows = low_points(
+            times,
+            before,
+            per_ms=measured.per_second / 1000,
+            spacing_ms=_MIN_SPACING_SHARE * window_ms,
+            reversal_share=reversal_share,
+        )
+        if len(lows) < 2:
+            return average
+        span_ms = times[lows[-1]] - times[lows[0]]
+        rate = (before[lows[-1]] - before[lows[0]]) / span_ms * 1000
+        measured = CycleMeasurement(per_second=rate, cycles=len(lows) - 1, span_ms=span_ms)
+    return measured
+
+
+def low_points(
+    times: Sequence[float],
+    before: Sequence[int],
+    *,
+    per_ms: float,
+    spacing_ms: float,
+    reversal_share: float = _REVERSAL_SHARES[0],
+) -> list[int]:
+    """The indices of the low points of `before - per_ms x time`, at least `spacing_ms` apart.
+
+    A low point counts only with a clear high on either side, so neither end of a trace is taken for one.
+    """
+    level = [size - per_ms * t_ms for size, t_ms in zip(before, times, strict=True)]
+    reversal = reversal_share * (max(level) - min(level))
+    lows: list[int] = []
+    low = high = 0
+    falling = False
+    for index, here in enumerate(level):
+        if falling:
+            if here < level[low]:
+                low = index
+            elif here > level[low] + reversal:
+                _keep_spaced(lows, low, times, level, spacing_ms)
+                falling, high = False, index
+        elif here > level[high]:
+            high = index
+        elif here < level[high] - reversal:
+            falling, low = True, index
+    return lows
+
+
+def _keep_spaced(lows: list[int], low: int, times: Sequence[float], level: Sequence[float], spacing_ms: float) -> None:
+    """Nothing; `low` joins `lows`, or replaces a neighbour of the same cycle that is higher."""
+    if not lows or times[low] - times[lows[-1]] >= spacing_ms:
+        lows.append(low)
+    elif level[low] < level[lows[-1]]:
+        lows[-1] = low
+
+
+def _evidence(measured: CycleMeasurement, quota: float, lower: float, upper: float, unit: RateUnit) -> str:
+    """The sentence that says what was measured, over what, and which bounds it is held to."""
+    if measured.span_ms <= 0:
+        return "nothing was acknowledged after the first window, so there is no rate to judge"
+    ratio = measured.per_second / quota
+    figures = f"{unit.text(measured.per_second)} of {unit.text(quota)} = {ratio:.3f}"
+    span = f"{measured.span_ms / 1000:.1f} s"
+    if measured.steady:
+        return f"{figures}, steady over {span} (bounds {lower:.2f} to {upper:.2f})"
+    if measured.cycles >= MIN_CYCLES:
+        return f"{figures} over {measured.cycles} throttle cycles in {span} (bounds {lower:.2f} to {upper:.2f})"
+    return (
+        f"{figures} over {span}, which holds {measured.cycles} whole throttle cycles of the {MIN_CYCLES} wanted, "
+        f"so the bounds are one window per span: {lower:.2f} to {upper:.2f}"
+    )

@@ -1,0 +1,196 @@
+"""What one client of a run saw: exact counts, latencies in histograms, throttle times, the traces of what came back.
+
+Three latencies are kept apart, because a throttled run is meant to fall behind: *service* (sent to acknowledged),
+*schedule delay* (intended to sent) and *response* (intended to acknowledged). Only the last tells what an application
+would feel; none is corrected afterwards. Latencies may be sampled, and with them the first failures; nothing else is.
+
+A client that sees its responses reports each with `response`; one that librdkafka keeps from them reports throttle
+times above 0 with `throttled`, and how many responses there were with `responded`.
+
+Memory is bounded by the recorder's `RecorderRoom`, whatever the run's length. Written by the client's thread alone;
+other threads read plain counters.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from kafka_quotas.loadtest.record.delivery import Unwatched
+from kafka_quotas.loadtest.record.histogram import Histogram, LatencySummary
+from kafka_quotas.loadtest.record.timeline import MAX_SLOTS, Slot, Timeline
+from kafka_quotas.loadtest.record.traces import MAX_ENTRIES, MAX_RESPONSES, AckTrace, ResponseTrace
+
+_NS_PER_MS = 1_000_000
+_DEFAULT_WINDOW_MS = 11_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottleSummary:
+    """Throttle times that the server announced, in milliseconds.
+
+    `count`, `sum_ms` and the percentiles are of those above 0; `responses` counts all, 0 where the client can't tell.
+    """
+
+    count: int
+    sum_ms: float
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    max_ms: float
+    responses: int = 0
+
+    @property
+    def avg_ms(self) -> float | None:
+        """The average over all responses, as a client's `throttle-time-avg`; None where they were not counted."""
+        if not self.responses:
+            return None if self.count else 0.0
+        return self.sum_ms / self.responses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecorderRoom:
+    """How much a recorder may keep: entries of acknowledgements, slots of time, single responses."""
+
+    entries: int = MAX_ENTRIES
+    slots: int = MAX_SLOTS
+    responses: int = MAX_RESPONSES
+
+
+def room_for(clients: int) -> RecorderRoom:
+    """The room for each of so many clients: together they stay within some hundred megabytes."""
+    return RecorderRoom(
+        entries=min(MAX_ENTRIES, max(2_000, 1_000_000 // clients)),
+        slots=min(MAX_SLOTS, max(900, 200_000 // clients)),
+        responses=min(MAX_RESPONSES, max(4_000, 6_000_000 // clients)),
+    )
+
+
+class Recorder:
+    """The record of one client. Times are nanoseconds of one monotonic clock; `start_ns` is the start of the load."""
+
+    def __init__(
+        self,
+        *,
+        start_ns: int,
+        measure_from_ns: int,
+        window_ms: int = _DEFAULT_WINDOW_MS,
+        room: RecorderRoom | None = None,
+    ) -> None:
+        room = room or RecorderRoom()
+        self._start_ns = start_ns
+        self._measure_from_ns = measure_from_ns
+        self.service_times = Histogram()
+        self.schedule_delays = Histogram()
+        self.response_times = Histogram()
+        self.throttle_times = Histogram()
+        self.trace = AckTrace(max_entries=room.entries)
+        self.charges = AckTrace(max_entries=room.entries)
+        self.responses = ResponseTrace(max_responses=room.responses)
+        self.timeline = Timeline(window_ms=window_ms, max_slots=room.slots)
+        self.failures: Counter[str] = Counter()
+        self.unwatched = Unwatched()
+        self.sent = 0
+        self.acked = 0
+        self.acked_bytes = 0
+        self.charged = 0
+        self.response_count = 0
+        self.dropped_count = 0
+        self.throttle_count = 0
+        self.throttle_sum_us = 0
+
+    def acknowledged(self, now_ns: int, *, records: int, size: int) -> None:
+        """Nothing; `records` more records of `size` bytes together were acknowledged (or received) by `now_ns`."""
+        t_ms = (now_ns - self._start_ns) // _NS_PER_MS
+        self.acked += records
+        self.acked_bytes += size
+        self.trace.add(t_ms, size)
+        slot = self.timeline.at(t_ms)
+        slot.records += records
+        slot.size += size
+
+    def response(self, now_ns: int, *, charged: int, throttle_ms: int, broker: int = 0) -> None:
+        """Nothing; a response came that said to hold back for `throttle_ms` (0: not at all).
+
+        `charged` is what the quota is charged with for it: bytes of the whole request (produce) or the whole response
+        (fetch), partitions (mutations), 1 (requests, connections); 0 for what was refused. `broker` tells nodes apart
+        where there are several: each keeps the quota for itself.
+        """
+        t_ms = (now_ns - self._start_ns) // _NS_PER_MS
+        self.charged += charged
+        self.charges.add(t_ms, charged)
+        self.responses.add(t_ms, charged, throttle_ms, broker)
+        self.response_count += 1
+        slot = self.timeline.at(t_ms)
+        slot.charged += charged
+        slot.responses += 1
+        if throttle_ms > 0:
+            self._throttled(slot, throttle_ms)
+
+    def responded(self, now_ns: int, total: int) -> None:
+        """Nothing; the client has had `total` responses since it started, whose throttle times `throttled` tells."""
+        self.timeline.at((now_ns - self._start_ns) // _NS_PER_MS).responses += total - self.response_count
+        self.response_count = total
+
+    def latency(self, *, intended_ns: int, sent_ns: int, acked_ns: int, count: int = 1) -> None:
+        """Nothing; the times of `count` records were recorded, unless they belong to the warm-up."""
+        if intended_ns < self._measure_from_ns:
+            return
+        self.service_times.add(acked_ns - sent_ns, count)
+        self.schedule_delays.add(sent_ns - intended_ns, count)
+        self.response_times.add(acked_ns - intended_ns, count)
+
+    def arrival(self, *, intended_ns: int, arrived_ns: int) -> None:
+        """Nothing; a record that was due to be read at `intended_ns` was read, unless it belongs to the warm-up."""
+        if intended_ns >= self._measure_from_ns:
+            self.response_times.add(arrived_ns - intended_ns)
+
+    def throttled(self, now_ns: int, throttle_ms: int) -> None:
+        """Nothing; the server announced this throttle time. 0 ends a throttle and is not counted."""
+        if throttle_ms > 0:
+            self._throttled(self.timeline.at((now_ns - self._start_ns) // _NS_PER_MS), throttle_ms)
+
+    def dropped(self, count: int = 1) -> None:
+        """Nothing; so many records (or requests) were due and never sent, for too many were under way already."""
+        self.dropped_count += count
+        self.timeline.latest.dropped += count
+
+    def failed(self, error: str, count: int = 1) -> None:
+        """Nothing; so many records were given up with this error."""
+        self.failures[error] += count
+        self.timeline.latest.failed += count
+
+    @property
+    def service(self) -> LatencySummary:
+        """Sent to acknowledged."""
+        return self.service_times.summary()
+
+    @property
+    def schedule_delay(self) -> LatencySummary:
+        """Intended to sent."""
+        return self.schedule_delays.summary()
+
+    @property
+    def response_latency(self) -> LatencySummary:
+        """Intended to acknowledged."""
+        return self.response_times.summary()
+
+    @property
+    def throttle(self) -> ThrottleSummary:
+        """The throttle times of the whole run, warm-up included."""
+        summary = self.throttle_times.summary()
+        return ThrottleSummary(
+            count=self.throttle_count,
+            sum_ms=self.throttle_sum_us / 1000,
+            p50_ms=summary.p50_us / 1000,
+            p90_ms=summary.p90_us / 1000,
+            p99_ms=summary.p99_us / 1000,
+            max_ms=summary.max_us / 1000,
+            responses=self.response_count,
+        )
+
+    def _throttled(self, slot: Slot, throttle_ms: int) -> None:
+        self.throttle_count += 1
+        self.throttle_sum_us += throttle_ms * 1000
+        self.throttle_times.add(throttle_ms * _NS_PER_MS)
+        slot.throttled += 1
+        slot.throttle_sum_ms += throttle_ms
+        slot.throttle_max_ms = max(slot.throttle_max_ms, throttle_ms)

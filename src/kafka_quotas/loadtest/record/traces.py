@@ -1,0 +1,112 @@
+"""Every response that a client saw, as the simulator takes it: time, charge, throttle time.
+
+Invariants: responses are kept exactly or not at all. Where there is no more room those after `end_ms` are missing and
+`complete` is false, so that whatever is computed from the trace can say for how long it holds.
+
+Acknowledged bytes over time, in bounded memory.
+
+Invariant: the sum of all entries is exactly what was added; only their times are coarsened, to a grid that doubles
+whenever the trace would outgrow its limit.
+"""
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+MAX_ENTRIES = 120_000
+"""At 1 ms that is two minutes of uninterrupted acknowledgements; a day of them ends at about 1 s."""
+
+
+class AckTrace:
+    """Pairs (t_ms, bytes) in order of time, at most one per `resolution_ms`."""
+
+    def __init__(self, *, max_entries: int = MAX_ENTRIES) -> None:
+        self.resolution_ms = 1
+        self._max_entries = max_entries
+        self._entries: list[tuple[int, int]] = []
+
+    def add(self, t_ms: int, size: int) -> None:
+        """Nothing; `size` bytes were acknowledged at `t_ms`, which is not before the last call's."""
+        slot = t_ms - t_ms % self.resolution_ms
+        entries = self._entries
+        if entries and entries[-1][0] == slot:
+            entries[-1] = (slot, entries[-1][1] + size)
+            return
+        entries.append((slot, size))
+        while len(self._entries) > self._max_entries:
+            self._coarsen()
+
+    def entries(self) -> tuple[tuple[int, int], ...]:
+        """The pairs so far; (milliseconds of the grid, bytes)."""
+        return tuple(self._entries)
+
+    def recent_bytes(self, since_ms: int) -> int:
+        """The bytes acknowledged at or after `since_ms`."""
+        total = 0
+        for t_ms, size in reversed(self._entries):
+            if t_ms < since_ms:
+                break
+            total += size
+        return total
+
+    def _coarsen(self) -> None:
+        self.resolution_ms *= 2
+        merged: dict[int, int] = {}
+        for t_ms, size in self._entries:
+            slot = t_ms - t_ms % self.resolution_ms
+            merged[slot] = merged.get(slot, 0) + size
+        self._entries = list(merged.items())
+
+
+MAX_RESPONSES = 1_000_000
+"""32 MB for one client: 10 minutes of 1,600 responses per second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """One response: milliseconds since the start of the load, what was charged, the announced throttle time.
+
+    `broker` is the node that answered, as far as the client can tell them apart.
+    """
+
+    t_ms: int
+    charged: int
+    throttle_ms: int
+    broker: int
+
+
+class ResponseTrace:
+    """The responses of one client in the order in which they came."""
+
+    __slots__ = ("_brokers", "_charged", "_max_responses", "_t_ms", "_throttle_ms", "complete")
+
+    def __init__(self, *, max_responses: int = MAX_RESPONSES) -> None:
+        self._max_responses = max_responses
+        self._t_ms = array("q")
+        self._charged = array("q")
+        self._throttle_ms = array("q")
+        self._brokers = array("q")
+        self.complete = True
+
+    def __len__(self) -> int:
+        return len(self._t_ms)
+
+    def __iter__(self) -> Iterator[Response]:
+        columns = zip(self._t_ms, self._charged, self._throttle_ms, self._brokers, strict=True)
+        for t_ms, charged, throttle_ms, broker in columns:
+            yield Response(t_ms=t_ms, charged=charged, throttle_ms=throttle_ms, broker=broker)
+
+    @property
+    def end_ms(self) -> int:
+        """When the last response that is kept came, -1 where there is none."""
+        return self._t_ms[-1] if self._t_ms else -1
+
+    def add(self, t_ms: int, charged: int, throttle_ms: int, broker: int = 0) -> None:
+        """Nothing; the response is kept where there is room."""
+        if len(self._t_ms) >= self._max_responses:
+            self.complete = False
+            return
+        self._t_ms.append(t_ms)
+        self._charged.append(charged)
+        self._throttle_ms.append(throttle_ms)
+        self._brokers.append(broker)

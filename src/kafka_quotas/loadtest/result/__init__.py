@@ -1,0 +1,4 @@
+"""A run's result as a value and as files: document, samples, histograms, and reading them again.
+
+Imports `loadtest.record` and `loadtest.plan`.
+"""

@@ -1,0 +1,87 @@
+"""What our daemon's event log says of the clients of a run: each charge as the daemon took it.
+
+The format is described in `docs/daemon.md`; fields that are not known are passed over, other versions too.
+
+The events of one client as they can be simulated and replayed, from the best source that there is.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from kafka_quotas.core.resolution.effective import ANONYMOUS
+from kafka_quotas.loadtest.plan.plan import ClientLoad
+from kafka_quotas.loadtest.plan.workload import Workload
+from kafka_quotas.loadtest.result.prediction import Charge, PredictionSource
+from kafka_quotas.loadtest.result.result import ClientResult, EntityKey
+
+VERSION: Final = 1
+_TYPES: Final = {
+    "produce": (Workload.PRODUCE, "bytes"),
+    "fetch": (Workload.CONSUME, "bytes"),
+    "controller_mutation": (Workload.MUTATE, "mutations"),
+}
+"""Quota types by the workload that they limit, and the field that says how much was charged."""
+
+
+def logged_charges(
+    folder: Path, entities: Sequence[ClientLoad], *, started_ms: int, ended_ms: int
+) -> Mapping[EntityKey, Sequence[Charge]]:
+    """The charges between two instants (milliseconds since the epoch) of every client, in order; times since the first.
+
+    Clients of which nothing is logged are left out. A folder that is not there holds nothing.
+    """
+    keys = {_who(entity): (entity.name, entity.workload) for entity in entities}
+    found: dict[EntityKey, list[Charge]] = {}
+    for row in _rows(folder):
+        kind = _TYPES.get(row.get("quota_type", ""))
+        if kind is None or row.get("is_exempt") or not started_ms <= row["ts_ms"] <= ended_ms:
+            continue
+        workload, amount = kind
+        key = keys.get((row["user"], row["client_id"], workload))
+        if key is not None:
+            found.setdefault(key, []).append(
+                Charge(
+                    t_ms=row["ts_ms"] - started_ms,
+                    amount=row[amount],
+                    throttle_ms=row["throttle_ms"],
+                    broker=row["broker_id"] or 0,
+                )
+            )
+    return found
+
+
+def _who(entity: ClientLoad) -> tuple[str, str, Workload]:
+    return entity.name.user or ANONYMOUS, entity.name.client_id or "", entity.workload
+
+
+def _rows(folder: Path) -> Iterator[Mapping[str, Any]]:
+    """Every line of the files that are whole, in the order in which they were written."""
+    for path in sorted(folder.glob("events-*.jsonl")):
+        with path.open(encoding="ascii") as lines:
+            for line in lines:
+                row: Mapping[str, Any] = json.loads(line)
+                if row.get("v") == VERSION:
+                    yield row
+
+
+def recorded_charges(entity: ClientResult) -> tuple[PredictionSource, list[Charge]]:
+    """The best that is known of what a client's quota was charged with, milliseconds since the start of the load.
+
+    The daemon's log where there is one, else single responses, else acknowledgements with the bytes of the wire.
+    """
+    recorder = entity.recorder
+    if entity.charges:
+        return PredictionSource.EVENT_LOG, list(entity.charges)
+    if recorder is None:
+        return PredictionSource.ACKNOWLEDGEMENTS, []
+    if len(recorder.responses):
+        return PredictionSource.RESPONSES, [
+            Charge(t_ms=each.t_ms, amount=each.charged, throttle_ms=each.throttle_ms, broker=each.broker)
+            for each in recorder.responses
+        ]
+    entries = recorder.trace.entries()
+    return PredictionSource.ACKNOWLEDGEMENTS, [
+        Charge(t_ms=t_ms, amount=size * entity.wire_ratio) for t_ms, size in entries
+    ]

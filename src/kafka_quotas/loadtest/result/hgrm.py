@@ -1,0 +1,80 @@
+"""Histograms as text files: the percentile distribution of HdrHistogram's own tools, values in milliseconds.
+
+Such files are read by HdrHistogram's plotter and by wrk2's; each holds one distribution of one client.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+
+from kafka_quotas.loadtest.record.histogram import Histogram
+from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
+
+SUFFIX = ".hgrm"
+_US_PER_MS = 1000.0
+_LINES_PER_HALF = 5
+_BUCKETS, _SUB_BUCKETS = 22, 2048  # of a histogram from 1 us to 1 h with three digits
+_NAME_LENGTH = 60
+
+
+def hgrm_files(result: LoadResult) -> Iterator[tuple[str, str]]:
+    """Names and texts of the files of a run, one for every distribution that holds something.
+
+    A run that was read from a file has none: its histograms are not in there.
+    """
+    taken: set[str] = set()
+    for entity in result.entities:
+        base = _file_name(entity, taken)
+        for name, durations in _distributions(entity):
+            if durations.counts:
+                yield f"{base}.{name}{SUFFIX}", hgrm_text(durations)
+
+
+def hgrm_text(durations: Histogram) -> str:
+    """One distribution as text, in milliseconds.
+
+    **Source:** HdrHistogram 2.1, `outputPercentileDistribution`: five lines per half of the way to 100 %.
+    """
+    cells = durations.cells()
+    total = sum(count for _, count in cells)
+    lines = [f"{'Value':>12} {'Percentile':>14} {'TotalCount':>10} {'1/(1-Percentile)':>14}", ""]
+    below, level = 0, 0.0
+    for highest, count in cells:
+        below += count
+        while level <= below / total and level < 1:
+            lines.append(f"{highest / _US_PER_MS:12.3f} {level:2.12f} {below:10d} {1 / (1 - level):14.2f}")
+            level += _step(level)
+            if below == total:
+                break
+    lines.append(f"{cells[-1][0] / _US_PER_MS:12.3f} {1:2.12f} {total:10d}")
+    mean, deviation = (figure / _US_PER_MS for figure in durations.spread_us())
+    lines.append(f"#[Mean    = {mean:12.3f}, StdDeviation   = {deviation:12.3f}]")
+    lines.append(f"#[Max     = {cells[-1][0] / _US_PER_MS:12.3f}, Total count    = {total:12d}]")
+    lines.append(f"#[Buckets = {_BUCKETS:12d}, SubBuckets     = {_SUB_BUCKETS:12d}]")
+    return "\n".join(lines) + "\n"
+
+
+def _step(level: float) -> float:
+    """How far the next line is from the one at this share."""
+    halvings = math.floor(math.log2(1 / (1 - level))) + 1
+    return math.ldexp(1 / _LINES_PER_HALF, -halvings)
+
+
+def _distributions(entity: ClientResult) -> Iterator[tuple[str, Histogram]]:
+    recorder = entity.recorder
+    if recorder is not None:
+        yield "service", recorder.service_times
+        yield "schedule-delay", recorder.schedule_delays
+        yield "response", recorder.response_times
+        yield "throttle", recorder.throttle_times
+
+
+def _file_name(entity: ClientResult, taken: set[str]) -> str:
+    """What a client's files are called: its name in letters that every file system takes, and a number if need be."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "_", f"{entity.name.label}.{entity.workload.value}").strip("._")[:_NAME_LENGTH]
+    name, number = plain, 1
+    while name.lower() in taken:
+        number += 1
+        name = f"{plain}-{number}"
+    taken.add(name.lower())
+    return name

@@ -1,0 +1,169 @@
+"""What a quota promises each kind of client, and whether it was kept.
+
+A *greedy* client (it offers more than its quota) gets its quota, no more and no less. A *modest* client (it offers
+less) gets all it offers. A client *without a quota* gets all it offers and is never throttled. Clients that share a
+quota are judged by their sum, and one that only thread time or errors limit is not judged by its rate.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from kafka_quotas.loadtest.judgement import State
+from kafka_quotas.loadtest.plan.throttle_cycles import TOLERANCE, CycleMeasurement, Direction, average, judge
+from kafka_quotas.loadtest.plan.workload import RateUnit
+
+
+class ObservationKind(Enum):
+    """What a client was judged as."""
+
+    GREEDY = "greedy"
+    MODEST = "modest"
+    UNLIMITED = "unlimited"
+    UNJUDGED = "unjudged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientVerdict:
+    """Whether one client got what it should; rates in `unit` as the quota counts them, None where there is none.
+
+    `ratio` is achieved / quota; `cycles` whole throttle cycles were measured over `span_ms`. `too_short`: the run left
+    no more than a window to measure, and no rate could be told from any other.
+    """
+
+    kind: ObservationKind
+    ok: bool
+    achieved: float
+    offered: float | None
+    quota: float | None
+    ratio: float | None
+    lower: float | None
+    upper: float | None
+    cycles: int
+    span_ms: float
+    evidence: str
+    too_short: bool = False
+    unit: RateUnit = RateUnit.BYTES
+
+    @property
+    def state(self) -> State:
+        """Whether it is met; void where the run was too short to tell, unchecked where no rate could tell it."""
+        if self.kind is ObservationKind.UNJUDGED:
+            return State.UNCHECKED
+        return State.MET if self.ok else State.VOID if self.too_short else State.NOT_MET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What is judged: charges (t_ms, amount), what was offered (None: all it could), how often throttled.
+
+    `elapsed_ms` is the length of the whole run, warm-up included, `end_ms` its end on the clock of the charges, None
+    where a client may have done its work before. `limited_from_ms` is when the quota began to hold
+    back, None where that is not told: a bucket of tokens may last for longer than a window. `offer_slack` is the share
+    by which arrivals at random, or in bursts, may have been fewer than `offered` says.
+    """
+
+    acks: Sequence[tuple[float, int]]
+    offered: float | None
+    throttle_count: int
+    elapsed_ms: float
+    end_ms: float | None = None
+    unit: RateUnit = RateUnit.BYTES
+    limited_from_ms: float | None = None
+    offer_slack: float = 0.0
+
+
+def entity_verdict(
+    seen: Observation,
+    *,
+    quota: float | None,
+    window_ms: int,
+    warmup_ms: float,
+    direction: Direction,
+) -> ClientVerdict:
+    """The verdict on one client by what it offered and what its quota allows."""
+    offered = seen.offered
+    if quota is not None and (offered is None or offered > quota):
+        return _greedy(seen, quota, window_ms=window_ms, warmup_ms=warmup_ms, direction=direction)
+    measured = average(seen.acks, window_ms=window_ms, skip_ms=warmup_ms, end_ms=seen.end_ms)
+    return _unhindered(seen, measured, quota)
+
+
+def unjudged_verdict(seen: Observation, *, quota: float | None, window_ms: int, warmup_ms: float) -> ClientVerdict:
+    """The verdict on a client whose rate proves nothing, for thread time limits it, or errors that are to come.
+
+    Its quota, where it has one that its rate could be held against, is told all the same.
+    """
+    measured = average(seen.acks, window_ms=window_ms, skip_ms=warmup_ms, end_ms=seen.end_ms)
+    told = _unhindered(seen, measured, None)
+    evidence = f"{told.evidence}; its rate proves nothing here and is not judged"
+    ratio = None if quota is None else told.achieved / quota
+    return replace(told, kind=ObservationKind.UNJUDGED, ok=True, quota=quota, ratio=ratio, evidence=evidence)
+
+
+def shared_verdict(own: ClientVerdict, together: ClientVerdict, *, others: int) -> ClientVerdict:
+    """The verdict on one of several clients that share a quota: its own rate, judged by the sum of all of them."""
+    evidence = f"{own.unit.text(own.achieved)} of a quota that it shares with {others} others; together: "
+    return replace(together, achieved=own.achieved, offered=own.offered, evidence=evidence + together.evidence)
+
+
+def _greedy(
+    seen: Observation, quota: float, *, window_ms: int, warmup_ms: float, direction: Direction
+) -> ClientVerdict:
+    skip_ms = max(warmup_ms, seen.limited_from_ms or 0)
+    verdict = judge(seen.acks, quota=quota, window_ms=window_ms, direction=direction, skip_ms=skip_ms, unit=seen.unit)
+    measured_ms = seen.elapsed_ms - max(window_ms, skip_ms)
+    too_short = not verdict.ok and measured_ms <= window_ms
+    return ClientVerdict(
+        kind=ObservationKind.GREEDY,
+        ok=verdict.ok,
+        achieved=verdict.achieved,
+        offered=seen.offered,
+        quota=quota,
+        ratio=verdict.ratio,
+        lower=verdict.lower,
+        upper=verdict.upper,
+        cycles=verdict.cycles,
+        span_ms=verdict.span_ms,
+        evidence=_too_short(measured_ms, window_ms) if too_short else verdict.evidence,
+        too_short=too_short,
+        unit=seen.unit,
+    )
+
+
+def _unhindered(seen: Observation, measured: CycleMeasurement, quota: float | None) -> ClientVerdict:
+    """The verdict on a client that should get all it offers."""
+    achieved, offered = measured.per_second, seen.offered
+    at_once = measured.span_ms <= 0 and len(seen.acks) == 1  # a single answer: it has an instant, but no rate
+    got_all = achieved > 0 or at_once if offered is None else achieved >= offered * (1 - TOLERANCE - seen.offer_slack)
+    throttled = quota is None and seen.throttle_count > 0
+    return ClientVerdict(
+        kind=ObservationKind.UNLIMITED if quota is None else ObservationKind.MODEST,
+        ok=got_all and not throttled,
+        achieved=achieved,
+        offered=offered,
+        quota=quota,
+        ratio=None if quota is None else achieved / quota,
+        lower=None,
+        upper=None,
+        cycles=measured.cycles,
+        span_ms=measured.span_ms,
+        evidence=_told(seen, None if at_once else achieved),
+        unit=seen.unit,
+    )
+
+
+def _too_short(measured_ms: float, window_ms: int) -> str:
+    left, window = f"{max(measured_ms, 0) / 1000:.1f} s", f"{window_ms / 1000:g} s"
+    return f"the run left {left} after the first window, and it takes more than a window of {window} to judge"
+
+
+def _told(seen: Observation, achieved: float | None) -> str:
+    """What was achieved, of what was offered; None achieved is all of it in a single answer."""
+    throttled = f"throttled {seen.throttle_count} times" if seen.throttle_count else "never throttled"
+    if achieved is None:
+        return f"all answered at one instant, which has no rate, {throttled}"
+    rate = seen.unit.text(achieved)
+    if seen.offered is None:
+        return f"{rate}, {throttled}"
+    return f"{rate} of the {seen.unit.text(seen.offered)} it offered, {throttled}"

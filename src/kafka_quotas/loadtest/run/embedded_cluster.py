@@ -1,0 +1,56 @@
+"""A Kafka cluster inside this process: librdkafka's own mock brokers, on 127.0.0.1.
+
+It keeps about 5 MB per partition, never throttles and knows no quotas: what enforces them stands in front of it. Topics
+come into being when a client of the cluster asks for them.
+"""
+
+from types import TracebackType
+from typing import Self
+
+from kafka_quotas.loadtest.clients.errors import ClusterUnreachableError
+
+_READY_S = 10.0
+
+
+class EmbeddedCluster:
+    """Brokers that live until `close`; `bootstrap` is their address as host:port,host:port."""
+
+    def __init__(self, *, brokers: int = 1) -> None:
+        from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - loads librdkafka
+
+        self._owner = Producer({"test.mock.num.brokers": brokers, "log_level": 0})
+        try:
+            metadata = self._owner.list_topics(timeout=_READY_S)
+        except KafkaException as error:
+            raise ClusterUnreachableError(f"the embedded cluster does not start: {error.args[0].str()}") from error
+        self.bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in metadata.brokers.values())
+
+    def make_topic(self, topic: str) -> int:
+        """The partitions of a topic, which exists from now on."""
+        return len(self._owner.list_topics(topic, timeout=_READY_S).topics[topic].partitions)
+
+    def fill(self, topic: str, *, records: int, record_size: int) -> None:
+        """Nothing; every partition of the topic holds its share of `records` records.
+
+        Batches stay small, so that a consumer with a small quota can be given one.
+        """
+        partitions = self.make_topic(topic)
+        payload = bytes(record_size)
+        for index in range(records):
+            self._owner.produce(topic, payload, partition=index % partitions)
+            if index % 100 == 99:  # bounds a batch to a few dozen records
+                self._owner.flush(_READY_S)
+        self._owner.flush(_READY_S)
+
+    def close(self) -> None:
+        """Nothing; the brokers are gone."""
+        self._owner.flush(0)
+        del self._owner
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,195 @@
+"""One run: every client of a plan in a thread of its own, started together, watched, ended together."""
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kafka_quotas.core.clock import Clock
+from kafka_quotas.loadtest.clients.engine import ClientEngine, LoadClient, RunClock
+from kafka_quotas.loadtest.clients.errors import ClusterUnreachableError, translated
+from kafka_quotas.loadtest.clients.librdkafka.topic_view import TopicView, look_at_topic, reach_cluster
+from kafka_quotas.loadtest.judge.analysis import RunFacts, load_result
+from kafka_quotas.loadtest.plan.plan import LoadPlan
+from kafka_quotas.loadtest.plan.workload import Workload
+from kafka_quotas.loadtest.result.result import CpuUse, LoadResult
+from kafka_quotas.loadtest.run.engines import engines
+from kafka_quotas.loadtest.run.progress import ClientProgress, RunProgress, Watcher
+
+_Use = tuple[str, Workload]
+"""A topic and what is done with it."""
+
+_LOOK_S = 0.25
+_LOOKS_KEPT = 10_000  # of the watching thread's lateness
+_HEAD_START_NS = 20_000_000  # all threads wait for the same first instant
+_SILENCE_S = 20.0  # no acknowledgement at all for so long, and no throttle either, ends a run
+
+
+def run_load(
+    plan: LoadPlan, *, clock: Clock, watcher: Watcher | None = None, ready: Callable[[], None] | None = None
+) -> LoadResult:
+    """The result of running a plan; an interrupt (Ctrl-C) ends the run, and the result says so.
+
+    `ready` is called when the cluster has let everybody in, right before the load.
+
+    Raises what `look_at_topic` raises, `LoadRefusedError` where a client is refused during the run,
+    `ClusterUnreachableError` where nothing was acknowledged for a long time, `UsageError` for a property refused.
+    """
+    views = _look_at_topics(plan)
+    if ready is not None:
+        ready()
+    started_ms, cpu_s = clock.now_ms(), time.process_time()
+    start_ns = time.monotonic_ns() + _HEAD_START_NS
+    instants = RunClock(
+        start_ns=start_ns,
+        measure_from_ns=start_ns + int(plan.warmup_s * 1e9),
+        end_ns=start_ns + int((plan.warmup_s + plan.duration_s) * 1e9),
+    )
+    run = _Run(plan=plan, instants=instants, engines=engines(plan, instants, views))
+    run.drive(watcher)
+    elapsed_s = (min(time.monotonic_ns(), instants.end_ns) - start_ns) / 1e9
+    facts = RunFacts(
+        started_ms=started_ms,
+        elapsed_s=elapsed_s,
+        enforcers={topic: plan.enforcers or view.leaders for (topic, _), view in views.items()},
+        cpu=CpuUse(
+            process=(time.process_time() - cpu_s) / max(elapsed_s, 1e-9),
+            python=sum(run.thread_cpu_s) / max(elapsed_s, 1e-9),
+            cores=os.cpu_count() or 1,
+            late_ms=sum(run.lateness_s) / max(len(run.lateness_s), 1) * 1000,
+        ),
+        interrupted=run.interrupted,
+    )
+    return load_result(plan, run.clients, facts)
+
+
+def _look_at_topics(plan: LoadPlan) -> dict[_Use, TopicView]:
+    """Every topic of the plan that records move through, each as the first entity that uses it sees it.
+
+    Of the other workloads every login is tried once, for none of them may have a topic to look at.
+    """
+    views: dict[_Use, TopicView] = {}
+    reached: set[tuple[tuple[str, str], ...]] = set()
+    for entity in plan.entities:
+        use = (entity.topic, entity.workload)
+        if entity.workload not in (Workload.PRODUCE, Workload.CONSUME):
+            if entity.properties not in reached:
+                reach_cluster(plan, entity)
+                reached.add(entity.properties)
+        elif use not in views:
+            views[use] = look_at_topic(plan, entity)
+    return views
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """A run under way: its clients, their threads, and how it went."""
+
+    plan: LoadPlan
+    instants: RunClock
+    engines: tuple[ClientEngine, ...]
+    interrupted: bool = False
+    thread_cpu_s: list[float] = field(default_factory=list)
+    lateness_s: deque[float] = field(default_factory=lambda: deque(maxlen=_LOOKS_KEPT))
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def clients(self) -> list[LoadClient]:
+        """The clients of all engines, in the order of the plan."""
+        places = {id(entity): place for place, entity in enumerate(self.plan.entities)}
+        clients = [client for engine in self.engines for client in engine.clients]
+        return sorted(clients, key=lambda client: places[id(client.entity)])
+
+    def drive(self, watcher: Watcher | None) -> None:
+        """Nothing; the run is over and all its threads are gone.
+
+        Raises the error of the first client that failed, and `ClusterUnreachableError` where nothing got through.
+        """
+        threads = [threading.Thread(target=self._live, args=(engine,), daemon=True) for engine in self.engines]
+        for thread in threads:
+            thread.start()
+        failure: Exception | None = None
+        try:
+            failure = self._watch(threads, watcher)
+        except KeyboardInterrupt:
+            self.interrupted = True
+        finally:
+            self.stop.set()
+            for thread in threads:
+                thread.join()
+        failure = next((client.error for client in self.clients if client.error), failure)
+        if failure is not None:
+            raise failure
+
+    def _live(self, engine: ClientEngine) -> None:
+        """Nothing; one engine's whole life, in its own thread. What it raises is raised again by `drive`."""
+        from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
+
+        self.stop.wait(max(0.0, (self.instants.start_ns - time.monotonic_ns()) / 1e9))
+        try:
+            engine.run(self.stop)
+        except KafkaException as error:
+            self._failed(engine, translated(error.args[0], bootstrap=self.plan.bootstrap))
+        except Exception as error:  # noqa: BLE001 - a thread has no caller: `drive` raises it
+            self._failed(engine, error)
+        finally:
+            self.thread_cpu_s.append(time.thread_time())
+
+    def _failed(self, engine: ClientEngine, error: Exception) -> None:
+        """Nothing; the error is its first client's, unless one of its clients has one of its own."""
+        if not any(client.error for client in engine.clients):
+            engine.clients[0].error = error
+
+    def _watch(self, threads: list[threading.Thread], watcher: Watcher | None) -> Exception | None:
+        """None when every client is done or one has failed; the error of a run in which nothing gets through."""
+        while any(thread.is_alive() for thread in threads):
+            before_s = time.monotonic()
+            self.stop.wait(_LOOK_S)  # not a join: an interrupted join makes Python 3.11 take the thread for ended
+            self.lateness_s.append(max(time.monotonic() - before_s - _LOOK_S, 0.0))
+            elapsed_s = max(0.0, (time.monotonic_ns() - self.instants.start_ns) / 1e9)
+            if watcher is not None:
+                watcher(self._progress(elapsed_s))
+            if any(client.error is not None for client in self.clients):
+                return None
+            failure = self._silence(elapsed_s)
+            if failure is not None:
+                return failure
+        return None
+
+    def _silence(self, elapsed_s: float) -> Exception | None:
+        """The error of a run in which nothing got through for too long; None while there is hope."""
+        heard = any(client.recorder.acked or client.recorder.throttle_count for client in self.clients)
+        if heard or elapsed_s < _SILENCE_S:
+            return None
+        trouble = next((client.trouble for client in self.clients if client.trouble is not None), None)
+        return trouble or ClusterUnreachableError(
+            f"nothing was acknowledged in {_SILENCE_S:.0f} s by {self.plan.bootstrap}",
+            hint="is the topic's leader alive, and the quota large enough for one request?",
+        )
+
+    def _progress(self, elapsed_s: float) -> RunProgress:
+        total_s = self.plan.warmup_s + self.plan.duration_s
+        shown_s = min(elapsed_s, total_s)
+        return RunProgress(
+            elapsed_s=shown_s,
+            total_s=total_s,
+            warming_up=shown_s < self.plan.warmup_s,
+            entities=tuple(_entity_progress(self.plan, client, shown_s) for client in self.clients),
+        )
+
+
+def _entity_progress(plan: LoadPlan, client: LoadClient, elapsed_s: float) -> ClientProgress:
+    recorder = client.recorder
+    span_ms = min(elapsed_s * 1000, plan.window_ms)
+    trace, ratio = (recorder.charges, 1.0) if recorder.charged else (recorder.trace, client.wire.ratio)
+    recent = trace.recent_bytes(int(elapsed_s * 1000 - span_ms)) * ratio
+    return ClientProgress(
+        entity=client.entity,
+        rate=recent / span_ms * 1000 if span_ms else 0.0,
+        acked=recorder.acked,
+        waiting=recorder.sent - recorder.acked,
+        throttle_count=recorder.throttle_count,
+        throttle_sum_ms=recorder.throttle_sum_us / 1000,
+    )

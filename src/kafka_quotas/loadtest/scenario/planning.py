@@ -1,0 +1,183 @@
+"""From a scenario and the quotas in force to the plan of a run: every client spelled out, every rate a figure."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
+from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
+from kafka_quotas.loadtest.plan.workload import MutationFlood, RequestFlood, Workload
+from kafka_quotas.loadtest.run.quotas_in_force import KEY_OF, InForce
+from kafka_quotas.loadtest.scenario.model import NUMBER, Scenario, ScenarioClient
+
+Credentials = Callable[[ClientName], tuple[tuple[str, str], ...]]
+"""The client properties that make a connection this client's user's."""
+
+
+def anybody(_name: ClientName) -> tuple[tuple[str, str], ...]:
+    """No properties: nobody says who they are."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """Where a scenario runs: the address for its clients, the prefix of its topics, and who keeps its quotas.
+
+    `enforcers` None counts the brokers that lead a topic. `properties` are librdkafka's names and may hold secrets.
+    """
+
+    bootstrap: str
+    prefix: str
+    enforcers: int | None = None
+    connect_timeout_s: float = 10.0
+    credentials: Credentials = field(default=anybody, repr=False)
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def client_names(scenario: Scenario) -> tuple[ClientName, ...]:
+    """The clients of a scenario, numbered ones spelled out, in its order; one that does two things is named twice."""
+    return tuple(_name(entity, number) for entity, number in _spelled_out(scenario))
+
+
+def scenario_plan(scenario: Scenario, in_force: InForce, venue: Environment, *, run_id: int) -> LoadPlan:
+    """The plan of a run of the scenario under the quotas in force.
+
+    Raises `UsageError` where a rate is a multiple of a quota that is not there.
+    """
+    loads = [_load(entity, number, scenario, in_force, venue) for entity, number in _spelled_out(scenario)]
+    return LoadPlan(
+        bootstrap=venue.bootstrap,
+        entities=_marked(loads, in_force),
+        duration_s=scenario.duration_s,
+        warmup_s=scenario.unjudged_s,
+        window=scenario.window,
+        enforcers=venue.enforcers,
+        connect_timeout_s=venue.connect_timeout_s,
+        run_id=run_id,
+        properties=tuple(venue.properties.items()),
+    )
+
+
+def same_load(plan: LoadPlan, in_force: InForce) -> LoadPlan:
+    """The plan with the load of another, rates included, judged by other quotas in force."""
+    loads = [
+        replace(
+            load,
+            quota=None if load.workload is Workload.REQUESTS else in_force[load.name, KEY_OF[load.workload]].limit,
+        )
+        for load in plan.entities
+    ]
+    return replace(plan, entities=_marked(loads, in_force))
+
+
+def solo_plan(plan: LoadPlan, *, duration_s: float) -> LoadPlan | None:
+    """The plan in which only the control clients take part, for a short while; None where there is none."""
+    controls = tuple(replace(entity, start_s=0.0, stop_s=None) for entity in plan.entities if entity.control)
+    if not controls:
+        return None
+    return replace(plan, entities=controls, duration_s=duration_s, warmup_s=min(plan.warmup_s, duration_s / 5))
+
+
+def _spelled_out(scenario: Scenario) -> Iterator[tuple[ScenarioClient, int]]:
+    for entity in scenario.entities:
+        for number in range(1, entity.count + 1):
+            yield entity, number
+
+
+def _name(entity: ScenarioClient, number: int) -> ClientName:
+    return ClientName(user=_numbered(entity.user, number), client_id=_numbered(entity.client_id, number))
+
+
+def _numbered(text: str | None, number: int) -> str | None:
+    return None if text is None else text.replace(NUMBER, str(number))
+
+
+def _load(entity: ScenarioClient, number: int, scenario: Scenario, in_force: InForce, venue: Environment) -> ClientLoad:
+    name = _name(entity, number)
+    quota = _judged_by(entity, name, in_force)
+    topic = _numbered(entity.topic, number) or ""
+    is_there = any(each.is_there for each in scenario.topics if each.name == entity.topic)
+    return ClientLoad(
+        name=name,
+        workload=entity.does,
+        topic=f"{venue.prefix}{topic}" if topic and not is_there else topic,
+        arrivals_per_second=entity.rate.arrivals_per_second(cost=arrival_cost(entity), quota=quota),
+        quota=quota,
+        client=entity.client,
+        arrival=entity.arrival,
+        burst_size=entity.burst_size,
+        loop=entity.loop,
+        in_flight=entity.in_flight,
+        connections=entity.connections,
+        honor_throttle=entity.honor_throttle,
+        record_size=entity.record_size,
+        batch_bytes=entity.batch_bytes,
+        acks=entity.acks,
+        compression=entity.compression,
+        group=entity.group,
+        flood=_flood(entity, venue, name),
+        expected_errors=entity.expected_errors,
+        is_judged=entity.is_judged,
+        control=entity.control,
+        start_s=entity.start_s + scenario.unjudged_s if entity.start_s else 0.0,
+        stop_s=None if entity.stop_s is None else entity.stop_s + scenario.unjudged_s,
+        properties=(*venue.credentials(name), *entity.properties),
+    )
+
+
+def arrival_cost(entity: ScenarioClient) -> int:
+    """What one arrival costs in the unit of its quota: bytes, requests, partitions or connections."""
+    if entity.does in (Workload.PRODUCE, Workload.CONSUME):
+        return entity.record_size
+    if isinstance(entity.flood, MutationFlood):
+        return entity.flood.topics_per_request * entity.flood.partitions_per_topic
+    return 1
+
+
+def _judged_by(entity: ScenarioClient, name: ClientName, in_force: InForce) -> float | None:
+    """The quota to judge by; requests have none of Kafka's, for theirs counts thread time."""
+    if entity.unlimited:
+        return None
+    if entity.judge_by is not None:
+        return entity.judge_by
+    return None if entity.does is Workload.REQUESTS else in_force[name, KEY_OF[entity.does]].limit
+
+
+def _is_judged(load: ClientLoad, in_force: InForce) -> bool:
+    """Whether the rate tells anything: not where a share of thread time is all that limits it, or errors do."""
+    proves = load.quota is not None or not _is_time_limited(load, in_force)
+    return load.is_judged and not load.expected_errors and proves
+
+
+def _is_time_limited(load: ClientLoad, in_force: InForce) -> bool:
+    return in_force[load.name, REQUEST_PERCENTAGE].limit is not None
+
+
+def _flood(entity: ScenarioClient, venue: Environment, name: ClientName) -> RequestFlood | MutationFlood | None:
+    """The flood of the entity; topics that it makes carry the run's prefix and its own name."""
+    if isinstance(entity.flood, MutationFlood):
+        return replace(entity.flood, prefix=f"{venue.prefix}{name.client_id}-")
+    return entity.flood
+
+
+def _marked(loads: Sequence[ClientLoad], in_force: InForce) -> tuple[ClientLoad, ...]:
+    """The loads, those that draw on one bucket marked with it, those whose rate tells nothing marked too."""
+    buckets = [_bucket(load, in_force) for load in loads]
+    counts = Counter(buckets)
+    return tuple(
+        replace(
+            load,
+            bucket=bucket if counts[bucket] > 1 else "",
+            is_judged=_is_judged(load, in_force),
+            is_time_limited=_is_time_limited(load, in_force),
+        )
+        for load, bucket in zip(loads, buckets, strict=True)
+    )
+
+
+def _bucket(load: ClientLoad, in_force: InForce) -> str:
+    """A text for the bucket that holds the load's quota; empty where it has none."""
+    if load.quota is None:
+        return ""
+    bucket = in_force[load.name, KEY_OF[load.workload]].bucket
+    return "" if bucket is None else f"{load.workload}:{bucket[0]}/{bucket[1]}"

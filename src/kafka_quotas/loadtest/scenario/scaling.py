@@ -1,0 +1,112 @@
+"""A scenario made smaller or larger: what it says `--scale` multiplies is multiplied, and nothing else.
+
+How many partitions a scenario makes, and the largest scale at which a machine can bear them.
+"""
+
+import math
+from dataclasses import replace
+from typing import Final
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.loadtest.plan.offered_rate import RateKind
+from kafka_quotas.loadtest.plan.workload import MutationFlood
+from kafka_quotas.loadtest.run.host_limits import HostLimits
+from kafka_quotas.loadtest.scenario.model import Scaled, Scaling, Scenario, ScenarioClient, ScenarioQuota, ScenarioTopic
+
+
+def scaled(scenario: Scenario, factor: float) -> Scenario:
+    """The scenario at this scale; counts are rounded up, so nothing falls to 0.
+
+    Raises `UsageError` for a factor that is not above 0, and for any but 1 where the scenario says nothing of scale.
+    """
+    if not (factor > 0 and math.isfinite(factor)):
+        raise UsageError(f"a scale must be above 0, not {factor:g}", hint="0.1 is a tenth of the scenario's figures")
+    what = frozenset(scenario.scaling.multiplies)
+    if factor == 1:
+        return scenario
+    if not what:
+        raise UsageError(f"{scenario.name} has nothing to scale", hint="leave --scale out")
+    return replace(
+        scenario,
+        duration_s=scenario.duration_s * factor if Scaled.DURATION in what else scenario.duration_s,
+        entities=tuple(_entity(entity, factor, what) for entity in scenario.entities),
+        topics=tuple(_topic(topic, factor, what) for topic in scenario.topics),
+        quotas=tuple(_quota(quota, factor, what) for quota in scenario.quotas),
+        scaling=Scaling(),
+    )
+
+
+def _entity(entity: ScenarioClient, factor: float, what: frozenset[Scaled]) -> ScenarioClient:
+    flood = entity.flood
+    if Scaled.TOPICS in what and isinstance(flood, MutationFlood) and flood.total_topics is not None:
+        flood = replace(
+            flood,
+            total_topics=_count(flood.total_topics, factor),
+            topics_per_request=min(flood.topics_per_request, _count(flood.total_topics, factor)),
+        )
+    rate = entity.rate
+    if Scaled.RATE in what:
+        rate = rate.scaled(factor)
+    judge_by = entity.judge_by
+    if Scaled.QUOTAS in what and judge_by is not None:
+        judge_by *= factor
+    return replace(
+        entity,
+        flood=flood,
+        rate=rate,
+        judge_by=judge_by,
+        count=_count(entity.count, factor) if Scaled.COUNT in what else entity.count,
+        connections=_count(entity.connections, factor) if Scaled.CONNECTIONS in what else entity.connections,
+    )
+
+
+def _topic(topic: ScenarioTopic, factor: float, what: frozenset[Scaled]) -> ScenarioTopic:
+    if Scaled.FILL not in what or not topic.fill:
+        return topic
+    return replace(topic, fill=_count(topic.fill, factor))
+
+
+def _quota(quota: ScenarioQuota, factor: float, what: frozenset[Scaled]) -> ScenarioQuota:
+    if Scaled.QUOTAS not in what:
+        return quota
+    return replace(quota, values=tuple((key, max(1.0, value * factor)) for key, value in quota.values))
+
+
+def _count(count: int, factor: float) -> int:
+    return max(1, math.ceil(count * factor))
+
+
+_STEPS: Final = 100
+
+
+def partitions_needed(scenario: Scenario) -> int:
+    """Partitions on all brokers at the end of the load, replicas counted; a flood without an end at its rate."""
+    made = sum(topic.partitions * topic.replication_factor for topic in scenario.topics)
+    flooded = sum(entity.count * _flooded(entity, scenario) for entity in scenario.entities)
+    probed = sum(scenario.duration_s / probe.every_s for probe in scenario.probes)
+    return int(made + flooded + probed)
+
+
+def largest_scale(scenario: Scenario, limits: HostLimits) -> float:
+    """The largest scale up to 1, in hundredths, at which a broker here can have all the partitions.
+
+    Where not even the smallest fits it is the smallest, and a validation says what is missing.
+    """
+    if not scenario.scaling.multiplies:
+        return 1.0
+    for step in range(_STEPS, 1, -1):
+        if partitions_needed(scaled(scenario, step / _STEPS)) <= limits.partitions:
+            return step / _STEPS
+    return 1 / _STEPS
+
+
+def _flooded(entity: ScenarioClient, scenario: Scenario) -> float:
+    """Partitions that one client of a flood makes, or finds made so that it can delete them."""
+    flood = entity.flood
+    if not isinstance(flood, MutationFlood) or flood.validate_only:
+        return 0
+    topics: float = flood.total_topics or 0
+    if flood.total_topics is None:
+        rate = float(entity.rate.figure) if entity.rate.kind is RateKind.RECORDS else 0.0
+        topics = rate * flood.topics_per_request * (scenario.duration_s + scenario.unjudged_s)
+    return topics * flood.partitions_per_topic * flood.replication_factor

@@ -1,0 +1,167 @@
+"""A slice of events as what each quota type was charged, in arrays: whose, when, how much.
+
+An event is charged to request time where it has thread time, and to the quota of its own type; to none where it is
+exempt. Clients are numbered as they come, over all slices of a task.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.pipeline.kernels.order import order_by_time
+from kafka_quotas.pipeline.tables.arrow import compute as pc
+
+PERCENT_PER_MS: Final = 0.1
+"""A thread that is busy for a whole second uses 100 %: Kafka records request time so."""
+_NANOS_PER_MS: Final = 1_000_000
+_SMALL_SPACE: Final = 1 << 18
+"""So many combinations of names are looked up in a table, more in a hash table, which takes longer."""
+
+Int64s = NDArray[np.int64]
+
+_ALWAYS_READ: Final = ("cluster", "broker_id", "ts_ms", "user", "client_id", "quota_type", "is_exempt")
+_AMOUNT_COLUMNS: Final = {
+    QuotaType.PRODUCE: "bytes",
+    QuotaType.FETCH: "bytes",
+    QuotaType.REQUEST: "thread_ms",
+    QuotaType.CONTROLLER_MUTATION: "mutations",
+}
+
+
+class ChargedClient(NamedTuple):
+    """Who is charged, and where: quotas hold per broker."""
+
+    cluster: str
+    broker_id: int
+    user: str
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charges:
+    """The charges of one quota type in a slice, by time: numbers of clients, times in ms, amounts of the quota's unit.
+
+    `events` are the positions in the slice, for whoever wants more of them.
+    """
+
+    quota_type: QuotaType
+    events: Int64s
+    clients: Int64s
+    times_ms: Int64s
+    amounts: NDArray[np.float64]
+
+
+class ClientNumbers:
+    """Numbers of clients, in the order in which they are first seen."""
+
+    def __init__(self) -> None:
+        self.clients: list[ChargedClient] = []
+        self._known: dict[tuple[Any, ...], int] = {}
+
+    def of(self, events: pa.Table) -> Int64s:
+        """The number of the client of each event."""
+        parts = [self._of_batch(batch) for batch in events.to_batches()]
+        return np.concatenate([np.empty(0, dtype=np.int64), *parts])
+
+    def _of_batch(self, events: pa.RecordBatch) -> Int64s:
+        codes, space = np.zeros(events.num_rows, dtype=np.int64), 1
+        names: list[pa.Array] = []
+        for column in ChargedClient._fields:
+            encoded = _encoded(events[column])
+            names.append(encoded.dictionary)
+            if len(encoded.dictionary) > 1:
+                codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
+                space *= len(encoded.dictionary)
+        if space <= _SMALL_SPACE:
+            by_code = np.zeros(space, dtype=np.int64)
+            by_code[codes] = 1
+            present = np.flatnonzero(by_code)
+            by_code[present] = self._numbers(present, names)
+            return by_code[codes]
+        distinct = pa.array(codes).dictionary_encode()
+        found = np.array(self._numbers(distinct.dictionary.to_numpy(), names), dtype=np.int64)
+        chosen: Int64s = found[distinct.indices.to_numpy()]
+        return chosen
+
+    def _number(self, key: tuple[Any, ...]) -> int:
+        """The number of a client that was not seen before."""
+        number = self._known[key] = len(self.clients)
+        self.clients.append(ChargedClient(*key))
+        return number
+
+    def _numbers(self, codes: Int64s, names: list[pa.Array]) -> list[int]:
+        """The number of the client that each code stands for: a place in each list of names."""
+        parts = []
+        for values in reversed(names):
+            codes, places = np.divmod(codes, max(len(values), 1))
+            parts.append(values.take(pa.array(places)).to_pylist())
+        known = self._known
+        return [known[key] if key in known else self._number(key) for key in zip(*reversed(parts), strict=True)]
+
+
+def columns_read(quota_types: Iterable[QuotaType]) -> tuple[str, ...]:
+    """The columns of events that the charges of these quota types are made of."""
+    return (*_ALWAYS_READ, *dict.fromkeys(_AMOUNT_COLUMNS[each] for each in quota_types))
+
+
+def charges_of(events: pa.Table, clients: Int64s, wanted: Callable[[QuotaType], bool]) -> Iterator[Charges]:
+    """The charges of each wanted quota type that has any; `clients` are the numbers of the events' clients."""
+    charged = ~numbers(events["is_exempt"])
+    times_ms = numbers(events["ts_ms"])
+    for quota_type in filter(wanted, QuotaType):
+        if quota_type is QuotaType.REQUEST:
+            picked = charged & numbers(pc.is_valid(events["thread_ms"]))
+        else:
+            picked = charged & _is_of(quota_type, events["quota_type"])
+        positions = np.flatnonzero(picked)
+        if positions.size:
+            order = order_by_time(times_ms[positions])
+            if order is not None:
+                positions = positions[order]
+            as_they_are = order is None and positions.size == times_ms.size
+            chosen = slice(None) if as_they_are else positions  # a slice copies nothing
+            yield Charges(
+                quota_type=quota_type,
+                events=positions,
+                clients=clients[chosen],
+                times_ms=times_ms[chosen],
+                amounts=_amounts(events, quota_type)[chosen],
+            )
+
+
+def thread_nanos(events: pa.Table) -> Int64s:
+    """The thread time of each event in ns, 0 where it is no charge of it: whole numbers add up alike in any order."""
+    nanos: Int64s = np.rint(numbers(pc.fill_null(events["thread_ms"], 0.0)) * _NANOS_PER_MS).astype(np.int64)
+    return nanos
+
+
+def numbers(column: pa.ChunkedArray) -> NDArray[Any]:
+    """A column without nulls as an array."""
+    found: NDArray[Any] = column.to_numpy()
+    return found
+
+
+def _amounts(events: pa.Table, quota_type: QuotaType) -> NDArray[np.float64]:
+    """The amount of each event in the unit of a quota type: bytes, per cent times seconds, or partitions."""
+    if quota_type is QuotaType.REQUEST:
+        return numbers(pc.fill_null(events["thread_ms"], 0.0)) * PERCENT_PER_MS
+    return numbers(events[_AMOUNT_COLUMNS[quota_type]]).astype(np.float64)
+
+
+def _is_of(quota_type: QuotaType, column: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Which events are of a quota type."""
+    parts = []
+    for chunk in map(_encoded, column.chunks):
+        wanted = np.array([name == quota_type.value for name in chunk.dictionary.to_pylist()], dtype=np.bool_)
+        parts.append(wanted[chunk.indices.to_numpy()])
+    return np.concatenate([np.empty(0, dtype=np.bool_), *parts])
+
+
+def _encoded(column: pa.Array) -> pa.DictionaryArray:
+    """The column as places in a dictionary."""
+    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()

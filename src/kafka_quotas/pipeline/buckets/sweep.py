@@ -1,0 +1,80 @@
+"""Sweeps: one quota key through a range of values, each step a proposal of its own."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.quota_key import QUOTA_KEYS, QuotaKey, suggest_key
+from kafka_quotas.core.model.units import format_quota_value, parse_quota_value
+from kafka_quotas.pipeline.buckets.default_scope import DefaultScope
+from kafka_quotas.pipeline.buckets.proposal import Proposal
+
+DEFAULT_STEPS: Final = 10
+MOST_STEPS: Final = 1000
+_RANGE: Final = re.compile(r"(?P<low>[^.]+(?:\.\d[^.]*)?)\.\.(?P<high>.+)")
+_HINT: Final = "--sweep producer_byte_rate=1MiB..64MiB, or producer_byte_rate=1MiB,5MiB,20MiB"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """A key, and its values from the smallest on."""
+
+    key: QuotaKey
+    values: tuple[float, ...]
+
+    def proposals(self, default: DefaultScope, base: Proposal | None = None) -> tuple[Proposal, ...]:
+        """One proposal for each value: the default set to it, over all else that `base` has."""
+        kept = () if base is None else base.entries
+        entity = default.default_entity
+        others = tuple((each, quotas) for each, quotas in kept if each != entity)
+        own = next((dict(quotas) for each, quotas in kept if each == entity), {})
+        static = () if base is None else base.static
+        return tuple(
+            Proposal(
+                name=f"{self.key.name}={format_quota_value(self.key, value)}",
+                entries=(*others, (entity, {**own, self.key.name: value})),
+                static=static,
+            )
+            for value in self.values
+        )
+
+
+def parse_sweep(text: str, *, steps: int = DEFAULT_STEPS) -> Sweep:
+    """The sweep that `KEY=LOW..HIGH` (so many steps, each the same factor from the one before) or `KEY=A,B,C` means.
+
+    Raises `UsageError` for a key that is not per client, for values that are none, and for a range that is empty.
+    """
+    name, equals, values = text.partition("=")
+    key = QUOTA_KEYS.get(name.strip())
+    if not equals or key is None or key.for_ip:
+        raise UsageError(f"--sweep {text!r} names no quota key of clients", hint=_key_hint(name))
+    if match := _RANGE.fullmatch(values.strip()):
+        low, high = (_value(key, match[end]) for end in ("low", "high"))
+        if not low < high:
+            raise UsageError(f"--sweep {text!r} is empty: {match['low']} is not below {match['high']}", hint=_HINT)
+        return Sweep(key=key, values=_spaced(low, high, steps, whole=key.name.endswith("byte_rate")))
+    found = sorted({_value(key, each) for each in values.split(",")})
+    return Sweep(key=key, values=tuple(found))
+
+
+def _value(key: QuotaKey, text: str) -> float:
+    value = parse_quota_value(key, text)
+    if not value > 0:
+        raise UsageError(f"{key.name} must be above 0, not {text.strip()}", hint=_HINT)
+    return value
+
+
+def _spaced(low: float, high: float, steps: int, *, whole: bool) -> tuple[float, ...]:
+    """So many values from low to high, each the same factor from the one before; whole numbers where those are."""
+    if not 2 <= steps <= MOST_STEPS:
+        raise UsageError(f"a sweep has 2 to {MOST_STEPS} steps, not {steps}")
+    factor = (high / low) ** (1 / (steps - 1))
+    inner = (low * factor**step for step in range(1, steps - 1))
+    values = [low, *(float(round(value)) if whole else float(f"{value:.6g}") for value in inner), high]
+    return tuple(sorted(set(values)))
+
+
+def _key_hint(name: str) -> str:
+    suggested = suggest_key(name)
+    return f"did you mean {suggested.name}?" if suggested else _HINT

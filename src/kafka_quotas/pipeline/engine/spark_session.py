@@ -1,0 +1,179 @@
+"""Spark sessions: local, on a cluster, or at a Connect server, all by one call.
+
+Contract: what Spark and its Java print goes to a log file; the package is shipped to the executors; the session is
+stopped at the end, also after Ctrl-C. Foreign errors leave as `KafkaQuotasError`.
+
+This package as an archive for executors, which need not have it installed.
+
+Spark's errors in our words: one line, the cause rather than the layers it came through.
+"""
+
+import os
+import socket
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.pipeline.engine.choice import require_libraries
+from kafka_quotas.pipeline.engine.java import find_java
+from kafka_quotas.pipeline.engine.spark_settings import (
+    SparkSettings,
+    connect_properties,
+    shipped_environment,
+    spark_properties,
+    worker_environment,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def write_package_archive(folder: Path) -> Path:
+    """The path of a zip file in `folder` with every Python module of the package, importable as it is."""
+    root = Path(str(files("kafka_quotas")))
+    archive = folder / "kafka_quotas.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+        for module in sorted(root.rglob("*.py")):
+            file.write(module, module.relative_to(root.parent))
+    return archive
+
+
+_APP_NAME: Final = "kafka-quotas"
+_CONNECT_PORT: Final = 15002
+_PY4J: Final = "An error occurred while calling"
+_PROBE_TIMEOUT_S: Final = 5.0
+
+
+@contextmanager
+def spark_session(settings: SparkSettings) -> "Iterator[SparkSession]":
+    """A session for the block, stopped after it.
+
+    Raises `KafkaQuotasError` where PySpark or Java is not there, where nothing answers at the master's address, and
+    where Spark does not start; the log file tells more.
+    """
+    require_libraries("pyspark")
+    settings.log_file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="kafka-quotas-") as folder:
+        archive = write_package_archive(Path(folder))
+        session = _connect(settings, archive) if settings.is_connect else _start(settings, archive)
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+def _start(settings: SparkSettings, archive: Path) -> "SparkSession":
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    java = find_java()
+    os.environ.update(worker_environment(settings))
+    os.environ.setdefault("JAVA_HOME", str(java.resolve().parent.parent))
+    if settings.master.startswith("spark://"):
+        _probe(settings.master, default_port=7077)
+    builder = SparkSession.builder.master(settings.master).appName(_APP_NAME)
+    for name, value in spark_properties(settings).items():
+        builder = builder.config(name, value)
+    try:
+        with _output_to(settings.log_file):
+            session = builder.getOrCreate()
+    except Exception as error:  # py4j's and Spark's own, of many classes
+        raise KafkaQuotasError(
+            f"Spark did not start on {settings.master}: {_first_line(error)}", hint=f"see {settings.log_file}"
+        ) from error
+    if not settings.is_local:  # local workers have the package, with its kernels compiled before
+        session.sparkContext.addPyFile(str(archive))
+    return session
+
+
+def _connect(settings: SparkSettings, archive: Path) -> "SparkSession":
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    _probe(settings.master, default_port=_CONNECT_PORT)
+    try:
+        session = SparkSession.builder.remote(settings.master).appName(_APP_NAME).getOrCreate()
+        for name, value in connect_properties(settings).items():
+            session.conf.set(name, value)
+        session.addArtifacts(str(archive), pyfile=True)
+        if settings.env_archive is not None:
+            session.addArtifacts(shipped_environment(settings.env_archive), archive=True)
+    except Exception as error:  # gRPC's and Spark's own, of many classes
+        raise KafkaQuotasError(f"no session at {settings.master}: {_first_line(error)}") from error
+    return session
+
+
+def _probe(master: str, *, default_port: int) -> None:
+    """Nothing, if something listens at the master's address: Spark's own clients try for minutes where nothing does."""
+    first = master.partition(",")[0]
+    try:
+        url = urlsplit(first)
+        host, port = url.hostname, url.port or default_port
+    except ValueError as error:
+        raise UsageError(f"--master {master} has no valid port") from error
+    if host is None:
+        raise UsageError(f"--master {master} names no host", hint="spark://HOST:7077, sc://HOST:15002")
+    try:
+        socket.create_connection((host, port), timeout=_PROBE_TIMEOUT_S).close()
+    except OSError as error:
+        raise KafkaQuotasError(
+            f"nothing answers at {host}:{port} ({error.strerror or error})", hint="is the Spark master up?"
+        ) from error
+
+
+@contextmanager
+def _output_to(log_file: Path) -> Iterator[None]:
+    """For the block, the process's output goes to a file; what is started meanwhile keeps writing there."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(1), os.dup(2)]
+    try:
+        with log_file.open("ab") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        for number, copy in zip((1, 2), kept, strict=True):
+            os.dup2(copy, number)
+            os.close(copy)
+
+
+def _first_line(error: Exception) -> str:
+    """The first line that says what was the matter: py4j's own only says which call it was."""
+    lines = [line.strip(": ") for line in str(error).splitlines() if line.strip(": ")]
+    return next((line for line in lines if not line.startswith(_PY4J)), type(error).__name__)
+
+
+_FULL: Final = "No space left on device"
+_MARKS: Final = ("Error: ", "Exception: ")
+_LONGEST: Final = 300
+
+
+@contextmanager
+def spark_errors(doing: str, *, log_file: Path) -> Iterator[None]:
+    """Nothing; in the block, what Spark raises becomes a `KafkaQuotasError` that says what was being done."""
+    try:
+        yield
+    except (KafkaQuotasError, KeyboardInterrupt):
+        raise
+    except Exception as error:  # py4j's, gRPC's and Spark's own, of many classes
+        text = str(error)
+        if _FULL in text:
+            raise KafkaQuotasError(
+                f"no room left while {doing}", hint="nothing was changed; make room, also for Spark's spark.local.dir"
+            ) from error
+        raise KafkaQuotasError(f"Spark failed while {doing}: {_cause(text, error)}", hint=f"see {log_file}") from error
+
+
+def _cause(text: str, error: Exception) -> str:
+    """The last line that names an error of a Python worker, else the first line there is."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    named = [line for line in lines if any(mark in line for mark in _MARKS) and not line.startswith("at ")]
+    python = [line for line in named if not line.startswith(("org.", "java.", "Caused by", "scala."))]
+    chosen = python[-1] if python else (lines[0] if lines else type(error).__name__)
+    return chosen[:_LONGEST]

@@ -1,0 +1,84 @@
+"""A file that is read as a whole: a scrape, or a client's metrics."""
+
+from collections.abc import Iterator, Sequence
+
+from kafka_quotas.pipeline.formats.detect import FileForm
+from kafka_quotas.pipeline.formats.lines import read_blocks
+from kafka_quotas.pipeline.formats.metric_rows import java_rows, metric_rows
+from kafka_quotas.pipeline.formats.metric_sample import (
+    TimedSample,
+    json_samples,
+    printed_samples,
+    prometheus_samples,
+)
+from kafka_quotas.pipeline.formats.parsed_batch import ParsedBatch
+from kafka_quotas.pipeline.formats.rows import BadLineError
+from kafka_quotas.pipeline.formats.task import IngestTask
+
+
+def read_document(task: IngestTask, harvest: ParsedBatch) -> None:
+    """Nothing; the rows of the file are in the harvest. Raises `OSError` where it can't be read."""
+    _DocumentReader(task, harvest).read_samples()
+    harvest.counts.read_to = task.path.stat().st_size
+
+
+class _DocumentReader:
+    def __init__(self, task: IngestTask, harvest: ParsedBatch) -> None:
+        self._task = task
+        self._src_file = str(task.path)
+        self._harvest = harvest
+
+    def read_samples(self) -> None:
+        """Nothing; the figures about quotas are in the harvest, the others are counted."""
+        samples = list(self._json_samples() if self._task.form is FileForm.JSON_METRICS else self._line_samples())
+        self._add(samples)
+        used = len(self._harvest.metrics) + len(self._harvest.client_throttle)
+        self._harvest.counts.unused = max(0, len(samples) - used)
+
+    def _add(self, samples: Sequence[TimedSample]) -> None:
+        task, src_file, harvest = self._task, self._src_file, self._harvest
+        broker = "" if task.broker_id is None else str(task.broker_id)
+        harvest.metrics += metric_rows(
+            samples, names=task.names, broker=broker, ts_ms=task.ts_ms, cluster=task.cluster, src_file=src_file
+        )
+        harvest.client_throttle += java_rows(samples, ts_ms=task.ts_ms, cluster=task.cluster, src_file=src_file)
+
+    def _line_samples(self) -> Iterator[TimedSample]:
+        parse = printed_samples if self._task.form is FileForm.JAVA_CLIENT else prometheus_samples
+        for number, line in self._lines():
+            try:
+                yield from parse(line.decode())
+            except UnicodeDecodeError:
+                self._refuse(line, BadLineError("not UTF-8"), number)
+            except BadLineError as error:
+                self._refuse(line, error, number)
+
+    def _json_samples(self) -> Iterator[TimedSample]:
+        """The samples of one document, or of each line where the whole is none."""
+        lines = list(self._lines())
+        try:
+            found = list(json_samples(b"\n".join(line for _, line in lines)))
+        except BadLineError:
+            for number, line in lines:
+                try:
+                    yield from json_samples(line)
+                except BadLineError as error:
+                    self._refuse(line, error, number)
+        else:
+            yield from found
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        """The lines that are not blank, with their numbers."""
+        counts = self._harvest.counts
+        for block in read_blocks(self._task.path):
+            for line in block.lines:
+                counts.lines += 1
+                if block.fault is not None:
+                    self._refuse(line, BadLineError(block.fault), counts.lines)
+                elif line.strip():
+                    yield counts.lines, line
+                else:
+                    counts.blank += 1
+
+    def _refuse(self, line: bytes, error: BadLineError, number: int) -> None:
+        self._harvest.refuse(line, error, src_file=self._src_file, line_no=number)

@@ -1,0 +1,42 @@
+"""What a task yields: rows by table, and the counts."""
+
+from dataclasses import dataclass, field
+
+from kafka_quotas.pipeline.formats.rows import BadLineError, ClientThrottleRow, EventRow, MetricRow, QuarantineRow
+from kafka_quotas.pipeline.formats.task import TaskCounts
+
+_SHOWN_LETTERS = 4096
+
+
+@dataclass(slots=True, kw_only=True)
+class ParsedBatch:
+    """Rows that were read and not handed on yet, and the counts of the whole task so far."""
+
+    counts: TaskCounts
+    events: list[EventRow] = field(default_factory=list)
+    metrics: list[MetricRow] = field(default_factory=list)
+    client_throttle: list[ClientThrottleRow] = field(default_factory=list)
+    quarantine: list[QuarantineRow] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return len(self.events) + len(self.metrics) + len(self.client_throttle) + len(self.quarantine)
+
+    def refuse(self, content: bytes, error: BadLineError, *, src_file: str, line_no: int) -> None:
+        """Nothing; the line is in quarantine."""
+        raw = content[: 4 * _SHOWN_LETTERS].decode("utf-8", "backslashreplace")[:_SHOWN_LETTERS]
+        self.quarantine.append(QuarantineRow(raw=raw, reason=str(error), src_file=src_file, line_no=line_no))
+
+    def counted(self) -> "ParsedBatch":
+        """This harvest, with its rows counted; once before they are handed on."""
+        self.counts.events += len(self.events)
+        self.counts.metrics += len(self.metrics)
+        self.counts.client_throttle += len(self.client_throttle)
+        self.counts.quarantined += len(self.quarantine)
+        return self
+
+    def clear(self) -> None:
+        """Nothing; the rows are gone, the counts stay."""
+        for rows in (self.events, self.metrics, self.client_throttle, self.quarantine):
+            rows.clear()

@@ -1,0 +1,181 @@
+"""How large a logged request or response was: the request log tells the size of the records only.
+
+The framing around them is reckoned from the message definitions; tagged fields that a client may add are not known,
+which is why these sizes are called estimated. **Source:** ProduceRequest.json, FetchResponse.json, RequestHeader.json
+(Kafka 4.0), ShareFetchResponse.json (4.3); `KafkaApis.handleProduceRequest` charges the whole request,
+`FetchResponse.sizeOf` and `ShareFetchResponse.sizeOf` are a fetch's charge.
+
+How many partitions a logged admin request created, added or deleted.
+
+The log tells neither how many partitions a deleted topic had, nor how many there were before some were added: one per
+topic is counted then, and the figure is estimated. **Source:** KIP-599, `ReplicationControlManager` (Kafka 4.0).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+_CREATE_TOPICS: Final = 19
+_DELETE_TOPICS: Final = 20
+_CREATE_PARTITIONS: Final = 37
+_INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+MUTATION_APIS: Final = frozenset({_CREATE_TOPICS, _DELETE_TOPICS, _CREATE_PARTITIONS})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutationCount:
+    """Partitions that a request was charged with."""
+
+    partitions: int
+    is_estimated: bool
+
+
+def mutation_count(api_key: int, *, request: Mapping[str, Any], response: Mapping[str, Any]) -> MutationCount:
+    """The partitions that a request of `MUTATION_APIS` was charged with; topics that were refused cost nothing."""
+    if request.get("validateOnly"):
+        return MutationCount(partitions=0, is_estimated=False)
+    if api_key == _CREATE_TOPICS:
+        return _created(request, response)
+    accepted = _accepted(response)
+    if api_key == _DELETE_TOPICS:
+        return MutationCount(partitions=len(accepted), is_estimated=bool(accepted))
+    return _added(request, accepted)
+
+
+def is_of_broker(api_key: int, *, client_id: str, request: Mapping[str, Any]) -> bool:
+    """Whether a broker makes internal topics for itself, which it does in its own name: its id is the client-id.
+
+    Topics that clients make by asking for them are made in the client's name. **Source:**
+    `DefaultAutoTopicCreationManager`, `KafkaApis.handleFindCoordinatorRequest` (4.0).
+    """
+    if api_key != _CREATE_TOPICS or not client_id.isdecimal():
+        return False
+    names = {topic["name"] for topic in request["topics"]}
+    return bool(names) and names <= _INTERNAL_TOPICS
+
+
+def _created(request: Mapping[str, Any], response: Mapping[str, Any]) -> MutationCount:
+    answered = {topic["name"]: topic for topic in _accepted(response)}
+    partitions, is_estimated = 0, False
+    for topic in request["topics"]:
+        answer = answered.get(topic["name"])
+        if answer is None:
+            continue
+        told = answer.get("numPartitions", -1)  # from version 5 on
+        count = told if told > 0 else max(topic["numPartitions"], len(topic.get("assignments") or ()))
+        is_estimated |= count < 1  # the broker's default, which is not logged
+        partitions += max(1, count)
+    return MutationCount(partitions=partitions, is_estimated=is_estimated)
+
+
+def _added(request: Mapping[str, Any], accepted: list[Mapping[str, Any]]) -> MutationCount:
+    names = {topic["name"] for topic in accepted}
+    assignments = [topic.get("assignments") or () for topic in request["topics"] if topic["name"] in names]
+    return MutationCount(partitions=sum(max(1, len(each)) for each in assignments), is_estimated=not all(assignments))
+
+
+def _accepted(response: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    results = response.get("topics", response.get("responses", response.get("results", ())))
+    return [result for result in results if result["errorCode"] == 0]
+
+
+_PRODUCE_FLEXIBLE: Final = 9
+_PRODUCE_TOPIC_IDS: Final = 13
+_FETCH_FLEXIBLE: Final = 12
+_FETCH_TOPIC_IDS: Final = 13
+_UUID: Final = 16
+_CLASSIC_HEADER: Final = 10
+_TAGS: Final = 1
+_PRODUCE_FIXED: Final = 2 + 4  # acks, timeout
+_FETCH_FIXED: Final = 4 + 4 + 2 + 4  # size, throttle time, error, session id
+_FETCH_PARTITION: Final = 4 + 2 + 8 + 8 + 8 + 4  # index, error, three offsets, preferred replica
+_ABORTED: Final = 8 + 8  # producer id, first offset
+_SHARE_FETCH_FIXED: Final = 4 + 4 + 2 + 1 + 4 + 1  # size, throttle time, error, no message, lock duration, no brokers
+_SHARE_FETCH_PARTITION: Final = 4 + 2 + 2 + 8 + 1  # index, two errors, leader with its epoch and tags
+_ACQUIRED: Final = 8 + 8 + 2 + 1  # first and last offset, deliveries, tags
+
+
+def produce_request_bytes(request: Mapping[str, Any], *, version: int, client_id: str) -> int:
+    """The size of a Produce request with its header, in bytes."""
+    size = _CLASSIC_HEADER + len(client_id.encode()) + _PRODUCE_FIXED
+    if version < _PRODUCE_FLEXIBLE:
+        return size + _classic_produce_body(request)
+    topics = request["topicData"]
+    size += 2 * _TAGS + _compact_text_bytes(request["transactionalId"] or "") + _compact_length_bytes(len(topics))
+    for topic in topics:
+        partitions = topic["partitionData"]
+        size += _UUID if version >= _PRODUCE_TOPIC_IDS else _compact_text_bytes(topic["name"])
+        size += _compact_length_bytes(len(partitions)) + _TAGS
+        for partition in partitions:
+            records = partition["recordsSizeInBytes"]
+            size += 4 + _compact_length_bytes(records) + records + _TAGS
+    return size
+
+
+def fetch_response_bytes(response: Mapping[str, Any], *, version: int) -> int:
+    """What a Fetch response is charged with, in bytes: 0 for the empty answer that a throttled fetch gets."""
+    topics = response["responses"]
+    if not topics and response["throttleTimeMs"] > 0:
+        return 0
+    if version < _FETCH_FLEXIBLE:
+        return _FETCH_FIXED + _classic_fetch_topics(topics)
+    size = _FETCH_FIXED + _compact_length_bytes(len(topics)) + _TAGS
+    for topic in topics:
+        partitions = topic["partitions"]
+        size += _UUID if version >= _FETCH_TOPIC_IDS else _compact_text_bytes(topic["topic"])
+        size += _compact_length_bytes(len(partitions)) + _TAGS
+        for partition in partitions:
+            records, aborted = partition["recordsSizeInBytes"], partition["abortedTransactions"] or ()
+            size += _FETCH_PARTITION + _compact_length_bytes(records) + records + _TAGS
+            size += _compact_length_bytes(len(aborted)) + len(aborted) * (_ABORTED + _TAGS)
+    return size
+
+
+def share_fetch_response_bytes(response: Mapping[str, Any]) -> int:
+    """Return what a ShareFetch response is charged with, in bytes.
+
+    0 for an error as a whole, and for a throttled one, whose bytes the broker takes back.
+    """
+    if response["errorCode"] or response["throttleTimeMs"] > 0:
+        return 0
+    topics = response["responses"]
+    size = _SHARE_FETCH_FIXED + _compact_length_bytes(len(topics)) + _TAGS
+    for topic in topics:
+        partitions = topic["partitions"]
+        size += _UUID + _compact_length_bytes(len(partitions)) + _TAGS
+        for partition in partitions:
+            records, acquired = partition["recordsSizeInBytes"], partition["acquiredRecords"]
+            size += _SHARE_FETCH_PARTITION + _compact_length_bytes(records) + records + _TAGS
+            size += _compact_text_bytes(partition["errorMessage"] or "")
+            size += _compact_text_bytes(partition["acknowledgeErrorMessage"] or "")
+            size += _compact_length_bytes(len(acquired)) + len(acquired) * _ACQUIRED
+    return size
+
+
+def _classic_produce_body(request: Mapping[str, Any]) -> int:
+    """The part behind the fixed fields, where every length takes four bytes, that of a text two."""
+    size = 2 + len((request.get("transactionalId") or "").encode()) + 4
+    for topic in request["topicData"]:
+        size += 2 + len(topic["name"].encode()) + 4
+        size += sum(8 + partition["recordsSizeInBytes"] for partition in topic["partitionData"])
+    return size
+
+
+def _classic_fetch_topics(topics: list[Mapping[str, Any]]) -> int:
+    size = 4
+    for topic in topics:
+        size += 2 + len(topic["topic"].encode()) + 4
+        for partition in topic["partitions"]:
+            aborted = partition.get("abortedTransactions") or ()
+            size += _FETCH_PARTITION + 4 + partition["recordsSizeInBytes"] + 4 + len(aborted) * _ABORTED
+    return size
+
+
+def _compact_text_bytes(text: str) -> int:
+    length = len(text.encode())
+    return length + _compact_length_bytes(length)
+
+
+def _compact_length_bytes(length: int) -> int:
+    """The bytes of a length that is written plus one, seven bits at a time."""
+    return 1 if length < 0x7F else 2 if length < 0x3FFF else 3 if length < 0x1FFFFF else 4 if length < 0xFFFFFFF else 5

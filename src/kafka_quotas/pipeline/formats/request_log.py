@@ -1,0 +1,165 @@
+"""A line of a broker's request log as an event.
+
+Both forms are read, Kafka 4's and 3.9's: `[stamp] DEBUG Completed request:{JSON} (kafka.request.logger)`. The stamp is
+when the response had been sent; quotas were charged before it was queued for sending.
+**Source:** `RequestConvertToJson`, `RequestChannel.updateRequestMetrics` and `KafkaApis` (3.9, 4.0), KIP-13, KIP-124,
+KIP-599.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Final
+
+import orjson
+
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.pipeline.formats.detect import REQUEST_MARK
+from kafka_quotas.pipeline.formats.request_charge import (
+    MUTATION_APIS,
+    fetch_response_bytes,
+    is_of_broker,
+    mutation_count,
+    produce_request_bytes,
+    share_fetch_response_bytes,
+)
+from kafka_quotas.pipeline.formats.rows import AMOUNT_LIMIT, BadLineError, EventRow
+from kafka_quotas.pipeline.formats.timestamp import StampReader
+
+_PRODUCE: Final = 0
+_FETCH: Final = 1
+_SHARE_FETCH: Final = 78
+_PRODUCE_TYPE: Final = QuotaType.PRODUCE.value
+_FETCH_TYPE: Final = QuotaType.FETCH.value
+_REQUEST_TYPE: Final = QuotaType.REQUEST.value
+_MUTATION_TYPE: Final = QuotaType.CONTROLLER_MUTATION.value
+_BROKER_APIS: Final = frozenset({4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 84, 85, 86, 87})
+"""Requests that brokers and controllers send each other, exempt as such."""
+_row: Final[Callable[[tuple[Any, ...]], EventRow]] = partial(tuple.__new__, EventRow)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOrigin:
+    """What a request log does not tell about itself."""
+
+    cluster: str
+    broker_id: int
+    src_file: str
+
+
+def parse_request_line(line: bytes, *, offset: int, stamps: StampReader, origin: LogOrigin) -> EventRow | None:
+    """The event of a line, None for a request that was forwarded: the broker that forwarded it logs it as well.
+
+    `offset` is where the line begins in its file. Raises `BadLineError` for anything else.
+    """
+    start = line.find(REQUEST_MARK)
+    if start < 0:
+        raise BadLineError("not a line of the request log")
+    entry = _load(line[start + len(REQUEST_MARK) : line.rfind(b"}") + 1])
+    try:
+        if entry["isForwarded"] is True:
+            return None
+        return _event(entry, stamps.read_ms(line), offset, origin)
+    except KeyError as error:
+        raise BadLineError(f"the request lacks {error.args[0]}") from error
+    except (TypeError, AttributeError, ValueError, OverflowError) as error:
+        raise BadLineError(f"the request has a field of another kind: {error}") from error
+
+
+def _load(text: bytes) -> Mapping[str, Any]:
+    try:
+        entry = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        reason = "not UTF-8" if not _is_utf8(text) else f"broken JSON: {error.msg}"
+        raise BadLineError(reason) from error
+    if not isinstance(entry, dict):
+        raise BadLineError("broken JSON: no object")
+    return entry
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _event(entry: Mapping[str, Any], completed_ms: int, offset: int, origin: LogOrigin) -> EventRow:
+    header, connection, principal = entry["requestHeader"], entry["connection"], entry["principal"]
+    api_key, client_id = header["requestApiKey"], header["clientId"] or ""
+    if type(connection) is not str or type(principal) is not str or type(client_id) is not str:
+        raise TypeError("no text where one should be")
+    if type(api_key) is not int or not -1 <= api_key < 2**15:
+        raise BadLineError("requestApiKey is no number of a request")
+    quota_type, size, mutations, is_estimated = _charge(api_key, entry, client_id)
+    thread_us, throttle_ms = round(entry["localTimeMs"] * 1000), round(entry["throttleTimeMs"])
+    sending_ms = round(entry["sendTimeMs"] + entry["responseQueueTimeMs"])
+    if type(size) is not int or type(mutations) is not int:
+        raise TypeError("no whole number where one should be")
+    if not (0 <= thread_us < AMOUNT_LIMIT and 0 <= throttle_ms < AMOUNT_LIMIT and 0 <= size < AMOUNT_LIMIT):
+        raise ValueError("a figure out of range")
+    if not (0 <= mutations < 2**31 and 0 <= sending_ms < 2**31):
+        raise ValueError("a figure out of range")
+    return _row(  # by place, and past the check of how many: names cost a third of the line's time
+        (
+            origin.cluster,
+            origin.broker_id,
+            completed_ms - sending_ms,
+            _user(principal),
+            client_id,
+            _client_ip(connection),
+            quota_type,
+            size,
+            thread_us / 1000,
+            mutations,
+            throttle_ms,
+            api_key,
+            _is_of_broker(api_key, client_id, entry["request"]),
+            is_estimated,
+            True,
+            connection,
+            origin.src_file,
+            offset,
+        )
+    )
+
+
+def _charge(api_key: Any, entry: Mapping[str, Any], client_id: str) -> tuple[str, int, int, bool]:
+    """The quota type, bytes, mutations, and whether these are estimated."""
+    version = entry["requestHeader"]["requestApiVersion"]
+    if api_key == _PRODUCE:
+        return _PRODUCE_TYPE, produce_request_bytes(entry["request"], version=version, client_id=client_id), 0, True
+    if api_key == _FETCH:
+        return _FETCH_TYPE, fetch_response_bytes(entry["response"], version=version), 0, True
+    if api_key == _SHARE_FETCH:
+        return _FETCH_TYPE, share_fetch_response_bytes(entry["response"]), 0, True
+    if api_key in MUTATION_APIS:
+        count = mutation_count(api_key, request=entry["request"], response=entry["response"])
+        return _MUTATION_TYPE, 0, count.partitions, count.is_estimated
+    return _REQUEST_TYPE, 0, 0, False
+
+
+def _is_of_broker(api_key: int, client_id: str, request: Mapping[str, Any]) -> bool:
+    if api_key == _FETCH:
+        return _is_replica(request)
+    return api_key in _BROKER_APIS or is_of_broker(api_key, client_id=client_id, request=request)
+
+
+def _is_replica(request: Mapping[str, Any]) -> bool:
+    """Whether a follower fetches; from version 15 on it says so in `replicaState`."""
+    state = request.get("replicaState") or {}
+    return int(request.get("replicaId", state.get("replicaId", -1))) >= 0
+
+
+@lru_cache(maxsize=65_536)
+def _client_ip(connection: str) -> str:
+    """The client's address from `LOCAL:PORT-REMOTE:PORT-NUMBERS`; empty where the name has another shape."""
+    parts = connection.split("-")
+    return parts[1].rpartition(":")[0] if len(parts) > 2 else ""
+
+
+@lru_cache(maxsize=65_536)
+def _user(principal: str) -> str:
+    """The name of a principal, which is written `TYPE:NAME`."""
+    return principal.partition(":")[2]

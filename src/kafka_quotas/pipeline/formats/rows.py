@@ -1,0 +1,82 @@
+"""Rows of the ingested tables as the parsers make them, in the order of the declared columns.
+
+Why a line is no datum.
+"""
+
+from typing import NamedTuple
+
+
+class BadLineError(Exception):
+    """What is wrong with one line, in words for the quarantine; the reader knows where it is."""
+
+
+AMOUNT_LIMIT = 2**62
+"""Nothing that a broker counts comes near; larger figures are rubbish, and would not fit the columns once summed."""
+
+
+LAST_MS = 253_402_300_799_999
+"""The end of the year 9999: later times have no date."""
+
+
+class EventRow(NamedTuple):
+    """A row of events; the day follows from `ts_ms`."""
+
+    cluster: str
+    broker_id: int
+    ts_ms: int
+    user: str
+    client_id: str
+    ip: str
+    quota_type: str
+    bytes: int
+    thread_ms: float | None
+    mutations: int
+    throttle_ms: int
+    api_key: int
+    is_exempt: bool
+    is_estimated: bool
+    is_thread_estimated: bool
+    connection: str
+    src_file: str
+    src_offset: int
+
+
+class QuarantineRow(NamedTuple):
+    """A row of quarantine; `line_no` counts from 1 at the start of what was read."""
+
+    raw: str
+    reason: str
+    src_file: str
+    line_no: int
+
+
+class MetricRow(NamedTuple):
+    """A row of metrics."""
+
+    ts_ms: int
+    cluster: str
+    broker: str
+    quota_type: str
+    user: str
+    client_id: str
+    metric: str
+    value: float
+    src_file: str
+
+
+class ClientThrottleRow(NamedTuple):
+    """A row of client_throttle."""
+
+    ts_ms: int
+    cluster: str
+    client_id: str
+    broker: str
+    throttle_ms: float
+    max_throttle_ms: float
+    samples: int | None
+    source: str
+    src_file: str
+
+
+Row = EventRow | MetricRow | ClientThrottleRow
+"""What a line that could be read becomes."""

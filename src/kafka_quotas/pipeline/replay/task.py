@@ -1,0 +1,179 @@
+"""One task of a replay: a stream of slices through the limiters of every proposal, and what came of it.
+
+Contract: knows neither engine nor files. All events of whoever may share a bucket are in one task; a slice begins at or
+after the end of the one before. Buckets are numbered within the task: `bucket` is a place in `buckets`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.pipeline.buckets.charges import ChargedClient, Charges, ClientNumbers, charges_of
+from kafka_quotas.pipeline.buckets.entities import bucket_table
+from kafka_quotas.pipeline.buckets.proposal import BucketName, BucketRows, ProposedQuotas
+from kafka_quotas.pipeline.kernels import tally
+from kafka_quotas.pipeline.kernels.limiters import Limiters
+from kafka_quotas.pipeline.replay.plan import ReplayPlan
+from kafka_quotas.pipeline.replay.spans import HoldCollector, span_schema, span_table
+
+PERCENTILES: Final = (("p50_ms", 0.5), ("p95_ms", 0.95), ("p99_ms", 0.99))
+_ALGORITHMS: Final = {True: "token-bucket", False: "rate"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskReplay:
+    """What a task found: its buckets, and a row for each proposal, model and bucket that had events.
+
+    `spans` are the times when buckets were held back, none where the plan does not ask for them.
+    """
+
+    buckets: pa.Table
+    outcomes: pa.Table
+    spans: pa.Table
+
+
+def outcome_schema() -> pa.Schema:
+    """The columns of outcomes; `proposal` is the number of the proposal in the plan."""
+    columns = [
+        ("bucket", pa.int64()),
+        ("proposal", pa.int32()),
+        ("quota", pa.float64()),
+        ("algorithm", pa.string()),
+        ("model", pa.string()),
+        *((name, pa.int64()) for name in ("n", "throttled_n", "refused_n", "throttle_ms", "max_ms", "first_ms")),
+        ("delay_ms", pa.int64()),
+        *((name, pa.float64()) for name, _ in PERCENTILES),
+        ("achieved_rate", pa.float64()),
+    ]
+    return pa.schema([pa.field(name, kind) for name, kind in columns])
+
+
+def replay_task(slices: Iterable[pa.Table], plan: ReplayPlan) -> TaskReplay:
+    """What came of the events under every proposal, by every model."""
+    clients = ClientNumbers()
+    passes = {each: list(_passes(plan, each)) for each in QuotaType if plan.limits(each)}
+    for events in slices:
+        numbers = clients.of(events)
+        for charges in charges_of(events, numbers, passes.__contains__):
+            for each in passes[charges.quota_type]:
+                each.run(charges, clients.clients)
+    first = 0
+    buckets = [bucket_table([], [], QuotaType.PRODUCE)]
+    outcomes, spans = [outcome_schema().empty_table()], [span_schema().empty_table()]
+    for quota_type, of_type in passes.items():
+        names: dict[BucketName, int] = {}
+        for each in of_type:
+            outcomes += each.outcomes(names, first)
+            spans += each.spans(names, first)
+        buckets.append(bucket_table(list(names), [None] * len(names), quota_type))
+        first += len(names)
+    tables = (pa.concat_tables(each) for each in (buckets, outcomes, spans))
+    return TaskReplay(**dict(zip(("buckets", "outcomes", "spans"), tables, strict=True)))
+
+
+def _passes(plan: ReplayPlan, quota_type: QuotaType) -> Iterator["_Pass"]:
+    """One pass for all proposals that let the same clients share; a sweep is one pass, unless spans are asked for."""
+    by_sharing: dict[Any, list[int]] = {}
+    quotas = plan.quotas(quota_type)
+    for number, each in enumerate(quotas):
+        by_sharing.setdefault((each.sharing, number if plan.spans else None), []).append(number)
+    for numbers in by_sharing.values():
+        if quotas[numbers[0]].limits:
+            yield _Pass(plan, quota_type, numbers, [quotas[number] for number in numbers])
+
+
+class _Pass:
+    """The limiters of one quota type under proposals of the same sharing."""
+
+    def __init__(
+        self, plan: ReplayPlan, quota_type: QuotaType, proposals: Sequence[int], quotas: Sequence[ProposedQuotas]
+    ) -> None:
+        self._quota_type = quota_type
+        self._proposals = proposals
+        self._buckets = BucketRows(quotas)
+        self._row_of_client = np.empty(0, dtype=np.int32)
+        nothing = np.empty((0, len(quotas)))
+        self._limiters = {model: Limiters(plan.rule(quota_type, model), nothing) for model in plan.models}
+        self._held_back = {model: HoldCollector(each) for model, each in self._limiters.items()} if plan.spans else {}
+
+    def run(self, charges: Charges, clients: Sequence[ChargedClient]) -> None:
+        """Nothing; the charges have happened."""
+        if len(clients) > self._row_of_client.size:
+            self._row_of_client = self._buckets.grow(clients)
+            bounds = self._buckets.bounds()
+            for limiters in self._limiters.values():
+                limiters.rebound(bounds)
+        rows = self._row_of_client[charges.clients]
+        for each in (self._held_back or self._limiters).values():
+            each.run(rows, charges.times_ms, charges.amounts)
+
+    def outcomes(self, names: dict[BucketName, int], first: int) -> Iterator[pa.Table]:
+        """One table for each model and proposal; buckets are numbered by `names`, which gets those that are new."""
+        used = self._used()
+        buckets = self._numbers(used, names, first)
+        for model, limiters in self._limiters.items():
+            percentiles = [limiters.percentiles_ms(share)[used] for _, share in PERCENTILES]
+            longest_ms = limiters.counts[used, :, tally.LONGEST_MS]  # the middle of the last step may lie beyond
+            for place, proposal in enumerate(self._proposals):
+                quotas = [self._buckets.matches[row][place] for row in used.tolist()]
+                columns = [
+                    buckets,
+                    np.full(used.size, proposal, dtype=np.int32),
+                    [None if match is None else match.limit for match in quotas],
+                    [_ALGORITHMS[limiters.rule.tokens]] * used.size,
+                    [model.value] * used.size,
+                    *_figures(limiters, used, place),
+                    *(np.minimum(each[:, place], longest_ms[:, place]) for each in percentiles),
+                    _achieved(limiters, used, place),
+                ]
+                yield _outcome_table(columns)
+
+    def spans(self, names: dict[BucketName, int], first: int) -> Iterator[pa.Table]:
+        """One table for each model, if the plan asks for them; buckets are numbered as for `outcomes`."""
+        used = self._used()
+        buckets = np.zeros(len(self._buckets.names), dtype=np.int64)
+        buckets[used] = self._numbers(used, names, first)
+        for model, held_back in self._held_back.items():
+            proposal, reason = self._proposals[0], self._quota_type.value
+            yield span_table(held_back.spans(), buckets, proposal=proposal, model=model.value, reason=reason)
+
+    def _used(self) -> NDArray[np.int64]:
+        """The rows that had events."""
+        return np.flatnonzero(next(iter(self._limiters.values())).counts[:, 0, tally.EVENTS])
+
+    def _numbers(self, used: NDArray[np.int64], names: dict[BucketName, int], first: int) -> NDArray[np.int64]:
+        numbers = [names.setdefault(self._buckets.names[row], len(names)) for row in used.tolist()]
+        return np.array(numbers, dtype=np.int64) + first
+
+
+def _figures(limiters: Limiters, used: NDArray[np.int64], place: int) -> list[Any]:
+    """The counts of the rows from n to delay_ms."""
+    counts = limiters.counts[used, place]
+    never = counts[:, tally.THROTTLED] == 0
+    return [
+        counts[:, tally.EVENTS],
+        counts[:, tally.THROTTLED],
+        counts[:, tally.REFUSALS],
+        counts[:, tally.THROTTLE_MS],
+        counts[:, tally.LONGEST_MS],
+        pa.array(counts[:, tally.FIRST_MS], mask=never),
+        counts[:, tally.LATE_MS],
+    ]
+
+
+def _achieved(limiters: Limiters, used: NDArray[np.int64], place: int) -> NDArray[np.float64]:
+    """What was admitted by the time from the first event to the end of the last delay, at least one sample."""
+    counts, amounts = limiters.counts[used, place], limiters.amounts[used, place, tally.AMOUNT]
+    span_ms = np.maximum(counts[:, tally.END_MS] - counts[:, tally.BEGIN_MS], limiters.rule.window.window_ms)
+    rates: NDArray[np.float64] = amounts / (span_ms / 1000.0)
+    return rates
+
+
+def _outcome_table(columns: Sequence[Any]) -> pa.Table:
+    schema = outcome_schema()
+    return pa.table([pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)], schema=schema)

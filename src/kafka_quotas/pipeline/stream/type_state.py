@@ -1,0 +1,197 @@
+"""The live state of one quota type: every bucket, what it used and how it stands.
+
+Limiters that a stream keeps: their rates now, and their arrays to be saved and restored.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
+from kafka_quotas.core.quotas.quota_bucket import UNLIMITED
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.pipeline.kernels import tally
+from kafka_quotas.pipeline.kernels.limiters import LimiterRule, Limiters
+from kafka_quotas.pipeline.kernels.ring import measure_rates
+from kafka_quotas.pipeline.stream.charges import Client, StreamCharges
+from kafka_quotas.pipeline.stream.quotas import LiveQuotas
+
+_SAVED: Final = ("_clocks", "_sums", "_free_ms", "_counts", "_amounts", "_slots", "_pool", "_pool_used")
+
+
+class LiveLimiters(Limiters):
+    """The buckets of one quota type, one limit each, growing in number."""
+
+    def __init__(self, quota_type: QuotaType, window: QuotaWindow = DEFAULT_WINDOW) -> None:
+        rule = LimiterRule(
+            tokens=quota_type is QuotaType.CONTROLLER_MUTATION,
+            bounded=quota_type is QuotaType.REQUEST,
+            window=window,
+        )
+        super().__init__(rule, np.empty((0, 1)))
+
+    def limit(self, bounds: list[float | None]) -> None:
+        """Nothing; these are the limits of all buckets from now on, None for none."""
+        column = [UNLIMITED if bound is None else bound for bound in bounds]
+        self.rebound(np.array(column, dtype=np.float64).reshape(-1, 1))
+
+    def rates(self, rows: NDArray[np.int64], times_ms: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Kafka's rate of each of these buckets at its own time; for mutations the tokens that are left."""
+        self._require_fit(rows, times_ms)
+        window = self.rule.window
+        if self.rule.tokens:
+            return self._sums[rows]
+        rates = np.zeros(rows.size)
+        measure_rates(rows, times_ms, self._clocks, self._sums, window.samples, window.window_ms, rates)
+        return rates
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything that has been recorded."""
+        return {name: getattr(self, name) for name in _SAVED}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], bounds: list[float | None]) -> None:
+        """Hold what `arrays` held, under these limits.
+
+        Raises `ValueError` where that was recorded under another rule or of other buckets.
+        """
+        self.limit(bounds)
+        for name in _SAVED:
+            setattr(self, name, arrays[name])
+        self._require_fit(np.empty(0, dtype=np.int64))
+
+
+_LONG_AGO_MS: Final = -(2**62)
+_OWN_ARRAYS: Final = ("_latest_ms", "_total_events", "_total_amount")
+
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sums:
+    """What a batch brought to each bucket."""
+
+    events: Int64s
+    amount: NDArray[np.float64]
+    observed_ms: Int64s
+
+
+class LiveType:
+    """Buckets by cluster, broker, user and client-id; rows are numbered as they are first met."""
+
+    def __init__(self, quota_type: QuotaType, quotas: LiveQuotas, window: QuotaWindow = DEFAULT_WINDOW) -> None:
+        self._type = quota_type
+        self._quotas = quotas
+        self._limiters = LiveLimiters(quota_type, window)
+        self._rows: dict[Client, int] = {}
+        self._bounds: list[float | None] = []
+        self._row_of_client: dict[Client, int] = {}
+        self._latest_ms: Int64s = np.empty(0, dtype=np.int64)
+        self._total_events: Int64s = np.empty(0, dtype=np.int64)
+        self._total_amount = np.empty(0)
+
+    @property
+    def buckets(self) -> list[Client]:
+        """The buckets by row."""
+        return list(self._rows)
+
+    def take(self, charges: StreamCharges, late: NDArray[np.bool_]) -> dict[str, list[Any]]:
+        """The rows of `live`, less the batch's number, of the buckets that these charges belong to.
+
+        Charges that are `late` are counted, not reckoned with; others that are older than what the bucket has seen are
+        taken as if they came just now, as a broker's clock would have it.
+        """
+        rows = self._rows_of(charges)
+        prompt = rows[~late]
+        times_ms = np.maximum(charges.times_ms[~late], self._latest_ms[prompt])
+        before = self._limiters.counts[:, 0, :].copy()
+        self._limiters.run(prompt.astype(np.int32), times_ms, charges.amounts[~late])
+        np.maximum.at(self._latest_ms, prompt, times_ms)
+        taken, missed = self._sums(rows, charges, ~late), self._sums(rows, charges, late)
+        self._total_events += taken.events + missed.events
+        self._total_amount += taken.amount + missed.amount
+        return self._report(np.flatnonzero(taken.events + missed.events), before, taken, missed)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The state as arrays, to be saved with `buckets`."""
+        return {name: getattr(self, name) for name in _OWN_ARRAYS} | self._limiters.arrays()
+
+    def restore(self, buckets: list[Client], arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Nothing; the state is as it was saved, under the quotas of today."""
+        for cluster, broker_id, user, client_id in buckets:
+            self._add((cluster, broker_id, user, client_id), self._quotas.resolve(self._type, user, client_id)[2])
+        self._limiters.restore(arrays, self._bounds)
+        for name in _OWN_ARRAYS:
+            setattr(self, name, arrays[name])
+
+    def _rows_of(self, charges: StreamCharges) -> Int64s:
+        """The row of each charge; new buckets have rows from now on."""
+        known = len(self._bounds)
+        present = np.flatnonzero(np.bincount(charges.clients, minlength=len(charges.names)))
+        row_of_number = np.zeros(len(charges.names), dtype=np.int64)
+        row_of_number[present] = [self._row(charges.names[number]) for number in present]
+        added = len(self._bounds) - known
+        if added:
+            self._limiters.limit(self._bounds)
+            self._latest_ms = np.concatenate([self._latest_ms, np.full(added, _LONG_AGO_MS)])
+            self._total_events = np.concatenate([self._total_events, np.zeros(added, dtype=np.int64)])
+            self._total_amount = np.concatenate([self._total_amount, np.zeros(added)])
+        return row_of_number[charges.clients]
+
+    def _row(self, client: Client) -> int:
+        row = self._row_of_client.get(client)
+        if row is None:
+            cluster, broker_id, user, client_id = client
+            bucket_user, bucket_client_id, limit = self._quotas.resolve(self._type, user, client_id)
+            row = self._add((cluster, broker_id, bucket_user, bucket_client_id), limit)
+            self._row_of_client[client] = row
+        return row
+
+    def _add(self, bucket: Client, limit: float | None) -> int:
+        if bucket not in self._rows:
+            self._rows[bucket] = len(self._bounds)
+            self._bounds.append(limit)
+        return self._rows[bucket]
+
+    def _sums(self, rows: Int64s, charges: StreamCharges, picked: NDArray[np.bool_]) -> _Sums:
+        size = len(self._bounds)
+        return _Sums(
+            events=np.bincount(rows[picked], minlength=size),
+            amount=np.bincount(rows[picked], weights=charges.amounts[picked], minlength=size).astype(np.float64),
+            observed_ms=np.bincount(rows[picked], weights=charges.throttle_ms[picked], minlength=size).astype(np.int64),
+        )
+
+    def _report(self, rows: Int64s, before: Int64s, taken: _Sums, missed: _Sums) -> dict[str, list[Any]]:
+        counts = self._limiters.counts[rows, 0, :]
+        gained = counts - before[rows]
+        latest_ms, end_ms = self._latest_ms[rows], counts[:, tally.END_MS]
+        reckoned = latest_ms > _LONG_AGO_MS
+        rates = self._limiters.rates(rows[reckoned], latest_ms[reckoned])
+        rate_of = dict(zip(rows[reckoned].tolist(), rates.tolist(), strict=True))
+        buckets = self.buckets
+        named = [buckets[row] for row in rows]
+        held = (counts[:, tally.THROTTLED] > 0) & (end_ms > latest_ms)
+        return {
+            "ts_ms": np.where(reckoned, latest_ms, 0).tolist(),
+            "cluster": [name[0] for name in named],
+            "broker_id": [name[1] for name in named],
+            "quota_type": [self._type.value] * rows.size,
+            "user": [name[2] for name in named],
+            "client_id": [name[3] for name in named],
+            "events": taken.events[rows].tolist(),
+            "amount": taken.amount[rows].tolist(),
+            "rate": [rate_of.get(row, 0.0) for row in rows.tolist()],
+            "quota": [self._bounds[row] for row in rows],
+            "throttled_events": gained[:, tally.THROTTLED].tolist(),
+            "throttle_ms": gained[:, tally.THROTTLE_MS].tolist(),
+            "throttled_until_ms": [
+                end if is_held else None for end, is_held in zip(end_ms.tolist(), held, strict=True)
+            ],
+            "observed_throttle_ms": (taken.observed_ms + missed.observed_ms)[rows].tolist(),
+            "late_events": missed.events[rows].tolist(),
+            "late_amount": missed.amount[rows].tolist(),
+            "total_events": self._total_events[rows].tolist(),
+            "total_amount": self._total_amount[rows].tolist(),
+        }

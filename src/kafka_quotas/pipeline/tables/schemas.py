@@ -1,0 +1,260 @@
+"""The pipeline's tables, each declared once: `TableSchema.arrow_schema` and `TableSchema.spark_schema` follow from it.
+
+Invariants: times are milliseconds since 1970 in UTC, amounts are whole bytes or partitions, thread time is milliseconds
+of one thread; a user or client-id that is not there is the empty text, as for Kafka's quotas. All is per broker.
+"""
+
+from kafka_quotas.pipeline.tables.table import ColumnType, TableColumn, TableSchema
+
+
+def _text(name: str, doc: str, *, nullable: bool = False) -> TableColumn:
+    return TableColumn(name=name, type=ColumnType.STRING, doc=doc, nullable=nullable)
+
+
+def _flag(name: str, doc: str) -> TableColumn:
+    return TableColumn(name=name, type=ColumnType.BOOL, doc=doc)
+
+
+def _int(name: str, doc: str, *, unit: str = "", nullable: bool = False) -> TableColumn:
+    return TableColumn(name=name, type=ColumnType.INT32, doc=doc, unit=unit, nullable=nullable)
+
+
+def _long(name: str, doc: str, *, unit: str = "", nullable: bool = False) -> TableColumn:
+    return TableColumn(name=name, type=ColumnType.INT64, doc=doc, unit=unit, nullable=nullable)
+
+
+def _float(name: str, doc: str, *, unit: str = "", nullable: bool = False) -> TableColumn:
+    return TableColumn(name=name, type=ColumnType.FLOAT64, doc=doc, unit=unit, nullable=nullable)
+
+
+_CLUSTER = _text("cluster", "the name the cluster was given at ingest")
+_BROKER = _int("broker_id", "the broker, whose quotas are its own; -1 where unknown")
+_SRC_FILE = _text("src_file", "the file that the row was read from")
+_TYPE = _text("quota_type", "produce, fetch, request or controller_mutation: `core.quotas.quota_manager.QuotaType`")
+
+EVENTS = TableSchema(
+    name="events",
+    doc="One row is what one request of a client was charged with at one broker. It is charged to request time where "
+    "`thread_ms` is not null, and to the quota that `quota_type` names where that is not request; to neither where it "
+    "is exempt. Request logs give one row per request, the daemon's event log one per charge: counting rows by these "
+    "two rules counts requests in both.",
+    columns=(
+        TableColumn(
+            name="dt", type=ColumnType.DATE, doc="the day of ts_ms in UTC; the name of a folder, not in the files"
+        ),
+        _CLUSTER,
+        _BROKER,
+        _long("ts_ms", "when the quota was charged", unit="ms since 1970 UTC"),
+        _text("user", "the principal's name without its type; ANONYMOUS where nobody logged in"),
+        _text("client_id", "the client-id; empty where the client sent none"),
+        _text("ip", "the client's address; empty where the source does not tell"),
+        TableColumn(
+            name="quota_type",
+            type=ColumnType.STRING,
+            doc="produce, fetch or controller_mutation where that is charged; request where request time is all; "
+            "request_rate for the daemon's own quota of requests, one per row",
+        ),
+        _long("bytes", "the request's size for produce, the response's for fetch, else 0", unit="bytes"),
+        _float("thread_ms", "time of broker threads; null where this row is no charge of it", unit="ms", nullable=True),
+        _int("mutations", "partitions created, added or deleted", unit="partitions"),
+        _long("throttle_ms", "the throttle time that the broker answered with", unit="ms"),
+        TableColumn(name="api_key", type=ColumnType.INT16, doc="Kafka's number of the request, -1 where unknown"),
+        _flag("is_exempt", "held against no quota: traffic of brokers, what they make for themselves included"),
+        _flag("is_estimated", "`bytes` is estimated"),
+        _flag("is_thread_estimated", "`thread_ms` is estimated"),
+        _text("connection", "the connection's name at the broker; a mute holds back this one"),
+        _SRC_FILE,
+        _long("src_offset", "where the line begins in the unpacked file; orders equal ts_ms", unit="bytes"),
+    ),
+)
+
+QUARANTINE = TableSchema(
+    name="quarantine",
+    doc="One row is one line that could not be read.",
+    columns=(
+        _text("raw", "the line, cut after 4096 letters; bytes that are no UTF-8 are shown as escapes"),
+        _text("reason", "why it could not be read"),
+        _SRC_FILE,
+        _long("line_no", "the line's number in the file, from 1"),
+    ),
+)
+
+METRICS = TableSchema(
+    name="metrics",
+    doc="One row is one figure of a quota metric at one scrape. Rates are the broker's own average over its window.",
+    columns=(
+        _long("ts_ms", "when it was scraped", unit="ms since 1970 UTC"),
+        _CLUSTER,
+        _text("broker", "the broker's id or address, as the scrape tells it"),
+        _TYPE,
+        _text("user", "the user of the quota that matched; empty where the quota is not per user"),
+        _text("client_id", "the client-id of the quota that matched; empty where it is not per client-id"),
+        _text("metric", "byte_rate, request_time, mutation_rate, throttle_time, or such a rate's _limit"),
+        _float("value", "bytes/s, % of one thread, partitions/s or ms, by the metric"),
+        _SRC_FILE,
+    ),
+)
+
+CLIENT_THROTTLE = TableSchema(
+    name="client_throttle",
+    doc="One row is what one client saw of one broker's throttling in one interval of its statistics.",
+    columns=(
+        _long("ts_ms", "the interval's end", unit="ms since 1970 UTC"),
+        _CLUSTER,
+        _text("client_id", "the client-id"),
+        _text("broker", "the broker's id or address; empty where the statistics are over all brokers"),
+        _float("throttle_ms", "average throttle time; the largest where no average is told", unit="ms"),
+        _float("max_throttle_ms", "largest throttle time", unit="ms"),
+        _long("samples", "responses it is an average of; null where the source can't tell", nullable=True),
+        _text("source", "librdkafka, java or load-test"),
+        _SRC_FILE,
+    ),
+)
+
+LIVE = TableSchema(
+    name="live",
+    doc="One row is one quota bucket at one broker at the end of one batch of the stream that had events of it. A "
+    "bucket that is not told apart by user or client-id has the empty text there.",
+    columns=(
+        _long("batch_id", "the batch, from 0"),
+        _long("ts_ms", "the bucket's latest event so far", unit="ms since 1970 UTC"),
+        _CLUSTER,
+        _BROKER,
+        _TYPE,
+        _text("user", "the user"),
+        _text("client_id", "the client-id"),
+        _long("events", "events in this batch, late ones left out"),
+        _float("amount", "what they took: bytes, % of a thread times seconds, or partitions"),
+        _float("rate", "Kafka's own rate at ts_ms, in the unit of the quota key; for mutations the tokens"),
+        _float("quota", "the limit in the unit of its key; null for none", nullable=True),
+        _long("throttled_events", "events in this batch that the quota throttles"),
+        _long("throttle_ms", "sum of their throttle times as reckoned", unit="ms"),
+        _long("throttled_until_ms", "until when the bucket is held back; null if it isn't at ts_ms", nullable=True),
+        _long("observed_throttle_ms", "sum of the throttle times that the events carry", unit="ms"),
+        _long("late_events", "events in this batch that came too late to be reckoned with"),
+        _float("late_amount", "what these took"),
+        _long("total_events", "events since the stream began, late ones included"),
+        _float("total_amount", "what all of them took"),
+    ),
+)
+
+ENTITIES = TableSchema(
+    name="entities",
+    doc="One row is one quota bucket at one broker: whoever shares a limit there, or one client where nothing is set.",
+    columns=(
+        _int("entity_id", "dense number for the kernels, from 0"),
+        _CLUSTER,
+        _BROKER,
+        _TYPE,
+        _text("user", "the user; null where the bucket is not per user", nullable=True),
+        _text("client_id", "the client-id; null where the bucket is not per client-id", nullable=True),
+        _int(
+            "matched_level",
+            "1 to 8 in Kafka's order, 9 and 10 static; null where nothing is set",
+            nullable=True,
+        ),
+        _float("quota", "the limit in the unit of its key; null for none", nullable=True),
+    ),
+)
+
+USAGE = TableSchema(
+    name="usage",
+    doc="One row is what one entity used in one window of 1 s, 1 min or 1 h.",
+    columns=(
+        _int("entity_id", "the row of entities"),
+        _long("window_start_ms", "the window's begin, a multiple of its length", unit="ms since 1970 UTC"),
+        _int("window_s", "the window's length: 1, 60 or 3600", unit="s"),
+        _long("bytes", "bytes charged", unit="bytes"),
+        _long("requests", "requests"),
+        _float("thread_ms", "thread time charged", unit="ms"),
+        _long("mutations", "partitions created, added or deleted", unit="partitions"),
+        _float("peak_rate", "largest 1 s rate within the window, in the unit of the quota key"),
+        _long("throttle_ms", "sum of throttle times", unit="ms"),
+        _long("throttled", "requests that were answered with a throttle time"),
+    ),
+)
+
+USAGE_PROFILE = TableSchema(
+    name="usage_profile",
+    doc="One row is how one entity used its quota over all that was recorded.",
+    columns=(
+        _int("entity_id", "the row of entities"),
+        _float("p50", "median of Kafka's own rate (11 x 1 s), in the unit of the quota key"),
+        _float("p95", "its 95th percentile"),
+        _float("p99", "its 99th percentile"),
+        _float("max", "its maximum"),
+        _float("active_share", "share of seconds with traffic, 0 to 1"),
+        _float("burst_ratio", "largest 1 s rate by the mean over active seconds, from 1"),
+        _float("throttled_share", "share of active seconds with a throttle time, 0 to 1"),
+    ),
+)
+
+WHATIF = TableSchema(
+    name="whatif",
+    doc="One row is what one proposed quota would have done to one entity.",
+    columns=(
+        _text("scenario", "the file or the step of a sweep"),
+        _int("entity_id", "the row of entities"),
+        _float("quota", "the limit in the unit of its key; null for none", nullable=True),
+        _text("algorithm", "rate or token-bucket"),
+        _text("model", "open: arrivals as recorded; closed: a bucket is one client that waits out delays"),
+        _long("n", "events"),
+        _long("throttled_n", "events answered with a throttle time"),
+        _long("refused_n", "refusals of fetches and mutations; in the closed model each attempt counts"),
+        _long("throttle_ms", "sum of throttle times", unit="ms"),
+        _long("max_ms", "largest throttle time", unit="ms"),
+        _long("first_ms", "when the first was; null for never", unit="ms since 1970 UTC", nullable=True),
+        _long("delay_ms", "sum of what events were late by; 0 in the open model", unit="ms"),
+        _float("p50_ms", "median of the throttle times above 0, at most 1/32 off; 0 for none", unit="ms"),
+        _float("p95_ms", "their 95th percentile, likewise", unit="ms"),
+        _float("p99_ms", "their 99th percentile, likewise", unit="ms"),
+        _float("achieved_rate", "admitted amount by time, in the unit of the quota key"),
+    ),
+)
+
+THROTTLE_SPANS = TableSchema(
+    name="throttle_spans",
+    doc="One row is one time during which a proposed quota would have held an entity back: from the first event that "
+    "is throttled until no delay is left. Spans of one entity neither overlap nor touch.",
+    columns=(
+        _text("scenario", "the file or the step of a sweep"),
+        _int("entity_id", "the row of entities"),
+        _text("model", "open or closed, as in whatif"),
+        _long("start_ms", "begin", unit="ms since 1970 UTC"),
+        _long("end_ms", "end", unit="ms since 1970 UTC"),
+        _long("events", "events that were held back; one that is repeated counts once"),
+        _long("delay_ms", "the longest that one of them was held back for, repetitions included", unit="ms"),
+        _text("reason", "the quota type that held it back"),
+    ),
+)
+
+RECOMMENDATION = TableSchema(
+    name="recommendation",
+    doc="One row is one quota to set.",
+    columns=(
+        _CLUSTER,
+        _TYPE,
+        _text("kind", "default or override"),
+        _text("user", "the user; null where the quota is not per user", nullable=True),
+        _text("client_id", "the client-id; null where the quota is not per client-id", nullable=True),
+        _float("value", "the limit in the unit of its key"),
+        _text("evidence", "why, as JSON"),
+        _float("throttled_share", "share of active time that would be throttled, 0 to 1"),
+        _float("headroom", "limit by observed peak"),
+    ),
+)
+
+TABLES = (
+    EVENTS,
+    QUARANTINE,
+    METRICS,
+    CLIENT_THROTTLE,
+    LIVE,
+    ENTITIES,
+    USAGE,
+    USAGE_PROFILE,
+    WHATIF,
+    THROTTLE_SPANS,
+    RECOMMENDATION,
+)
+"""Every table, in the order the jobs make them."""

@@ -1,0 +1,95 @@
+"""Contexts: named clusters, each with its store and how to log in there.
+
+Invariants: a context holds references to secrets, never secrets; what a context says about logging in goes to its own
+store and to no other.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.stores.contexts.secret import Secret
+from kafka_quotas.stores.files.property_file import read_properties
+from kafka_quotas.stores.url import StoreKind, parse_store_url
+
+_SECRET_NAME = re.compile(
+    r"password|passphrase|secret|jaas\.config$|keystore\.key$|zookeeper\.auth$|token$", re.IGNORECASE
+)
+_PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_DIGEST_LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """A named cluster: the address of its store, a file of client properties, a login, and further client properties.
+
+    `folder` is where relative paths are meant from: the folder of the contexts file.
+    """
+
+    name: str
+    store_url: str
+    folder: Path
+    command_config: str | None = None
+    username: str | None = None
+    password: Secret | None = None
+    properties: Mapping[str, str | Secret] = field(default_factory=dict)
+
+    @property
+    def logs_in(self) -> bool:
+        """Whether the context says anything about logging in."""
+        return bool(self.command_config or self.username or self.properties)
+
+    @property
+    def command_config_path(self) -> Path | None:
+        """The file of client properties."""
+        return None if self.command_config is None else self.folder / Path(self.command_config).expanduser()
+
+    def client_properties(self) -> dict[str, str]:
+        """The client properties with every secret in them: those of the file, of the context, then the login.
+
+        Raises `UsageError` where the file can't be read, `KafkaQuotasError` where a secret can't be had.
+        """
+        path = self.command_config_path
+        found = {} if path is None else read_properties(path)
+        for name, value in self.properties.items():
+            found[name] = value.read(folder=self.folder) if isinstance(value, Secret) else value
+        if self.username is not None and self.password is not None:
+            found |= self._login(found, self.password.read(folder=self.folder))
+        return found
+
+    def _login(self, properties: Mapping[str, str], password: str) -> dict[str, str]:
+        """The properties that log the user in."""
+        if parse_store_url(self.store_url).kind is StoreKind.ZOOKEEPER:
+            return {"zookeeper.sasl.jaas.config": _jaas(_DIGEST_LOGIN, self.username or "", password)}
+        scram = properties.get("sasl.mechanism", "").strip().upper().startswith("SCRAM")
+        return {
+            # Without this the login would be left out without a word; and a password must not travel in the clear.
+            "security.protocol": properties.get("security.protocol", "SASL_SSL"),
+            "sasl.jaas.config": _jaas(_SCRAM_LOGIN if scram else _PLAIN_LOGIN, self.username or "", password),
+        }
+
+
+def is_secret_property(name: str) -> bool:
+    """Whether a client property of this name holds a secret."""
+    return not name.endswith((".location", ".url")) and _SECRET_NAME.search(name) is not None
+
+
+def checked_context_name(name: str) -> str:
+    """The name.
+
+    Raises `UsageError` where a context can't be called so.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+        raise UsageError(f"not a name for a context: {name!r}", hint="letters, digits and . _ - make a name")
+    return name
+
+
+def _jaas(module: str, username: str, password: str) -> str:
+    return f'{module} required username="{_escaped(username)}" password="{_escaped(password)}";'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')

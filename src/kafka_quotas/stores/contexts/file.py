@@ -1,0 +1,196 @@
+"""The file of contexts: `contexts.toml` in the user's configuration folder.
+
+    current = "prod"
+
+    [contexts.prod]
+    store = "kafka://kafka1.example:9093"
+    username = "ops"
+    password_command = "pass show kafka/prod"
+
+    [contexts.prod.properties]
+    "sasl.mechanism" = "SCRAM-SHA-512"
+    "ssl.key.password" = { file = "prod-key.password" }
+
+Invariants: a file that is not understood whole is refused whole; a secret written into it is refused by name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.stores.contexts.context import Context, checked_context_name, is_secret_property
+from kafka_quotas.stores.contexts.secret import Secret, SecretPlace, secret_at
+from kafka_quotas.stores.files.atomic_write import replace_text
+from kafka_quotas.stores.url import parse_store_url
+
+_PASSWORDS: Final = {f"password_{place}": place for place in SecretPlace}
+_FIELDS: Final = ("store", "command_config", "username", *_PASSWORDS, "properties")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contexts:
+    """The contexts of a file, sorted by name, and the one in use (None: none is)."""
+
+    path: Path
+    contexts: tuple[Context, ...] = ()
+    current: str | None = None
+    text: str = field(default="", repr=False)
+
+    def get(self, name: str) -> Context:
+        """The context of this name.
+
+        Raises `UsageError` where there is none.
+        """
+        for context in self.contexts:
+            if context.name == name:
+                return context
+        names = ", ".join(context.name for context in self.contexts)
+        hint = f"the contexts are {names}" if names else "kafka-quotas context set NAME --store URL makes one"
+        raise UsageError(f"there is no context {name!r} in {self.path}", hint=hint)
+
+    def at(self, store_url: str) -> Context | None:
+        """The context of a store: the one in use if it is of this store, else the first by name."""
+        wanted = parse_store_url(store_url)
+        found = [context for context in self.contexts if parse_store_url(context.store_url) == wanted]
+        return next((context for context in found if context.name == self.current), found[0] if found else None)
+
+
+def contexts_path() -> Path:
+    """Where the contexts of this user are."""
+    from platformdirs import user_config_path  # noqa: PLC0415 - only who needs contexts pays for it
+
+    return user_config_path("kafka-quotas", appauthor=False) / "contexts.toml"
+
+
+def read_contexts(path: Path) -> Contexts:
+    """The contexts in a file; none where there is no file.
+
+    Raises `UsageError` where the file can't be read or understood.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return Contexts(path=path)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise UsageError(f"cannot read {path}: {reason}", hint="it holds the contexts") from error
+    return parse_contexts(text, path=path)
+
+
+def parse_contexts(text: str, *, path: Path) -> Contexts:
+    """The contexts in the text of the file at `path`.
+
+    Raises `UsageError` where it is not understood.
+    """
+    import tomllib  # noqa: PLC0415 - only who has contexts pays for it
+
+    try:
+        document = tomllib.loads(text)
+        _refuse_others(document, ("current", "contexts"))
+        found = [_context(name, table, path.parent) for name, table in _table(document, "contexts").items()]
+        contexts = Contexts(
+            path=path,
+            contexts=tuple(sorted(found, key=lambda context: context.name)),
+            current=_text(document, "current"),
+            text=text,
+        )
+        if contexts.current is not None:
+            contexts.get(contexts.current)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not TOML: {error}", hint="it holds the contexts") from None
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.message}", hint=error.hint) from None
+    return contexts
+
+
+def write_contexts(contexts: Contexts) -> None:
+    """Nothing; the file holds the text of the contexts, and nobody but the user can read it.
+
+    Raises `UsageError` where it can't be written.
+    """
+    path = contexts.path
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_text(path, [contexts.text], private=True)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _context(name: str, table: object, folder: Path) -> Context:
+    checked_context_name(name)
+    try:
+        return _context_of(name, table, folder)
+    except UsageError as error:
+        raise UsageError(f"context {name}: {error.message}", hint=error.hint) from None
+
+
+def _context_of(name: str, table: object, folder: Path) -> Context:
+    if not isinstance(table, dict):
+        raise UsageError("it is no table")
+    _refuse_others(table, _FIELDS)
+    store_url = _text(table, "store")
+    if store_url is None:
+        raise UsageError("it has no store", hint='store = "kafka://host:9092"')
+    parse_store_url(store_url)
+    username, password = _text(table, "username"), _password(table)
+    if (username is None) != (password is None):
+        raise UsageError("username and password go together", hint=f"a password is one of {', '.join(_PASSWORDS)}")
+    return Context(
+        name=name,
+        store_url=store_url,
+        folder=folder,
+        command_config=_text(table, "command_config"),
+        username=username,
+        password=password,
+        properties={key: _property(key, value) for key, value in _table(table, "properties").items()},
+    )
+
+
+def _password(table: Mapping[str, Any]) -> Secret | None:
+    given = [name for name in _PASSWORDS if name in table]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} exclude each other")
+    return secret_at(_PASSWORDS[given[0]], table[given[0]]) if given else None
+
+
+def _property(name: str, value: object) -> str | Secret:
+    """A client property: a plain text, or a reference such as `{ file = "..." }`."""
+    if isinstance(value, dict):
+        places = {place.value: place for place in SecretPlace}
+        if len(value) != 1 or not places.keys() >= value.keys():
+            raise UsageError(f"property {name} is no reference", hint='write { file = "..." }, variable or command')
+        ((place, where),) = value.items()
+        return secret_at(places[place], where)
+    if is_secret_property(name):
+        raise UsageError(
+            f"property {name} is a secret and must not be written here", hint='refer to it: { file = "..." }'
+        )
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise UsageError(f"property {name} is neither a text nor a reference")
+    return str(value)
+
+
+def _refuse_others(table: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for name in table:
+        if name == "password":
+            raise UsageError("a password must not be written here", hint=f"use one of {', '.join(_PASSWORDS)}")
+        if name not in known:
+            raise UsageError(f"unknown setting {name!r}", hint=f"known are {', '.join(known)}")
+
+
+def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = table.get(name, {})
+    if not isinstance(value, dict):
+        raise UsageError(f"{name} is no table")
+    return value
+
+
+def _text(table: Mapping[str, Any], name: str) -> str | None:
+    value = table.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.strip():
+        raise UsageError(f"{name} is no text")
+    return value

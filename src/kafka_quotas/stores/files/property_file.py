@@ -1,0 +1,33 @@
+"""Property files on disk: what `--command-config` names, and static quotas."""
+
+from pathlib import Path
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.java.properties import parse_properties, property_pairs
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """The properties in a file, by key; the text is UTF-8, or ISO-8859-1 (as in Java) where it is no UTF-8.
+
+    Raises `UsageError` where the file can't be read.
+    """
+    return parse_properties(_text(path))
+
+
+def read_property_pairs(path: Path) -> list[tuple[str, str]]:
+    """The same with a key as often as it occurs.
+
+    Raises `UsageError` where the file can't be read.
+    """
+    return property_pairs(_text(path))
+
+
+def _text(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}", hint="check the name of the file") from error
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("iso-8859-1")

@@ -1,0 +1,152 @@
+"""One broker: a connection made at the first request and after each failure, versions settled, logged in.
+
+Contract: used by any number of threads, one request at a time. A network failure is an `OSError` and drops the
+connection; what another attempt would not mend is a `StoreError`.
+"""
+
+import threading
+from collections.abc import Mapping
+from functools import partial
+from typing import Final, TypeVar
+
+from kafka_quotas.core.errors import ProtocolError, StoreError
+from kafka_quotas.stores.kafka.connection import BrokerConnection, Wrap
+from kafka_quotas.stores.kafka.errors import BrokerRefusedError, ShutOutError
+from kafka_quotas.stores.kafka.properties import KafkaAccess
+from kafka_quotas.stores.server_address import ServerAddress
+from kafka_quotas.wire.client.api_versions import UNSUPPORTED_VERSION, VersionRequest
+from kafka_quotas.wire.client.request import ClientRequest, VersionRange, version_of
+
+Answer = TypeVar("Answer")
+_TLS_HINT: Final = "if the port speaks TLS, set security.protocol to SSL or SASL_SSL; or is it not Kafka's?"
+_LOGIN_HINT: Final = "if the port wants a login, set security.protocol to SASL_PLAINTEXT or SASL_SSL, and sasl.*"
+
+
+class BrokerClient:
+    """A broker at an address; `url` is what messages call its cluster."""
+
+    def __init__(self, address: ServerAddress, *, access: KafkaAccess, url: str) -> None:
+        self._address = address
+        self._server = str(address)
+        self._url = url
+        self._access = access
+        self._lock = threading.Lock()
+        self._channel: BrokerConnection | None = None
+        self._offered: Mapping[int, VersionRange] = {}
+        self._served = False
+        self._closed = False
+
+    def ask(
+        self,
+        request: ClientRequest[Answer],
+        *,
+        contact_deadline_s: float,
+        deadline_s: float,
+        begin_deadline_s: float | None = None,
+    ) -> Answer:
+        """Return the answer to a request.
+
+        Args:
+            request: What to ask.
+            contact_deadline_s: When a connection that has to be made first is there at the latest.
+            deadline_s: When the whole answer is there at the latest.
+            begin_deadline_s: When the answer begins to arrive at the latest, None for `deadline_s`.
+
+        Raises:
+            StoreRefusedError: The broker does not let us in or does not know the request.
+            OSError: A failure that may pass.
+        """
+        with self._lock:
+            try:
+                channel = self._channel or self._opened(contact_deadline_s)
+                version = self._version(request)
+                answer = channel.exchange(request, version, deadline_s=deadline_s, begin_deadline_s=begin_deadline_s)
+            except OSError as error:
+                raise self._dropped(error) from error
+            except ProtocolError as error:
+                self._drop()
+                hint = error.hint or "check that the port speaks Kafka"
+                raise StoreError(f"{self._server} failed: {error.message}", hint=hint) from error
+            except BaseException:  # nobody knows how far an interrupted exchange came
+                self._drop()
+                raise
+            self._served = True
+            return answer
+
+    def close(self) -> None:
+        """Nothing; the connection is gone, and a request in another thread ends with an error."""
+        self._closed = True
+        channel = self._channel
+        if channel is not None:
+            channel.abort()
+        with self._lock:
+            self._drop()
+
+    def _opened(self, deadline_s: float) -> BrokerConnection:
+        """The connection, ready for requests."""
+        wrap: Wrap | None = None
+        if self._access.tls is not None:
+            from kafka_quotas.stores.kafka.tls import wrapped  # noqa: PLC0415 - loads ssl
+
+            wrap = partial(wrapped, tls=self._access.tls, server=self._server, host=self._address.host)
+        if self._closed:
+            raise ConnectionError("closed")
+        self._served = False
+        self._channel = channel = BrokerConnection(
+            self._address, client_id=self._access.client_id, deadline_s=deadline_s, wrap=wrap
+        )
+        self._offered = self._settled_versions(channel, deadline_s)
+        if self._access.login is not None:
+            from kafka_quotas.stores.kafka.authenticator import SaslAuthenticator  # noqa: PLC0415 - most clusters need none
+
+            SaslAuthenticator(channel, version_of=self._version, url=self._url, deadline_s=deadline_s).log_in(
+                self._access.login
+            )
+        return channel
+
+    def _settled_versions(self, channel: BrokerConnection, deadline_s: float) -> Mapping[int, VersionRange]:
+        """What the broker takes, by API key."""
+        request = VersionRequest()
+        try:
+            offered = channel.exchange(request, request.versions.highest, deadline_s=deadline_s)
+            if offered.error_code == UNSUPPORTED_VERSION:
+                offered = channel.exchange(request, request.versions.lowest, deadline_s=deadline_s)
+        except ConnectionError as error:
+            raise ShutOutError(f"{self._server} closed the connection without an answer", hint=_TLS_HINT) from error
+        if offered.error_code:
+            raise ProtocolError(f"it answered the request for its versions with error {offered.error_code}")
+        return offered.ranges
+
+    def _version(self, request: ClientRequest[Answer]) -> int:
+        """The version in which the broker takes a request."""
+        version = version_of(request, self._offered)
+        if version is not None:
+            return version
+        theirs = self._offered.get(request.api_key)
+        if theirs is not None and theirs.lowest > request.versions.highest:
+            problem, hint = f"are too new for our {request.name} requests", "a newer kafka-quotas may know them"
+        else:
+            problem = f"have no {request.name} requests: they are older than Kafka {request.broker_since}"
+            hint = "set quotas in their ZooKeeper instead: --zookeeper HOST:2181/CHROOT"
+        raise BrokerRefusedError(f"the brokers at {self._url} {problem}", code="UNSUPPORTED_VERSION", hint=hint)
+
+    def _dropped(self, error: OSError) -> OSError | BrokerRefusedError:
+        """The error to raise for a network failure, which has cost the connection."""
+        connected = self._channel is not None
+        self._drop()
+        if self._access.tls is not None:
+            from ssl import SSLError  # noqa: PLC0415 - only TLS needs it
+
+            if isinstance(error, SSLError):
+                from kafka_quotas.stores.kafka.tls import tls_refusal  # noqa: PLC0415
+
+                return tls_refusal(error, server=self._server)
+        shut_out = connected and not self._served and self._access.login is None
+        if shut_out and isinstance(error, ConnectionError) and not isinstance(error, ShutOutError):
+            return ShutOutError(f"{self._server} closed the connection at the first request", hint=_LOGIN_HINT)
+        return error
+
+    def _drop(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None

@@ -1,0 +1,89 @@
+"""What the brokers of a cluster say about themselves: settings that decide what quotas mean, and who leads a topic."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_quotas.core.errors import StoreError
+from kafka_quotas.stores.kafka.cluster_client import ClusterClient
+from kafka_quotas.stores.kafka.fan_out import ask_each
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.url import StoreUrl
+from kafka_quotas.wire.client.describe_configs import BROKER, DescribeConfigsRequest
+from kafka_quotas.wire.client.metadata import MetadataRequest
+
+CALLBACK_CLASS: Final = "client.quota.callback.class"
+"""The property with which a broker replaces Kafka's own quota resolution."""
+DESCRIBE_ACL: Final = "DescribeConfigs"
+_DEFAULTS = StoreSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """Settings of one broker by Kafka's property names; those that are not set are not there."""
+
+    node_id: int
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsOfBrokers:
+    """The settings of the brokers that answered, in the order of their ids, and which did not, and why (None: all)."""
+
+    brokers: tuple[BrokerSettings, ...]
+    missing: str | None = None
+
+
+class KafkaCluster:
+    """Read-only questions to the brokers of a cluster; connects at the first one."""
+
+    def __init__(self, address: StoreUrl, *, settings: StoreSettings = _DEFAULTS) -> None:
+        self._connection = ClusterClient(address, settings=settings)
+
+    def broker_ids(self) -> tuple[int, ...]:
+        """The ids of the brokers that are up, sorted.
+
+        Raises `StoreUnreachableError` where no broker answers, `StoreRefusedError` where the credentials are refused.
+        """
+        return self._connection.node_ids()
+
+    def broker_settings(self, names: Sequence[str]) -> SettingsOfBrokers:
+        """Return the named settings of every broker that answers, each asked by itself.
+
+        Raises:
+            StoreUnreachableError: No broker answers at all.
+            StoreRefusedError: The credentials are refused, or the ACL DescribeConfigs on the cluster is missing.
+        """
+        found = ask_each(self.broker_ids(), lambda node_id: self._settings_of(node_id, names))
+        found.raise_refusal()
+        return SettingsOfBrokers(
+            brokers=tuple(BrokerSettings(node_id=node, properties=each) for node, each in found.answers.items()),
+            missing=found.missing,
+        )
+
+    def leaders(self, topic: str) -> Mapping[int, int]:
+        """The broker that leads each partition of a topic, by partition; partitions without a leader are left out.
+
+        Raises `StoreError` where there is no such topic or it may not be seen, and what `broker_ids` raises.
+        """
+        (found,) = self._connection.send(MetadataRequest(topics=(topic,))).topics
+        if found.error_code:
+            raise self._connection.error(found.error_code, f"topic {topic}", missing_acl="Describe")
+        leaders = {part.number: part.leader_id for part in found.partitions if part.leader_id >= 0}
+        return dict(sorted(leaders.items()))
+
+    def close(self) -> None:
+        """Nothing; the connections are closed."""
+        self._connection.close()
+
+    def _settings_of(self, node_id: int, names: Sequence[str]) -> Mapping[str, str]:
+        """The named settings of one broker."""
+        request = DescribeConfigsRequest(
+            resource_type=BROKER, resource_names=(str(node_id),), config_names=tuple(names)
+        )
+        (result,) = self._connection.send_to(request, node_id=node_id)
+        if result.error_code:
+            raise self._connection.error(result.error_code, result.error_message, missing_acl=DESCRIBE_ACL)
+        if result.resource_name != str(node_id):
+            raise StoreError(f"broker {node_id} answered for {result.resource_name}")
+        return {config.name: config.value for config in result.configs if config.value is not None}

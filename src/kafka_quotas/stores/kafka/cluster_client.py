@@ -1,0 +1,255 @@
+"""The connection to a Kafka cluster: any of its brokers or a certain one, made at first use, errors in our words.
+
+Contract: a request is repeated until the time is up where the connection fails or a broker asks to try again; what is
+sent here (setting a key to a value, reading) does no harm when done twice. The first contact is not repeated where
+nothing listens at any address.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from kafka_quotas.core.errors import InvalidQuotaError, StoreError, StoreRefusedError, StoreUnreachableError
+from kafka_quotas.stores.kafka.broker_client import BrokerClient
+from kafka_quotas.stores.kafka.connection import NoConnectionError
+from kafka_quotas.stores.kafka.errors import LostAnswerError, ShutOutError
+from kafka_quotas.stores.kafka.properties import kafka_access
+from kafka_quotas.stores.polling import Polling
+from kafka_quotas.stores.server_address import ServerAddress
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.timeouts import timeouts
+from kafka_quotas.stores.unresponsive_brokers import UnresponsiveBrokerError
+from kafka_quotas.stores.url import StoreUrl
+from kafka_quotas.wire.client.metadata import Metadata, MetadataRequest
+from kafka_quotas.wire.client.request import ClientRequest
+from kafka_quotas.wire.protocol.error_codes import error_name
+
+RETRY_INTERVAL_S: Final = 0.25
+_CONTACT_S: Final = 5.0
+"""Longest wait for one broker to let us in before another attempt, and for one of many to begin its answer."""
+_NOTHING_LISTENS_S: Final = 10.0
+"""How long all known brokers may refuse connections until we believe that none of them comes back soon."""
+_SHUT_OUTS: Final = 3
+"""So often in a row a broker may end a fresh connection until we believe that it means it."""
+_ACL_RESOURCES: Final = {"CLUSTER_AUTHORIZATION_FAILED": "cluster", "TOPIC_AUTHORIZATION_FAILED": "topic"}
+"""What an ACL is missing on, by the error that says so."""
+Answer = TypeVar("Answer")
+_REFUSED_TWICE: Final = 2
+"""So often one of many brokers may refuse a connection; others answer meanwhile, so it is not waited for."""
+
+
+class ClusterClient:
+    """Connections to the brokers of one cluster, used by any number of threads."""
+
+    def __init__(self, address: StoreUrl, *, settings: StoreSettings) -> None:
+        self.url = str(address)
+        self._timeouts = timeouts(settings)
+        self._unresponsive = settings.unresponsive
+        self._access = kafka_access(settings.client_properties)
+        self._lock = threading.Lock()
+        self._servers = [ServerAddress.parse(server) for server in address.servers]
+        self._peers: dict[ServerAddress, BrokerClient] = {}
+        self._nodes: dict[int, ServerAddress] = {}
+        self._contacted = False
+        self._closed = False
+
+    def send(self, request: ClientRequest[Answer], *, node_id: int | None = None) -> Answer:
+        """Return the answer to a request, from any broker or from the one named.
+
+        Raises:
+            LostAnswerError: The request was sent, and no broker answered in time.
+            StoreUnreachableError: No broker could be reached.
+            StoreRefusedError: The credentials are refused, or the brokers don't know the request.
+        """
+        begin_s = time.monotonic()
+        deadline_s = begin_s + self._timeouts.call_s
+        answers: list[Answer] = []
+        failures: list[OSError] = []
+
+        def answered() -> bool:
+            self._check_open()
+            try:
+                if node_id is None:
+                    answers.append(self._asked_any(request, deadline_s))
+                else:
+                    answers.append(self._asked_node(request, node_id, deadline_s))
+            except (OSError, StoreError) as error:
+                self._check_open()
+                if isinstance(error, StoreError):
+                    raise
+                failures.append(error)
+                self._give_up_early(failures, since_s=time.monotonic() - begin_s)
+                return False
+            return not request.asks_to_try_again(answers[-1])
+
+        if not Polling(RETRY_INTERVAL_S).until(answered, timeout_s=self._timeouts.call_s) and not answers:
+            raise self._unreachable(node_id, failures) from failures[-1]
+        return answers[-1]
+
+    def send_to(self, request: ClientRequest[Answer], *, node_id: int) -> Answer:
+        """Return the answer of one broker of `node_ids` to a read, given up sooner than by `send`.
+
+        Raises:
+            UnresponsiveBrokerError: It does not answer, or did not lately.
+            StoreRefusedError: It does not let us in, or does not know the request.
+        """
+        server = self._nodes.get(node_id)
+        if server is None:
+            raise UnresponsiveBrokerError(f"broker {node_id} is not listed by {self.url} any more")
+        reason = self._unresponsive.reason(server)
+        if reason is None:
+            try:
+                return self._asked_patiently(request, server)
+            except OSError as error:
+                self._check_open()
+                reason = str(error)
+                self._unresponsive.add(server, reason)
+        raise UnresponsiveBrokerError(f"broker {node_id} ({server}) does not answer ({reason})")
+
+    def node_ids(self) -> tuple[int, ...]:
+        """Return the ids of all brokers that are up, sorted.
+
+        Raises:
+            StoreUnreachableError: No broker answers in time.
+            StoreRefusedError: The credentials are refused.
+        """
+        self._remember_nodes(self.send(MetadataRequest()))
+        return tuple(sorted(self._nodes))
+
+    def error(self, code: int, message: str | None, *, missing_acl: str) -> StoreError | InvalidQuotaError:
+        """The error of ours for an error code in a response; `missing_acl` is the operation that the request needs."""
+        name = error_name(code)
+        resource = _ACL_RESOURCES.get(name)
+        if resource is not None:
+            option = f"--{resource}" if resource == "cluster" else f"--{resource} NAME"
+            return StoreRefusedError(
+                f"not authorized at {self.url}: {missing_acl} on the {resource} is missing",
+                hint=f"kafka-acls --add {option} --operation {missing_acl} --allow-principal User:NAME",
+            )
+        if name in ("INVALID_REQUEST", "UNSUPPORTED_VERSION"):
+            return InvalidQuotaError(message or f"{self.url} refused the request ({name})", code=name)
+        return StoreError(f"{self.url} answered {name}" + (f": {message}" if message else ""))
+
+    def close(self) -> None:
+        """Nothing; all connections are closed, and no other will be opened."""
+        self._closed = True
+        with self._lock:
+            peers = list(self._peers.values())
+        for peer in peers:
+            peer.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"the store was closed: {self.url}")
+
+    def _asked_any(self, request: ClientRequest[Answer], deadline_s: float) -> Answer:
+        """The answer of the first broker that gives one; the one that did is asked first the next time."""
+        known = dict.fromkeys((*self._servers, *self._nodes.values()))
+        servers = sorted(known, key=lambda server: self._unresponsive.reason(server) is not None)
+        failures: list[OSError] = []
+        for index, server in enumerate(servers):
+            now_s = time.monotonic()
+            share_s = (deadline_s - now_s) / (len(servers) - index)
+            try:
+                answer = self._asked(request, server, now_s + share_s)
+            except OSError as error:
+                failures.append(error)
+                if isinstance(error, NoConnectionError | TimeoutError):
+                    self._unresponsive.add(server, str(error))
+            else:
+                self._servers = [server, *(other for other in self._servers if other != server)]
+                return answer
+        if not self._contacted and all(isinstance(error, NoConnectionError) for error in failures):
+            raise self._nothing_there(servers, failures)
+        raise next((error for error in failures if not isinstance(error, NoConnectionError)), failures[-1])
+
+    def _asked_node(self, request: ClientRequest[Answer], node_id: int, deadline_s: float) -> Answer:
+        """The answer of one broker; where it can't be reached, its address is looked up anew the next time."""
+        if node_id not in self._nodes:
+            self._remember_nodes(self._asked_any(MetadataRequest(), deadline_s))
+        server = self._nodes.get(node_id)
+        if server is None:
+            raise ConnectionError("the cluster does not list it")
+        try:
+            return self._asked(request, server, deadline_s)
+        except OSError:
+            self._nodes.pop(node_id, None)
+            raise
+
+    def _remember_nodes(self, metadata: Metadata) -> None:
+        self._nodes = {broker.node_id: ServerAddress(broker.host, broker.port) for broker in metadata.brokers}
+
+    def _asked_patiently(self, request: ClientRequest[Answer], server: ServerAddress) -> Answer:
+        """Return the answer of one of many brokers; a lost connection is made again, a refused one tried once more."""
+        patience_s = self._timeouts.request_s or min(_CONTACT_S, self._timeouts.call_s)
+        begin_deadline_s = time.monotonic() + patience_s
+        answers: list[Answer] = []
+        failures: list[OSError] = []
+
+        def settled() -> bool:
+            self._check_open()
+            try:
+                answers.append(self._asked(request, server, begin_deadline_s, begins=True))
+            except OSError as error:
+                failures.append(error)
+                return (
+                    sum(isinstance(each, NoConnectionError) for each in failures) >= _REFUSED_TWICE
+                    or sum(isinstance(each, ShutOutError) for each in failures) >= _SHUT_OUTS
+                )
+            return not request.asks_to_try_again(answers[-1])
+
+        Polling(RETRY_INTERVAL_S).until(settled, timeout_s=patience_s)
+        if not answers:
+            raise failures[-1]
+        return answers[-1]
+
+    def _asked(
+        self, request: ClientRequest[Answer], server: ServerAddress, deadline_s: float, *, begins: bool = False
+    ) -> Answer:
+        """Return the answer that is there by the deadline, or with `begins` has begun to arrive by then."""
+        with self._lock:
+            peer = self._peers.get(server)
+            if peer is None:
+                self._check_open()
+                peer = self._peers[server] = BrokerClient(server, access=self._access, url=self.url)
+        now_s = time.monotonic()
+        request_s = self._timeouts.request_s or self._timeouts.call_s
+        answer = peer.ask(
+            request,
+            contact_deadline_s=min(deadline_s, now_s + min(_CONTACT_S, request_s)),
+            deadline_s=now_s + self._timeouts.call_s if begins else min(deadline_s, now_s + request_s),
+            begin_deadline_s=deadline_s if begins else None,
+        )
+        self._contacted = True
+        self._unresponsive.discard(server)
+        return answer
+
+    def _give_up_early(self, failures: list[OSError], *, since_s: float) -> None:
+        """Nothing, unless a broker has ended fresh connections too often, or for too long there was none at all."""
+        last = failures[-1]
+        if isinstance(last, NoConnectionError) and since_s > _NOTHING_LISTENS_S:
+            raise _unanswered(failures)(
+                f"{self.url} can't be reached any more ({last})", hint="run it again once the brokers are back"
+            ) from last
+        if isinstance(last, ShutOutError) and sum(isinstance(each, ShutOutError) for each in failures) >= _SHUT_OUTS:
+            raise _unanswered(failures)(last.message, hint=last.hint) from last
+
+    def _nothing_there(self, servers: list[ServerAddress], failures: list[OSError]) -> StoreUnreachableError:
+        reasons = (f"{server}: {error}" for server, error in zip(servers, failures, strict=True))
+        return StoreUnreachableError(
+            f"{self.url} can't be reached ({'; '.join(reasons)})", hint="check the address, and that the server runs"
+        )
+
+    def _unreachable(self, node_id: int | None, failures: Sequence[OSError]) -> StoreUnreachableError:
+        who = self.url if node_id is None else f"broker {node_id} of {self.url}"
+        return _unanswered(failures)(
+            f"{who} gave no answer in {self._timeouts.call_s:g} s ({failures[-1]})",
+            hint="check that the port speaks Kafka, and that security.protocol fits: TLS and plaintext do not mix",
+        )
+
+
+def _unanswered(failures: Sequence[OSError]) -> type[StoreUnreachableError]:
+    """Return the kind of error for attempts that all failed: after some of them a broker may have done the request."""
+    never_sent = all(isinstance(error, NoConnectionError) for error in failures)
+    return StoreUnreachableError if never_sent else LostAnswerError

@@ -1,0 +1,146 @@
+"""What the brokers of a cluster tell beside its quotas: threads, callbacks, replication throttles, their age."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Final
+
+from kafka_quotas.core.errors import StoreError
+from kafka_quotas.core.model.quota_key import LONG_MAX
+from kafka_quotas.stores.cluster_info import BROKER_THROTTLES, TOPIC_THROTTLES, ClusterInfo, ReplicationThrottle
+from kafka_quotas.stores.kafka.broker_settings import CALLBACK_CLASS, DESCRIBE_ACL, BrokerSettings
+from kafka_quotas.stores.kafka.cluster_client import ClusterClient
+from kafka_quotas.stores.kafka.fan_out import FanOut, ask_each
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.url import StoreUrl
+from kafka_quotas.wire.client.api_versions import VersionRequest
+from kafka_quotas.wire.client.describe_configs import BROKER, TOPIC, DescribeConfigsRequest
+from kafka_quotas.wire.client.metadata import MetadataRequest
+from kafka_quotas.wire.client.partition_reassignments import ListReassignmentsRequest
+
+_CREATE_TOPICS: Final = 19
+_CREATE_TOPICS_OF_2_7: Final = 6
+_THREADS: Final = ("num.io.threads", "num.network.threads")
+_NOT_LIMITED: Final = str(LONG_MAX)
+_TIMEOUT_MS: Final = 10_000
+_BATCH: Final = 500
+"""Topics asked about in one request."""
+
+
+def kafka_facts(address: StoreUrl, *, settings: StoreSettings) -> ClusterInfo:
+    """What the brokers tell; what they refuse to tell is in `unknown`.
+
+    Raises `StoreUnreachableError` where no broker answers, `StoreRefusedError` where the credentials are refused.
+    """
+    with closing(ClusterClient(address, settings=settings)) as connection:
+        nodes = connection.node_ids()
+        unknown: list[str] = []
+        old = ask_each(nodes, lambda node: not _knows_2_7(connection, node))
+        old.raise_refusal()
+        brokers = _broker_settings(connection, tuple(old.answers), unknown)
+        return ClusterInfo(
+            callbacks={
+                str(broker.node_id): broker.properties[CALLBACK_CLASS]
+                for broker in brokers
+                if broker.properties.get(CALLBACK_CLASS)
+            },
+            threads={str(broker.node_id): _threads(broker) for broker in brokers},
+            replication_throttles=(*_of_brokers(brokers), *_of_topics(connection, unknown)),
+            reassigning=_reassigning(connection, unknown),
+            too_old=_old(old),
+            unanswered={str(node): error.message for node, error in old.failures.items()},
+            unknown=tuple(unknown),
+        )
+
+
+def old_kafka_brokers(address: StoreUrl, *, settings: StoreSettings) -> tuple[str, ...]:
+    """Return those of the answering brokers that are before 2.7.
+
+    Raises:
+        StoreUnreachableError: No broker answers.
+        StoreRefusedError: The credentials are refused.
+    """
+    with closing(ClusterClient(address, settings=settings)) as connection:
+        return _old(ask_each(connection.node_ids(), lambda node: not _knows_2_7(connection, node)))
+
+
+def _old(found: FanOut[bool]) -> tuple[str, ...]:
+    return tuple(str(node) for node, is_old in found.answers.items() if is_old)
+
+
+def _broker_settings(connection: ClusterClient, nodes: Sequence[int], unknown: list[str]) -> tuple[BrokerSettings, ...]:
+    """Return the settings that quotas depend on, of every broker that answers and lets us read them."""
+    names = (CALLBACK_CLASS, *_THREADS, *BROKER_THROTTLES)
+    found = ask_each(
+        nodes, lambda node: _configs(connection, BROKER, [str(node)], names, node_id=node).get(str(node), {})
+    )
+    if found.missing is not None:
+        which = "some of the brokers" if found.answers else "the brokers"
+        unknown.append(f"the settings of {which} were not looked at: {found.missing}")
+    return tuple(BrokerSettings(node_id=node, properties=each) for node, each in found.answers.items())
+
+
+def _configs(
+    connection: ClusterClient, kind: int, places: Sequence[str], names: Sequence[str], *, node_id: int | None = None
+) -> dict[str, Mapping[str, str]]:
+    """The named settings that are set, by place.
+
+    Raises `StoreRefusedError` where the ACL DescribeConfigs is missing.
+    """
+    found: dict[str, Mapping[str, str]] = {}
+    for start in range(0, len(places), _BATCH):
+        asked = tuple(places[start : start + _BATCH])
+        request = DescribeConfigsRequest(resource_type=kind, resource_names=asked, config_names=tuple(names))
+        results = connection.send(request) if node_id is None else connection.send_to(request, node_id=node_id)
+        for result in results:
+            if result.error_code:
+                raise connection.error(result.error_code, result.error_message, missing_acl=DESCRIBE_ACL)
+            found[result.resource_name] = {config.name: config.value for config in result.configs if config.value}
+    return found
+
+
+def _threads(broker: BrokerSettings) -> int:
+    return sum(int(broker.properties.get(name, "0")) for name in _THREADS)
+
+
+def _of_brokers(brokers: Sequence[BrokerSettings]) -> Iterator[ReplicationThrottle]:
+    for broker in brokers:
+        for name in BROKER_THROTTLES:
+            value = broker.properties.get(name, _NOT_LIMITED)
+            if value != _NOT_LIMITED:
+                yield ReplicationThrottle(place=f"broker {broker.node_id}", name=name, value=value)
+
+
+def _of_topics(connection: ClusterClient, unknown: list[str]) -> list[ReplicationThrottle]:
+    """The replication throttles of all topics that may be seen."""
+    response = connection.send(MetadataRequest(topics=None))
+    topics = sorted(topic.name for topic in response.topics if not topic.error_code)
+    try:
+        settings = _configs(connection, TOPIC, topics, TOPIC_THROTTLES)
+    except StoreError as error:
+        unknown.append(f"the settings of the topics were not looked at: {error.message}")
+        return []
+    return [
+        ReplicationThrottle(place=f"topic {topic}", name=name, value=settings[topic][name])
+        for topic in topics
+        for name in TOPIC_THROTTLES
+        if settings.get(topic, {}).get(name)
+    ]
+
+
+def _reassigning(connection: ClusterClient, unknown: list[str]) -> bool | None:
+    """Whether partitions are being moved, None where that is not told."""
+    request = ListReassignmentsRequest(timeout_ms=_TIMEOUT_MS)
+    try:
+        response = connection.send(request)
+        if response.error_code:
+            raise connection.error(response.error_code, response.error_message, missing_acl="Describe")
+    except StoreError as error:
+        unknown.append(f"whether partitions are being moved is not known: {error.message}")
+        return None
+    return bool(response.topics)
+
+
+def _knows_2_7(connection: ClusterClient, node_id: int) -> bool:
+    """Whether a broker is of 2.7 or later, by a request that came with the quotas of that release."""
+    newest = connection.send_to(VersionRequest(), node_id=node_id).ranges.get(_CREATE_TOPICS)
+    return newest is not None and newest.highest >= _CREATE_TOPICS_OF_2_7

@@ -1,0 +1,79 @@
+"""Quotas at brokers as `kafka-configs` asks for them: what it says goes out as it stands, and once.
+
+Contract: unlike the Kafka store this checks nothing, merges nothing and reads nothing back; the brokers decide, and
+their error names and texts come back as they gave them.
+"""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from kafka_quotas.core.errors import StoreRefusedError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import QuotaFilter
+from kafka_quotas.stores.kafka.cluster_client import ClusterClient
+from kafka_quotas.stores.kafka.errors import BrokerRefusedError
+from kafka_quotas.stores.kafka.messages import (
+    alter_as_given_request,
+    alter_outcomes,
+    describe_request,
+    described_entries,
+)
+from kafka_quotas.stores.raw_quotas import BrokerAnswerError
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.store import QuotaEntry
+from kafka_quotas.stores.url import StoreUrl
+from kafka_quotas.wire.client.request import ClientRequest
+from kafka_quotas.wire.protocol.error_codes import error_name
+
+Answer = TypeVar("Answer")
+
+_DESCRIBE_ACL = "DescribeConfigs"
+_ALTER_ACL = "AlterConfigs"
+_NO_LOGIN = "SASL_AUTHENTICATION_FAILED"
+_SILENT = {"CLUSTER_AUTHORIZATION_FAILED": "Cluster authorization failed."}
+"""What Kafka's own client says where the broker gives an error without a text."""
+
+
+class KafkaRawQuotas:
+    """Quotas in a Kafka cluster, asked for without any rule of ours; connects at the first call."""
+
+    def __init__(self, address: StoreUrl, *, settings: StoreSettings) -> None:
+        self.url = str(address)
+        self._connection = ClusterClient(address, settings=settings)
+
+    def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
+        """The matching entries, sorted by entity.
+
+        Raises `BrokerAnswerError` where the brokers refuse, be it the request or the credentials,
+        `StoreUnreachableError` where none answers.
+        """
+        response = self._answered(describe_request(quota_filter))
+        if response.error_code:
+            raise self._answer(response.error_code, response.error_message, missing_acl=_DESCRIBE_ACL)
+        return described_entries(response)
+
+    def alter(self, entity: Entity, changes: Sequence[tuple[str, float | None]]) -> None:
+        """Nothing; the brokers have taken the changes, in one request; raises what `describe` raises."""
+        response = self._answered(alter_as_given_request(entity, changes))
+        for code, message in alter_outcomes(response).values():
+            if code:
+                raise self._answer(code, message, missing_acl=_ALTER_ACL)
+
+    def close(self) -> None:
+        """Nothing; the connections are closed."""
+        self._connection.close()
+
+    def _answered(self, request: ClientRequest[Answer]) -> Answer:
+        """The response to a request."""
+        try:
+            return self._connection.send(request)
+        except StoreRefusedError as error:
+            code = error.code if isinstance(error, BrokerRefusedError) else _NO_LOGIN
+            raise BrokerAnswerError(error.message, code=code, hint=error.hint) from error
+
+    def _answer(self, code: int, message: str | None, *, missing_acl: str) -> BrokerAnswerError:
+        name = error_name(code)
+        told = message or _SILENT.get(name, "The broker gave no reason.")
+        return BrokerAnswerError(
+            told, code=name, hint=self._connection.error(code, message, missing_acl=missing_acl).hint
+        )

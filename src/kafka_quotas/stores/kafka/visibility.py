@@ -1,0 +1,89 @@
+"""Whether an accepted change shows: a KRaft broker answers from its own copy, which follows the controller."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_quotas.core.errors import StoreError
+from kafka_quotas.core.formats.zookeeper import WHOLE_NUMBER_TOLERANCE
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import EVERYTHING, FilterComponent, Match, QuotaFilter
+from kafka_quotas.stores.kafka.cluster_client import ClusterClient
+from kafka_quotas.stores.kafka.fan_out import ask_each
+from kafka_quotas.stores.kafka.messages import describe_request, described_entries
+from kafka_quotas.stores.polling import Polling
+from kafka_quotas.stores.store import Alteration, QuotaEntry
+
+POLL_INTERVAL_S: Final = 0.02
+_FEW: Final = 10
+"""Up to so many entities are asked for one by one, more by reading everything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visibility:
+    """Which entities some broker did not show as altered in time, and which brokers could not be asked, and why."""
+
+    behind: frozenset[Entity] = frozenset()
+    not_asked: str | None = None
+
+
+def wait_until_visible(connection: ClusterClient, alterations: Sequence[Alteration], *, timeout_s: float) -> Visibility:
+    """Wait until every broker that answers shows the alterations, at most `timeout_s` seconds.
+
+    A broker that can't be asked takes them over as it returns. Never raises a `StoreError`: they were made.
+    """
+    if not alterations:
+        return Visibility()
+    try:
+        node_ids = connection.node_ids()
+    except StoreError as error:
+        return Visibility(not_asked=error.message)
+    found = ask_each(node_ids, lambda node_id: _left_behind(connection, node_id, alterations, timeout_s=timeout_s))
+    return Visibility(behind=frozenset().union(*found.answers.values()), not_asked=found.missing)
+
+
+def _left_behind(
+    connection: ClusterClient, node_id: int, alterations: Sequence[Alteration], *, timeout_s: float
+) -> frozenset[Entity]:
+    """Return the entities that one broker did not show as altered in time."""
+    behind = list(alterations)
+
+    def caught_up() -> bool:
+        stored = _stored(connection, node_id, behind)
+        behind[:] = [alteration for alteration in behind if not _shows(stored.get(alteration.entity), alteration)]
+        return not behind
+
+    Polling(POLL_INTERVAL_S).until(caught_up, timeout_s=timeout_s)
+    return frozenset(alteration.entity for alteration in behind)
+
+
+def _stored(connection: ClusterClient, node_id: int, alterations: Sequence[Alteration]) -> dict[Entity, QuotaEntry]:
+    """Return what a broker shows of some entities now."""
+    few = len(alterations) <= _FEW
+    filters = [_only(alteration.entity) for alteration in alterations] if few else [EVERYTHING]
+    entries: list[QuotaEntry] = []
+    for quota_filter in filters:
+        entries += described_entries(connection.send_to(describe_request(quota_filter), node_id=node_id))
+    return {entry.entity: entry for entry in entries}
+
+
+def _only(entity: Entity) -> QuotaFilter:
+    """The filter that matches one entity."""
+    components = (
+        FilterComponent(entity_type=kind, match=Match.DEFAULT if name is None else Match.EXACT, name=name)
+        for kind, name in entity.parts
+    )
+    return QuotaFilter(components=tuple(components), strict=True)
+
+
+def _shows(entry: QuotaEntry | None, alteration: Alteration) -> bool:
+    """Whether a stored entry has every change of an alteration."""
+    quotas = entry.quotas if entry is not None else {}
+    for key, value in alteration.changes.items():
+        stored = quotas.get(key)
+        if value is None or stored is None:
+            if value is not stored:
+                return False
+        elif abs(stored - value) > WHOLE_NUMBER_TOLERANCE:
+            return False
+    return True

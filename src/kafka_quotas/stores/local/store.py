@@ -1,0 +1,205 @@
+"""The local store: quotas in one SQLite file, no server needed.
+
+Contract: KRaft's rules and our refusals decide what is accepted; thresholds of topics and brokers, which Kafka knows
+nothing of, are held beside its quotas. The accepted alterations of one call are written in one transaction. Safe for
+several processes and threads at once.
+Invariants: reading never makes the file; a change that changes nothing leaves the revision as it is.
+
+Which alterations of one call would let the thresholds of topics sum to more than a broker's total.
+"""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from kafka_quotas.core.errors import InvalidQuotaError, StoreError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import QuotaFilter, filter_verdict_local, matches, single_entity
+from kafka_quotas.core.model.threshold import ThresholdSettings, is_threshold_entity
+from kafka_quotas.stores.acceptance import ValidationRules, refusal
+from kafka_quotas.stores.local.database import LocalFile
+from kafka_quotas.stores.polling import Polling
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.store import NEVER_WRITTEN, Alteration, AlterationResult, QuotaEntry, Snapshot
+from kafka_quotas.stores.timeouts import timeouts
+
+
+def excessive(
+    alterations: Sequence[Alteration], stored: Callable[[], Iterable[QuotaEntry]]
+) -> Mapping[Entity, InvalidQuotaError]:
+    """Entity to the reason why its alteration is refused; empty where all of them together, or each in turn, fit.
+
+    Together comes first, so that a total and the thresholds below it can be raised in any order in one call.
+    `stored` is asked only where a threshold is among the alterations.
+    """
+    thresholds = [each for each in alterations if is_threshold_entity(each.entity)]
+    if not thresholds:
+        return {}
+    content = {entry.entity: dict(entry.quotas) for entry in stored() if is_threshold_entity(entry.entity)}
+    together = {entity: dict(quotas) for entity, quotas in content.items()}
+    for alteration in thresholds:
+        _change(together, alteration)
+    if _refusal(together) is None:
+        return {}
+    refused: dict[Entity, InvalidQuotaError] = {}
+    for alteration in thresholds:
+        changed = {entity: dict(quotas) for entity, quotas in content.items()}
+        _change(changed, alteration)
+        refusal = _refusal(changed)
+        if refusal is None:
+            content = changed
+        else:
+            refused[alteration.entity] = refusal
+    return refused
+
+
+def _change(content: dict[Entity, dict[str, float]], alteration: Alteration) -> None:
+    quotas = content.setdefault(alteration.entity, {})
+    for key, value in alteration.changes.items():
+        if value is None:
+            quotas.pop(key, None)
+        else:
+            quotas[key] = value
+
+
+def _refusal(content: Mapping[Entity, Mapping[str, float]]) -> InvalidQuotaError | None:
+    try:
+        ThresholdSettings.of(content.items())
+    except InvalidQuotaError as error:
+        return error
+    return None
+
+
+POLL_INTERVAL_S = 0.05
+_DEFAULTS = StoreSettings()
+
+
+class LocalStore:
+    """Quotas in the SQLite file at `path`; with `make_folder` its folder is made with the first change."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        settings: StoreSettings = _DEFAULTS,
+        make_folder: bool = False,
+        polling: Polling | None = None,
+    ) -> None:
+        self.url = f"local:{path}"
+        self._file = LocalFile(path, timeout_s=timeouts(settings).call_s, make_folder=make_folder)
+        self._polling = polling or Polling(POLL_INTERVAL_S)
+
+    def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
+        """The matching entries, sorted by entity.
+
+        Raises `InvalidQuotaError` for a filter that Kafka would refuse, `StoreError` where the file can't be read.
+        """
+        self._check_open()
+        refused = filter_verdict_local(quota_filter)
+        if refused is not None:
+            raise refused
+        with self._file.reading() as connection:
+            entries = [] if connection is None else _entries(connection, single_entity(quota_filter))
+        return [entry for entry in entries if matches(quota_filter, entry.entity)]
+
+    def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
+        """One result per alteration, in order; with `validate_only` nothing is written.
+
+        Raises `StoreError` where the file can't be written; then no alteration was applied.
+        """
+        self._check_open()
+        results = [
+            AlterationResult(entity=entry.entity, error=refusal(entry, rules=ValidationRules.LOCAL))
+            for entry in entries
+        ]
+        accepted = [entry for entry, result in zip(entries, results, strict=True) if result.error is None]
+        if not accepted:
+            return results
+        if validate_only:
+            with self._file.reading() as connection:
+                excess = excessive(accepted, lambda: [] if connection is None else _entries(connection, None))
+        else:
+            with self._file.writing() as connection:
+                excess = excessive(accepted, lambda: _entries(connection, None))
+                before = connection.total_changes
+                for alteration in accepted:
+                    if alteration.entity not in excess:
+                        _apply(connection, alteration)
+                if connection.total_changes != before:
+                    connection.execute("UPDATE store SET revision = revision + 1")
+        return [
+            replace(result, error=excess[result.entity]) if result.error is None and result.entity in excess else result
+            for result in results
+        ]
+
+    def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
+        """The content as soon as its revision differs from `since`; None after `timeout_s` or when closed."""
+        found: list[Snapshot] = []
+
+        def changed() -> bool:
+            if self._revision() != since:
+                found.append(self._snapshot())
+            return bool(found)
+
+        return found[0] if self._polling.until(changed, timeout_s=timeout_s) else None
+
+    def close(self) -> None:
+        """Nothing; the file is released, and a `watch` in another thread ends."""
+        self._polling.stop()
+        self._file.close()
+
+    def _check_open(self) -> None:
+        if self._polling.stopped:
+            raise StoreError(f"the store was closed: {self.url}")
+
+    def _revision(self) -> str:
+        with self._file.reading() as connection:
+            return NEVER_WRITTEN if connection is None else _revision(connection)
+
+    def _snapshot(self) -> Snapshot:
+        with self._file.reading() as connection:
+            if connection is None:
+                return Snapshot(revision=NEVER_WRITTEN, entries=())
+            return Snapshot(revision=_revision(connection), entries=tuple(_entries(connection, None)))
+
+
+def _apply(connection: sqlite3.Connection, alteration: Alteration) -> None:
+    """Nothing; the changes are made in the open transaction, rows that stay the same untouched."""
+    entity = _encode(alteration.entity)
+    for key, value in alteration.changes.items():
+        if value is None:
+            connection.execute("DELETE FROM quota WHERE entity = ? AND key = ?", (entity, key))
+        else:
+            connection.execute(
+                "INSERT INTO quota VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value "
+                "WHERE value <> excluded.value",
+                (entity, key, value),
+            )
+
+
+def _entries(connection: sqlite3.Connection, only: Entity | None) -> list[QuotaEntry]:
+    """The stored entries sorted by entity: those of one entity, or all."""
+    quotas: dict[str, dict[str, float]] = {}
+    where, arguments = ("", ()) if only is None else (" WHERE entity = ?", (_encode(only),))
+    for entity, key, value in connection.execute(f"SELECT entity, key, value FROM quota{where}", arguments):  # noqa: S608 - a constant
+        quotas.setdefault(entity, {})[key] = value
+    entries = [QuotaEntry(entity=_decode(entity), quotas=values) for entity, values in quotas.items()]
+    return sorted(entries, key=lambda entry: entry.entity.sort_key)
+
+
+def _revision(connection: sqlite3.Connection) -> str:
+    """The revision of the content in the open transaction."""
+    store_id, revision = connection.execute("SELECT id, revision FROM store").fetchone()
+    return f"{store_id}:{revision}"
+
+
+def _encode(entity: Entity) -> str:
+    """An entity as the text it is stored under."""
+    return json.dumps(entity.parts, ensure_ascii=False, separators=(",", ":"))
+
+
+def _decode(text: str) -> Entity:
+    """The entity stored under a text."""
+    return Entity.from_pairs((kind, name) for kind, name in json.loads(text))

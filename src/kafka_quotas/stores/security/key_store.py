@@ -1,0 +1,82 @@
+"""Key and trust stores as Kafka's properties name them: PEM, PKCS12 or JKS, told apart by what is in the file.
+
+Java takes a PKCS12 file where JKS was said and the other way round, so the declared type decides nothing here; a type
+that none of the three can be is refused by its name.
+
+Certificates in PEM form.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.stores.security.jks import is_jks, read_jks
+
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END [^-]*-----\n?", re.DOTALL)
+
+
+def certificates_in(text: str) -> tuple[str, ...]:
+    """The certificates in a PEM text, each with its marks."""
+    return tuple(_CERTIFICATE.findall(text))
+
+
+_TYPES = ("PEM", "PKCS12", "JKS")
+_JCEKS_MAGIC = b"\xce\xce\xce\xce"
+_DER_SEQUENCE = b"\x30"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyStore:
+    """What a store holds, in PEM form: certificates to trust, and the client's key with its chain ("" for none).
+
+    `key_password` opens the key, None where it lies open.
+    """
+
+    trusted: tuple[str, ...] = ()
+    key_and_chain: str = field(default="", repr=False)
+    key_password: str | None = field(default=None, repr=False)
+
+
+def read_key_store(properties: Mapping[str, str], kind: str) -> KeyStore | None:
+    """The store that `ssl.keystore.*` or `ssl.truststore.*` names (`kind`: `keystore`, `truststore`), None for none.
+
+    Raises `UsageError` where it can't be read, is of a type that is not supported, or its password is wrong.
+    """
+    location = f"ssl.{kind}.location"
+    if not properties.get(location):
+        return None
+    declared = properties.get(f"ssl.{kind}.type", "").strip()
+    if declared and declared.upper() not in _TYPES:
+        raise UsageError(f"ssl.{kind}.type: {declared} is not supported", hint=f"it is one of {', '.join(_TYPES)}")
+    path = Path(properties[location]).expanduser()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{location}: cannot read {path}: {error.strerror or error}") from error
+    password = properties.get(f"ssl.{kind}.password") or None
+    try:
+        return _read(content, password, properties.get("ssl.key.password") or None)
+    except UsageError as error:
+        raise UsageError(f"{location}: {path} {error.message}", hint=error.hint) from error
+
+
+def _read(content: bytes, password: str | None, key_password: str | None) -> KeyStore:
+    """The content of a file; the errors lack its name."""
+    if b"-----BEGIN " in content:
+        text = content.decode("ascii", "replace")
+        return KeyStore(trusted=certificates_in(text), key_and_chain=text, key_password=key_password or password or "")
+    if is_jks(content):
+        jks = read_jks(content, password, key_password)
+        return KeyStore(trusted=jks.trusted, key_and_chain=jks.key_and_chain)
+    if content.startswith(_JCEKS_MAGIC):
+        raise UsageError(
+            "is a JCEKS file, which is not supported", hint="keytool -importkeystore converts it to PKCS12"
+        )
+    if content.startswith(_DER_SEQUENCE):
+        from kafka_quotas.stores.security.pkcs12 import read_pkcs12  # noqa: PLC0415 - loads cryptography
+
+        pkcs12 = read_pkcs12(content, password)
+        return KeyStore(trusted=pkcs12.trusted, key_and_chain=pkcs12.key_and_chain)
+    raise UsageError("is neither a PEM, PKCS12 nor JKS file")

@@ -1,0 +1,101 @@
+"""What a cluster's ZooKeeper tells beside its quotas: left-over znodes, replication throttles, old brokers."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Final
+
+from kafka_quotas.core.errors import StoreError
+from kafka_quotas.core.formats.zookeeper import CONFIG_ROOT, ENTITY_FOLDERS, decode_config
+from kafka_quotas.stores.cluster_info import BROKER_THROTTLES, TOPIC_THROTTLES, ClusterInfo, ReplicationThrottle
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.url import StoreUrl
+from kafka_quotas.stores.zookeeper.reader import ReadableZnodes, Znodes
+from kafka_quotas.stores.zookeeper.session import ZooKeeperSession
+from kafka_quotas.stores.zookeeper.transaction import ZnodeState
+
+_REASSIGNMENT: Final = "/admin/reassign_partitions"
+_NOT_THERE: Final = "the settings of the brokers are not in ZooKeeper: threads and quota callbacks were not looked at"
+_BROKERS: Final = "/brokers/ids"
+_REGISTRATION_OF_2_7: Final = 5
+"""The version with which brokers since 2.7 register. **Source:** `kafka.zk.BrokerIdZNode` (Kafka 3.9)."""
+
+
+def zookeeper_facts(address: StoreUrl, *, settings: StoreSettings) -> ClusterInfo:
+    """What the znodes tell.
+
+    Raises `StoreUnreachableError` where no server answers, `StoreRefusedError` where access is denied.
+    """
+    with closing(ZooKeeperSession(address, settings=settings)) as session:
+        znodes = ReadableZnodes(session)
+        entries = znodes.entries()
+        facts = ClusterInfo(
+            empty_znodes=tuple(_empty(znodes)),
+            replication_throttles=(
+                *_throttles(znodes, f"{CONFIG_ROOT}/brokers", "broker", BROKER_THROTTLES),
+                *_throttles(znodes, f"{CONFIG_ROOT}/topics", "topic", TOPIC_THROTTLES),
+            ),
+            reassigning=znodes.node(_REASSIGNMENT) is not None,
+            too_old=tuple(_too_old(znodes)),
+            unknown=(_NOT_THERE,),
+        )
+        return replace(facts, unreadable=znodes.unreadable, readable=entries if znodes.unreadable else ())
+
+
+def old_zookeeper_brokers(address: StoreUrl, *, settings: StoreSettings) -> tuple[str, ...]:
+    """The brokers that register as those before 2.7 do; raises what `zookeeper_facts` raises."""
+    with closing(ZooKeeperSession(address, settings=settings)) as session:
+        return tuple(_too_old(session))
+
+
+def _empty(session: Znodes) -> Iterator[str]:
+    """The znodes of entities that hold neither configuration nor children, sorted."""
+    paths = _below(session, ENTITY_FOLDERS)
+    nodes = session.nodes(paths)
+    parents = [f"{path}/clients" for path, node in zip(paths, nodes, strict=True) if node and node.children]
+    pairs = _below(session, parents)
+    every = [*zip(paths, nodes, strict=True), *zip(pairs, session.nodes(pairs), strict=True)]
+    every += [(path, node) for path, node in zip(parents, session.nodes(parents), strict=True)]
+    yield from sorted(path for path, node in every if node is not None and not node.children and not _config(node))
+
+
+def _throttles(session: Znodes, folder: str, kind: str, names: Sequence[str]) -> Iterator[ReplicationThrottle]:
+    """The replication throttles that are set below one folder."""
+    paths = sorted(_below(session, [folder]))
+    for path, node in zip(paths, session.nodes(paths), strict=True):
+        config = _config(node)
+        place = path.rpartition("/")[2].replace("<default>", "defaults")
+        for name in names:
+            if config.get(name):
+                yield ReplicationThrottle(place=f"{kind} {place}", name=name, value=config[name])
+
+
+def _too_old(session: Znodes) -> Iterator[str]:
+    """The ids of brokers that register as those before 2.7 do."""
+    paths = sorted(_below(session, [_BROKERS]))
+    for path, node in zip(paths, session.nodes(paths), strict=True):
+        if node is not None and _registration(node) < _REGISTRATION_OF_2_7:
+            yield path.rpartition("/")[2]
+
+
+def _registration(node: ZnodeState) -> int:
+    """The version of a broker's registration; a registration that can't be read counts as new."""
+    try:
+        version = json.loads(node.data or b"")["version"]
+    except (ValueError, TypeError, KeyError):
+        return _REGISTRATION_OF_2_7
+    return version if isinstance(version, int) else _REGISTRATION_OF_2_7
+
+
+def _config(node: ZnodeState | None) -> dict[str, str]:
+    """The keys and values in a znode; one whose values can't be read counts as not empty."""
+    try:
+        return decode_config(node.data) if node is not None else {}
+    except StoreError:
+        return {"": "unreadable"}
+
+
+def _below(session: Znodes, folders: Sequence[str]) -> list[str]:
+    children = session.children(folders)
+    return [f"{folder}/{name}" for folder, names in zip(folders, children, strict=True) for name in names]

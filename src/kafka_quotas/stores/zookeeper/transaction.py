@@ -1,0 +1,120 @@
+"""What one alteration does to the znodes, decided without I/O from what was read.
+
+Contract: every step carries the version it was decided on, so that the whole fails when anything changed meanwhile;
+the change notification is the last step. SCRAM credentials, which live in the same znode, stay as they are.
+What is written is decided by `core.formats.zookeeper`; Kafka does the same steps one by one and without versions.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_quotas.core.changes.validation import SCRAM_MECHANISMS
+from kafka_quotas.core.formats.zookeeper import (
+    CHANGE_PREFIX,
+    change_notification,
+    changed_config,
+    decode_config,
+    parent_paths,
+    znode_change,
+    znode_path,
+)
+from kafka_quotas.core.model.entity import Entity
+
+ANY_VERSION: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZnodeState:
+    """A znode as it was read: `version` counts the writes of its data."""
+
+    data: bytes | None
+    version: int
+    children: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Create:
+    """A new znode; with `sequence` ZooKeeper appends a number to its name."""
+
+    path: str
+    data: bytes = b""
+    sequence: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetData:
+    """New data for a znode that is still of this version."""
+
+    path: str
+    data: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """A znode that goes, if it is still of this version and has no children."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """A znode that must still be of this version."""
+
+    path: str
+    version: int
+
+
+Step = Create | SetData | Delete | Check
+
+
+def chain_paths(entity: Entity) -> tuple[str, ...]:
+    """The znodes that an alteration of an entity has to read: those above its own, outermost first, then its own."""
+    return (*parent_paths(entity), znode_path(entity))
+
+
+def planned_steps(
+    entity: Entity, changes: Mapping[str, float | None], chain: Sequence[ZnodeState | None]
+) -> tuple[Step, ...]:
+    """The steps that apply `changes`, given the nodes at `chain_paths(entity)` (None: there is none).
+
+    Raises `InvalidQuotaError` for a value that ZooKeeper can't hold, `StoreError` where the znode holds what is no
+    configuration.
+    """
+    paths = chain_paths(entity)
+    nodes = dict(zip(paths, chain, strict=True))
+    before = _config(chain[-1])
+    kept = ((key, value) for key, value in changes.items() if value is not None or key not in SCRAM_MECHANISMS)
+    after = changed_config(before, kept)
+    change = znode_change(
+        entity,
+        after,
+        children=lambda path: _names_below(path, nodes),
+        config_of=lambda path: _config(nodes[path]),
+    )
+    steps: list[Step] = []
+    if change.data is None:
+        useless = [path for path in reversed(paths) if path.startswith(change.path)]
+        steps = [Delete(path=path, version=node.version) for path in useless if (node := nodes[path]) is not None]
+    elif (node := chain[-1]) is None:
+        missing = [path for path in paths[:-1] if nodes[path] is None]
+        steps = [*(Create(path=path) for path in missing), Create(path=change.path, data=change.data)]
+    elif after != before or not after:
+        steps = [SetData(path=change.path, data=change.data, version=node.version)]
+    return (*steps, Create(path=CHANGE_PREFIX, data=change_notification(entity), sequence=True))
+
+
+def _config(node: ZnodeState | None) -> dict[str, str]:
+    return decode_config(node.data) if node is not None else {}
+
+
+def _names_below(path: str, nodes: Mapping[str, ZnodeState | None]) -> list[str]:
+    """The names of the children of a path, as far as they matter: only that of an only child on the way down does."""
+    node = nodes[path]
+    count = node.children if node is not None else 0
+    on_the_way = [other for other in nodes if other.startswith(f"{path}/") and nodes[other] is not None]
+    if count == 1 and on_the_way:
+        return [on_the_way[0].removeprefix(f"{path}/")]
+    return [""] * count

@@ -1,0 +1,150 @@
+"""DescribeClientQuotas and AlterClientQuotas as a client asks them.
+
+**Source:** KIP-546; `DescribeClientQuotasRequest.json`, `AlterClientQuotasRequest.json`, Kafka 4.1.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final, NamedTuple
+
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import Match, QuotaFilter
+from kafka_quotas.wire.client.request import ClientRequest, VersionRange
+from kafka_quotas.wire.codec.reader import FieldReader
+from kafka_quotas.wire.codec.writer import FieldWriter
+
+_PASSING_ERRORS: Final = frozenset({7, 13, 41})
+"""REQUEST_TIMED_OUT, NETWORK_EXCEPTION, NOT_CONTROLLER: what a broker answers while the controller changes."""
+_MATCH_TYPES: Final = {Match.EXACT: 0, Match.DEFAULT: 1, Match.ANY: 2}
+
+
+class StoredQuotas(NamedTuple):
+    """An entity and its quotas. There may be a hundred thousand, so this is a tuple."""
+
+    entity: Entity
+    quotas: Mapping[str, float]
+
+
+class DescribedQuotas(NamedTuple):
+    """What a broker says is stored, or an error."""
+
+    error_code: int
+    error_message: str | None
+    entries: tuple[StoredQuotas, ...]
+
+
+class EntityChanges(NamedTuple):
+    """An entity and the changes to its keys, in order: the new value, or None to remove the key."""
+
+    entity: Entity
+    changes: tuple[tuple[str, float | None], ...]
+
+
+class EntityOutcome(NamedTuple):
+    """What became of the changes to one entity; error code 0 if they were made."""
+
+    entity: Entity
+    error_code: int
+    error_message: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeQuotasRequest(ClientRequest[DescribedQuotas]):
+    """Asks for the stored quotas that a filter matches."""
+
+    quota_filter: QuotaFilter
+
+    name: ClassVar[str] = "quota"
+    api_key: ClassVar[int] = 48
+    versions: ClassVar[VersionRange] = VersionRange(0, 1)
+    flexible_since: ClassVar[int] = 1
+    broker_since: ClassVar[str] = "2.6"
+
+    def write(self, writer: FieldWriter, version: int) -> None:  # noqa: ARG002 - both versions say the same
+        """Append the body of the request."""
+        writer.count(len(self.quota_filter.components))
+        for component in self.quota_filter.components:
+            writer.string(component.entity_type)
+            writer.int8(_MATCH_TYPES[component.match])
+            writer.string(component.name)
+            writer.tags()
+        writer.boolean(value=self.quota_filter.strict)
+        writer.tags()
+
+    def read(self, reader: FieldReader, version: int) -> DescribedQuotas:  # noqa: ARG002
+        """Return what is stored."""
+        reader.int32()  # throttle_time_ms
+        error_code, error_message = reader.int16(), reader.string()
+        entries = tuple(_stored(reader) for _ in range(reader.count()))
+        reader.tags()
+        return DescribedQuotas(error_code=error_code, error_message=error_message, entries=entries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterQuotasRequest(ClientRequest[tuple[EntityOutcome, ...]]):
+    """Changes the quotas of some entities; with `validate_only` nothing is written."""
+
+    entries: tuple[EntityChanges, ...]
+    validate_only: bool
+
+    name: ClassVar[str] = "quota"
+    api_key: ClassVar[int] = 49
+    versions: ClassVar[VersionRange] = VersionRange(0, 1)
+    flexible_since: ClassVar[int] = 1
+    broker_since: ClassVar[str] = "2.6"
+
+    def write(self, writer: FieldWriter, version: int) -> None:  # noqa: ARG002
+        """Append the body of the request."""
+        writer.count(len(self.entries))
+        for entity, changes in self.entries:
+            writer.count(len(entity.parts))
+            for kind, name in entity.parts:
+                writer.string(kind)
+                writer.string(name)
+                writer.tags()
+            writer.count(len(changes))
+            for key, value in changes:
+                writer.string(key)
+                writer.float64(0.0 if value is None else value)
+                writer.boolean(value=value is None)
+                writer.tags()
+            writer.tags()
+        writer.boolean(value=self.validate_only)
+        writer.tags()
+
+    def read(self, reader: FieldReader, version: int) -> tuple[EntityOutcome, ...]:  # noqa: ARG002
+        """Return what became of each entity, in no particular order."""
+        reader.int32()  # throttle_time_ms
+        outcomes = tuple(_outcome(reader) for _ in range(reader.count()))
+        reader.tags()
+        return outcomes
+
+    def asks_to_try_again(self, answer: tuple[EntityOutcome, ...]) -> bool:
+        """Return whether no controller was there to do anything; setting the same values twice would do no harm."""
+        return bool(answer) and all(outcome.error_code in _PASSING_ERRORS for outcome in answer)
+
+
+def _stored(reader: FieldReader) -> StoredQuotas:
+    entity = _entity(reader)
+    quotas = {}
+    for _ in range(reader.count()):
+        key = reader.text()
+        quotas[key] = reader.float64()
+        reader.tags()
+    reader.tags()
+    return StoredQuotas(entity, quotas)
+
+
+def _outcome(reader: FieldReader) -> EntityOutcome:
+    error_code, error_message = reader.int16(), reader.string()
+    entity = _entity(reader)
+    reader.tags()
+    return EntityOutcome(entity, error_code, error_message)
+
+
+def _entity(reader: FieldReader) -> Entity:
+    pairs = []
+    for _ in range(reader.count()):
+        pairs.append((reader.text(), reader.string()))
+        reader.tags()
+    return Entity.from_pairs(pairs)

@@ -1,0 +1,61 @@
+"""ListOffsets as a client asks it: where a partition ends.
+
+**Source:** `ListOffsetsRequest.json`, Kafka 4.1; KIP-79.
+"""
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import ClassVar, Final, NamedTuple
+
+from kafka_quotas.wire.client.request import ClientRequest, VersionRange
+from kafka_quotas.wire.codec.reader import FieldReader
+from kafka_quotas.wire.codec.writer import FieldWriter
+from kafka_quotas.wire.protocol.api import NEVER
+
+_INT64: Final = Struct(">q")
+_NO_REPLICA: Final = -1
+_LATEST: Final = -1
+
+
+class FoundOffset(NamedTuple):
+    """The offset behind the last record, or an error."""
+
+    error_code: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndOffset(ClientRequest[FoundOffset]):
+    """Asks the leader of a partition for its end."""
+
+    topic: str
+    partition: int
+
+    name: ClassVar[str] = "ListOffsets"
+    api_key: ClassVar[int] = 2
+    versions: ClassVar[VersionRange] = VersionRange(2, 2)
+    flexible_since: ClassVar[int] = NEVER
+    broker_since: ClassVar[str] = "0.11"
+
+    def write(self, writer: FieldWriter, version: int) -> None:
+        """Append the body of the request."""
+        del version
+        writer.int32(_NO_REPLICA)
+        writer.int8(0)  # isolation level: uncommitted
+        writer.count(1)
+        writer.string(self.topic)
+        writer.count(1)
+        writer.int32(self.partition)
+        writer.raw(_INT64.pack(_LATEST))
+
+    def read(self, reader: FieldReader, version: int) -> FoundOffset:
+        """Return the offset."""
+        del version
+        reader.int32()  # throttle_time_ms
+        reader.count()
+        reader.text()
+        reader.count()
+        reader.int32()
+        error_code = reader.int16()
+        reader.int64()  # timestamp
+        return FoundOffset(error_code, reader.int64())

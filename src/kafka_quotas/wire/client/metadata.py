@@ -1,0 +1,115 @@
+"""Metadata as a client asks it: the brokers of a cluster, and who leads which partition.
+
+The parts of an answer are tuples, of which a cluster with a million partitions makes a million.
+
+**Source:** `MetadataRequest.json`, `MetadataResponse.json`, Kafka 4.1.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, NamedTuple
+
+from kafka_quotas.wire.client.request import ClientRequest, VersionRange
+from kafka_quotas.wire.codec.reader import FieldReader
+from kafka_quotas.wire.codec.writer import FieldWriter
+
+_OFFLINE_REPLICAS_SINCE: Final = 5
+_LEADER_EPOCH_SINCE: Final = 7
+_AUTHORIZED_OPERATIONS_SINCE: Final = 8
+
+
+class Broker(NamedTuple):
+    """A broker that is up, and where it says it can be reached."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class Partition(NamedTuple):
+    """A partition and the broker that leads it; -1 for none."""
+
+    number: int
+    leader_id: int
+
+
+class Topic(NamedTuple):
+    """A topic with its partitions, or an error."""
+
+    name: str
+    error_code: int
+    partitions: tuple[Partition, ...]
+
+
+class Metadata(NamedTuple):
+    """A cluster as one of its brokers sees it; `controller_id` is -1 if it knows of none."""
+
+    brokers: tuple[Broker, ...]
+    controller_id: int
+    topics: tuple[Topic, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataRequest(ClientRequest[Metadata]):
+    """Asks for the brokers and some topics: those named, or all with None. No topic is made by asking."""
+
+    topics: tuple[str, ...] | None = ()
+
+    name: ClassVar[str] = "Metadata"
+    api_key: ClassVar[int] = 3
+    versions: ClassVar[VersionRange] = VersionRange(4, 9)
+    flexible_since: ClassVar[int] = 9
+    broker_since: ClassVar[str] = "1.0"
+
+    def write(self, writer: FieldWriter, version: int) -> None:
+        """Append the body of the request."""
+        writer.count(None if self.topics is None else len(self.topics))
+        for name in self.topics or ():
+            writer.string(name)
+            writer.tags()
+        writer.boolean(value=False)  # allow_auto_topic_creation
+        if version >= _AUTHORIZED_OPERATIONS_SINCE:
+            writer.boolean(value=False)
+            writer.boolean(value=False)
+        writer.tags()
+
+    def read(self, reader: FieldReader, version: int) -> Metadata:
+        """Return the cluster."""
+        reader.int32()  # throttle_time_ms
+        brokers = tuple(_broker(reader) for _ in range(reader.count()))
+        reader.string()  # cluster id
+        controller_id = reader.int32()
+        topics = tuple(_topic(reader, version) for _ in range(reader.count()))
+        if version >= _AUTHORIZED_OPERATIONS_SINCE:
+            reader.int32()
+        reader.tags()
+        return Metadata(brokers=brokers, controller_id=controller_id, topics=topics)
+
+
+def _broker(reader: FieldReader) -> Broker:
+    broker = Broker(node_id=reader.int32(), host=reader.text(), port=reader.int32())
+    reader.string()  # rack
+    reader.tags()
+    return broker
+
+
+def _topic(reader: FieldReader, version: int) -> Topic:
+    error_code, name = reader.int16(), reader.text()
+    reader.boolean()  # is_internal
+    partitions = tuple(_partition(reader, version) for _ in range(reader.count()))
+    if version >= _AUTHORIZED_OPERATIONS_SINCE:
+        reader.int32()
+    reader.tags()
+    return Topic(name=name, error_code=error_code, partitions=partitions)
+
+
+def _partition(reader: FieldReader, version: int) -> Partition:
+    reader.int16()  # error_code
+    partition = Partition(number=reader.int32(), leader_id=reader.int32())
+    if version >= _LEADER_EPOCH_SINCE:
+        reader.int32()
+    reader.skip_int32s()  # replicas
+    reader.skip_int32s()  # in-sync replicas
+    if version >= _OFFLINE_REPLICAS_SINCE:
+        reader.skip_int32s()
+    reader.tags()
+    return partition

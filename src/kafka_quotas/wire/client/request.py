@@ -1,0 +1,89 @@
+"""Requests that we send ourselves: what each of them has to tell, and the frames around them.
+
+A request knows the versions in which it can be said; which of them is used is settled by the broker's ApiVersions.
+
+**Source:** KIP-35, KIP-482; `RequestHeader`, `ResponseHeader`, Kafka 4.1.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar, Final, Generic, NamedTuple, TypeVar
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
+from kafka_quotas.wire.codec.reader import FieldReader
+from kafka_quotas.wire.codec.writer import FieldWriter
+
+Answer = TypeVar("Answer")
+_CORRELATION_ID_BYTES: Final = 4
+
+
+class VersionRange(NamedTuple):
+    """The lowest and the highest version of a request that a broker takes."""
+
+    lowest: int
+    highest: int
+
+
+class ClientRequest(ABC, Generic[Answer]):
+    """A request and how its answer is read.
+
+    `broker_since` is the first release of Kafka whose brokers take it in a version of `versions`.
+    """
+
+    __slots__ = ()
+
+    name: ClassVar[str]
+    api_key: ClassVar[int]
+    versions: ClassVar[VersionRange]
+    flexible_since: ClassVar[int]
+    plain_answer_header: ClassVar[bool] = False
+    broker_since: ClassVar[str]
+
+    @abstractmethod
+    def write(self, writer: FieldWriter, version: int) -> None:
+        """Append the body of the request."""
+
+    @abstractmethod
+    def read(self, reader: FieldReader, version: int) -> Answer:
+        """Return the answer. *Raises* `ProtocolError` if it is none."""
+
+    def asks_to_try_again(self, answer: Answer) -> bool:  # noqa: ARG002 - most answers never do
+        """Return whether the answer is that nothing was done, for a reason that passes."""
+        return False
+
+
+def version_of(request: ClientRequest[Answer], offered: Mapping[int, VersionRange]) -> int | None:
+    """Return the highest version that both sides know; None if there is none."""
+    theirs = offered.get(request.api_key)
+    if theirs is None:
+        return None
+    version = min(request.versions.highest, theirs.highest)
+    return version if version >= max(request.versions.lowest, theirs.lowest) else None
+
+
+def request_frame(request: ClientRequest[Answer], version: int, *, correlation_id: int, client_id: str | None) -> bytes:
+    """Return the whole frame of a request, length field included; the client-id None is null."""
+    header = FieldWriter(flexible=False)
+    header.int16(request.api_key)
+    header.int16(version)
+    header.int32(correlation_id)
+    header.string(client_id)
+    body = FieldWriter(flexible=version >= request.flexible_since)
+    body.tags()  # the header's own, in versions whose header has any
+    request.write(body, version)
+    content = header.content() + body.content()
+    return len(content).to_bytes(FRAME_LENGTH_BYTES, "big") + content
+
+
+def read_answer(request: ClientRequest[Answer], version: int, content: bytes, *, correlation_id: int) -> Answer:
+    """Return the answer in the content of a frame (behind its length field).
+
+    *Raises* `ProtocolError` if it answers another request or can't be read to its end.
+    """
+    if content[:_CORRELATION_ID_BYTES] != correlation_id.to_bytes(_CORRELATION_ID_BYTES, "big"):
+        raise ProtocolError("the answer belongs to another request")
+    reader = FieldReader(content, offset=_CORRELATION_ID_BYTES, flexible=version >= request.flexible_since)
+    if not request.plain_answer_header:
+        reader.tags()
+    return request.read(reader, version)

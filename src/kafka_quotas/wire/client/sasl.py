@@ -1,0 +1,80 @@
+"""SaslHandshake and SaslAuthenticate as a client asks them.
+
+**Source:** KIP-43, KIP-152, KIP-368; `SaslHandshakeRequest.json`, `SaslAuthenticateRequest.json`, Kafka 4.1.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from kafka_quotas.wire.client.request import ClientRequest, VersionRange
+from kafka_quotas.wire.codec.reader import FieldReader
+from kafka_quotas.wire.codec.writer import FieldWriter
+
+UNSUPPORTED_SASL_MECHANISM: Final = 33
+ILLEGAL_SASL_STATE: Final = 34
+_SESSION_LIFETIME_SINCE: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mechanisms:
+    """Whether the mechanism asked for is taken (error code 0), and those that would be."""
+
+    error_code: int
+    offered: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandshakeRequest(ClientRequest[Mechanisms]):
+    """Asks to log in by a mechanism. After version 0 its tokens travel in raw frames."""
+
+    mechanism: str
+
+    name: ClassVar[str] = "SaslHandshake"
+    api_key: ClassVar[int] = 17
+    versions: ClassVar[VersionRange] = VersionRange(0, 1)
+    flexible_since: ClassVar[int] = 2
+    broker_since: ClassVar[str] = "0.10"
+
+    def write(self, writer: FieldWriter, version: int) -> None:  # noqa: ARG002 - both versions say the same
+        """Append the body of the request."""
+        writer.string(self.mechanism)
+
+    def read(self, reader: FieldReader, version: int) -> Mechanisms:  # noqa: ARG002
+        """Return whether the mechanism is taken."""
+        error_code = reader.int16()
+        return Mechanisms(error_code=error_code, offered=tuple(reader.text() for _ in range(reader.count())))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerToken:
+    """The broker's answer to a token: its own, or an error."""
+
+    error_code: int
+    error_message: str | None
+    token: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthenticateRequest(ClientRequest[ServerToken]):
+    """Hands over one token of the mechanism."""
+
+    token: bytes
+
+    name: ClassVar[str] = "SaslAuthenticate"
+    api_key: ClassVar[int] = 36
+    versions: ClassVar[VersionRange] = VersionRange(0, 2)
+    flexible_since: ClassVar[int] = 2
+    broker_since: ClassVar[str] = "1.0"
+
+    def write(self, writer: FieldWriter, version: int) -> None:  # noqa: ARG002 - all versions say the same
+        """Append the body of the request."""
+        writer.byte_string(self.token)
+        writer.tags()
+
+    def read(self, reader: FieldReader, version: int) -> ServerToken:
+        """Return the broker's token."""
+        error_code, error_message, token = reader.int16(), reader.string(), reader.byte_string()
+        if version >= _SESSION_LIFETIME_SINCE:
+            reader.int64()
+        reader.tags()
+        return ServerToken(error_code=error_code, error_message=error_message, token=token)

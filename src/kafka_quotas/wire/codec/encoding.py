@@ -1,0 +1,156 @@
+"""How a version of a message spells its texts, arrays and tagged fields: the old way, or compactly.
+
+Every message has one of two spellings throughout its body. With it, one description of a message serves all versions.
+Positions are offsets into the frame, `end` is where the frame ends; nothing is read at or behind it.
+
+**Source:** KIP-482.
+
+Topic ids: 16 bytes that name a topic beside its name (KIP-516).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.java.utf8 import decode_utf8
+from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, framed
+from kafka_quotas.wire.codec.skip import (
+    Buffer,
+    Layout,
+    Skip,
+    TruncatedError,
+    array,
+    array_count,
+    bytes_field,
+    bytes_span,
+    compact_array,
+    compact_array_count,
+    compact_bytes,
+    compact_span,
+    compact_string,
+    encode_unsigned_varint,
+    string,
+    string_span,
+    tags,
+    walk,
+)
+
+MAX_ELEMENTS: Final = 10_000
+"""Most topics, or partitions of all topics, of a request that is read whole. Each takes 2 to 4 us, in which nobody
+else is served; a broker is advised to have 4,000 partitions at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spelling:
+    """The steps over fields in one spelling, and the bytes of some."""
+
+    is_compact: bool
+    string: Skip
+    bytes_field: Skip
+    array: Callable[..., Skip]
+    """Makes the step over an array of plain values, from their layout."""
+    tags: Layout
+    """What stands at the end of each structure: a tag section, or nothing."""
+    no_tags: bytes
+    array_count: Callable[[Buffer, int, int], tuple[int, int]]
+    string_span: Callable[[Buffer, int, int], tuple[int, int]]
+    bytes_span: Callable[[Buffer, int, int], tuple[int, int]]
+
+    def structs(self, *element: int | Skip) -> Skip:
+        """Return the step over an array of structures with these fields."""
+        return self.array(*element, *self.tags)
+
+    def text(self, frame: Buffer, offset: int, end: int) -> tuple[str | None, int]:
+        """Return the text of a string, None for null, and the offset behind it."""
+        start, behind = self.string_span(frame, offset, end)
+        if behind < start:
+            return None, start
+        return decode_utf8(bytes(frame[start:behind])), behind
+
+    def encoded_text(self, text: str | None) -> bytes:
+        """Return a string of at most 32,767 bytes, None for null."""
+        content = b"" if text is None else text.encode()
+        if self.is_compact:
+            return encode_unsigned_varint(0 if text is None else len(content) + 1) + content
+        return (-1 if text is None else len(content)).to_bytes(2, "big", signed=True) + content
+
+    def encoded_count(self, count: int) -> bytes:
+        """Return what precedes so many elements of an array."""
+        return encode_unsigned_varint(count + 1) if self.is_compact else count.to_bytes(4, "big")
+
+
+OLD: Final = Spelling(
+    is_compact=False,
+    string=string,
+    bytes_field=bytes_field,
+    array=array,
+    tags=(),
+    no_tags=b"",
+    array_count=array_count,
+    string_span=string_span,
+    bytes_span=bytes_span,
+)
+COMPACT: Final = Spelling(
+    is_compact=True,
+    string=compact_string,
+    bytes_field=compact_bytes,
+    array=compact_array,
+    tags=(tags,),
+    no_tags=b"\0",
+    array_count=compact_array_count,
+    string_span=compact_span,
+    bytes_span=compact_span,
+)
+
+
+def spelling(api_version: int, flexible_since: int) -> Spelling:
+    """Return the spelling of a message's version, whose flexible versions start with `flexible_since`."""
+    return COMPACT if api_version >= flexible_since else OLD
+
+
+_TOO_MANY: Final = f"requests that have to be read as a whole may name {MAX_ELEMENTS} topics or partitions"
+
+
+class ElementList(NamedTuple):
+    """An array: `start` is where its count is, `spans` where its elements are, `end` is behind the last."""
+
+    start: int
+    spans: tuple[tuple[int, int], ...]
+    end: int
+
+
+def element_list(
+    form: Spelling, element: Layout, frame: Buffer, offset: int, end: int, *, at_most: int | None = None
+) -> ElementList:
+    """Return where the array at `offset` has its elements, of the layout `element`; null has none.
+
+    Raises:
+        ProtocolError: There are more than `at_most`, or what is there can't be such an array.
+    """
+    count, position = form.array_count(frame, offset, end)
+    if at_most is not None and count > at_most:
+        raise ProtocolError(f"an array has {count} elements where {at_most} may be", hint=_TOO_MANY)
+    spans: list[tuple[int, int]] = []
+    for _ in range(count):
+        behind = walk(element, frame, position, end)
+        if behind == position:
+            raise ProtocolError("an array has elements of no bytes")
+        spans.append((position, behind))
+        position = behind
+    if position > end:
+        raise TruncatedError
+    return ElementList(offset, tuple(spans), position)
+
+
+def with_elements(form: Spelling, frame: Buffer, listed: ElementList, elements: Sequence[Buffer]) -> bytes:
+    """Return the frame with these elements in place of those listed, and the length that it has then."""
+    before = frame[FRAME_LENGTH_BYTES : listed.start]
+    return framed(b"".join((before, form.encoded_count(len(elements)), *elements, frame[listed.end :])))
+
+
+TopicId: TypeAlias = bytes
+
+TOPIC_ID_BYTES: Final = 16
+NO_TOPIC_ID: Final[TopicId] = bytes(TOPIC_ID_BYTES)
+"""The id that stands for none."""

@@ -1,0 +1,137 @@
+"""Reading the fields of a Kafka message, in the plain form and in the compact one of flexible versions.
+
+Invariant: a false length or count ends in `TruncatedError` before anything of that size is made.
+
+**Source:** KIP-482; `org.apache.kafka.common.protocol.types.Type`, Kafka 4.1.
+"""
+
+from struct import Struct
+from typing import Final
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.wire.codec.skip import (
+    TruncatedError,
+    array_count,
+    bytes_field,
+    compact_array_count,
+    compact_span,
+    read_int16,
+    read_int32,
+    string_span,
+    tags,
+)
+
+_FLOAT64: Final = Struct(">d")
+
+
+class FieldReader:
+    """Reads fields one after the other; `flexible` says in which form strings, bytes and arrays are.
+
+    Every call *raises* `TruncatedError` if the message ends inside the field, `ProtocolError` if it can't be one.
+    """
+
+    __slots__ = ("_buffer", "_end", "_flexible", "_offset")
+
+    def __init__(self, buffer: bytes, *, offset: int, flexible: bool) -> None:
+        self._buffer = buffer
+        self._offset = offset
+        self._end = len(buffer)
+        self._flexible = flexible
+
+    @property
+    def left(self) -> int:
+        """How many bytes were not read yet."""
+        return self._end - self._offset
+
+    def int8(self) -> int:
+        """Return an 8-bit integer."""
+        return self._fixed(1, self._buffer[self._offset : self._offset + 1])
+
+    def int16(self) -> int:
+        """Return a 16-bit integer."""
+        value = read_int16(self._buffer, self._offset, self._end)
+        self._offset += 2
+        return value
+
+    def int32(self) -> int:
+        """Return a 32-bit integer."""
+        value = read_int32(self._buffer, self._offset, self._end)
+        self._offset += 4
+        return value
+
+    def int64(self) -> int:
+        """Return a 64-bit integer."""
+        return self._fixed(8, self._buffer[self._offset : self._offset + 8])
+
+    def float64(self) -> float:
+        """Return a double."""
+        if self._offset + 8 > self._end:
+            raise TruncatedError
+        value: float = _FLOAT64.unpack_from(self._buffer, self._offset)[0]
+        self._offset += 8
+        return value
+
+    def boolean(self) -> bool:
+        """Return a boolean."""
+        return self.int8() != 0
+
+    def string(self) -> str | None:
+        """Return a string, None for null."""
+        start, end = (compact_span if self._flexible else string_span)(self._buffer, self._offset, self._end)
+        if end < start:
+            self._offset = start
+            return None
+        self._offset = end
+        try:
+            return self._buffer[start:end].decode()
+        except UnicodeDecodeError as error:
+            raise ProtocolError("a string is not UTF-8") from error
+
+    def text(self) -> str:
+        """Return a string that may not be null."""
+        value = self.string()
+        if value is None:
+            raise ProtocolError("a string is missing")
+        return value
+
+    def byte_string(self) -> bytes:
+        """Return bytes; null is read as none."""
+        if self._flexible:
+            start, end = compact_span(self._buffer, self._offset, self._end)
+            self._offset = max(start, end)
+            return self._buffer[start : self._offset]
+        start = self._offset + 4
+        self._offset = bytes_field(self._buffer, self._offset, self._end)
+        return self._buffer[start : self._offset]
+
+    def count(self) -> int:
+        """Return the number of elements of an array, which follow; 0 for null."""
+        count_of = compact_array_count if self._flexible else array_count
+        count, self._offset = count_of(self._buffer, self._offset, self._end)
+        if count > self.left:  # an element takes a byte at least
+            raise TruncatedError
+        return count
+
+    def skip(self, size: int) -> None:
+        """Read past so many bytes."""
+        if not 0 <= size <= self.left:
+            raise TruncatedError
+        self._offset += size
+
+    def skip_int32s(self) -> None:
+        """Read past an array of 32-bit integers."""
+        size = 4 * self.count()
+        if size > self.left:
+            raise TruncatedError
+        self._offset += size
+
+    def tags(self) -> None:
+        """Read past the tagged fields at the end of a structure; versions that have none have nothing there."""
+        if self._flexible:
+            self._offset = tags(self._buffer, self._offset, self._end)
+
+    def _fixed(self, size: int, field: bytes) -> int:
+        if len(field) < size:
+            raise TruncatedError
+        self._offset += size
+        return int.from_bytes(field, "big", signed=True)

@@ -1,0 +1,86 @@
+"""Writing the fields of a Kafka message, in the plain form and in the compact one of flexible versions.
+
+**Source:** KIP-482; `org.apache.kafka.common.protocol.types.Type`, Kafka 4.1.
+"""
+
+from struct import Struct
+from typing import Final
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.wire.codec.skip import MAX_STRING_BYTES, encode_unsigned_varint
+
+_INT8: Final = Struct(">b")
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_FLOAT64: Final = Struct(">d")
+
+
+class FieldWriter:
+    """Appends fields to a message; `flexible` says in which form strings, bytes and arrays are."""
+
+    __slots__ = ("_bytes", "_flexible")
+
+    def __init__(self, *, flexible: bool) -> None:
+        self._bytes = bytearray()
+        self._flexible = flexible
+
+    def content(self) -> bytes:
+        """Return all that was written."""
+        return bytes(self._bytes)
+
+    def int8(self, value: int) -> None:
+        """Append an 8-bit integer."""
+        self._bytes += _INT8.pack(value)
+
+    def int16(self, value: int) -> None:
+        """Append a 16-bit integer."""
+        self._bytes += _INT16.pack(value)
+
+    def int32(self, value: int) -> None:
+        """Append a 32-bit integer."""
+        self._bytes += _INT32.pack(value)
+
+    def float64(self, value: float) -> None:
+        """Append a double."""
+        self._bytes += _FLOAT64.pack(value)
+
+    def boolean(self, *, value: bool) -> None:
+        """Append a boolean."""
+        self._bytes.append(value)
+
+    def string(self, value: str | None) -> None:
+        """Append a string, None for null. *Raises* `UsageError` if Kafka has no such string."""
+        if value is None:
+            self._bytes += b"\0" if self._flexible else b"\xff\xff"
+            return
+        try:
+            encoded = value.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"not a text that Kafka can hold: {value!r}", hint="names are UTF-8") from error
+        if len(encoded) > MAX_STRING_BYTES:
+            raise UsageError(
+                f"longer than {MAX_STRING_BYTES} bytes: {value[:20]}...", hint="Kafka takes no longer name"
+            )
+        self._bytes += encode_unsigned_varint(len(encoded) + 1) if self._flexible else _INT16.pack(len(encoded))
+        self._bytes += encoded
+
+    def byte_string(self, value: bytes) -> None:
+        """Append bytes with their length."""
+        self._bytes += encode_unsigned_varint(len(value) + 1) if self._flexible else _INT32.pack(len(value))
+        self._bytes += value
+
+    def count(self, elements: int | None) -> None:
+        """Append the number of elements of an array, which follow; None for null."""
+        if self._flexible:
+            self._bytes += encode_unsigned_varint(0 if elements is None else elements + 1)
+        else:
+            self._bytes += _INT32.pack(-1 if elements is None else elements)
+
+    def raw(self, content: bytes) -> None:
+        """Append fields that were written elsewhere."""
+        self._bytes += content
+
+    def tags(self) -> None:
+        """Append the end of a structure: no tagged fields, and nothing in versions that have none."""
+        if self._flexible:
+            self._bytes.append(0)

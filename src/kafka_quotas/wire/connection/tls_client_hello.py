@@ -1,0 +1,112 @@
+"""The host name that a TLS client asks for, read from its first message before anything is answered.
+
+**Source:** RFC 8446, sections 4.1.2 and 5.1; RFC 6066, section 3.
+"""
+
+from typing import Final
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.wire.codec.skip import Buffer
+
+MAX_HELLO_BYTES: Final = 16 * 1024
+"""Longest first message that is waited for; with keys against quantum computers they take some 2 KiB."""
+_HANDSHAKE, _CLIENT_HELLO, _SERVER_NAME, _HOST_NAME = 22, 1, 0, 0
+_RECORD_HEAD: Final = 5
+_HELLO_HEAD: Final = 4
+_VERSION_AND_RANDOM: Final = 34
+
+
+class _Reader:
+    """Reads from a whole message; raises `ProtocolError` at its end."""
+
+    def __init__(self, data: bytes, offset: int, end: int) -> None:
+        self._data, self._offset, self._end = data, offset, end
+
+    @property
+    def is_done(self) -> bool:
+        return self._offset >= self._end
+
+    def number(self, size: int) -> int:
+        return int.from_bytes(self.bytes(size), "big")
+
+    def rest(self) -> bytes:
+        return self.bytes(self._end - self._offset)
+
+    def bytes(self, size: int) -> bytes:
+        start = self._offset
+        if start + size > self._end:
+            raise ProtocolError("a TLS client's first message ends too early")
+        self._offset = start + size
+        return self._data[start : start + size]
+
+    def part(self, length_size: int) -> "_Reader":
+        data = self.bytes(self.number(length_size))
+        return _Reader(data, 0, len(data))
+
+
+def wanted_bytes(buffer: Buffer) -> int:
+    """Return how many bytes the client's first message takes as far as these first ones tell, at least 5.
+
+    *Raises* `ProtocolError` if this is no TLS, or the message is longer than `MAX_HELLO_BYTES`.
+    """
+    if buffer[:1] and buffer[0] != _HANDSHAKE:
+        raise ProtocolError("the client doesn't speak TLS")
+    offset, missing = 0, _RECORD_HEAD + _HELLO_HEAD
+    message_left = _HELLO_HEAD
+    while message_left > 0:
+        if len(buffer) < offset + _RECORD_HEAD:
+            return offset + _RECORD_HEAD
+        if buffer[offset] != _HANDSHAKE:
+            raise ProtocolError("a TLS client's first message is interrupted")
+        length = int.from_bytes(buffer[offset + 3 : offset + 5], "big")
+        if offset == 0:
+            if length < _HELLO_HEAD:
+                raise ProtocolError("a TLS client's first record is too short")
+            if len(buffer) < missing:
+                return missing
+            message_left = _HELLO_HEAD + int.from_bytes(buffer[6:9], "big")
+        message_left -= length
+        offset += _RECORD_HEAD + length
+        if offset > MAX_HELLO_BYTES or not length:
+            raise ProtocolError("a TLS client's first message is too long")
+    return offset
+
+
+def requested_host(records: bytes) -> str | None:
+    """Return the host name in a client's whole first message, None if it has none.
+
+    *Raises* `ProtocolError` if it is no such message.
+    """
+    message = _joined(records)
+    if not message or message[0] != _CLIENT_HELLO:
+        raise ProtocolError("a TLS connection doesn't start with a client's hello")
+    hello = _Reader(message, _HELLO_HEAD, len(message))
+    hello.bytes(_VERSION_AND_RANDOM)
+    for length_size in (1, 2, 1):  # session, ciphers, compressions
+        hello.part(length_size)
+    if hello.is_done:
+        return None
+    extensions = hello.part(2)
+    while not extensions.is_done:
+        kind, content = extensions.number(2), extensions.part(2)
+        if kind == _SERVER_NAME and not content.is_done:
+            return _host(content.part(2))
+    return None
+
+
+def _host(names: _Reader) -> str | None:
+    while not names.is_done:
+        kind, name = names.number(1), names.part(2)
+        if kind == _HOST_NAME:
+            return name.rest().decode("ascii", "replace").lower()
+    return None
+
+
+def _joined(records: bytes) -> bytes:
+    """Return the message that lies in one or more records."""
+    reader = _Reader(records, 0, len(records))
+    pieces = []
+    while not reader.is_done:
+        reader.bytes(3)
+        pieces.append(reader.part(2).rest())
+    return b"".join(pieces)

@@ -1,0 +1,123 @@
+"""The ApiVersions exchange: the one place where client and broker agree on versions, and where we have our say.
+
+Every maximum in a response is lowered to what we can patch, so that no client ever uses a version in which it would
+be handed a broker's own address or a throttle time would be out of reach. APIs that we don't know are left as they
+are: they are relayed untouched.
+
+**Source:** KIP-35, KIP-511; `ApiVersionsResponse`, `RequestContext.buildResponseSend`, Kafka 4.1.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final, NamedTuple, TypeAlias
+
+from kafka_quotas.wire.codec.frame import framed
+from kafka_quotas.wire.codec.skip import (
+    Buffer,
+    TruncatedError,
+    array_count,
+    compact_array_count,
+    encode_unsigned_varint,
+    read_int16,
+    tags,
+)
+from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.protocol.response_header import whole_response_body
+
+API_VERSIONS: Final = 18
+UNSUPPORTED_VERSION: Final = 35
+FLEXIBLE_SINCE: Final = API_TABLE[API_VERSIONS].request_flexible_since
+
+_RANGE: Final = Struct(">hhh")
+
+Serves: TypeAlias = Callable[[int], bool]
+"""Whether requests of an API, by its key, may pass."""
+
+
+class _Entry(NamedTuple):
+    """One API of a response and where its bytes are. A response has some 80, so this is a tuple."""
+
+    api_key: int
+    min_version: int
+    max_version: int
+    start: int
+    end: int
+
+
+def is_unsupported_version_answer(buffer: Buffer, body: int, end: int) -> bool:
+    """Return whether the response body at `body` says UNSUPPORTED_VERSION: it has the form of version 0 then.
+
+    *Raises* `TruncatedError` if the error code is not within `end`.
+    """
+    return read_int16(buffer, body, end) == UNSUPPORTED_VERSION
+
+
+def clamp(frame: Buffer, api_version: int, *, serves: Serves | None = None) -> bytes:
+    """Return the response frame with each API's highest version lowered to the highest that we can handle.
+
+    APIs that `serves` says no to are left out; None serves all of them.
+
+    `frame` is the whole response, length field included, to a request of `api_version`; it may have the form of
+    version 0 if its error says so. An API of which the broker serves only versions above ours is left out.
+    *Raises* `ProtocolError` if the frame is no ApiVersions response.
+    """
+    body = whole_response_body(API_VERSIONS, api_version, frame)
+    entries = _entries(frame, api_version, body)
+    pieces = [piece for entry in entries if (piece := _clamped(frame, entry, serves)) is not None]
+    if _is_flexible(frame, api_version, body):
+        count = encode_unsigned_varint(len(pieces) + 1)
+        array_end = entries[-1].end if entries else compact_array_count(frame, body + 2, len(frame))[1]
+    else:
+        count = len(pieces).to_bytes(4, "big")
+        array_end = entries[-1].end if entries else body + 6
+    return framed(b"".join((bytes(frame[4 : body + 2]), count, *pieces, bytes(frame[array_end:]))))
+
+
+def unsupported_version_answer(correlation_id: int) -> bytes:
+    """Return the frame that answers an ApiVersions request of a version above ours.
+
+    It has the form of version 0 whatever was asked and names the versions of ApiVersions itself, with which a client
+    then asks again (KIP-511).
+    """
+    api = API_TABLE[API_VERSIONS]
+    served = _RANGE.pack(API_VERSIONS, api.min_version, api.max_version)
+    return framed(
+        correlation_id.to_bytes(4, "big", signed=True)
+        + UNSUPPORTED_VERSION.to_bytes(2, "big")
+        + (1).to_bytes(4, "big")
+        + served
+    )
+
+
+def _is_flexible(frame: Buffer, api_version: int, body: int) -> bool:
+    return api_version >= FLEXIBLE_SINCE and not is_unsupported_version_answer(frame, body, len(frame))
+
+
+def _entries(frame: Buffer, api_version: int, body: int) -> list[_Entry]:
+    """Return the APIs of a response. *Raises* `ProtocolError` if they end behind the frame."""
+    is_flexible = _is_flexible(frame, api_version, body)
+    end = len(frame)
+    count, offset = (compact_array_count if is_flexible else array_count)(frame, body + 2, end)
+    entries: list[_Entry] = []
+    for _ in range(count):
+        start, offset = offset, offset + _RANGE.size
+        if offset > end:
+            raise TruncatedError
+        key, lowest, highest = _RANGE.unpack_from(frame, start)
+        if is_flexible:
+            offset = tags(frame, offset, end)
+        entries.append(_Entry(key, lowest, highest, start, offset))
+    return entries
+
+
+def _clamped(frame: Buffer, entry: _Entry, serves: Serves | None) -> Buffer | None:
+    """Return an entry's bytes with its maximum lowered, or None if nothing of the API remains."""
+    key, lowest, highest, start, end = entry
+    if serves is not None and not serves(key):
+        return None
+    api = API_TABLE.get(key)
+    if api is None or highest <= api.max_version:
+        return frame[start:end]
+    if lowest > api.max_version:
+        return None
+    return _RANGE.pack(key, lowest, api.max_version) + bytes(frame[start + _RANGE.size : end])

@@ -1,0 +1,209 @@
+"""The addresses of brokers in responses: which nodes are named, and the same response naming others.
+
+A client goes where a broker tells it to, so whoever stands between them has to replace these addresses in every
+response that holds some: Metadata, FindCoordinator, DescribeCluster, Produce from version 10, ShareFetch and
+ShareAcknowledge. Only the addresses are replaced; all other bytes, unknown tagged fields among them, are copied.
+
+Invariant: `rewrite_addresses` with a translation that changes nothing returns the frame it was given.
+
+**Source:** the message definitions, see `api_table`; KIP-951 for the endpoints of new leaders.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, framed
+from kafka_quotas.wire.codec.skip import (
+    Buffer,
+    array_count,
+    compact_array_count,
+    compact_span,
+    compact_string,
+    encode_unsigned_varint,
+    read_int32,
+    read_unsigned_varint,
+    string_span,
+    walk,
+)
+from kafka_quotas.wire.protocol.api import AddressLayout, BrokerListKind
+from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.protocol.response_header import has_header_tags, whole_response_body
+
+Translate: TypeAlias = Callable[[int, str, int], tuple[str, int]]
+"""(node id, host, port) -> (host, port) that the client shall see."""
+
+MAX_PORT: Final = 65_535
+
+_new: Final = tuple.__new__
+"""Makes a `AddressSpan` in half the time that its own constructor takes."""
+
+_LAYOUTS: Final[dict[tuple[int, int], AddressLayout]] = {
+    (api.key, version): layout
+    for api in API_TABLE.values()
+    for version in range(api.min_version, api.max_version + 1)
+    if (layout := api.address_layout(version)) is not None
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedBroker:
+    """One broker as a response names it."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class AddressSpan(NamedTuple):
+    """One broker in a frame: `start` is where the host's length is, `port_start` where the port is."""
+
+    node_id: int
+    start: int
+    host: str
+    port_start: int
+    port: int
+
+
+class BrokerList(NamedTuple):
+    """All brokers of a frame; `size_start` is where a tagged field has the size of `content_start:content_end`."""
+
+    places: list[AddressSpan]
+    size_start: int
+    content_start: int
+    content_end: int
+
+
+def carries_addresses(api_key: int, api_version: int) -> bool:
+    """Return whether responses of this version can hold broker addresses, so that they are to be gathered whole."""
+    return (api_key, api_version) in _LAYOUTS
+
+
+def broker_addresses(api_key: int, api_version: int, frame: Buffer) -> tuple[NamedBroker, ...]:
+    """Return the brokers that a response names, in its order; empty if it names none.
+
+    `frame` is the whole response, length field included. Placeholders (node -1, no host, no real port) are left out.
+    *Raises* `ProtocolError` if the frame can't be a response of this API and version.
+    """
+    found = _find(api_key, api_version, frame)
+    places = found.places if found is not None else []
+    return tuple(NamedBroker(node_id=place.node_id, host=place.host, port=place.port) for place in places)
+
+
+def rewrite_addresses(api_key: int, api_version: int, frame: Buffer, translate: Translate) -> bytes:
+    """Return the response frame with every broker's address translated, its length fields made right.
+
+    `frame` is the whole response, length field included; placeholders (node -1, no host, no real port) stay as they
+    are. *Raises* `ProtocolError` if the frame can't be a response of this API and version.
+    """
+    found = _find(api_key, api_version, frame)
+    if found is None or not found.places:
+        return bytes(frame)
+    content = replaced_list(frame, found, translate, is_compact=has_header_tags(api_key, api_version))
+    size = encode_unsigned_varint(len(content)) if found.size_start < found.content_start else b""
+    return framed(b"".join((frame[FRAME_LENGTH_BYTES : found.size_start], size, content, frame[found.content_end :])))
+
+
+def replaced_list(frame: Buffer, found: BrokerList, translate: Translate, *, is_compact: bool) -> bytes:
+    """Return the content of a list of brokers with every address translated."""
+    pieces: list[Buffer] = []
+    copied = found.content_start
+    for place in found.places:
+        host, port = translate(place.node_id, place.host, place.port)
+        pieces += (frame[copied : place.start], _encoded_host(host, is_compact=is_compact), port.to_bytes(4, "big"))
+        copied = place.port_start + 4
+    pieces.append(frame[copied : found.content_end])
+    return b"".join(pieces)
+
+
+def tagged_list(api_key: int, api_version: int, buffer: Buffer, offset: int) -> BrokerList | None:
+    """Return the brokers in the tag section at `offset`, which ends the buffer; None if it holds none.
+
+    *Raises* `ProtocolError` if there is no tag section.
+    """
+    layout = _LAYOUTS.get((api_key, api_version))
+    if layout is None or layout.kind is not BrokerListKind.TAGGED:
+        return None
+    return _find_tagged(layout, buffer, offset)
+
+
+def untagged_list(api_key: int, api_version: int, buffer: Buffer, offset: int) -> BrokerList:
+    """Return the brokers of the compact array at `offset`, of a version whose brokers are in one.
+
+    *Raises* `ProtocolError` if there is none.
+    """
+    layout = _LAYOUTS[api_key, api_version]
+    end = len(buffer)
+    count, start = compact_array_count(buffer, offset, end)
+    places = _places(layout, buffer, count, start, end, is_compact=True)
+    element = (*layout.element_before, 4, compact_string, 4, *layout.element_after)
+    content_end = walk(element * count, buffer, start, end)
+    if content_end > end:
+        raise ProtocolError("the brokers end behind their response")
+    return BrokerList(places, offset, start, content_end)
+
+
+def _find(api_key: int, api_version: int, frame: Buffer) -> BrokerList | None:
+    """Return where the brokers of a response are, or None if this version never has any."""
+    layout = _LAYOUTS.get((api_key, api_version))
+    if layout is None:
+        return None
+    end = len(frame)
+    is_compact = has_header_tags(api_key, api_version)
+    offset = walk(layout.before, frame, whole_response_body(api_key, api_version, frame), end)
+    if layout.kind is BrokerListKind.TAGGED:
+        return _find_tagged(layout, frame, offset)
+    if layout.kind is BrokerListKind.SINGLE:
+        places = _places(layout, frame, 1, offset, end, is_compact=is_compact)
+    else:
+        count, first = (compact_array_count if is_compact else array_count)(frame, offset, end)
+        places = _places(layout, frame, count, first, end, is_compact=is_compact)
+    return BrokerList(places, FRAME_LENGTH_BYTES, FRAME_LENGTH_BYTES, end)
+
+
+def _find_tagged(layout: AddressLayout, frame: Buffer, offset: int) -> BrokerList | None:
+    """Return the brokers in tagged field 0 of the tag section at `offset`, or None if it isn't there."""
+    end = len(frame)
+    tag_count, offset = read_unsigned_varint(frame, offset, end)
+    if not tag_count:
+        return None
+    # Tags are in ascending order, so 0 is the first or absent.
+    tag, size_start = read_unsigned_varint(frame, offset, end)
+    if tag:
+        return None
+    size, start = read_unsigned_varint(frame, size_start, end)
+    if start + size > end:
+        raise ProtocolError("a tagged field ends behind its response")
+    count, first = compact_array_count(frame, start, start + size)
+    places = _places(layout, frame, count, first, start + size, is_compact=True)
+    return BrokerList(places, size_start, start, start + size)
+
+
+def _places(
+    layout: AddressLayout, frame: Buffer, count: int, offset: int, end: int, *, is_compact: bool
+) -> list[AddressSpan]:
+    """Return where the addresses of `count` brokers are, the first of them starting at `offset`."""
+    span = compact_span if is_compact else string_span
+    before, after = layout.element_before, layout.element_after
+    places: list[AddressSpan] = []
+    for _ in range(count):
+        if before:
+            offset = walk(before, frame, offset, end)
+        node_id = read_int32(frame, offset, end)
+        host_start, host_end = span(frame, offset + 4, end)
+        port_start = max(host_start, host_end)
+        port = read_int32(frame, port_start, end)
+        if node_id >= 0 and host_end > host_start and 0 < port <= MAX_PORT:
+            host = bytes(frame[host_start:host_end]).decode("utf-8", "replace")
+            places.append(_new(AddressSpan, (node_id, offset + 4, host, port_start, port)))
+        offset = port_start + 4
+        if after:
+            offset = walk(after, frame, offset, end)
+    return places
+
+
+def _encoded_host(host: str, *, is_compact: bool) -> bytes:
+    text = host.encode()
+    length = encode_unsigned_varint(len(text) + 1) if is_compact else len(text).to_bytes(2, "big")
+    return length + text

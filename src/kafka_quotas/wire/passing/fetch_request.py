@@ -1,0 +1,171 @@
+"""The limits that a Fetch request asks for, lowered in place, and the replica that it claims to come from.
+
+A broker hands out at most what a client's quota allows in one quota window, because a response above that would be
+refused again and again and the consumer would starve. From outside the same is done by lowering the request's own
+`max_bytes`. Requests of versions 0 to 2 have no such field, only one limit per partition, which the broker leaves
+alone as well: of those only `min_bytes` is lowered.
+
+**Source:** KIP-74, KAFKA-9677; `KafkaApis.handleFetchRequest` (`maxQuotaWindowBytes`, `fetchMaxBytes`,
+`fetchMinBytes`), Kafka 4.1; KIP-903 for the replica id that moved into a tagged field.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from kafka_quotas.wire.codec.encoding import OLD, spelling
+from kafka_quotas.wire.codec.frame import framed
+from kafka_quotas.wire.codec.skip import (
+    Buffer,
+    Layout,
+    TruncatedError,
+    compact_array,
+    compact_string,
+    read_int32,
+    read_unsigned_varint,
+    tags,
+    walk,
+)
+from kafka_quotas.wire.protocol.request_header import RequestHeader
+
+FETCH: Final = 1
+MAX_BYTES_SINCE: Final = 3
+REPLICA_TAGGED_SINCE: Final = 15
+SESSIONS_SINCE: Final = 7
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+"""Requests of this epoch and the initial one name all their partitions; those of others only what changed."""
+REPLICA_STATE_TAG: Final = 1
+NO_REPLICA: Final = -1
+"""The replica id of a consumer. A broker that follows sends its own, which is 0 or more."""
+
+FLEXIBLE_SINCE: Final = 12
+RACK_SINCE: Final = 11
+
+_INT32: Final = Struct(">i")
+_HEAD: Final = Struct(">hhi")
+_FINAL: Final = Struct(">iiibii")
+"""Waiting time, min_bytes, max_bytes, isolation level, session id, session epoch."""
+_TWO_INT32: Final = Struct(">ii")
+_BODY_V15: Final[Layout] = (
+    21,  # waiting time, min_bytes, max_bytes, isolation level, session id, session epoch
+    compact_array(16, compact_array(32, tags), tags),  # topics by id, their partitions
+    compact_array(16, compact_array(4), tags),  # forgotten topics
+    compact_string,  # rack
+)
+
+
+class FetchLimits(NamedTuple):
+    """What a Fetch request asks for, in bytes; `max_bytes` is None in versions that have no such field.
+
+    A tuple and not a dataclass because one is made per request on the daemon's hot path.
+    """
+
+    min_bytes: int
+    max_bytes: int | None
+
+
+def fetch_limits(buffer: Buffer, header: RequestHeader) -> FetchLimits | None:
+    """Return the limits of the request that `header` was parsed from, or None if more bytes are needed.
+
+    *Raises* `ProtocolError` if the request ends before them.
+    """
+    offset = _min_bytes_offset(header)
+    has_max = header.api_version >= MAX_BYTES_SINCE
+    behind = offset + (8 if has_max else 4)
+    if behind > header.frame_end:
+        raise TruncatedError
+    if behind > len(buffer):
+        return None
+    if has_max:
+        return FetchLimits(*_TWO_INT32.unpack_from(buffer, offset))
+    return FetchLimits(_INT32.unpack_from(buffer, offset)[0], None)
+
+
+def cap_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_window_bytes: int) -> FetchLimits | None:
+    """Return the limits that the request had before, and leave none above `max_window_bytes` in it.
+
+    `max_window_bytes` is what the client's quota lets pass in one window, 0 or more. None if more bytes are needed;
+    nothing is changed then. *Raises* `ProtocolError` if the request ends before its limits.
+    """
+    limits = fetch_limits(buffer, header)
+    if limits is None:
+        return None
+    min_bytes, max_bytes = limits
+    offset = _min_bytes_offset(header)
+    if max_bytes is not None and max_bytes > max_window_bytes:
+        _INT32.pack_into(buffer, offset + 4, max_window_bytes)
+    if max_bytes is None or max_bytes > max_window_bytes:
+        max_bytes = max_window_bytes
+    if min_bytes > max_bytes:
+        _INT32.pack_into(buffer, offset, max_bytes)
+    return limits
+
+
+def fetch_session(buffer: Buffer, header: RequestHeader) -> tuple[int, int] | None:
+    """Return the id and epoch of the fetch session that a request is part of, or None if more bytes are needed.
+
+    (0, -1) in versions before there were sessions. *Raises* `ProtocolError` if the request ends before them.
+    """
+    if header.api_version < SESSIONS_SINCE:
+        return NO_SESSION, FINAL_EPOCH
+    offset = _min_bytes_offset(header) + 9  # behind the limits and the isolation level
+    if offset + 8 > header.frame_end:
+        raise TruncatedError
+    if offset + 8 > len(buffer):
+        return None
+    session_id, epoch = _TWO_INT32.unpack_from(buffer, offset)
+    return session_id, epoch
+
+
+def final_fetch(api_version: int, *, session_id: int, correlation_id: int, client_id: str) -> bytes:
+    """Return the request of a consumer that ends a fetch session and asks for no data.
+
+    A broker drops the session of a request with the final epoch, and answers at once where that names no partition.
+    **Source:** KIP-227; `FetchManager.newContext` (4.3.1).
+    """
+    form = spelling(api_version, FLEXIBLE_SINCE)
+    pieces = [form.no_tags]
+    if api_version < REPLICA_TAGGED_SINCE:
+        pieces.append(_INT32.pack(NO_REPLICA))
+    pieces.append(_FINAL.pack(0, 0, 0, 0, session_id, FINAL_EPOCH))
+    pieces += [form.encoded_count(0)] * 2  # topics, forgotten topics
+    if api_version >= RACK_SINCE:
+        pieces.append(form.encoded_text(""))
+    pieces.append(form.no_tags)
+    head = _HEAD.pack(FETCH, api_version, correlation_id) + OLD.encoded_text(client_id)
+    return framed(head + b"".join(pieces))
+
+
+def replica_id(buffer: Buffer, header: RequestHeader) -> int | None:
+    """Return the id of the broker that fetches, `NO_REPLICA` for a consumer, or None if more bytes are needed.
+
+    Up to version 14 the body's first bytes tell; from version 15 on the id is behind all else, so that the whole
+    request is needed. Nothing proves the id: any client can claim one.
+    *Raises* `ProtocolError` if the request ends before the field.
+    """
+    end = min(len(buffer), header.frame_end)
+    try:
+        if header.api_version < REPLICA_TAGGED_SINCE:
+            return read_int32(buffer, header.end, end)
+        return _tagged_replica_id(buffer, walk(_BODY_V15, buffer, header.end, end), end)
+    except TruncatedError:
+        if end < header.frame_end:
+            return None
+        raise
+
+
+def _min_bytes_offset(header: RequestHeader) -> int:
+    """Return where `min_bytes` is, which `max_bytes` follows: behind replica id (until version 14) and waiting time."""
+    return header.end + (8 if header.api_version < REPLICA_TAGGED_SINCE else 4)
+
+
+def _tagged_replica_id(buffer: Buffer, offset: int, end: int) -> int:
+    count, offset = read_unsigned_varint(buffer, offset, end)
+    for _ in range(count):
+        tag, offset = read_unsigned_varint(buffer, offset, end)
+        size, offset = read_unsigned_varint(buffer, offset, end)
+        if tag == REPLICA_STATE_TAG:
+            return read_int32(buffer, offset, min(end, offset + size))
+        offset += size
+    return NO_REPLICA

@@ -1,0 +1,237 @@
+"""Metadata requests: which topics they name, whether these may be made by asking, and requests of our own.
+
+Up to version 3 a broker that makes topics on first use makes every topic that is asked for; from version 4 on the
+request says whether it may.
+
+**Source:** `ParsedMetadataRequest.json`, Kafka 4.1; KIP-4 (allow_auto_topic_creation), KIP-516 (topic ids).
+
+The topics in Metadata responses: their ids, how many partitions they have, and which brokers lead some.
+
+**Source:** `MetadataResponse.json`, Kafka 4.1, and 3.9 for older versions; KIP-516 (topic ids).
+"""
+
+from collections.abc import Mapping, Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.wire.codec.encoding import (
+    COMPACT,
+    MAX_ELEMENTS,
+    NO_TOPIC_ID,
+    OLD,
+    TOPIC_ID_BYTES,
+    ElementList,
+    Spelling,
+    TopicId,
+    element_list,
+    spelling,
+    with_elements,
+)
+from kafka_quotas.wire.codec.frame import framed
+from kafka_quotas.wire.codec.skip import Buffer, Layout, read_int16, read_int32, read_unsigned_varint, walk
+from kafka_quotas.wire.protocol.request_header import RequestHeader
+from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD_BYTES, whole_response_body
+
+METADATA: Final = 3
+FLEXIBLE_SINCE: Final = 9
+NULL_IS_ALL_SINCE: Final = 1
+AUTO_CREATION_SINCE: Final = 4
+TOPIC_ID_SINCE: Final = 10
+BY_NAME_VERSION: Final = 4
+"""The version in which topics are asked for by name: the first that can leave topics unmade; Kafka 0.11 and later."""
+BY_ID_VERSION: Final = 12
+"""The version in which topics are asked for by id: the first that can; Kafka 3.1 and later."""
+
+BROKERS_VERSION: Final = 1
+"""The version in which brokers are asked for: the first that can name no topic; Kafka 0.10 and later."""
+
+_HEAD: Final = Struct(">hhi")
+_BROKER_COUNT: Final = Struct(">i")
+
+
+class ParsedMetadataRequest(NamedTuple):
+    """The topics named, in order (None: all), where they are, and whether they may be made.
+
+    `auto_creation_at` is where the request says so, None in versions that can't.
+    """
+
+    names: tuple[str, ...] | None
+    listed: ElementList
+    may_create: bool
+    auto_creation_at: int | None
+
+
+def parse_metadata_request(frame: Buffer, header: RequestHeader) -> ParsedMetadataRequest:
+    """Return what a whole Metadata request asks for; topics named by id alone are left out of its names.
+
+    *Raises* `ProtocolError` if it can't be one.
+    """
+    version = header.api_version
+    form = spelling(version, FLEXIBLE_SINCE)
+    end = header.frame_end
+    id_bytes: Layout = (TOPIC_ID_BYTES,) if version >= TOPIC_ID_SINCE else ()
+    listed = element_list(form, (*id_bytes, form.string, *form.tags), frame, header.end, end, at_most=MAX_ELEMENTS)
+    names: tuple[str, ...] | None = None
+    if not _is_all(form, frame, listed, version):
+        found = (form.text(frame, start + _fixed_bytes(id_bytes), behind)[0] for start, behind in listed.spans)
+        names = tuple(name for name in found if name is not None)
+        if len(names) < len(listed.spans) and not id_bytes:
+            raise ProtocolError("a topic of a Metadata request has no name")
+    if version < AUTO_CREATION_SINCE:
+        return ParsedMetadataRequest(names, listed, True, None)  # noqa: FBT003 - a tuple's field
+    walk((1,), frame, listed.end, end)
+    return ParsedMetadataRequest(names, listed, bool(frame[listed.end]), listed.end)
+
+
+def ask_by_name(names: Sequence[str] | None, *, correlation_id: int, client_id: str) -> bytes:
+    """Return the request for some topics, None for all of them, that makes none of them."""
+    listed = (-1).to_bytes(4, "big", signed=True) if names is None else _encoded_names(OLD, names)
+    return _request(BY_NAME_VERSION, correlation_id, client_id, listed + b"\0")
+
+
+def ask_by_id(topic_ids: Sequence[TopicId], *, correlation_id: int, client_id: str) -> bytes:
+    """Return the request for the topics with these ids."""
+    form = COMPACT
+    topics = b"".join(topic_id + form.encoded_text(None) + form.no_tags for topic_id in topic_ids)
+    no_creation, no_operations = b"\0", b"\0"
+    body = form.encoded_count(len(topic_ids)) + topics + no_creation + no_operations + form.no_tags
+    return _request(BY_ID_VERSION, correlation_id, client_id, form.no_tags + body)
+
+
+def ask_for_brokers(*, correlation_id: int, client_id: str) -> bytes:
+    """Return the request for the brokers alone, which names no topic."""
+    return _request(BROKERS_VERSION, correlation_id, client_id, _encoded_names(OLD, ()))
+
+
+def has_brokers(frame: Buffer) -> bool:
+    """Return whether the answer to `ask_for_brokers` names a broker: those that are errors name none."""
+    offset = RESPONSE_HEAD_BYTES
+    return len(frame) >= offset + _BROKER_COUNT.size and _BROKER_COUNT.unpack_from(frame, offset)[0] > 0
+
+
+def _encoded_names(form: Spelling, names: Sequence[str]) -> bytes:
+    return form.encoded_count(len(names)) + b"".join(form.encoded_text(name) for name in names)
+
+
+def _request(version: int, correlation_id: int, client_id: str, rest: bytes) -> bytes:
+    return framed(_HEAD.pack(METADATA, version, correlation_id) + OLD.encoded_text(client_id) + rest)
+
+
+def _is_all(form: Spelling, frame: Buffer, listed: ElementList, version: int) -> bool:
+    """Return whether the request asks for every topic: an empty list in version 0, null later."""
+    if version < NULL_IS_ALL_SINCE:
+        return not listed.spans
+    if form.is_compact:
+        return read_unsigned_varint(frame, listed.start, listed.end)[0] == 0
+    return read_int32(frame, listed.start, listed.end) < 0
+
+
+def _fixed_bytes(layout: Layout) -> int:
+    """Return how many bytes the fixed fields of a layout take."""
+    return sum(step for step in layout if isinstance(step, int))
+
+
+RACK_SINCE: Final = 1
+CONTROLLER_SINCE: Final = 1
+CLUSTER_ID_SINCE: Final = 2
+THROTTLE_SINCE: Final = 3
+OFFLINE_REPLICAS_SINCE: Final = 5
+LEADER_EPOCH_SINCE: Final = 7
+OPERATIONS_SINCE: Final = 8
+_NO_OPERATIONS: Final = (-(2**31)).to_bytes(4, "big", signed=True)
+
+
+class KnownTopic(NamedTuple):
+    """One topic as it is told. `name` is None where only its id was asked for and no such topic exists.
+
+    `leaders` are the node ids of the brokers that lead some of its partitions; `start` and `end` are its place.
+    """
+
+    error_code: int
+    name: str | None
+    topic_id: TopicId | None
+    partitions: int
+    leaders: frozenset[int]
+    start: int
+    end: int
+
+
+def known_topics(api_version: int, frame: Buffer) -> tuple[KnownTopic, ...]:
+    """Return the topics of a whole Metadata response. *Raises* `ProtocolError` if it can't be one."""
+    form = spelling(api_version, FLEXIBLE_SINCE)
+    listed = _listed(form, api_version, frame)
+    return tuple(_topic(form, api_version, frame, start, end) for start, end in listed.spans)
+
+
+def with_topics(api_version: int, frame: Buffer, order: Sequence[str], absent: Mapping[str, int]) -> bytes:
+    """Return the response with just these topics, in this order; those absent are told as having an error.
+
+    `absent` maps their names to the error codes. A topic that the broker told nothing of is left out.
+    """
+    form = spelling(api_version, FLEXIBLE_SINCE)
+    listed = _listed(form, api_version, frame)
+    topics = [_topic(form, api_version, frame, start, end) for start, end in listed.spans]
+    by_name = {topic.name: frame[topic.start : topic.end] for topic in topics}
+    elements: list[Buffer] = []
+    for name in dict.fromkeys(order):
+        if name in absent:
+            elements.append(_absent(form, api_version, name, absent[name]))
+        elif name in by_name:
+            elements.append(by_name[name])
+    return with_elements(form, frame, listed, elements)
+
+
+def _listed(form: Spelling, version: int, frame: Buffer) -> ElementList:
+    end = len(frame)
+    offset = whole_response_body(METADATA, version, frame)
+    before: list[Layout] = [(4,)] if version >= THROTTLE_SINCE else []
+    rack: Layout = (form.string,) if version >= RACK_SINCE else ()
+    before.append((form.array(4, form.string, 4, *rack, *form.tags),))
+    if version >= CLUSTER_ID_SINCE:
+        before.append((form.string,))
+    if version >= CONTROLLER_SINCE:
+        before.append((4,))
+    offset = walk(tuple(step for steps in before for step in steps), frame, offset, end)
+    return element_list(form, _element(form, version), frame, offset, end)
+
+
+def _element(form: Spelling, version: int) -> Layout:
+    topic_id: Layout = (TOPIC_ID_BYTES,) if version >= TOPIC_ID_SINCE else ()
+    is_internal: Layout = (1,) if version >= 1 else ()
+    operations: Layout = (4,) if version >= OPERATIONS_SINCE else ()
+    partitions = form.array(*_partition(form, version))
+    return (2, form.string, *topic_id, *is_internal, partitions, *operations, *form.tags)
+
+
+def _partition(form: Spelling, version: int) -> Layout:
+    """Return the layout of a partition, which starts with its error code, its number and its leader."""
+    epoch: Layout = (4,) if version >= LEADER_EPOCH_SINCE else ()
+    offline: Layout = (form.array(4),) if version >= OFFLINE_REPLICAS_SINCE else ()
+    return (2, 4, 4, *epoch, form.array(4), form.array(4), *offline, *form.tags)
+
+
+def _topic(form: Spelling, version: int, frame: Buffer, start: int, end: int) -> KnownTopic:
+    name, offset = form.text(frame, start + 2, end)
+    topic_id: TopicId | None = None
+    if version >= TOPIC_ID_SINCE:
+        told = bytes(frame[offset : offset + TOPIC_ID_BYTES])
+        topic_id = None if told == NO_TOPIC_ID else told
+        offset += TOPIC_ID_BYTES
+    if version >= 1:
+        offset += 1
+    partitions = element_list(form, _partition(form, version), frame, offset, end)
+    leaders = frozenset(read_int32(frame, place + 6, end) for place, _ in partitions.spans)
+    return KnownTopic(read_int16(frame, start, end), name, topic_id, len(partitions.spans), leaders - {-1}, start, end)
+
+
+def _absent(form: Spelling, version: int, name: str, error_code: int) -> bytes:
+    pieces = [error_code.to_bytes(2, "big"), form.encoded_text(name)]
+    if version >= TOPIC_ID_SINCE:
+        pieces.append(NO_TOPIC_ID)
+    if version >= 1:
+        pieces.append(b"\0")
+    pieces.append(form.encoded_count(0))
+    if version >= OPERATIONS_SINCE:
+        pieces.append(_NO_OPERATIONS)
+    return b"".join((*pieces, form.no_tags))

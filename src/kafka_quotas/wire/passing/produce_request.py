@@ -1,0 +1,190 @@
+"""What a Produce request says before its records: the acknowledgements it wants.
+
+A request with `acks=0` gets no response at all, so whoever pairs responses with requests has to know.
+
+**Source:** KIP-98 (transactional id from version 3), KIP-482 (compact from version 9); `ProduceRequest`, Kafka 4.1.
+
+The partitions in a Produce request: found, and cut out.
+
+Topics go by name, from version 13 on by id. What stays is copied as it is, unknown tagged fields among it.
+
+**Source:** `ProduceRequest.json`, Kafka 4.1, and 3.9 for versions 0 to 2; KIP-516 (topic ids); the
+record batch of `DefaultRecordBatch`.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final, NamedTuple, TypeAlias
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.wire.codec.encoding import (
+    MAX_ELEMENTS,
+    TOPIC_ID_BYTES,
+    ElementList,
+    Spelling,
+    TopicId,
+    element_list,
+    spelling,
+    with_elements,
+)
+from kafka_quotas.wire.codec.skip import (
+    Buffer,
+    Layout,
+    TruncatedError,
+    compact_string,
+    read_int16,
+    read_int32,
+    string,
+    walk,
+)
+from kafka_quotas.wire.protocol.request_header import RequestHeader
+
+PRODUCE: Final = 0
+TRANSACTIONAL_ID_SINCE: Final = 3
+FLEXIBLE_SINCE: Final = 9
+
+
+def acks(buffer: Buffer, header: RequestHeader) -> int | None:
+    """Return the acknowledgements wanted (0 none, 1 the leader's, -1 all), or None if more bytes are needed to tell.
+
+    `buffer` is the one that `header` was parsed from; what follows the header may be incomplete.
+    *Raises* `ProtocolError` if the request ends before the field.
+    """
+    frame_end = header.frame_end
+    end = min(len(buffer), frame_end)
+    offset = header.end
+    try:
+        if header.api_version >= TRANSACTIONAL_ID_SINCE:
+            skip = compact_string if header.api_version >= FLEXIBLE_SINCE else string
+            offset = skip(buffer, offset, end)
+        return read_int16(buffer, offset, end)
+    except TruncatedError:
+        if end < frame_end:
+            return None
+        raise
+
+
+TOPIC_ID_SINCE: Final = 13
+
+ProducedTopic: TypeAlias = str | TopicId
+"""What a Produce names a topic by."""
+PartitionKey: TypeAlias = tuple[ProducedTopic, int]
+"""A topic and the number of a partition of it."""
+
+_MAGIC_AT: Final = 16
+_PRODUCER: Final = Struct(">qhi")
+_PRODUCER_AT: Final = 43
+
+
+class Sequenced(NamedTuple):
+    """Who sends a batch and which number it has: producer id, epoch, and the sequence number of its first record."""
+
+    producer_id: int
+    epoch: int
+    first: int
+
+
+class ProducedPartition(NamedTuple):
+    """One partition's data: how many bytes of records, who numbered them (None: nobody), and its place."""
+
+    partition: int
+    size: int
+    sequenced: Sequenced | None
+    start: int
+    end: int
+
+
+class TopicData(NamedTuple):
+    """One topic of a request: its partitions in order, where they are listed, and its own place."""
+
+    topic: ProducedTopic
+    partitions: tuple[ProducedPartition, ...]
+    listed: ElementList
+    start: int
+    end: int
+
+
+class ProduceData(NamedTuple):
+    """The topics of a request in order, and where they are."""
+
+    topics: tuple[TopicData, ...]
+    listed: ElementList
+
+    @property
+    def order(self) -> list[PartitionKey]:
+        """Every partition in the request's order."""
+        return [(data.topic, partition.partition) for data in self.topics for partition in data.partitions]
+
+
+def parse_produce(frame: Buffer, header: RequestHeader) -> ProduceData:
+    """Return where a whole Produce request has its partitions. *Raises* `ProtocolError` if it can't be one."""
+    version = header.api_version
+    form = spelling(version, FLEXIBLE_SINCE)
+    end = header.frame_end
+    before: Layout = (form.string, 2, 4) if version >= TRANSACTIONAL_ID_SINCE else (2, 4)
+    offset = walk(before, frame, header.end, end)
+    count, position = form.array_count(frame, offset, end)
+    if count > MAX_ELEMENTS:
+        raise ProtocolError(f"a Produce names {count} topics where {MAX_ELEMENTS} may be")
+    topics: list[TopicData] = []
+    left = MAX_ELEMENTS
+    for _ in range(count):
+        topics.append(_topic_data(form, version, frame, position, end, at_most=left))
+        left -= len(topics[-1].partitions)
+        position = topics[-1].end
+    listed = ElementList(offset, tuple((topic.start, topic.end) for topic in topics), position)
+    return ProduceData(tuple(topics), listed)
+
+
+def without_partitions(
+    frame: Buffer, header: RequestHeader, data: ProduceData, is_cut: Callable[[PartitionKey], bool]
+) -> bytes | None:
+    """Return the request without the partitions that are cut, None where nothing is left of it."""
+    form = spelling(header.api_version, FLEXIBLE_SINCE)
+    elements: list[Buffer] = []
+    for topic in data.topics:
+        kept = [part for part in topic.partitions if not is_cut((topic.topic, part.partition))]
+        if len(kept) == len(topic.partitions):
+            elements.append(frame[topic.start : topic.end])
+        elif kept:
+            before, after = frame[topic.start : topic.listed.start], frame[topic.listed.end : topic.end]
+            pieces = [frame[part.start : part.end] for part in kept]
+            elements.append(b"".join((before, form.encoded_count(len(kept)), *pieces, after)))
+    return with_elements(form, frame, data.listed, elements) if elements else None
+
+
+def _topic_data(form: Spelling, version: int, frame: Buffer, start: int, end: int, *, at_most: int) -> TopicData:
+    """Return the topic that starts at an offset, with at most so many partitions."""
+    topic, offset = topic_key(form, version, frame, start, end)
+    listed = element_list(form, (4, form.bytes_field, *form.tags), frame, offset, end, at_most=at_most)
+    partitions = tuple(_partition(form, frame, at, behind) for at, behind in listed.spans)
+    return TopicData(topic, partitions, listed, start, walk(form.tags, frame, listed.end, end))
+
+
+def _partition(form: Spelling, frame: Buffer, start: int, end: int) -> ProducedPartition:
+    records, records_end = form.bytes_span(frame, start + 4, end)
+    size = max(records_end - records, 0)
+    return ProducedPartition(read_int32(frame, start, end), size, _sequenced(frame, records, size), start, end)
+
+
+def _sequenced(frame: Buffer, records: int, size: int) -> Sequenced | None:
+    """Return who numbered the first batch of some records; producers that number theirs send one at a time."""
+    if size < _PRODUCER_AT + _PRODUCER.size or frame[records + _MAGIC_AT] < 2:
+        return None
+    producer_id, epoch, first = _PRODUCER.unpack_from(frame, records + _PRODUCER_AT)
+    return Sequenced(producer_id, epoch, first) if producer_id >= 0 else None
+
+
+def topic_layout(form: Spelling, version: int) -> Layout:
+    """Return the layout of what a topic goes by."""
+    return (TOPIC_ID_BYTES,) if version >= TOPIC_ID_SINCE else (form.string,)
+
+
+def topic_key(form: Spelling, version: int, frame: Buffer, start: int, end: int) -> tuple[ProducedTopic, int]:
+    """Return what a topic goes by, and the offset behind it."""
+    if version >= TOPIC_ID_SINCE:
+        return bytes(frame[start : start + TOPIC_ID_BYTES]), start + TOPIC_ID_BYTES
+    name, offset = form.text(frame, start, end)
+    if name is None:
+        raise ProtocolError("a topic of a Produce has no name")
+    return name, offset

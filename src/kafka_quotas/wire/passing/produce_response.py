@@ -1,0 +1,150 @@
+"""The results of a Produce, partition by partition, and how to put those of refused partitions among them.
+
+Topics go by name, from version 13 on by id. What the broker told is copied as it is, unknown tagged fields among it.
+
+**Source:** `ProduceResponse.json`, Kafka 4.1, and 3.9 for versions 0 to 2; KIP-467 (record errors).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kafka_quotas.wire.codec.encoding import ElementList, Spelling, element_list, spelling, with_elements
+from kafka_quotas.wire.codec.frame import framed
+from kafka_quotas.wire.codec.skip import Buffer, Layout, read_int16, read_int32
+from kafka_quotas.wire.passing.produce_request import (
+    FLEXIBLE_SINCE,
+    PRODUCE,
+    PartitionKey,
+    ProducedTopic,
+    topic_key,
+    topic_layout,
+)
+from kafka_quotas.wire.protocol.response_header import has_header_tags, whole_response_body
+
+THROTTLE_SINCE: Final = 1
+APPEND_TIME_SINCE: Final = 2
+LOG_START_SINCE: Final = 5
+ERRORS_SINCE: Final = 8
+_NO_OFFSET: Final = (-1).to_bytes(8, "big", signed=True)
+
+
+class PartitionResult(NamedTuple):
+    """One partition's result, and its place in the response."""
+
+    topic: ProducedTopic
+    partition: int
+    error_code: int
+    start: int
+    end: int
+
+
+class _TopicResults(NamedTuple):
+    """One topic of a response: its partitions in order, where they are listed, and its own place."""
+
+    results: tuple[PartitionResult, ...]
+    listed: ElementList
+    start: int
+    end: int
+
+
+def partition_results(api_version: int, frame: Buffer) -> tuple[PartitionResult, ...]:
+    """Return the results of a whole Produce response, in its order. *Raises* `ProtocolError` if it can't be one."""
+    form = spelling(api_version, FLEXIBLE_SINCE)
+    _, topics = _parsed(form, api_version, frame)
+    return tuple(result for topic in topics for result in topic.results)
+
+
+def refused_partition(api_version: int, partition: int, *, error_code: int, message: str) -> bytes:
+    """Return the result of a partition that was refused; older versions have no room for the message."""
+    form = spelling(api_version, FLEXIBLE_SINCE)
+    pieces = [partition.to_bytes(4, "big", signed=True), error_code.to_bytes(2, "big"), _NO_OFFSET]
+    pieces += [_NO_OFFSET] * ((api_version >= APPEND_TIME_SINCE) + (api_version >= LOG_START_SINCE))
+    if api_version >= ERRORS_SINCE:
+        pieces += [form.encoded_count(0), form.encoded_text(message)]
+    return b"".join((*pieces, form.no_tags))
+
+
+def with_refused_partitions(
+    api_version: int, frame: Buffer, order: Sequence[PartitionKey], refused: Mapping[PartitionKey, bytes]
+) -> bytes:
+    """Return the response with the refused partitions' results in it, all in the order of the request.
+
+    A topic of the broker's response that answers nothing of the request comes last.
+    """
+    form = spelling(api_version, FLEXIBLE_SINCE)
+    listed, topics = _parsed(form, api_version, frame)
+    told = {topic.results[0].topic: topic for topic in topics if topic.results}
+    elements: list[Buffer] = []
+    for topic, partitions in _grouped(order).items():
+        elements.append(_merged(form, frame, (topic, partitions), told.pop(topic, None), refused))
+    elements += [frame[topic.start : topic.end] for topic in told.values()]
+    return with_elements(form, frame, listed, elements)
+
+
+def all_refused_partitions(
+    api_version: int, correlation_id: int, order: Sequence[PartitionKey], refused: Mapping[PartitionKey, bytes]
+) -> bytes:
+    """Return a whole response of refused partitions, with a throttle time of 0."""
+    form = spelling(api_version, FLEXIBLE_SINCE)
+    elements = [_merged(form, b"", group, None, refused) for group in _grouped(order).items()]
+    header = correlation_id.to_bytes(4, "big", signed=True)
+    header += b"\0" if has_header_tags(PRODUCE, api_version) else b""
+    throttle = bytes(4) if api_version >= THROTTLE_SINCE else b""
+    return framed(b"".join((header, form.encoded_count(len(elements)), *elements, throttle, form.no_tags)))
+
+
+def _grouped(order: Sequence[PartitionKey]) -> dict[ProducedTopic, list[int]]:
+    topics: dict[ProducedTopic, list[int]] = {}
+    for topic, partition in order:
+        topics.setdefault(topic, []).append(partition)
+    return topics
+
+
+def _merged(
+    form: Spelling,
+    frame: Buffer,
+    group: tuple[ProducedTopic, list[int]],
+    told: _TopicResults | None,
+    refused: Mapping[PartitionKey, bytes],
+) -> bytes:
+    """Return one topic's results, those refused and those that the broker told, in the request's order."""
+    topic, partitions = group
+    theirs = {} if told is None else {result.partition: result for result in told.results}
+    results: list[Buffer] = []
+    for partition in dict.fromkeys(partitions):
+        if (topic, partition) in refused:
+            results.append(refused[topic, partition])
+        elif partition in theirs:
+            results.append(frame[theirs[partition].start : theirs[partition].end])
+    if told is None:
+        before: Buffer = topic if isinstance(topic, bytes) else form.encoded_text(topic)
+        after: Buffer = form.no_tags
+    else:
+        before, after = frame[told.start : told.listed.start], frame[told.listed.end : told.end]
+    return b"".join((before, form.encoded_count(len(results)), *results, after))
+
+
+def _parsed(form: Spelling, version: int, frame: Buffer) -> tuple[ElementList, list[_TopicResults]]:
+    end = len(frame)
+    offset = whole_response_body(PRODUCE, version, frame)
+    results = form.array(*_result_layout(form, version))
+    element = (*topic_layout(form, version), results, *form.tags)
+    listed = element_list(form, element, frame, offset, end)
+    return listed, [_results(form, version, frame, start, behind) for start, behind in listed.spans]
+
+
+def _result_layout(form: Spelling, version: int) -> Layout:
+    """Return the layout of a partition's result, which starts with its number and its error code."""
+    times = 8 * (1 + (version >= APPEND_TIME_SINCE) + (version >= LOG_START_SINCE))
+    errors: Layout = (form.structs(4, form.string), form.string) if version >= ERRORS_SINCE else ()
+    return (4, 2, times, *errors, *form.tags)
+
+
+def _results(form: Spelling, version: int, frame: Buffer, start: int, end: int) -> _TopicResults:
+    topic, offset = topic_key(form, version, frame, start, end)
+    listed = element_list(form, _result_layout(form, version), frame, offset, end)
+    results = tuple(
+        PartitionResult(topic, read_int32(frame, at, behind), read_int16(frame, at + 4, behind), at, behind)
+        for at, behind in listed.spans
+    )
+    return _TopicResults(results, listed, start, end)

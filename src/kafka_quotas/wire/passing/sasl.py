@@ -1,0 +1,233 @@
+"""The messages of authentication, as far as one who relays them has to understand them.
+
+A client names a mechanism in SaslHandshake and then sends tokens until the broker is content. After handshake version
+0 the tokens travel in *raw frames*, four bytes of length and the token, in both directions, without any header or
+correlation id, until the mechanism is through; after version 1 each travels in SaslAuthenticate. On an authenticated
+connection the pair may come again (re-authentication). None of these messages has a throttle time.
+Very old clients send a raw Kerberos token without any handshake: it starts with 0x60 where a request has its API key.
+
+**Source:** KIP-43, KIP-152, KIP-368; `SaslServerAuthenticator`, `SaslClientAuthenticator`, Kafka 4.1.
+
+Who a client says it is, out of the first token of a SASL exchange.
+
+Nothing here checks a password or a signature: the broker does. A name from here is an identity only after the broker
+has answered that the authentication succeeded. What can't be told from the token is said, never guessed: GSSAPI
+tokens are opaque, and SCRAM with a delegation token names the token and not its owner.
+
+**Source:** RFC 4616, RFC 5802, RFC 7628; `PlainSaslServer`, `ScramMessages.ClientFirstMessage`, `ScramFormatter`,
+`OAuthBearerClientInitialResponse`, Kafka 4.1; KIP-48 for delegation tokens, KIP-255 for OAUTHBEARER.
+"""
+
+import binascii
+import json
+import re
+from base64 import urlsafe_b64decode
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.java.utf8 import decode_utf8, well_formed
+from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
+from kafka_quotas.wire.codec.skip import (
+    Buffer,
+    TruncatedError,
+    bytes_field,
+    compact_span,
+    compact_string,
+    read_int16,
+    read_int32,
+    string,
+    string_span,
+)
+from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.protocol.request_header import RequestHeader
+from kafka_quotas.wire.protocol.response_header import whole_response_body
+
+SASL_HANDSHAKE: Final = 17
+SASL_AUTHENTICATE: Final = 36
+RAW_TOKENS_UNTIL: Final = 0
+"""Last version of SaslHandshake after which tokens travel in raw frames."""
+SESSION_LIFETIME_SINCE: Final = 1
+GSSAPI_TOKEN_START: Final = 0x60
+
+_FLEXIBLE_SINCE: Final = API_TABLE[SASL_AUTHENTICATE].request_flexible_since
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthenticateResult:
+    """A broker's answer to one token.
+
+    `session_lifetime_ms` is how long the session lasts before the client has to authenticate again; 0 for ever, or
+    said by a version that can't tell.
+    """
+
+    error_code: int
+    token: bytes
+    session_lifetime_ms: int
+
+
+def handshake_mechanism(frame: Buffer, header: RequestHeader) -> str:
+    """Return the mechanism that a SaslHandshake request asks for ("PLAIN", "SCRAM-SHA-256", ...).
+
+    *Raises* `ProtocolError` if the request, which has to be at hand as a whole, ends before it.
+    """
+    start, end = string_span(frame, header.end, _whole_end(frame, header))
+    return decode_utf8(bytes(frame[start:end]))
+
+
+def handshake_error_code(frame: Buffer, api_version: int) -> int:
+    """Return the error code of a whole SaslHandshake response; 0 means that the broker takes the mechanism."""
+    return read_int16(frame, whole_response_body(SASL_HANDSHAKE, api_version, frame), len(frame))
+
+
+def authenticate_token(frame: Buffer, header: RequestHeader) -> bytes:
+    """Return the token of a SaslAuthenticate request.
+
+    *Raises* `ProtocolError` if the request, which has to be at hand as a whole, ends before the token does.
+    """
+    start, end = _bytes_span(frame, header.end, _whole_end(frame, header), header.api_version)
+    return bytes(frame[start:end])
+
+
+def authenticate_result(frame: Buffer, api_version: int) -> AuthenticateResult:
+    """Return what a whole SaslAuthenticate response says. *Raises* `ProtocolError` if it is none."""
+    end = len(frame)
+    offset = whole_response_body(SASL_AUTHENTICATE, api_version, frame)
+    error_code = read_int16(frame, offset, end)
+    offset = (compact_string if api_version >= _FLEXIBLE_SINCE else string)(frame, offset + 2, end)
+    token_start, token_end = _bytes_span(frame, offset, end, api_version)
+    lifetime_ms = 0
+    if api_version >= SESSION_LIFETIME_SINCE:
+        lifetime_start = max(token_start, token_end)
+        if lifetime_start + 8 > end:
+            raise TruncatedError
+        lifetime_ms = int.from_bytes(frame[lifetime_start : lifetime_start + 8], "big", signed=True)
+    token = bytes(frame[token_start:token_end])
+    return AuthenticateResult(error_code=error_code, token=token, session_lifetime_ms=lifetime_ms)
+
+
+def raw_token(frame: Buffer) -> bytes:
+    """Return the token of a raw frame: all behind its length field."""
+    return bytes(frame[FRAME_LENGTH_BYTES:])
+
+
+def starts_with_gssapi_token(buffer: Buffer, offset: int = 0) -> bool | None:
+    """Return whether the frame at `offset` is a bare Kerberos token, or None if more bytes are needed to tell.
+
+    The API key of a request would be 0x60nn, far above any that exists.
+    """
+    if len(buffer) - offset <= FRAME_LENGTH_BYTES:
+        return None
+    return buffer[offset + FRAME_LENGTH_BYTES] == GSSAPI_TOKEN_START
+
+
+def _whole_end(frame: Buffer, header: RequestHeader) -> int:
+    if len(frame) < header.frame_end:
+        raise ProtocolError("an authentication request is not at hand as a whole")
+    return header.frame_end
+
+
+def _bytes_span(frame: Buffer, offset: int, end: int, api_version: int) -> tuple[int, int]:
+    """Return where the content of a bytes field of SaslAuthenticate is; for null the end is before the start."""
+    if api_version >= _FLEXIBLE_SINCE:
+        return compact_span(frame, offset, end)
+    behind = bytes_field(frame, offset, end)
+    return offset + 4, behind if read_int32(frame, offset, end) >= 0 else offset + 3
+
+
+PLAIN: Final = "PLAIN"
+SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTHBEARER: Final = "OAUTHBEARER"
+
+_SCRAM_FIRST: Final = re.compile(
+    r"n,(?:a=(?P<authzid>[^,]*))?,(?:m=[^,]*,)?n=(?P<name>[^,]+),r=(?P<nonce>[^,]+)(?P<extensions>(?:,[^,]*)*)"
+)
+_OAUTH_FIRST: Final = re.compile(r"n,(?:a=(?P<authzid>[^,]*))?,\x01(?P<pairs>(?:[A-Za-z]+=[^\x01]*\x01)+)\x01?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScramIdentity:
+    """The name in a SCRAM client's first message; a delegation token's id if `is_delegation_token`."""
+
+    name: str
+    is_delegation_token: bool
+
+
+def plain_user(token: bytes) -> str:
+    """Return the user of a PLAIN token: `authzid NUL user NUL password`, authzid empty or the user.
+
+    *Raises* `ProtocolError` if it is none; no part of it is in the message.
+    """
+    parts = _text(token).split("\0")
+    if len(parts) != 3:
+        raise ProtocolError("a PLAIN token has not exactly three parts")
+    authzid, user, password = parts
+    if not user or not password:
+        raise ProtocolError("a PLAIN token has no user or no password")
+    if authzid not in ("", user):
+        raise ProtocolError("a PLAIN token asks to act as another user")
+    return user
+
+
+def scram_identity(token: bytes) -> ScramIdentity:
+    """Return the name in the first message of a SCRAM client, its `=2C` and `=3D` turned back into `,` and `=`.
+
+    *Raises* `ProtocolError` if the token is no such message.
+    """
+    match = _SCRAM_FIRST.fullmatch(_text(token))
+    if match is None:
+        raise ProtocolError("a SCRAM exchange doesn't start with a client's first message")
+    name = _unescaped(match["name"])
+    if match["authzid"] and _unescaped(match["authzid"]) != name:
+        raise ProtocolError("a SCRAM client asks to act as another user")
+    is_delegation_token = _pairs(match["extensions"], ",").get("tokenauth", "").lower() == "true"
+    return ScramIdentity(name=name, is_delegation_token=is_delegation_token)
+
+
+def oauthbearer_subject(token: bytes, *, claim: str = "sub") -> str:
+    """Return the named claim of the JSON web token in an OAUTHBEARER client's first message.
+
+    `claim` is the broker's `sasl.oauthbearer.sub.claim.name`. *Raises* `ProtocolError` if the message is none, its
+    token is opaque (no JSON web token) or the claim is absent or no text.
+    """
+    match = _OAUTH_FIRST.fullmatch(_text(token))
+    scheme, _, bearer = (_pairs(match["pairs"], "\x01") if match else {}).get("auth", "").partition(" ")
+    if scheme.lower() != "bearer":
+        raise ProtocolError("an OAUTHBEARER exchange doesn't start with a bearer token")
+    parts = bearer.strip().split(".")
+    if len(parts) != 3:
+        raise ProtocolError("an OAUTHBEARER token is no JSON web token")
+    subject = _claims(parts[1]).get(claim)
+    if not isinstance(subject, str) or not subject:
+        raise ProtocolError(f"an OAUTHBEARER token has no claim {claim!r} that is a text")
+    return well_formed(subject)
+
+
+def _pairs(text: str, separator: str) -> dict[str, str]:
+    """Return the `name=value` pairs of a text."""
+    split = (pair.partition("=") for pair in text.split(separator) if pair)
+    return {name: value for name, _, value in split}
+
+
+def _claims(encoded: str) -> dict[str, object]:
+    try:
+        claims = json.loads(urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
+    except (ValueError, binascii.Error, RecursionError) as error:
+        raise ProtocolError("an OAUTHBEARER token can't be decoded") from error
+    if not isinstance(claims, dict):
+        raise ProtocolError("an OAUTHBEARER token holds no claims")
+    return claims
+
+
+def _unescaped(name: str) -> str:
+    text = name.replace("=2C", ",")
+    if "=" in text.replace("=3D", ""):
+        raise ProtocolError("a SCRAM name is wrongly escaped")
+    return text.replace("=3D", "=")
+
+
+def _text(token: bytes) -> str:
+    try:
+        return token.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ProtocolError("an authentication token is not UTF-8") from error

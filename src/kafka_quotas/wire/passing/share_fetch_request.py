@@ -1,0 +1,37 @@
+"""The limits that a ShareFetch request asks for, lowered in place.
+
+**Source:** KIP-932; `ShareFetchRequest.json`, Kafka 4.3.
+"""
+
+from struct import Struct
+from typing import Final
+
+from kafka_quotas.wire.codec.skip import MAX_STRING_BYTES, Layout, TruncatedError, compact_string, walk
+from kafka_quotas.wire.protocol.request_header import RequestHeader
+
+SHARE_FETCH: Final = 78
+
+LONGEST_UP_TO_LIMITS: Final = 2 * (MAX_STRING_BYTES + 3) + 16
+"""How many bytes of the body the limits are within: two strings and four numbers."""
+_TWO_INT32: Final = Struct(">ii")
+_UP_TO_LIMITS: Final[Layout] = (compact_string, compact_string, 16)
+"""Group, member, epoch of the share session, waiting time, `min_bytes` and `max_bytes`."""
+
+
+def cap_share_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_bytes: int) -> int | None:
+    """Return the offset after the limits, and leave none above `max_bytes` (0 or more) in the request.
+
+    None if more bytes are needed; nothing is changed then.
+    *Raises* `ProtocolError` if the request ends before its limits.
+    """
+    end = min(len(buffer), header.frame_end)
+    try:
+        after = walk(_UP_TO_LIMITS, buffer, header.end, end)
+    except TruncatedError:
+        if end < header.frame_end:
+            return None
+        raise
+    limits = after - _TWO_INT32.size
+    least, most = _TWO_INT32.unpack_from(buffer, limits)
+    _TWO_INT32.pack_into(buffer, limits, min(least, max_bytes), min(most, max_bytes))
+    return after

@@ -1,0 +1,51 @@
+"""The internal topics that a broker is making for a streams group, as its heartbeat responses name them.
+
+A response has no field for them: they stand in the detail of a status, which is a text.
+
+**Source:** KIP-1071; `StreamsGroupHeartbeatResponse.json`, `InternalTopicManager` and
+`KafkaApis.handleStreamsGroupHeartbeat`, Kafka 4.3.1.
+"""
+
+from typing import Final
+
+from kafka_quotas.wire.codec.encoding import COMPACT
+from kafka_quotas.wire.codec.skip import Buffer, Layout, compact_array_count, compact_string, tags, walk
+from kafka_quotas.wire.protocol.response_header import whole_response_body
+
+STREAMS_GROUP_HEARTBEAT: Final = 88
+
+MISSING_INTERNAL_TOPICS: Final = 3
+"""The status code whose detail names the topics."""
+DETAIL_START: Final = "Internal topics are missing: "
+MAY_NOT_CREATE: Final = "Unauthorized to CREATE on topics "
+"""What the detail goes on with where the broker creates none of them."""
+
+_BEFORE_STATUS: Final[Layout] = (6, compact_string, compact_string, 16)
+"""Throttle time and error, its message, the member, its epoch and three intervals."""
+
+
+def topics_in_the_making(api_version: int, frame: Buffer) -> tuple[str, ...]:
+    """Return the names of the internal topics that the broker makes because of this heartbeat.
+
+    `frame` is the whole response. *Raises* `ProtocolError` if it can't be one.
+    """
+    end = len(frame)
+    body = whole_response_body(STREAMS_GROUP_HEARTBEAT, api_version, frame)
+    count, offset = compact_array_count(frame, walk(_BEFORE_STATUS, frame, body, end), end)
+    names: tuple[str, ...] = ()
+    for _ in range(count):
+        code_at, offset = offset, walk((1,), frame, offset, end)
+        detail, offset = COMPACT.text(frame, offset, end)
+        offset = tags(frame, offset, end)
+        if frame[code_at] == MISSING_INTERNAL_TOPICS:
+            names += _named(detail or "")
+    return names
+
+
+def _named(detail: str) -> tuple[str, ...]:
+    if not detail.startswith(DETAIL_START):
+        return ()
+    listed, _, rest = detail.removeprefix(DETAIL_START).partition(";")
+    if MAY_NOT_CREATE in rest:
+        return ()
+    return tuple(name for name in listed.split(", ") if name)

@@ -1,0 +1,119 @@
+"""`throttle_time_ms` of a response: found without decoding the response, and raised in place.
+
+It is the first field of the body for nearly all APIs, so the first bytes of a response are enough, however long it
+is. In Produce, ApiVersions and the delegation token responses it comes later and the whole frame may be needed;
+`throttle_needs_whole` says for which.
+
+**Source:** the message definitions, see `api_table`; `AbstractResponse.maybeSetThrottleTimeMs`, Kafka 4.1. A broker
+that forwarded a request answers with the larger of two throttle times (`KafkaApis`, KIP-590), and so do we.
+"""
+
+from struct import Struct
+from typing import Final
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
+from kafka_quotas.wire.codec.skip import Buffer, Layout, TruncatedError, read_int32, walk
+from kafka_quotas.wire.passing.api_versions import API_VERSIONS, is_unsupported_version_answer
+from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.protocol.response_header import (
+    RESPONSE_HEAD_BYTES,
+    has_header_tags,
+    response_body_offset,
+)
+
+NEED_MORE: Final = -1
+"""Returned where the answer is behind the bytes at hand."""
+MAX_THROTTLE_MS: Final = 2**31 - 1
+"""The most the field can hold: 24.8 days."""
+
+_INT32: Final = Struct(">i")
+_LAYOUTS: Final[dict[tuple[int, int], Layout]] = {
+    (api.key, version): layout.before
+    for api in API_TABLE.values()
+    for version in range(api.min_version, api.max_version + 1)
+    if (layout := api.throttle_layout(version)) is not None
+}
+_FIXED: Final[dict[tuple[int, int], tuple[int, bool]]] = {
+    place: (
+        RESPONSE_HEAD_BYTES + has_header_tags(*place) + sum(step for step in layout if isinstance(step, int)),
+        has_header_tags(*place),
+    )
+    for place, layout in _LAYOUTS.items()
+    if all(isinstance(step, int) for step in layout)
+}
+"""Where the field is if the header holds no tags, as is usual, and whether it may hold some."""
+
+
+def has_throttle(api_key: int, api_version: int) -> bool:
+    """Return whether responses of this version carry a throttle time that we know the place of."""
+    return (api_key, api_version) in _LAYOUTS
+
+
+def throttle_needs_whole(api_key: int, api_version: int) -> bool:
+    """Return whether finding the field takes more than the response's first bytes, so that it is to be gathered."""
+    place = (api_key, api_version)
+    return place in _LAYOUTS and place not in _FIXED
+
+
+def throttle_offset(api_key: int, api_version: int, frame: Buffer, start: int = 0) -> int | None:
+    """Return the offset of the throttle time in the response whose frame begins at `start`.
+
+    None if this version carries none or is unknown to us, `NEED_MORE` if the field isn't wholly within the bytes at
+    hand. *Raises* `ProtocolError` if the response can't be of this API and version.
+    """
+    place = (api_key, api_version)
+    fixed = _FIXED.get(place)
+    if fixed is not None and len(frame) - start >= fixed[0] + 4:
+        offset, may_have_tags = fixed
+        if not may_have_tags or not frame[start + RESPONSE_HEAD_BYTES]:
+            if _INT32.unpack_from(frame, start)[0] < offset:
+                raise ProtocolError("a response is too short for its throttle time")
+            return start + offset
+    layout = _LAYOUTS.get(place)
+    return None if layout is None else _search(api_key, api_version, layout, frame, start)
+
+
+def _search(api_key: int, api_version: int, layout: Layout, frame: Buffer, start: int) -> int | None:
+    """Return the offset by walking from the body's start, or None if this answer has no field."""
+    body = start + RESPONSE_HEAD_BYTES + 1
+    if len(frame) < body or frame[body - 1] or not has_header_tags(api_key, api_version):
+        found = response_body_offset(api_key, api_version, frame, start)
+        if found is None:
+            return NEED_MORE
+        body = found
+    frame_end = start + FRAME_LENGTH_BYTES + _INT32.unpack_from(frame, start)[0]
+    end = min(len(frame), frame_end)
+    try:
+        if api_key == API_VERSIONS and is_unsupported_version_answer(frame, body, end):
+            return None
+        offset = walk(layout, frame, body, end)
+        read_int32(frame, offset, end)
+    except TruncatedError:
+        if end < frame_end:
+            return NEED_MORE
+        raise
+    return offset
+
+
+def read_throttle_ms(frame: Buffer, offset: int) -> int:
+    """Return the throttle time in milliseconds at an offset that `throttle_offset` found."""
+    value: int = _INT32.unpack_from(frame, offset)[0]
+    return value
+
+
+def patch_throttle(
+    frame: bytearray | memoryview, api_key: int, api_version: int, throttle_ms: int, start: int = 0
+) -> int | None:
+    """Return the throttle time the response came with, and leave the larger of that and `throttle_ms` in it.
+
+    None if the response has no such field and `NEED_MORE` if more of it is needed; nothing is changed then.
+    *Raises* `ProtocolError` if the response can't be of this API and version.
+    """
+    offset = throttle_offset(api_key, api_version, frame, start)
+    if offset is None or offset == NEED_MORE:
+        return offset
+    upstream_ms = read_throttle_ms(frame, offset)
+    if throttle_ms > upstream_ms:
+        _INT32.pack_into(frame, offset, min(throttle_ms, MAX_THROTTLE_MS))
+    return max(upstream_ms, 0)

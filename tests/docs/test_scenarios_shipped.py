@@ -1,0 +1,82 @@
+"""Every scenario that is shipped: it can be read, can be run where it says, and has a page that the index lists."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from kafka_quotas.loadtest.run.host_limits import HostLimits
+from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
+from kafka_quotas.loadtest.scenario.model import TargetNeed
+from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities, obstacles
+from kafka_quotas.loadtest.scenario.scaling import scaled
+
+PAGES = Path(__file__).parents[2] / "docs" / "scenarios"
+NEEDED = {
+    "isolation",
+    "kafkatest-quota",
+    "kip124-compressed",
+    "kip124-fetch-flood",
+    "kip124-group",
+    "kip124-many-connections",
+    "kip124-stall",
+    "kip124-tls",
+    "kip124-two-quotas",
+    "kip124-unauthorised",
+    "kip13-bootstrap",
+    "kip13-default",
+    "kip219-timeout",
+    "kip599-bucket",
+    "kip599-burst",
+    "kip599-delete",
+    "kip599-strict",
+    "kip612-connections",
+    "null-client-id",
+    "ratio",
+    "topic-threshold",
+}
+"""The experiments and figures of the source documents."""
+LAPTOP = HostLimits(open_files=20_000, max_maps=65_530)
+
+
+def rows() -> Mapping[str, tuple[str, str]]:
+    """What the index says: what each scenario shows, and what it needs."""
+    index = (PAGES / "README.md").read_text("utf-8")
+    lines = re.findall(r"^\| \[(\S+)\]\((\S+)\.md\) \| (.+) \| (.+) \|$", index, re.MULTILINE)
+    assert all(name == page for name, page, _, _ in lines)
+    return {name: (shows, needs) for name, _, shows, needs in lines}
+
+
+def test_every_experiment_is_shipped() -> None:
+    assert set(shipped_names()) >= NEEDED
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_it_can_be_run_where_it_says(name: str) -> None:
+    scenario = read_scenario(name)
+    is_real = scenario.needs is TargetNeed.REAL_BROKER
+    ground = TargetCapabilities(embedded=not is_real, own_broker=is_real, through_daemon=not is_real, limits=LAPTOP)
+    laptop = scaled(scenario, scenario.scaling.laptop)
+
+    assert obstacles(laptop, ground) == ()
+    assert scenario.source
+
+
+def test_the_index_lists_what_is_shipped_as_it_is() -> None:
+    needs = {TargetNeed.ANY: "any", TargetNeed.DAEMON: "daemon", TargetNeed.REAL_BROKER: "real broker"}
+    scenarios = [read_scenario(name) for name in shipped_names()]
+
+    assert rows() == {each.name: (each.title, needs[each.needs]) for each in scenarios}
+    assert {page.stem for page in PAGES.glob("*.md")} - {"README"} == set(shipped_names())
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_its_page_says_what_to_expect_and_shows_what_came_out(name: str) -> None:
+    page = (PAGES / f"{name}.md").read_text("utf-8")
+    scenario = read_scenario(name)
+
+    assert page.startswith(f"# {name}\n\n{scenario.title}.\n\nSource: {scenario.source}.\n")
+    assert f"kafka-quotas load-test run {name}" in page
+    assert re.findall(r"^## (.+)$", page, re.MULTILINE)[:2] == ["The load", "What to expect, and why"]
+    assert re.search(r"^## What came out\n\n.+\n\n```\n\d+ s of load after \d+ s of warm-up", page, re.MULTILINE), name

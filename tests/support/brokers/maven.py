@@ -1,0 +1,96 @@
+"""Kafka's jars, fetched by Maven into `.cache/` of the repository, once for every test run and benchmark.
+
+`jars(KAFKA_4)` is the folder with the jars of one release; versions are pinned. Several processes may ask at once: one
+downloads, the others wait for its lock. A folder that exists is complete, for it is renamed into place.
+"""
+
+import fcntl
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+CACHE = Path(__file__).resolve().parents[3] / ".cache"
+DOWNLOAD_TIMEOUT_S = 540
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """A release of Kafka as Maven coordinates (group:artifact:version)."""
+
+    version: str
+    coordinates: tuple[str, ...]
+
+
+KAFKA_4 = Release(
+    version="4.3.1",
+    coordinates=(
+        "org.apache.kafka:kafka_2.13:4.3.1",
+        "org.apache.kafka:kafka-tools:4.3.1",
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+    ),
+)
+KAFKA_3 = Release(
+    version="3.9.2",
+    coordinates=(
+        "org.apache.kafka:kafka_2.13:3.9.2",
+        "org.apache.kafka:kafka-tools:3.9.2",
+        "org.slf4j:slf4j-reload4j:1.7.36",
+    ),
+)
+
+
+class MissingServerError(RuntimeError):
+    """A server that the tests need could not be fetched or started; the message says why."""
+
+
+def jars(release: Release) -> Path:
+    """The folder that holds every jar of a release.
+
+    Raises `MissingServerError` where Maven is missing or fails.
+    """
+    folder = CACHE / f"kafka-{release.version}"
+    CACHE.mkdir(exist_ok=True)
+    with _exclusive(CACHE / f"kafka-{release.version}.lock"):
+        if not folder.is_dir():
+            _download(release, folder)
+    return folder
+
+
+def _download(release: Release, folder: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise MissingServerError("Maven (mvn) is not installed, it fetches Kafka's jars")
+    with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
+        pom, target = Path(scratch) / "pom.xml", Path(scratch) / "jars"
+        pom.write_text(_pom(release))
+        command = [maven, "-B", "-ntp", "-q", "-f", str(pom), "dependency:copy-dependencies"]
+        command += ["-DincludeScope=runtime", f"-DoutputDirectory={target}"]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, check=False)
+        if result.returncode != 0:
+            raise MissingServerError(f"Maven could not fetch Kafka {release.version}:\n{result.stdout}{result.stderr}")
+        target.rename(folder)
+
+
+def _pom(release: Release) -> str:
+    dependencies = "".join(
+        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>".format(
+            *coordinate.split(":")
+        )
+        for coordinate in release.coordinates
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>kafka-quotas</groupId><artifactId>test-servers</artifactId><version>1</version>"
+        f"<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+@contextmanager
+def _exclusive(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,402 @@
+"""Real Kafka and ZooKeeper servers on 127.0.0.1 as context managers, for tests and benchmarks.
+
+    with kafka_4() as kafka:              # one broker, KRaft, 4.3.1
+        kafka.bootstrap                   # "127.0.0.1:12345", no authentication
+        kafka.sasl_bootstrap              # SASL_PLAINTEXT with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512, users in
+                                          # `USERS`; OAUTHBEARER with unsigned tokens
+        kafka.sasl_tls_bootstrap          # SASL_SSL, the same
+        kafka.tls_bootstrap               # SSL; who shows `client.pem` is `User:CN=carol`, others are anonymous
+        kafka.certificates                # folder with `authority.pem` and `client.pem`
+        kafka.run_tool("org.apache.kafka.tools.TopicCommand", [...])
+    with kafka_4(brokers=2) as kafka: ... # two brokers; `kafka.bootstrap` names both
+    with kafka_3() as kafka: ...          # 3.9.2 in ZooKeeper mode; `kafka.zookeeper_url` is its `zk://` address
+
+All brokers run with `quota.window.num=3` and `quota.window.size.seconds=1` (controller quotas likewise), so that a
+quota holds after three seconds. They have an authorizer that allows everything until a test sets ACLs; `admin` and
+whoever comes over the port without authentication may do all. Topics are made on first use, with one partition.
+"""
+
+import base64
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import CompletedProcess
+
+from kazoo.client import KazooClient
+from tests.support.brokers.certificates import make_certificates
+from tests.support.brokers.java_process import JavaServer, free_port, run_tool
+from tests.support.brokers.log import log_options
+from tests.support.brokers.maven import KAFKA_3, KAFKA_4, MissingServerError, jars
+from tests.support.brokers.probes import accepts_connections, kafka_brokers, zookeeper_serves
+
+USERS: Mapping[str, str] = {name: f"{name}-secret" for name in ("admin", "alice", "bob", "carol", "mallory")}
+"""The users of the SASL listener with their passwords, the same for every mechanism."""
+
+SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+QUOTA_WINDOW = {
+    "quota.window.num": "3",
+    "quota.window.size.seconds": "1",
+    "controller.quota.window.num": "3",
+    "controller.quota.window.size.seconds": "1",
+}
+_CHROOT = "/kafka"
+_QUICK_START = ("-XX:TieredStopAtLevel=1",)
+"""For brokers that live for minutes under little load: they start with 40 % less work, and lose less later on."""
+_PROTOCOL_MAP = "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kafka:
+    """A running cluster: comma-separated addresses of its kinds of listener, and what it was started from.
+
+    What an external cluster lacks is empty; `zookeeper_url` is empty under KRaft.
+    """
+
+    bootstrap: str
+    sasl_bootstrap: str = ""
+    sasl_tls_bootstrap: str = ""
+    tls_bootstrap: str = ""
+    certificates: Path = Path()
+    version: str
+    jars: Path
+    zookeeper_url: str = ""
+    servers: tuple[JavaServer, ...] = ()
+
+    def run_tool(
+        self, main_class: str, arguments: Sequence[str], *, timeout_s: float = 300, stdin: str | None = None
+    ) -> CompletedProcess[str]:
+        """What one of Kafka's own tools answered, for instance `org.apache.kafka.tools.ProducerPerformance`."""
+        return run_tool(self.jars, main_class, arguments, timeout_s=timeout_s, stdin=stdin)
+
+    def client_properties(self, user: str, *, mechanism: str = "SCRAM-SHA-256", tls: bool = False) -> dict[str, str]:
+        """The properties, in Kafka's names, with which `user` comes in over `sasl_bootstrap`.
+
+        With `tls` they are for `sasl_tls_bootstrap`.
+        """
+        if tls:
+            trust = {"ssl.truststore.location": str(self.certificates / "authority.pem")}
+            return {**self.client_properties(user, mechanism=mechanism), "security.protocol": "SASL_SSL", **trust}
+        login = "scram.ScramLoginModule" if mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
+        return {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": mechanism,
+            "sasl.jaas.config": f"org.apache.kafka.common.security.{login} required "
+            f'username="{user}" password="{USERS[user]}";',
+        }
+
+
+@contextmanager
+def kafka_4(
+    *,
+    brokers: int = 1,
+    is_quorum: bool = False,
+    quick_start: bool = False,
+    advertised_host: str = "127.0.0.1",
+    properties: Mapping[str, str] | None = None,
+) -> Iterator[Kafka]:
+    """A Kafka 4 cluster under KRaft with some more broker properties; stopped at the end.
+
+    The first broker is the controller as well; with `is_quorum` all of them are, so that any of them may be restarted.
+    With `quick_start` brokers start sooner, and are slower under load. Clients are sent to `advertised_host`, which
+    is an address of this machine.
+
+    Raises `MissingServerError` where it can't be fetched or does not come up.
+    """
+    folder = jars(KAFKA_4)
+    with ExitStack() as stack:
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-4-")))
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode()
+        make_certificates(work)
+        controllers = {node_id: free_port() for node_id in range(1, (brokers if is_quorum else 1) + 1)}
+        nodes = {node_id: _Ports() for node_id in range(1, brokers + 1)}
+
+        def formatted(node_id: int) -> Path:
+            settings = {
+                **_common_properties(work, f"data-{node_id}", nodes[node_id]),
+                **_kraft_properties(node_id, controllers, nodes[node_id]),
+                "advertised.listeners": nodes[node_id].listeners.replace("127.0.0.1", advertised_host),
+                **(properties or {}),
+            }
+            configuration = _write_properties(work / f"broker-{node_id}.properties", settings)
+            _format_storage(folder, configuration, cluster_id, first=node_id == 1, is_quorum=is_quorum)
+            return configuration
+
+        with ThreadPoolExecutor(max_workers=brokers) as formatting:  # but a server ends with the thread that started it
+            configurations = list(formatting.map(formatted, nodes))
+        servers = [
+            _start_broker(stack, folder, configuration, name=f"Kafka 4 broker {node_id}", quick_start=quick_start)
+            for node_id, configuration in zip(nodes, configurations, strict=True)
+        ]
+        for server, ports in zip(servers, nodes.values(), strict=True):
+            server.wait_ready(lambda port=ports.plain: kafka_brokers(f"127.0.0.1:{port}") == brokers)  # type: ignore[misc]
+        yield Kafka(
+            bootstrap=",".join(f"127.0.0.1:{ports.plain}" for ports in nodes.values()),
+            sasl_bootstrap=",".join(f"127.0.0.1:{ports.sasl}" for ports in nodes.values()),
+            sasl_tls_bootstrap=",".join(f"127.0.0.1:{ports.sasl_tls}" for ports in nodes.values()),
+            tls_bootstrap=",".join(f"127.0.0.1:{ports.tls}" for ports in nodes.values()),
+            certificates=work,
+            version=KAFKA_4.version,
+            jars=folder,
+            servers=tuple(servers),
+        )
+
+
+@contextmanager
+def kafka_3(
+    *,
+    zookeeper_address: str | None = None,
+    quick_start: bool = False,
+    properties: Mapping[str, str] | None = None,
+) -> Iterator[Kafka]:
+    """A Kafka 3.9 broker in ZooKeeper mode under the chroot `/kafka`, with a ZooKeeper of its own where none is given.
+
+    Raises `MissingServerError` where it can't be fetched or does not come up.
+    """
+    folder = jars(KAFKA_3)
+    with ExitStack() as stack:
+        address = zookeeper_address or stack.enter_context(zookeeper())
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-3-")))
+        make_certificates(work)
+        ports = _Ports()
+        settings = {
+            **_common_properties(work, "data", ports),
+            "broker.id": "1",
+            "zookeeper.connect": f"{address}{_CHROOT}",
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            **(properties or {}),
+        }
+        configuration = _write_properties(work / "broker.properties", settings)
+        server = _start_broker(stack, folder, configuration, name="Kafka 3.9 broker", quick_start=quick_start)
+        server.wait_ready(lambda: kafka_brokers(f"127.0.0.1:{ports.plain}") == 1)
+        _add_scram_users(f"127.0.0.1:{ports.plain}")
+        yield Kafka(
+            bootstrap=f"127.0.0.1:{ports.plain}",
+            sasl_bootstrap=f"127.0.0.1:{ports.sasl}",
+            sasl_tls_bootstrap=f"127.0.0.1:{ports.sasl_tls}",
+            tls_bootstrap=f"127.0.0.1:{ports.tls}",
+            certificates=work,
+            version=KAFKA_3.version,
+            jars=folder,
+            zookeeper_url=f"zk://{address}{_CHROOT}",
+            servers=(server,),
+        )
+
+
+@contextmanager
+def zookeeper() -> Iterator[str]:
+    """The address (host:port) of a ZooKeeper server; stopped at the end.
+
+    Raises `MissingServerError` where it can't be fetched or does not come up.
+    """
+    with zookeeper_process() as (address, _):
+        yield address
+
+
+@contextmanager
+def zookeeper_process() -> Iterator[tuple[str, JavaServer]]:
+    """The address of a ZooKeeper server, and its process."""
+    port = free_port()
+    settings = {"clientPort": str(port), "clientPortAddress": "127.0.0.1", "tickTime": "500"}
+    with tempfile.TemporaryDirectory(prefix="zookeeper-") as work:
+        address = f"127.0.0.1:{port}"
+        with closing_server(_start_zookeeper(Path(work), settings, options=())) as server:
+            server.wait_ready(lambda: zookeeper_serves(address))
+            yield address, server
+
+
+@contextmanager
+def secured_zookeeper(folder: Path) -> Iterator[str]:
+    """The address of a ZooKeeper server that speaks TLS, asks for a client certificate, and for a login by SASL.
+
+    The certificates are made in `folder`; `admin` of `USERS` may log in. Under `/secured` a cluster seems to live.
+    """
+    make_certificates(folder)
+    port = free_port()
+    settings = {
+        "secureClientPort": str(port),
+        "secureClientPortAddress": "127.0.0.1",
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "ssl.keyStore.location": str(folder / "server.pem"),
+        "ssl.keyStore.type": "PEM",
+        "ssl.trustStore.location": str(folder / "authority.pem"),
+        "ssl.trustStore.type": "PEM",
+        "authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        "sessionRequireClientSASLAuth": "true",
+    }
+    module = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+    logins = folder / "logins.conf"
+    logins.write_text(f'Server {{ {module} user_admin="{USERS["admin"]}"; }};\n')
+    options = [f"-Djava.security.auth.login.config={logins}"]
+    with closing_server(_start_zookeeper(folder, settings, options=options)) as server:
+        server.wait_ready(lambda: accepts_connections(f"127.0.0.1:{port}"))
+        client = KazooClient(
+            f"127.0.0.1:{port}",
+            use_ssl=True,
+            ca=str(folder / "authority.pem"),
+            certfile=str(folder / "client.pem"),
+            keyfile=str(folder / "client.pem"),
+            sasl_options={"mechanism": "DIGEST-MD5", "username": "admin", "password": USERS["admin"]},
+        )
+        client.start()
+        client.ensure_path("/secured/config")
+        client.stop()
+        client.close()
+        yield f"127.0.0.1:{port}"
+
+
+@contextmanager
+def closing_server(server: JavaServer) -> Iterator[JavaServer]:
+    """The server, stopped at the end."""
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def _start_zookeeper(work: Path, settings: Mapping[str, str], *, options: Sequence[str]) -> JavaServer:
+    common = {"dataDir": str(work / "data"), "admin.enableServer": "false", "maxClientCnxns": "0"}
+    configuration = _write_properties(work / "zoo.cfg", {**common, **settings})
+    return JavaServer(
+        "ZooKeeper",
+        jars(KAFKA_3),
+        "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+        [str(configuration)],
+        log=work / "zookeeper.log",
+        options=[*log_options(work), "-Dzookeeper.forceSync=no", *options],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ports:
+    """The ports of one broker's listeners."""
+
+    plain: int = field(default_factory=free_port)
+    sasl: int = field(default_factory=free_port)
+    sasl_tls: int = field(default_factory=free_port)
+    tls: int = field(default_factory=free_port)
+
+    @property
+    def listeners(self) -> str:
+        """The listeners, as `listeners` and `advertised.listeners` want them."""
+        places = {"PLAINTEXT": self.plain, "SASL_PLAINTEXT": self.sasl, "SSL": self.tls, "SASL_SSL": self.sasl_tls}
+        return ",".join(f"{name}://127.0.0.1:{port}" for name, port in places.items())
+
+
+def _common_properties(work: Path, data: str, ports: _Ports) -> dict[str, str]:
+    """What every broker is given, of either version; certificates and data lie in `work`."""
+    plain_users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
+    package = "org.apache.kafka.common.security"
+    logins = {
+        "plain": f"{package}.plain.PlainLoginModule required {plain_users};",
+        "scram-sha-256": f"{package}.scram.ScramLoginModule required;",
+        "scram-sha-512": f"{package}.scram.ScramLoginModule required;",
+        "oauthbearer": f'{package}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="admin";',
+    }
+    return {
+        **QUOTA_WINDOW,
+        "log.dirs": str(work / data),
+        "listeners": ports.listeners,
+        "advertised.listeners": ports.listeners,
+        "listener.security.protocol.map": _PROTOCOL_MAP,
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(work / "server.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(work / "authority.pem"),
+        "ssl.client.auth": "requested",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+        **{
+            f"listener.name.{listener}.{mechanism}.sasl.jaas.config": login
+            for listener in ("sasl_plaintext", "sasl_ssl")
+            for mechanism, login in logins.items()
+        },
+        "connections.max.reauth.ms": "3600000",  # without it a second login on one connection is refused
+        "super.users": "User:ANONYMOUS;User:admin",
+        "allow.everyone.if.no.acl.found": "true",
+        "num.partitions": "1",
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "log.cleaner.dedupe.buffer.size": "8388608",
+        "message.max.bytes": "2097152",
+    }
+
+
+def _kraft_properties(node_id: int, controllers: Mapping[int, int], ports: _Ports) -> dict[str, str]:
+    """What a node of a KRaft cluster is given on top; `controllers` are ports by node id."""
+    listeners = ports.listeners
+    if node_id in controllers:
+        listeners += f",CONTROLLER://127.0.0.1:{controllers[node_id]}"
+    quorum = {"controller.quorum.bootstrap.servers": f"127.0.0.1:{controllers[1]}"}
+    if len(controllers) > 1:
+        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in controllers.items())
+        quorum = {"controller.quorum.voters": voters}
+    return {
+        **quorum,
+        "process.roles": "broker,controller" if node_id in controllers else "broker",
+        "node.id": str(node_id),
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": f"{_PROTOCOL_MAP},CONTROLLER:PLAINTEXT",
+        "listeners": listeners,
+        "advertised.listeners": listeners,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "controller.quorum.append.linger.ms": "0",
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+    }
+
+
+def _format_storage(folder: Path, configuration: Path, cluster_id: str, *, first: bool, is_quorum: bool) -> None:
+    arguments = ["format", f"--cluster-id={cluster_id}", "-c", str(configuration)]  # an id may start with a dash
+    if not is_quorum:  # whose voters are in the configuration
+        arguments.append("--standalone" if first else "--no-initial-controllers")
+    if first:
+        for mechanism in SCRAM_MECHANISMS:
+            for name, password in USERS.items():
+                arguments += ["--add-scram", f"{mechanism}=[name={name},iterations=4096,password={password}]"]
+    result = run_tool(folder, "kafka.tools.StorageTool", arguments)
+    if result.returncode != 0:
+        raise MissingServerError(f"the storage of a broker could not be formatted:\n{result.stdout}{result.stderr}")
+
+
+def _add_scram_users(bootstrap: str) -> None:
+    """Nothing; the users of the SASL listener have SCRAM credentials (iterations as few as Kafka takes)."""
+    from kafka import KafkaAdminClient  # noqa: PLC0415 - every test run imports this module
+    from kafka.admin import ScramMechanism, UserScramCredentialUpsertion  # noqa: PLC0415 - as above
+
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    try:
+        failed = admin.alter_user_scram_credentials(
+            [
+                UserScramCredentialUpsertion(name, mechanism, password, iterations=4096)
+                for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+                for name, password in USERS.items()
+            ]
+        )
+    finally:
+        admin.close()
+    if any(failed.values()):
+        raise MissingServerError(f"SCRAM users could not be added: {failed}")
+
+
+def _start_broker(stack: ExitStack, folder: Path, configuration: Path, *, name: str, quick_start: bool) -> JavaServer:
+    work = configuration.parent
+    log = work / f"{configuration.stem}.log"
+    options = [*log_options(work), *(_QUICK_START if quick_start else ())]
+    server = JavaServer(name, folder, "kafka.Kafka", [str(configuration)], log=log, options=options)
+    stack.callback(server.stop)
+    return server
+
+
+def _write_properties(path: Path, properties: Mapping[str, str]) -> Path:
+    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    return path

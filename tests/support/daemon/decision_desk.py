@@ -1,0 +1,67 @@
+"""A daemon's answers to other programs, on a virtual clock and without a socket."""
+
+import json
+from collections.abc import Awaitable
+
+from kafka_quotas.core.clock import VirtualClock
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.config.client_policy import PolicyTable
+from kafka_quotas.enforcement.control.decider import DecisionService
+from kafka_quotas.enforcement.control.handler import ControlHandler
+from kafka_quotas.enforcement.decisions.messages import Decision, DecisionRequest, Operation
+from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
+from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
+from kafka_quotas.enforcement.telemetry.counters import Counters
+from kafka_quotas.enforcement.telemetry.log import LogEvent
+from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
+from kafka_quotas.enforcement.topics.topic_cache import TopicCache
+from kafka_quotas.stores.store import QuotaEntry
+
+START_MS = 1_700_000_000_000
+APP = Entity.of(client_id="app")
+
+
+class Desk:
+    """A decider over one limit of 1000 bytes/s (or another), with its clock and a control desk in front."""
+
+    def __init__(self, *, limits: dict[QuotaType, float] | None = None, book: PolicyTable | None = None) -> None:
+        self.clock = VirtualClock(START_MS)
+        self.policy = QuotaRegistry(QuotaWindow(samples=3, window_s=1), book=book)
+        limits = limits or {QuotaType.PRODUCE: 1000.0}
+        quotas = {quota_type.key.name: limit for quota_type, limit in limits.items()}
+        self.policy.apply([QuotaEntry(entity=APP, quotas=quotas)])
+        self.charged: list[tuple[object, ...]] = []
+        self.counters = Counters()
+        self.notices: list[LogEvent] = []
+        self.connections = ConnectionQuotas(QuotaWindow(samples=3, window_s=1))
+        self.thresholds = ThresholdRegistry(
+            directory=TopicCache(), counters=self.counters, notify=self.notices.append, clock=self.clock
+        )
+        self.decider = DecisionService(
+            self.policy,
+            self.clock,
+            connections=self.connections,
+            thresholds=self.thresholds,
+            bootstrap=lambda: None,
+            on_asked=lambda *told: self.charged.append(told),
+        )
+        self.desk = ControlHandler(status=_never, decide=self.decider.decide, reload=_never, unmute=_never)
+
+    def decide(
+        self, op: Operation, amount: float, quota_type: QuotaType = QuotaType.PRODUCE, **who: object
+    ) -> Decision:
+        decided = self.decider.decide(DecisionRequest(op, quota_type, amount, client_id="app", **who))
+        assert isinstance(decided, Decision), decided
+        return decided
+
+    def line(self, message: object) -> dict[str, object]:
+        answer = self.desk.answer_line(json.dumps(message).encode(), may_reload=False)
+        assert isinstance(answer, bytes)
+        data: dict[str, object] = json.loads(answer)
+        return data
+
+
+def _never() -> Awaitable[object]:
+    raise AssertionError("nobody asked for that")

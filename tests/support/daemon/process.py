@@ -1,0 +1,201 @@
+"""The daemon as a process of its own, as a user runs it."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from kafka_quotas.commands import daemon as command
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.enforcement.control.server import ControlError
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus
+from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores.store import Alteration
+
+START_S = 240.0
+STOP_S = 120.0
+SOON_S = 120.0
+"""What is waited for comes at once; on a machine that has much else to do it takes its time."""
+
+
+class DaemonProcess:
+    """A running daemon: where it listens, and what it logged so far."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        program: Sequence[str] = ("-m", "kafka_quotas"),
+    ) -> None:
+        self._lines: list[str] = []
+        self._changed = threading.Condition()
+        self._process = subprocess.Popen(
+            [sys.executable, *program, "daemon", "run", *arguments],
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, **(environment or {})},
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        try:
+            started = self.wait_for_log("daemon listening", timeout_s=START_S)
+        except AssertionError:
+            self._process.kill()
+            self.stop()
+            raise
+        self.bootstrap = _field(started, "listen")
+        self.control = Path(_field(started, "control"))
+        self.metrics_url = _field(started, "metrics") if "metrics=" in started else ""
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def log(self) -> list[str]:
+        with self._changed:
+            return list(self._lines)
+
+    def lines(self, *pieces: str) -> list[str]:
+        """The log lines that hold all of these texts."""
+        return [line for line in self.log if all(piece in line for piece in pieces)]
+
+    def wait_for_log(self, *pieces: str, count: int = 1, timeout_s: float = SOON_S) -> str:
+        """The `count`th line with all of these texts, as soon as it is there; fails after `timeout_s`."""
+
+        def found() -> list[str]:
+            return [line for line in self._lines if all(piece in line for piece in pieces)]
+
+        with self._changed:
+            done = self._changed.wait_for(
+                lambda: len(found()) >= count or self._process.poll() is not None, timeout=timeout_s
+            )
+            if done and len(found()) >= count:
+                return found()[count - 1]
+        raise AssertionError(f"no {pieces} in the daemon's log:\n" + "".join(self._lines))
+
+    def status(self) -> DaemonStatus:
+        return command.status(self.control)
+
+    def wait_until(self, holds, *, timeout_s: float = SOON_S) -> DaemonStatus:
+        """The first status for which `holds` is true; fails after `timeout_s`. For a while there may be no answer."""
+        deadline = time.monotonic() + timeout_s
+        pause = threading.Event()
+        last: DaemonStatus | ControlError | None = None
+        while time.monotonic() < deadline:
+            try:
+                last = self.status()
+                if holds(last):
+                    return last
+            except ControlError as error:
+                last = error
+            pause.wait(0.02)
+        raise AssertionError(f"it never came to hold; last: {last}")
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """End the process without asking it; the log is complete then."""
+        self._process.kill()
+        self.stop()
+
+    def wait(self) -> int:
+        """The exit code; the log is complete then."""
+        code = self._process.wait(STOP_S)
+        self._reader.join(STOP_S)
+        return code
+
+    def stop(self) -> int:
+        """The exit code after SIGTERM, or of a daemon that ended by itself."""
+        if self._process.poll() is None:
+            self._process.terminate()
+        try:
+            return self.wait()
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self.wait()
+            raise
+        finally:
+            if self._process.stderr is not None:
+                self._process.stderr.close()
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            with self._changed:
+                self._lines.append(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
+
+
+@contextmanager
+def running_daemon(
+    folder: Path,
+    *,
+    upstream: str,
+    options: Sequence[str] = (),
+    store: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[DaemonProcess]:
+    """A daemon in front of `upstream`, with a local store in `folder` unless `store` names another; stopped at the end.
+
+    `upstream` may name several brokers. Fails where the log holds a traceback.
+    """
+    daemon = DaemonProcess(
+        [
+            "--upstream",
+            upstream,
+            "--listen",
+            "127.0.0.1:0",
+            "--store",
+            store or store_url(folder),
+            "--control",
+            str(folder / "control.sock"),
+            *options,
+        ],
+        environment=environment,
+    )
+    try:
+        yield daemon
+    finally:
+        daemon.stop()
+    assert not daemon.lines("Traceback"), "".join(daemon.log)
+
+
+def without(module: str, folder: Path) -> dict[str, str]:
+    """The environment of a process in which a module can't be imported."""
+    place = folder / f"without-{module}"
+    place.mkdir()
+    (place / f"{module}.py").write_text(f"raise ImportError('{module} is hidden')\n")
+    return {"PYTHONPATH": str(place)}
+
+
+def store_url(folder: Path) -> str:
+    """The address of the store of a daemon in this folder."""
+    return f"local:{folder / 'quotas.db'}"
+
+
+def set_quota(folder: Path, entity: Entity, **quotas: float | None) -> None:
+    """Nothing; the store of a daemon in this folder holds these quotas (None: holds them no more)."""
+    store = open_store(store_url(folder))
+    try:
+        (result,) = store.alter([Alteration(entity=entity, changes=quotas)])
+    finally:
+        store.close()
+    assert result.error is None, result.error
+
+
+def _field(line: str, name: str) -> str:
+    match = re.search(rf'\b{name}=(?:"([^"]*)"|(\S+))', line)
+    assert match is not None, f"no {name} in {line}"
+    return match[1] or match[2]

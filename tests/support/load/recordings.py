@@ -1,0 +1,78 @@
+"""Clients of load tests that recorded something, without a cluster."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.loadtest.clients.wire_overhead import WireCount
+from kafka_quotas.loadtest.judge.analysis import RunFacts, load_result
+from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName, LoadPlan
+from kafka_quotas.loadtest.plan.workload import ClientKind, Workload
+from kafka_quotas.loadtest.record.recorder import Recorder
+from kafka_quotas.loadtest.result.result import CpuUse, LoadResult
+
+MS = 1_000_000
+WINDOW = QuotaWindow(samples=3, window_s=1)
+
+
+@dataclass
+class RecordedClient:
+    """A client whose recorder is filled by the test."""
+
+    entity: ClientLoad
+    recorder: Recorder
+    wire: WireCount
+    unfinished: int = 0
+    error: Exception | None = None
+
+    @property
+    def trouble(self) -> Exception | None:
+        return self.error
+
+
+def recorded(
+    client_id: str | None = "app",
+    *,
+    user: str | None = None,
+    workload: Workload = Workload.PRODUCE,
+    kind: ClientKind = ClientKind.RAW,
+    quota: float | None = None,
+    rate: Fraction | None = None,
+    control: bool = False,
+    wire: tuple[int, int] = (0, 0),
+) -> RecordedClient:
+    """A client that took part from the start of a load at 0 ns, without warm-up."""
+    entity = ClientLoad(
+        name=ClientName(user=user, client_id=client_id),
+        workload=workload,
+        topic="t",
+        quota=quota,
+        client=kind,
+        arrivals_per_second=rate,
+        control=control,
+    )
+    recorder = Recorder(start_ns=0, measure_from_ns=0, window_ms=WINDOW.samples * WINDOW.window_ms)
+    wire_bytes, payload_bytes = wire
+    return RecordedClient(
+        entity=entity, recorder=recorder, wire=WireCount(wire_bytes=wire_bytes, payload_bytes=payload_bytes)
+    )
+
+
+def run_of(*clients: RecordedClient, elapsed_s: float = 20.0, enforcers: int = 1, cpu: float = 0.2) -> LoadResult:
+    """The result of a run of these clients."""
+    plan = LoadPlan(
+        bootstrap="127.0.0.1:9092",
+        entities=tuple(client.entity for client in clients),
+        duration_s=elapsed_s,
+        warmup_s=0.0,
+        window=WINDOW,
+        run_id=7,
+    )
+    facts = RunFacts(
+        started_ms=1_700_000_000_000,
+        elapsed_s=elapsed_s,
+        enforcers={"t": enforcers},
+        cpu=CpuUse(process=cpu, python=cpu, cores=2),
+        interrupted=False,
+    )
+    return load_result(plan, clients, facts)

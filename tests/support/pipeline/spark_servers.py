@@ -1,0 +1,83 @@
+"""Spark's own servers on this machine: a standalone cluster of one worker, and a Connect server."""
+
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from unittest import mock
+
+import pyspark
+from tests.support.brokers.java_process import JavaServer, free_port
+
+SPARK_HOME = Path(pyspark.__file__).parent
+_OPENED = (
+    *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
+    *("java.util.concurrent", "java.util.concurrent.atomic", "sun.nio.ch", "sun.nio.cs", "sun.security.action"),
+    "sun.util.calendar",
+)
+"""What Spark's own scripts open to it."""
+_OPTIONS = [
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+    "--add-modules=jdk.incubator.vector",
+    "-XX:TieredStopAtLevel=1",  # a quick start: a test's data is small
+    "-Dio.netty.tryReflectionSetAccessible=true",
+]
+_ENVIRONMENT = {
+    "SPARK_HOME": str(SPARK_HOME),
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "PYSPARK_PYTHON": sys.executable,
+    "SPARK_SCALA_VERSION": "2.13",
+}
+
+
+@contextmanager
+def spark_cluster(folder: Path) -> Iterator[str]:
+    """The master's address, `spark://127.0.0.1:PORT`, of a standalone cluster with one worker."""
+    port = free_port()
+    with ExitStack() as stack:
+        address = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port())]
+        master = _start(stack, folder, "master", "org.apache.spark.deploy.master.Master", address)
+        master.wait_ready(lambda: _listens(port))
+        url = f"spark://127.0.0.1:{port}"
+        size = ["--host", "127.0.0.1", "--cores", "2", "--memory", "1g", "--webui-port", str(free_port())]
+        place = ["--work-dir", str(folder / "work"), url]
+        worker = _start(stack, folder, "worker", "org.apache.spark.deploy.worker.Worker", [*size, *place])
+        worker.wait_ready(lambda: "Successfully registered" in worker.log.read_text(errors="replace"))
+        yield url
+
+
+@contextmanager
+def spark_connect(folder: Path) -> Iterator[str]:
+    """The address, `sc://127.0.0.1:PORT`, of a Connect server that does the work itself."""
+    port = free_port()
+    settings = {
+        "spark.master": "local[2]",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+    arguments = [text for name, value in settings.items() for text in ("--conf", f"{name}={value}")]
+    server_class = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    with ExitStack() as stack:
+        submit = [*arguments, "--class", server_class, "spark-internal"]
+        server = _start(stack, folder, "connect", "org.apache.spark.deploy.SparkSubmit", submit)
+        server.wait_ready(lambda: _listens(port))
+        yield f"sc://127.0.0.1:{port}"
+
+
+def _start(stack: ExitStack, folder: Path, name: str, main_class: str, arguments: list[str]) -> JavaServer:
+    with mock.patch.dict(os.environ, _ENVIRONMENT):
+        server = JavaServer(
+            f"Spark's {name}", SPARK_HOME / "jars", main_class, arguments, log=folder / f"{name}.log", options=_OPTIONS
+        )
+    stack.callback(server.stop)
+    return server
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

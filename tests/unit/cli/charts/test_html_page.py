@@ -1,0 +1,102 @@
+"""Reports as one HTML page: whole, escaped, self-contained, with charts in it."""
+
+import re
+import stat
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from kafka_quotas.cli.charts.html_page import (
+    KeyFigure,
+    Mood,
+    ReportChart,
+    ReportPage,
+    ReportSection,
+    ReportTable,
+    page_html,
+    save_page,
+)
+from kafka_quotas.cli.charts.svg import Bar, Curve, bars_svg, curves_svg, heat_svg, series_svg
+from kafka_quotas.cli.charts.text_chart import Series, Style
+from kafka_quotas.core.errors import KafkaQuotasError
+
+HOSTILE = "<script>alert('x')</script> & \"quoted\""
+
+
+def page(*, name: str = "alice", svg: str = "") -> ReportPage:
+    table = ReportTable(columns=("entity", "rate"), rows=((name, "5 MB/s"),), numeric=frozenset({"rate"}))
+    chart = ReportChart(svg=svg or bars_svg([Bar(name=name, value=5.0, limit=3.0)], unit="bytes/s"), caption=name)
+    return ReportPage(
+        title=f"Quotas of {name}",
+        subtitle="one hour",
+        figures=(KeyFigure(label="held", value="no", note=name, mood=Mood.BAD),),
+        sections=(ReportSection(title="Usage", paragraphs=(name,), charts=(chart,), tables=(table,)),),
+    )
+
+
+def test_every_text_is_escaped() -> None:
+    html = page_html(page(name=HOSTILE))
+
+    assert "<script" not in html
+    assert html.count("&lt;script&gt;alert") >= 6
+
+
+def test_the_page_loads_nothing_from_elsewhere() -> None:
+    html = page_html(page())
+
+    assert not re.search(r"(src|href)=\"(?!#)", html.replace('xlink:href="#', 'href="#'))
+    assert "@import" not in html
+    assert "url(http" not in html
+
+
+def test_a_verdict_is_told_by_more_than_colour() -> None:
+    assert '<span aria-label="bad">&#10007;</span> no' in page_html(page())
+
+
+def test_the_same_page_gives_the_same_file() -> None:
+    assert page_html(page()) == page_html(page())
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+    target = tmp_path / "report.html"
+    save_page(page(), target)
+    old = target.read_text(encoding="utf-8")
+
+    with pytest.raises(KafkaQuotasError, match="can't write"):
+        save_page(page(name="bob"), tmp_path / "missing" / "report.html")
+    save_page(page(name="bob"), target)
+
+    assert "Quotas of alice" in old
+    assert "Quotas of bob" in target.read_text(encoding="utf-8")
+    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
+    assert stat.S_IMODE(target.stat().st_mode) & stat.S_IRUSR
+
+
+@pytest.mark.parametrize(
+    ("svg", "said"),
+    [
+        (bars_svg([Bar(name="a$b", value=2e6, limit=1e6), Bar(name="c", value=1.0)], unit="bytes/s"), ["a$b", "2 MB"]),
+        (bars_svg([], unit="%"), []),
+        (
+            curves_svg([Curve(name="alice", points=((1e6, 0.5), (4e6, 0.0)))], x_unit="bytes/s", y_name="share"),
+            ["alice"],
+        ),
+        (curves_svg([Curve(name="x", points=((1.0, 0.5),))], x_unit="%", y_name="share", log_x=True), ["share"]),
+        (heat_svg(["alice", "bob"], ["00", "01"], [[1.0, 2.0], [0.0, 4.0]], unit="bytes/s"), ["alice", "bob", "01"]),
+        (
+            series_svg(
+                [
+                    Series(name="rate", points=[(0.0, 1e6), (1.0, 2e6)], unit="bytes/s", style=Style.AREA),
+                    Series(name="throttle", points=[(1.0, 500.0)], unit="ms", style=Style.BARS),
+                ]
+            ),
+            ["rate", "throttle"],
+        ),
+    ],
+)
+def test_a_chart_is_well_formed_and_its_words_stay_words(svg: str, said: list[str]) -> None:
+    words = " ".join(ET.fromstring(svg).itertext())
+
+    for word in said:
+        assert word in words

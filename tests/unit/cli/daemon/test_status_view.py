@@ -1,0 +1,85 @@
+"""The status of a daemon as a person reads it: limits in their own units, and estimates called so."""
+
+from dataclasses import fields
+
+from kafka_quotas.cli.daemon.status_view import status_listing
+from kafka_quotas.enforcement.telemetry.counters import Counters
+from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, QuotaTotals, StoreRow, ThrottledClient
+
+
+def waiting(quota: str, limit: float, observed: float, *, estimated: bool = False) -> ThrottledClient:
+    return ThrottledClient(
+        broker="1",
+        user="u",
+        client_id="a",
+        quota=quota,
+        entity="client-id a",
+        limit=limit,
+        observed=observed,
+        connections=1,
+        throttle_ms=500,
+        remaining_ms=400,
+        estimated=estimated,
+    )
+
+
+def status(*throttled: ThrottledClient, refused: int = 0, shadow_times: int = 0) -> DaemonStatus:
+    rows = [
+        BucketRow(broker="1", quota=row.quota, user="u", client_id="a", limit=1, observed=2, estimated=row.estimated)
+        for row in throttled
+    ]
+    totals = QuotaTotals(quota="producer_byte_rate", shadow_times=shadow_times)
+    return DaemonStatus(
+        pid=1,
+        uptime_ms=5000,
+        event_loop="uvloop",
+        upstream="h:1",
+        throttle_style="mute",
+        fetch_over_quota="kafka",
+        window_num=11,
+        window_size_seconds=1,
+        max_throttle_ms=None,
+        draining=False,
+        connections=0,
+        store=StoreRow(url="local:x", revision="1", age_ms=250, trouble=None, limits=2),
+        listeners=(),
+        throttled=throttled,
+        buckets=tuple(rows),
+        throttles=(),
+        quota_totals=(totals,),
+        counters={field.name: 0 for field in fields(Counters)} | {"refused_requests": refused},
+        mode="smooth",
+        scope="cluster",
+        on_violation="error",
+        cost_model="calibrated with h:1",
+    )
+
+
+def test_limits_are_in_their_own_units_and_estimates_are_called_so() -> None:
+    listing = status_listing(
+        status(
+            waiting("producer_byte_rate", 1048576.0, 2097152.0),
+            waiting("request_percentage", 5.0, 7.5, estimated=True),
+            waiting("request_rate", 20.0, 40.0),
+        )
+    )
+    assert [row[5:7] for row in listing.table.rows] == [
+        ("1.049 MB/s", "2.097 MB/s"),
+        ("5 % of one thread", "7.5 % of one thread (estimated)"),
+        ("20 requests/s", "40 requests/s"),
+    ]
+    assert listing.table.caption is not None
+    assert "request times: estimated, calibrated with h:1" in listing.table.caption
+
+
+def test_the_terms_are_said_and_what_came_of_them_only_if_something_did() -> None:
+    said = status_listing(status()).table.caption
+    assert said is not None
+    assert "mode: smooth, limits per cluster, over a limit: error" in said
+    assert "estimated" not in said
+    assert "refused with an error" not in said
+    assert "shadows" not in said
+    told = status_listing(status(refused=3, shadow_times=2)).table.caption
+    assert told is not None
+    assert "requests refused with an error for their client's byte rate: 3" in told
+    assert "throttle times that shadows would have got: 2" in told

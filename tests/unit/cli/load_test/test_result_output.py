@@ -1,0 +1,203 @@
+"""The folder that a run leaves: whole or not at all, reported and compared from its files alone."""
+
+import errno
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.support.load.results import greedy, result, unlimited
+from tests.support.processes.run_cli import run_cli
+
+from kafka_quotas.cli.load_test import report as load_report
+from kafka_quotas.cli.load_test import result_output as load_keeping
+from kafka_quotas.cli.load_test.result_output import keep_result
+from kafka_quotas.cli.load_test.views.view import load_listing
+from kafka_quotas.cli.output.json_text import json_text
+from kafka_quotas.cli.output.render import envelope
+from kafka_quotas.core.errors import KafkaQuotasError
+from kafka_quotas.loadtest.judge.comparison import ComparisonOutcome, Limits, compare
+from kafka_quotas.loadtest.record.delivery import Delivery
+from kafka_quotas.loadtest.result.result import ClientResult, LoadResult, ProbeResult
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A kept run with all its files."""
+    folder = tmp_path_factory.mktemp("drawn")
+    control = replace(unlimited(), control=True, solo=unlimited().response)
+    probes = (ProbeResult(at_s=1.0, wait_ms=250.0), ProbeResult(at_s=2.0, wait_ms=None, error="no answer"))
+    keep_result(replace(result(greedy(), control), probes=probes), folder, picture=True)
+    return folder
+
+
+@pytest.fixture
+def kept(drawn: Path, tmp_path: Path) -> Path:
+    """A copy of the run for a test of its own."""
+    return Path(shutil.copytree(drawn, tmp_path / "kept"))
+
+
+def _kept_plainly(run: LoadResult, folder: Path) -> Path:
+    """The folder, with what can be written without drawing."""
+    folder.mkdir()
+    (folder / "run.json").write_text(json_text(envelope(load_listing(run))), encoding="utf-8")
+    return folder
+
+
+def test_a_run_is_kept_in_every_form(kept: Path) -> None:
+    assert json.loads((kept / "run.json").read_text(encoding="utf-8"))["schema"] == "kafka-quotas.load-test/2"
+    assert (kept / "run.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(path.name for path in kept.iterdir()) == ["report.html", "run.json", "run.png", "samples.parquet"]
+
+
+def test_a_full_disk_leaves_the_folder_as_it_was(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {path.name: path.read_bytes() for path in kept.iterdir()}
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(load_keeping, "write_samples", full)
+    with pytest.raises(KafkaQuotasError, match="the disk is full; nothing of it was kept") as raised:
+        keep_result(result(greedy(ok=False)), kept)
+
+    assert raised.value.hint == "make room, or name another folder with --out"
+    assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
+
+
+def test_what_libraries_are_missing_is_said_and_the_rest_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(load_keeping, "can_write_samples", lambda: False)
+    monkeypatch.setattr(load_keeping, "find_spec", lambda _: None)
+
+    keep_result(result(greedy()), tmp_path)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+    assert capsys.readouterr().err.splitlines() == [
+        "note: no samples.parquet without pyarrow: pip install 'kafka-quotas[spark]'",
+        "note: no report.html without matplotlib and jinja2: pip install 'kafka-quotas[plot]'",
+    ]
+
+
+def test_the_report_needs_no_network_and_answers_the_questions(kept: Path) -> None:
+    page = (kept / "report.html").read_text(encoding="utf-8")
+
+    assert not re.search(r"(src|href)\s*=\s*[\"']?(https?:)?//|@import|url\((?!#)", page)
+    assert "<script" not in page
+    for words in ("Rate against bound", "Throttling over time", "Latency", "Isolation", "later topic", "The evidence"):
+        assert words in page
+
+
+def test_a_kept_run_is_drawn_again_from_its_files(kept: Path) -> None:
+    page = (kept / "report.html").read_bytes()
+    (kept / "report.html").unlink()
+
+    picture = (kept / "run.png").read_bytes()
+    (kept / "run.png").unlink()
+
+    code, out, err = run_cli("load-test", "report", str(kept), "--png")
+
+    assert (code, "held" in out) == (0, True)
+    assert (kept / "report.html").read_bytes() == page
+    assert (kept / "run.png").read_bytes() == picture
+    assert "report.html and run.png drawn in" in err
+
+
+def test_a_report_ends_with_the_verdict_of_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_report, "load_page", lambda _: None)
+    monkeypatch.setattr(load_report, "page_html", lambda _: "")
+    for name, run, code in (
+        ("failed", result(greedy(ok=False)), 1),
+        ("ended", result(greedy(), interrupted=True), 130),
+    ):
+        assert run_cli("load-test", "report", str(_kept_plainly(run, tmp_path / name)))[0] == code
+    assert run_cli("load-test", "report", str(tmp_path))[0] == 2
+
+
+def _changed(entity: ClientResult, **changes: object) -> LoadResult:
+    return result(replace(entity, **changes))  # type: ignore[arg-type]
+
+
+def test_the_same_run_is_not_worse_than_itself() -> None:
+    run = result(greedy(), unlimited())
+    comparison = compare(run, run, Limits())
+
+    assert comparison.ok
+    assert {each.outcome for each in comparison.differences} == {ComparisonOutcome.SAME, ComparisonOutcome.NOT_COMPARED}
+    assert comparison.notes == ()
+
+
+_VERDICT, _RESPONSE, _THROTTLE = greedy().verdict, greedy().response, greedy().throttle
+
+
+@pytest.mark.parametrize(
+    ("metric", "field", "better", "worse"),
+    [
+        ("achieved", "verdict", replace(_VERDICT, achieved=2.2e6), replace(_VERDICT, achieved=1.8e6)),
+        ("response.p99", "response", replace(_RESPONSE, p99_us=900), replace(_RESPONSE, p99_us=26_000)),
+        ("throttle.sum", "throttle", replace(_THROTTLE, sum_ms=100.0), replace(_THROTTLE, sum_ms=8900.0)),
+        ("records.failed", "failures", (), (("TIMED_OUT", 2),)),
+        ("records.lost", "delivery", Delivery(), Delivery(lost=2)),
+    ],
+)
+def test_each_figure_has_a_direction_in_which_it_is_worse(
+    metric: str, field: str, better: object, worse: object
+) -> None:
+    start: dict[str, object] = {
+        "failures": (("TIMED_OUT", 1),),
+        "delivery": Delivery(lost=1),
+        "response": replace(_RESPONSE, p99_us=12_300),
+    }
+    first = _changed(greedy(), **start)
+    for value, outcome in ((better, ComparisonOutcome.BETTER), (worse, ComparisonOutcome.WORSE)):
+        comparison = compare(first, _changed(greedy(), **{**start, field: value}), Limits(latency=0.1))
+        found = {each.metric.name: each.outcome for each in comparison.differences}
+        assert found.pop(metric) is outcome
+        assert outcome not in found.values()
+
+
+def test_throttling_is_compared_per_second_of_the_run() -> None:
+    longer = replace(
+        _changed(greedy(), throttle=replace(greedy().throttle, sum_ms=16_000.0)), elapsed_s=2 * result().elapsed_s
+    )
+
+    assert compare(result(greedy()), longer, Limits()).ok
+
+
+def test_runs_of_different_loads_are_noted() -> None:
+    other = replace(result(greedy()), window_samples=11, interrupted=True)
+    comparison = compare(result(unlimited()), other, Limits())
+
+    assert comparison.differences == ()
+    assert comparison.notes == (
+        "the quota windows differ: 3 x 1 s and 11 x 1 s",
+        "1 clients are in the first run alone: alice/free",
+        "1 clients are in the second run alone: greedy",
+    )
+
+
+def test_the_comparison_is_an_exit_code_and_a_document(kept: Path, tmp_path: Path) -> None:
+    slower = _kept_plainly(_changed(greedy(), verdict=replace(_VERDICT, achieved=1.8e6)), tmp_path / "slower")
+
+    code, out, _ = run_cli("load-test", "compare", str(kept), str(slower))
+    assert code == 1
+    assert "WORSE: 1 of" in out
+    row = next(line for line in out.splitlines() if "WORSE" in line and "achieved" in line)
+    assert row.split() == ["greedy", "achieved", "1.996", "MB/s", "1.8", "MB/s", "-9.8%", "5%", "WORSE"]
+
+    code, out, _ = run_cli("load-test", "compare", str(kept), str(slower), "--max-rate-fall", "0.1", "--output", "json")
+    document = json.loads(out)
+    assert (code, document["schema"], document["ok"]) == (0, "kafka-quotas.load-comparison/1", True)
+    assert document["differences"][0]["metric"] == "achieved"
+
+
+@pytest.mark.parametrize(
+    "options", [("--max-rate-fall", "five"), ("--max-latency-rise", "-1%"), ("--max-throttle-rise", "")]
+)
+def test_thresholds_that_are_no_shares_are_refused(kept: Path, options: tuple[str, ...]) -> None:
+    code, _, err = run_cli("load-test", "compare", str(kept), str(kept), *options)
+
+    assert code == 2
+    assert "5% or 0.05" in err

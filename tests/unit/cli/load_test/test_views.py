@@ -1,0 +1,198 @@
+"""A load test's result in every form, live and afterwards."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from tests.support.load.results import greedy, result, unlimited
+from tests.support.processes.run_cli import run_cli
+
+from kafka_quotas.cli import demo as demo_command
+from kafka_quotas.cli.charts.text_chart import Style
+from kafka_quotas.cli.load_test.views.chart import load_series
+from kafka_quotas.cli.load_test.views.live import bar, live_view, progress_rows
+from kafka_quotas.cli.load_test.views.view import load_listing, print_load
+from kafka_quotas.cli.output.values import duration_text
+from kafka_quotas.cli.output.view import Output
+from kafka_quotas.commands.demo import CAST
+from kafka_quotas.commands.load_test.order import RunRequest
+from kafka_quotas.commands.windows import WindowSource
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.loadtest.plan.plan import ClientLoad, ClientName
+from kafka_quotas.loadtest.plan.throttle_cycles import Direction
+from kafka_quotas.loadtest.plan.workload import Workload
+from kafka_quotas.loadtest.result.result import LoadResult
+from kafka_quotas.loadtest.run.progress import ClientProgress, RunProgress
+
+
+def test_the_table_fits_a_terminal_and_says_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    print_load(result(greedy(), unlimited()), Output.TABLE)
+
+    lines = capsys.readouterr().out.splitlines()
+    table = [line for line in lines if "MB/s" in line]
+    assert table[0].split() == ["greedy", "produces", "1.996", "MB/s", "2", "MB/s", "0.998", "50x", "8", "s", "held"]
+    assert "unhindered" in table[1]
+    assert max(len(line) for line in table) <= 80
+    assert "greedy: rate met: the evidence" in lines
+
+
+def test_latency_is_shown_where_all_do_the_same() -> None:
+    alike = load_listing(result(greedy(), unlimited(Workload.PRODUCE))).table
+
+    assert [column.title for column in alike.columns] == [
+        "client", "achieved", "quota", "ratio", "throttled", "p99", "verdict",
+    ]  # fmt: skip
+    assert alike.rows[0][5] == "12.3 ms"
+
+
+def test_lost_records_are_no_success() -> None:
+    lost = result(greedy(failures=(("_MSG_TIMED_OUT", 3),)))
+
+    assert not lost.ok
+    assert load_listing(lost).table.rows[0][-1] == "RECORDS LOST"
+    assert not result(greedy(ok=False)).ok
+    assert not result(greedy(), interrupted=True).ok
+
+
+def test_the_chart_holds_rates_limits_and_throttle_times() -> None:
+    series = load_series(result(greedy(), unlimited()))
+
+    assert [(each.name, each.style) for each in series] == [
+        ("greedy", Style.LINE),
+        ("alice/free", Style.LINE),
+        ("quota of greedy, 2 MB/s", Style.LIMIT),
+        ("longest throttle time", Style.BARS),
+    ]
+    assert series[0].points[0] == (3.0, 2e6)  # the end of the first whole window
+    assert [each.name for each in load_series(result(unlimited()), limited_only=True)] == []
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "text"), [(0, "0 us"), (820, "820 us"), (12_345, "12.3 ms"), (4_560_000, "4.56 s")]
+)
+def test_durations_are_short(microseconds: float, text: str) -> None:
+    assert duration_text(microseconds) == text
+
+
+def _progress(client_id: str, *, rate: float, throttled: int = 0, quota: float | None = 2e6) -> ClientProgress:
+    load = ClientLoad(
+        name=ClientName(user=None, client_id=client_id), workload=Workload.PRODUCE, topic="t", quota=quota
+    )
+    return ClientProgress(
+        entity=load, rate=rate, acked=10, waiting=2, throttle_count=throttled, throttle_sum_ms=throttled * 100.0
+    )
+
+
+def test_the_live_view_shows_time_rates_and_bounds() -> None:
+    entities = (_progress("greedy", rate=1.9e6, throttled=4), _progress("free", rate=8e6, quota=None))
+    progress = RunProgress(elapsed_s=6.0, total_s=24.0, warming_up=False, entities=entities)
+    console = Console(file=io.StringIO(), width=100, record=True)
+
+    console.print(live_view(progress, "load"))
+
+    head, titles, greedy_row, free_row = console.export_text().splitlines()
+    assert head.rstrip() == f"load {'━' * 6}{'╌' * 18} 6 of 24 s, measuring, 18 s left"
+    assert titles.split() == ["client", "does", "rate", "quota", "of", "it", "throttled", "waiting"]
+    assert greedy_row.split() == "greedy produce 1.9 MB/s 2 MB/s ━━━━━━━━━━ 0.95 4x 400 ms 2".split()  # noqa: SIM905
+    assert free_row.split() == ["free", "produce", "8", "MB/s", "none", "2"]
+
+
+def test_of_many_clients_the_live_view_shows_the_throttled_and_the_sum() -> None:
+    entities = tuple(_progress(f"c{number}", rate=1e3, throttled=number) for number in range(1000))
+    progress = RunProgress(elapsed_s=1.0, total_s=2.0, warming_up=True, entities=entities)
+
+    rows = progress_rows(progress)
+
+    assert len(rows) == 16
+    assert [row[0] for row in rows[:2]] == ["c999", "c998"]
+    assert rows[-1] == ("all 1,000", "", "1 MB/s", "", "", f"{sum(range(1000)):,}x 49950 s", "2,000")
+
+
+def test_a_bar_never_leaves_its_width() -> None:
+    assert (bar(-1, width=4), bar(0.5, width=4), bar(9, width=4)) == ("╌╌╌╌", "━━╌╌", "━━━━")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "last"),
+    [
+        (result(greedy()), 0, "Every quota held."),
+        (result(greedy(ok=False)), 1, "A quota did NOT hold."),
+        (result(greedy(), interrupted=True), 130, "kept in"),
+    ],
+)
+def test_the_demo_ends_as_its_verdicts_say(
+    outcome: LoadResult, code: int, last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo_command, "run_demo", lambda audience, *, clock: outcome)
+    monkeypatch.setattr("kafka_quotas.cli.load_test.result_output.draw_result", lambda *_, **__: None)
+
+    found, out, _ = run_cli("demo", "--out", str(tmp_path))
+
+    assert found == code
+    assert out.splitlines()[-1].startswith(last)
+
+
+def test_the_demo_has_a_greedy_a_modest_and_an_unlimited_client() -> None:
+    greedy_ones = [actor for actor in CAST if actor.quota is not None and actor.offers is None]
+    modest = [actor for actor in CAST if actor.quota is not None and actor.offers is not None]
+
+    assert {actor.direction for actor in greedy_ones} == set(Direction)
+    assert all((actor.offers or 0) < (actor.quota or 0) for actor in modest)
+    assert [actor.client_id for actor in CAST if actor.quota is None] == ["unlimited"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["produce"], "say what to put under load"),
+        (["produce", "--embedded", "--bootstrap-server", "127.0.0.1:1"], "exclude each other"),
+        (["produce", "--embedded", "--acks", "2"], "--acks is 0, 1 or all"),
+        (["produce", "--embedded", "--rate", "fast"], "not a rate: 'fast'"),
+        (["produce", "--embedded", "--quota", "0"], "--quota must be above 0"),
+        (["produce", "--embedded", "--duration", "soon"], "not a length of time"),
+        (["produce", "--embedded", "--duration", "0s"], "a duration must be above 0 s"),
+        (["produce", "--embedded", "-X", "nonsense"], "not a property: 'nonsense'"),
+        (["produce", "--embedded", "--entity", "a/"], "not an entity: 'a/'"),
+        (["produce", "--embedded", "--plot", "run.gif"], "must end in .png or .svg"),
+        (["consume", "--embedded", "--passwords", "nowhere.txt"], "cannot read nowhere.txt"),
+        (["produce", "--embedded", "--broker-windows"], "--broker-windows needs brokers to ask"),
+    ],
+)
+def test_bad_input_is_one_line_and_starts_nothing(arguments: list[str], message: str) -> None:
+    code, out, err = run_cli("load-test", *arguments)
+
+    assert (code, out) == (2, "")
+    told, hint = err.splitlines()
+    assert told.startswith("error: ")
+    assert message in told
+    assert hint.startswith("hint: ")
+
+
+@pytest.mark.parametrize(
+    ("options", "window"),
+    [
+        ((), QuotaWindow()),
+        (("--broker-windows",), QuotaWindow(samples=3, window_s=2)),
+        (("--broker-windows", "--quota-window-num", "5"), QuotaWindow(samples=5, window_s=2)),
+    ],
+)
+def test_the_window_is_read_from_the_brokers_on_demand(
+    options: tuple[str, ...], window: QuotaWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[RunRequest] = []
+
+    def brokers(url: str, _settings: object) -> WindowSource:
+        assert url == "kafka://127.0.0.1:9092"
+        return WindowSource(name=url, properties={"quota.window.num": "3", "quota.window.size.seconds": "2"})
+
+    def run(order: RunRequest, *_: object, **__: object) -> int:
+        asked.append(order)
+        return 0
+
+    monkeypatch.setattr("kafka_quotas.commands.windows.broker_source", brokers)
+    monkeypatch.setattr("kafka_quotas.cli.load_test.records.carried_out", run)
+    code, _, err = run_cli("load-test", "consume", "--bootstrap-server", "127.0.0.1:9092", *options)
+
+    assert (code, err) == (0, "")
+    assert asked[0].scenario.window == window

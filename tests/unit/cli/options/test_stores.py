@@ -1,0 +1,218 @@
+"""Option values: store choice, plain values, completion, JSON text, property files."""
+
+import json
+import math
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+import typer
+from tests.support.processes.run_cli import run_cli
+
+from kafka_quotas.cli.completion.values import complete_assignments, complete_keys, complete_stores, complete_users
+from kafka_quotas.cli.framework.converters import PlainValue, use_plain_values
+from kafka_quotas.cli.framework.store_choice import Origin, choose_store
+from kafka_quotas.cli.output.json_text import json_text
+from kafka_quotas.cli.output.render import Column, Table, csv_text, plain_text, yaml_text
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.java.properties import parse_properties
+
+
+def test_an_option_beats_a_variable_and_a_variable_beats_the_default() -> None:
+    environment = {"KAFKA_QUOTAS_STORE": "local:/variable", "KAFKA_QUOTAS_COMMAND_CONFIG": "/variable.properties"}
+    choice = choose_store(store="local:/option", command_config=Path("/o"), environment=environment)
+    assert (choice.url.value, choice.url.origin) == ("local:/option", Origin.OPTION)
+    assert (choice.command_config.value, choice.command_config.origin) == ("/o", Origin.OPTION)
+    choice = choose_store(store=None, environment=environment)
+    assert (choice.url.value, choice.url.origin) == ("local:/variable", Origin.VARIABLE)
+    assert choice.command_config.value == "/variable.properties"
+    assert choice.chosen
+    choice = choose_store(store=None, environment={"KAFKA_QUOTAS_STORE": ""})
+    assert (choice.url.value, choice.url.origin, choice.chosen) == (None, Origin.DEFAULT, False)
+
+
+def test_the_short_forms_are_addresses() -> None:
+    assert choose_store(store=None, bootstrap_server="a:1,b:2", environment={}).url.value == "kafka://a:1,b:2"
+    assert choose_store(store=None, zookeeper="a:1/kafka", environment={}).url.value == "zk://a:1/kafka"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"store": "local:x", "bootstrap_server": "a:1"}, "exclude each other"),
+        ({"store": None, "zookeeper": "a:1", "bootstrap_server": "a:1"}, "exclude each other"),
+        ({"store": ""}, "--store is empty"),
+        ({"store": None, "bootstrap_server": " "}, "--bootstrap-server is empty"),
+        ({"store": None, "zookeeper": "zk://a:1"}, "takes HOST:PORT"),
+    ],
+)
+def test_unclear_stores_are_refused(given: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        choose_store(**given, environment={})
+
+
+def test_a_properties_file_that_is_missing_is_told_before_anything_is_opened() -> None:
+    with pytest.raises(UsageError, match="cannot read /nonexistent"):
+        choose_store(store="local:/x", command_config=Path("/nonexistent"), environment={}).open()
+
+
+class Colour(StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+def parsed(arguments: list[str]) -> dict[str, Any]:
+    """What a command with one option of each kind gets, converted without pydantic."""
+    got: dict[str, Any] = {}
+
+    def command(
+        numbers: list[int] | None = None,
+        text: str = "t",
+        colour: Colour = Colour.RED,
+        ratio: Annotated[float, typer.Option(min=0.5, max=2)] = 1.0,
+        path: Path | None = None,
+        flag: bool = False,
+    ) -> None:
+        """Keep what was given."""
+        got.update(numbers=numbers, text=text, colour=colour, ratio=ratio, path=path, flag=flag)
+
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    built = typer.main.get_command(app)
+    use_plain_values(built.params)
+    assert all(isinstance(parameter._runtime_param, PlainValue) for parameter in built.params)  # type: ignore[attr-defined]
+    built.main(arguments, standalone_mode=False)
+    return got
+
+
+def test_plain_values_are_converted() -> None:
+    defaults = {"text": "t", "colour": Colour.RED, "ratio": 1.0, "path": None, "flag": False}
+    assert {name: parsed([])[name] for name in defaults} == defaults
+    got = parsed(["--numbers", "1", "--numbers", "-2", "--text", "", "--colour", "blue", "--ratio", "2", "--flag"])
+    assert (got["numbers"], got["text"], got["colour"], got["ratio"], got["flag"]) == (
+        [1, -2],
+        "",
+        Colour.BLUE,
+        2.0,
+        True,
+    )
+    assert parsed(["--path", "a/b"])["path"] == Path("a/b")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--numbers", "one"], "'one' is not a whole number"),
+        (["--numbers", "1.5"], "'1.5' is not a whole number"),
+        (["--colour", "green"], "'green' is not one of red, blue"),
+        (["--ratio", "x"], "'x' is not a number"),
+        (["--ratio", "nan"], "out of range: it must be at least 0.5 and at most 2"),
+        (["--ratio", "2.5"], "out of range: it must be at least 0.5 and at most 2"),
+    ],
+)
+def test_values_of_another_kind_are_refused(arguments: list[str], message: str) -> None:
+    with pytest.raises(typer.TyperException, match=message):
+        parsed(arguments)
+
+
+def test_what_needs_checks_of_typer_stays_with_typer() -> None:
+    def command(path: Annotated[Path, typer.Option(exists=True)] = Path(), pair: tuple[int, int] = (1, 2)) -> None:
+        """Do nothing."""
+
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    built = typer.main.get_command(app)
+    use_plain_values(built.params)
+    assert [parameter._runtime_param for parameter in built.params] == [None, None]  # type: ignore[attr-defined]
+
+
+def test_keys_complete_after_the_last_comma() -> None:
+    assert complete_keys("prod") == ["producer_byte_rate"]
+    assert complete_assignments("producer_byte_rate=1,cons") == ["producer_byte_rate=1,consumer_byte_rate="]
+    assert complete_stores("k") == ["kafka://"]
+
+
+def test_stored_names_complete_and_a_broken_store_completes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = f"local:{tmp_path}/quotas.db"
+    for user in ("bob", "alice", "al"):
+        run_cli("alter", "--store", store, "--user", user, "--add-config", "producer_byte_rate=1")
+    monkeypatch.setenv("KAFKA_QUOTAS_STORE", store)
+    assert complete_users(None, "al") == ["al", "alice"]
+    monkeypatch.setenv("KAFKA_QUOTAS_STORE", f"local:{tmp_path}")
+    assert complete_users(None, "") == []
+
+
+def test_a_shell_gets_completions(tmp_path: Path) -> None:
+    store = f"local:{tmp_path}/quotas.db"
+    run_cli("alter", "--store", store, "--user", "alice", "--add-config", "producer_byte_rate=1")
+    environment = {
+        "_KAFKA_QUOTAS_COMPLETE": "complete_bash",
+        "COMP_WORDS": "kafka-quotas describe --user a",
+        "COMP_CWORD": "3",
+        "KAFKA_QUOTAS_STORE": store,
+    }
+    assert run_cli(environment=environment) == (0, "alice\n", "")
+    environment |= {"COMP_WORDS": "kafka-quotas des", "COMP_CWORD": "1"}
+    assert run_cli(environment=environment) == (0, "describe\n", "")
+
+
+NUMBERS = [1e15, 1e-5, 1048576.0, -0.5, 12.5, 0.0, 7, 9223372036854775807, 1e300]
+
+
+def test_json_numbers_are_plain_and_exact() -> None:
+    text = json_text({"numbers": NUMBERS, "none": None, "yes": True, "text": 'a"\n\u00e4', "empty": [], "nothing": {}})
+    assert json.loads(text) == {
+        "numbers": NUMBERS,
+        "none": None,
+        "yes": True,
+        "text": 'a"\n\u00e4',
+        "empty": [],
+        "nothing": {},
+    }
+    assert "e+" not in text
+    assert "e-" not in text
+    assert "\u00e4" in text
+
+
+def test_what_is_no_number_is_a_text() -> None:
+    assert json.loads(json_text([math.nan, math.inf, -math.inf])) == ["NaN", "Infinity", "-Infinity"]
+    assert yaml_text([math.nan, math.inf]).split() == ["-", "NaN", "-", "Infinity"]
+
+
+def test_json_is_indented_as_json_dumps_does() -> None:
+    value: Any = {"a": [1, {"b": []}], "c": {}}
+    assert json_text(value) == json.dumps(value, indent=2)
+
+
+def test_tables_keep_texts_that_look_like_numbers() -> None:
+    table = Table(
+        columns=(Column(title="name"), Column(title="limit", figures=True)), rows=[("007", 1e15), ("1e3", None)]
+    )
+    assert plain_text(table, style="simple").splitlines()[2:] == ["007     1000000000000000", "1e3"]
+    assert csv_text(table) == "name,limit\n007,1000000000000000\n1e3,\n"
+    assert "| a\\|b" in plain_text(Table(columns=table.columns, rows=[("a|b", 1)]), style="pipe")
+    assert csv_text(Table(columns=(Column(title="name"),), rows=[('a,"b"\n',)])) == 'name\n"a,""b""\n"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=1\nb: 2\nc 3\n", {"a": "1", "b": "2", "c": "3"}),
+        ("# no\n! no\n\n  a = 1 \n", {"a": "1 "}),
+        ("a=1\\\n   2\\\n  3\nb=4", {"a": "123", "b": "4"}),
+        ("a\\=b=c\\u0041\\n\\t\\\\", {"a=b": "cA\n\t\\"}),
+        ("a=1\na=2", {"a": "2"}),
+        ("a=x=y:z", {"a": "x=y:z"}),
+        ("a\r\nb=\r\n", {"a": "", "b": ""}),
+        ("a = \\ 1", {"a": " 1"}),
+        ("a=1\\\\\nb=2", {"a": "1\\", "b": "2"}),
+        ("a=1\\", {"a": "1"}),
+        ("a=1\\\n# no comment", {"a": "1# no comment"}),
+        ("", {}),
+    ],
+)
+def test_property_files_are_read_as_java_reads_them(text: str, expected: dict[str, str]) -> None:
+    assert parse_properties(text) == expected

@@ -1,0 +1,264 @@
+"""The JSON of every command, field by field, as scripts rely on it.
+
+`json_envelopes.json` has the shape of each document. A command that takes --output and has none fails here: give it an
+example below and its shape there, or a line in `ELSEWHERE`. A field that goes, or means something else, makes a new
+version of the schema; a new one is added to the shape.
+"""
+
+import csv
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+import yaml
+from tests.support.load.filled import filled, named
+from tests.support.pipeline.events import events_folder, random_events
+from tests.support.processes.document_shape import shape
+from tests.support.processes.run_cli import run_cli
+from tests.support.stores.stored_quotas import new_store
+from typer.core import TyperOption
+
+from kafka_quotas.cli.docs.documentation import commands
+from kafka_quotas.cli.output.json_text import json_text
+from kafka_quotas.cli.output.render import envelope
+from kafka_quotas.commands.insight.usage_source import UsageReading
+from kafka_quotas.commands.quotas.watch import SeenChange
+from kafka_quotas.core.changes.plan import PlannedChange
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.resolution.usage import Usage
+from kafka_quotas.enforcement.telemetry.counters import Counters
+from kafka_quotas.loadtest.run.journal import RunPlace, open_journal
+
+ROOT = Path(__file__).parents[4]
+SHAPES: dict[str, Any] = json.loads(Path(__file__).with_name("json_envelopes.json").read_text(encoding="utf-8"))
+ELSEWHERE = {
+    "load-test produce": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
+    "load-test consume": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
+    "load-test run": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
+    "load-test requests": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
+    "load-test mutate": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
+    "load-test connect": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
+    "load-test report": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
+    "load-test compare": ("load-comparison/1", "tests/unit/cli/load_test/test_result_output.py"),
+    "demo": ("load-test/2", "tests/unit/loadtest/result/test_document.py"),
+}
+"""Documents that are pinned where a server or a load gives them: the noun and version of the schema, and the file."""
+RATE, SHARE = "producer_byte_rate", "request_percentage"
+EVENTS = str(ROOT / "examples" / "events-kip13.jsonl")
+EXAMPLES = {
+    "alter": "alter --store STORE --user zoe --add-config producer_byte_rate=1",
+    "alter, dry run": "alter --store STORE --user alice --add-config producer_byte_rate=1 --dry-run",
+    "alter, exempt": "alter --store STORE --user alice --exempt",
+    "describe": "describe --store STORE",
+    "describe, columns": "describe --store STORE --columns entity,value,in-words,client-id",
+    "describe, effective": "describe --store STORE --effective --user alice --client app --brokers 3",
+    "describe, effective for all": "describe --store STORE --effective --all",
+    "describe, with usage": "describe --store STORE --effective --user alice --with-usage",
+    "revert, list": "revert --list",
+    "revert, one": "revert last",
+    "revert, done": "revert last --yes",
+    "revert, due": "revert --due",
+    "validate": "validate FILE",
+    "validate, problems": "validate WRONG",
+    "diff": "diff FILE --store STORE",
+    "apply": "apply FILE --store STORE",
+    "apply, dry run": "apply FILE --store STORE --dry-run",
+    "apply, failures": "apply INVALID --store STORE --allow-invalid",
+    "watch": "watch --store STORE --count 2",
+    "migrate": "migrate --from STORE --to OTHER",
+    "context list": "context list",
+    "context show": "context show",
+    "context show, one": "context show prod",
+    "context show, origin": "context show --origin --context prod",
+    "tree": "tree --store STORE",
+    "doctor": "doctor --store STORE",
+    "why": "why --store STORE --user alice --client app",
+    "top": "top --store STORE --once",
+    "load-test list": "load-test list",
+    "load-test validate": "load-test validate kip599-burst --embedded",
+    "load-test restore": "load-test restore --journal-dir JOURNALS --dry-run",
+    "pipeline usage": "pipeline usage DATA --store STORE",
+    "pipeline replay": "pipeline replay DATA --quotas FILE",
+    "pipeline recommend": "pipeline recommend DATA",
+    "throttle rate": "throttle rate --quota 5MB/s --steady 5MB/s --burst 15MB",
+    "throttle request": "throttle request --quota 0.1% --stall 100ms",
+    "throttle mutation": "throttle mutation --quota 5 --burst 560",
+    "throttle compare": "throttle compare --quota 5 --burst 560",
+    "throttle simulate": f"throttle simulate {EVENTS} --quota 5MB/s",
+}
+"""A command line for each kind of document; what comes before a comma is the command."""
+BUILT = {
+    "daemon status": ("cli.daemon.status_view:status_listing", "enforcement.telemetry.status:DaemonStatus"),
+    "daemon reload": ("cli.daemon.status_view:reload_listing", "enforcement.quotas.reload:Reloaded"),
+    "daemon unmute": ("cli.daemon.unmute:unmuted_listing", "enforcement.session.unmute:Unmuted"),
+    "daemon decide": ("cli.daemon.decide:decision_listing", "enforcement.decisions.messages:Decision"),
+    "daemon calibrate": ("cli.daemon.calibrate:_listing", "core.quotas.cost_model:CostModel"),
+    "pipeline validate": (
+        "cli.pipeline.validate_view:validation_listing",
+        "commands.pipeline.validate:ValidationResult",
+    ),
+    "pipeline ingest": ("cli.pipeline.ingest:_listing", "commands.pipeline.ingest:IngestResult"),
+}
+"""Where it takes a server to have one: what makes the listing, and of what. The result is filled in."""
+
+
+def listings() -> Iterator[str]:
+    """The paths of the commands that take --output, without the program's name."""
+    for command, context in commands():
+        options = [each for each in command.params if isinstance(each, TyperOption)]
+        if any("--output" in each.opts for each in options):
+            yield str(context.command_path).partition(" ")[2]
+
+
+def test_every_command_that_prints_documents_has_its_contract() -> None:
+    covered = {name.partition(",")[0] for name in EXAMPLES} | set(BUILT) | set(ELSEWHERE)
+    assert sorted(set(listings()) - covered) == [], "it needs an example, or a line in BUILT, and a shape"
+    assert sorted(covered - set(listings())) == []
+    assert sorted(SHAPES) == sorted([*EXAMPLES, *BUILT])
+
+
+def _with_every_counter(result: Any) -> Any:
+    return (
+        dataclasses.replace(result, counters=dataclasses.asdict(Counters())) if hasattr(result, "counters") else result
+    )
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_what_a_server_tells_has_its_shape_too(name: str) -> None:
+    make, result = map(named, BUILT[name])
+    document = json.loads(json_text(envelope(make(_with_every_counter(filled(result))))))
+    schema = document.pop("schema")
+    assert re.fullmatch(r"kafka-quotas\.[a-z-]+/1", schema)
+    assert json.dumps({"schema": schema, **shape(document)}, indent=1) == json.dumps(SHAPES[name], indent=1)
+
+
+@pytest.mark.parametrize(("noun", "file"), ELSEWHERE.values(), ids=ELSEWHERE)
+def test_what_is_pinned_elsewhere_is(noun: str, file: str) -> None:
+    assert f"kafka-quotas.{noun}" in (ROOT / file).read_text(encoding="utf-8")
+
+
+class Run(Protocol):
+    """Runs an example in a form, on what is not a terminal unless told otherwise."""
+
+    def __call__(self, example: str, form: str, *, terminal: bool = False) -> str: ...
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """What an example prints in a form: over a store with everything in it, a journal, a context and seen rates."""
+    store = new_store(
+        tmp_path,
+        {
+            Entity.of(user="alice"): {RATE: 5e6, SHARE: 50.0},
+            Entity.of(user="alice", client_id="app"): {RATE: 2e6},
+            Entity.of(user=None): {RATE: 1e6},
+            Entity.of(ip="127.0.0.1"): {"connection_creation_rate": 5.0},
+        },
+    )
+    (tmp_path / "q.yaml").write_text(
+        f"- {{entity: {{user: alice}}, quotas: {{{RATE}: 4M}}}}\n"
+        f"- {{entity: {{user: new, client-id: null}}, quotas: {{{SHARE}: 10}}}}\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "wrong.yaml").write_text("- {entity: {user: ''}, quotas: {}}\n- 7\n", encoding="utf-8")
+    (tmp_path / "invalid.yaml").write_text(
+        f"- {{entity: {{user: zero}}, quotas: {{{RATE}: 0}}, invalid: true}}\n", encoding="utf-8"
+    )
+    environment = {
+        "KAFKA_QUOTAS_JOURNAL": str(tmp_path / "journal.jsonl"),
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+    }
+    places = {
+        "STORE": store,
+        "OTHER": f"local:{tmp_path}/other.db",
+        "INVALID": str(tmp_path / "invalid.yaml"),
+        "FILE": str(tmp_path / "q.yaml"),
+        "WRONG": str(tmp_path / "wrong.yaml"),
+        "DATA": str(tmp_path / "data"),
+        "JOURNALS": str(tmp_path / "journals"),
+    }
+    _run_left_behind(tmp_path / "journals")
+    _seen_rates(monkeypatch)
+
+    def told(example: str, form: str, *, terminal: bool = False) -> str:
+        if "DATA" in example:
+            events_folder(tmp_path / "data", random_events(300, seed=6))
+        argv = [places.get(word, word) for word in example.split()]
+        code, out, err = run_cli(*argv, "--output", form, environment=environment, terminal=terminal)
+        assert out, f"exit code {code}: {err}"
+        return out
+
+    set_up = (
+        "context set prod --store kafka://127.0.0.1:9 --username alice --password-variable PASSWORD --property a=b",
+        f"alter --store {store} --user bob --add-config {RATE}=1,{SHARE}=2 --reason why --for 2h",
+    )
+    for line in set_up:
+        assert run_cli(*line.split(), environment=environment)[0] == 0
+    return told
+
+
+def _run_left_behind(folder: Path) -> None:
+    """The journal of a load test that was killed."""
+    place = RunPlace(run="1", scenario="ratio", started_ms=0, bootstrap="", store_url="", command_config=None)
+    with open_journal(folder, place) as journal:
+        journal.quotas([PlannedChange(entity=Entity.of(user="alice"), key=RATE, old=None, new=1.0)])
+        journal.topics("kafka-quotas-ratio-")
+        journal.folder(Path("kafka-quotas-1"))
+
+
+def _seen_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rates as a source would tell them, and changes as a store would."""
+    seen = [
+        Usage(user=user, client_id=client_id, broker="1", key=RATE, observed=6e6, throttle_ms=throttle_ms)
+        for user, client_id, throttle_ms in (("alice", "app", 700.0), ("alice", "", 0.0), ("zoe", "new", None))
+    ]
+    reading = UsageReading(origin="a test", usages=tuple(seen), store_url=None)
+    changes = [
+        SeenChange(time_ms=0, change=PlannedChange(entity=Entity.of(user="x"), key=RATE, old=old, new=new))
+        for old, new in ((None, 1.0), (1.0, None))
+    ]
+    monkeypatch.setattr("kafka_quotas.commands.insight.usage_source.read_usage", lambda _: reading)
+    monkeypatch.setattr("kafka_quotas.cli.quotas.watch.run_watch", lambda *_, **__: iter(changes))
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [*((name, "json") for name in EXAMPLES), *((name, "yaml") for name in ("describe", "diff", "top", "watch"))],
+)
+def test_the_document_has_the_shape_that_scripts_rely_on(run: Run, name: str, form: str) -> None:
+    documents = _documents(run(EXAMPLES[name], form), form)
+    schemas = {document.pop("schema") for document in documents}
+    (found,) = shape(documents)
+    assert json.dumps({"schema": schemas.pop(), **found}, indent=1) == json.dumps(SHAPES[name], indent=1)
+    assert not schemas
+
+
+def _documents(text: str, form: str) -> list[dict[str, Any]]:
+    """The documents of an output: one, or with `watch` several, one per line of JSON."""
+    if form == "yaml":
+        return list(yaml.safe_load_all(text))
+    lines = text.splitlines()
+    one_per_line = len(lines) > 1 and lines[0].endswith("}")
+    return [json.loads(each) for each in (lines if one_per_line else [text])]
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if not name.startswith("throttle")])
+def test_csv_has_one_header_of_names_that_differ(run: Run, name: str) -> None:
+    header, *rows = csv.reader(run(EXAMPLES[name], "csv").splitlines())
+    assert all(header)
+    assert len(set(header)) == len(header)
+    assert {len(row) for row in rows} <= {len(header)}
+
+
+WIDE = ("describe, effective for all", "diff", "revert, list", "tree", "doctor", "why", "top", "context show, origin")
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_a_terminal_of_80_columns_cuts_no_line(run: Run, name: str) -> None:
+    out = re.sub(r"\x1b\[\d*m", "", run(EXAMPLES[name], "table", terminal=True))
+    assert max(map(len, out.splitlines())) <= 80
+    assert "\N{HORIZONTAL ELLIPSIS}" not in out

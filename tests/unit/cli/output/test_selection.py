@@ -1,0 +1,134 @@
+"""--columns and --limit: the same part of a listing in every form, and names that are told when one is wrong."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.support.processes.run_cli import run_cli
+
+from kafka_quotas.core.model.entity import ENTITY_TYPES
+
+RATE, SHARE = "producer_byte_rate", "request_percentage"
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Three entities with four quotas, and a journal of its own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    url = f"local:{tmp_path}/q.db"
+    for who, config in (
+        (("--user", "alice"), f"{RATE}=10MiB,{SHARE}=50"),
+        (("--user", "bob", "--client", "app"), f"{RATE}=unlimited"),
+        (("--client-default",), f"{RATE}=2M"),
+    ):
+        assert run_cli("alter", "--store", url, *who, "--add-config", config)[0] == 0
+    return url
+
+
+def test_a_table_has_the_columns_in_the_order_asked_for(store: str) -> None:
+    _, out, _ = run_cli("describe", "--store", store, "--columns", "value,entity,user")
+    assert [line.split() for line in out.splitlines() if "alice" in line] == [
+        ["10485760", "user", "alice", "alice"],
+        ["50", "user", "alice", "alice"],
+    ]
+    assert out.splitlines()[0].split() == ["value", "entity", "user"]
+
+
+def test_csv_and_markdown_have_them_too(store: str) -> None:
+    assert run_cli("describe", "--store", store, "--columns", "user,value", "-o", "csv")[1].splitlines() == [
+        "user,value",
+        "alice,10485760",
+        "alice,50",
+        "bob,9223372036854775807",
+        ",2000000",
+    ]
+    _, out, _ = run_cli("describe", "--store", store, "--columns", "key", "-o", "markdown", "--limit", "1")
+    assert [line.strip("| ") for line in out.splitlines()] == ["key", ":-------------------", RATE]
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_documents_have_rows_of_just_these(store: str, form: str) -> None:
+    argv = ("describe", "--store", store, "--columns", "client-id,VALUE,in-words", "--limit", "3", "-o", form)
+    _, out, err = run_cli(*argv)
+    assert (json.loads(out) if form == "json" else yaml.safe_load(out)) == {
+        "schema": "kafka-quotas.quotas.rows/1",
+        "rows": [
+            {"client-id": None, "value": 10485760, "in_words": "10.49 MB/s"},
+            {"client-id": None, "value": 50, "in_words": "50%"},
+            {"client-id": "app", "value": 9223372036854775807, "in_words": "unlimited (explicit)"},
+        ],
+    }
+    assert err == "note: 1 more not shown; --limit 0 shows all\n"
+
+
+def test_without_columns_the_limit_counts_what_the_form_lists(store: str) -> None:
+    _, out, err = run_cli("describe", "--store", store, "--limit", "1", "--output", "json")
+    assert [entry["entity"] for entry in json.loads(out)["entries"]] == [{"user": "alice"}]
+    assert err == "note: 2 more not shown; --limit 0 shows all\n"
+    _, out, err = run_cli("describe", "--store", store, "--limit", "1", "--output", "csv")
+    assert len(out.splitlines()) == 2
+    assert err == "note: 3 more not shown; --limit 0 shows all\n"
+
+
+def test_a_limit_that_leaves_nothing_out_says_nothing(store: str) -> None:
+    whole = run_cli("describe", "--store", store)
+    assert run_cli("describe", "--store", store, "--limit", "0") == whole
+    assert run_cli("describe", "--store", store, "--limit", "4") == whole
+
+
+@pytest.mark.parametrize("form", ["table", "json", "yaml", "csv", "markdown"])
+def test_a_wrong_name_tells_those_there_are(store: str, form: str) -> None:
+    named = ", ".join(("entity", "key", "value", "in-words", *ENTITY_TYPES, "defaults"))
+    told = f"error: unknown column: 'vlaue'\nhint: the columns are {named}\n"
+    assert run_cli("describe", "--store", store, "--columns", "key,vlaue", "--output", form) == (2, "", told)
+
+
+def test_an_empty_name_is_an_unset_variable(store: str) -> None:
+    code, out, err = run_cli("describe", "--store", store, "--columns", "")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: --columns has an empty name\nhint: ")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("alter", "--user", "zoe", "--add-config", f"{RATE}=1"),
+        ("alter", "--user", "zoe", "--exempt"),
+        ("apply", "FILE"),
+        ("migrate", "--from", "STORE", "--to", "OTHER"),
+        ("revert", "last", "--yes"),
+    ],
+)
+def test_a_store_is_not_changed_before_the_columns_are_known_to_be(
+    store: str, tmp_path: Path, argv: tuple[str, ...]
+) -> None:
+    file = tmp_path / "quotas.yaml"
+    file.write_text(f"- {{entity: {{user: zoe}}, quotas: {{{RATE}: 1}}}}\n", encoding="utf-8")
+    places = {"FILE": str(file), "STORE": store, "OTHER": f"local:{tmp_path}/other.db"}
+    named = [places.get(word, word) for word in argv]
+    before = run_cli("describe", "--store", store)
+    to = [] if argv[0] in ("migrate", "revert") else ["--store", store]
+    code, out, err = run_cli(*named, *to, "--columns", "nope")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: unknown column: 'nope'\n")
+    assert run_cli("describe", "--store", store) == before
+    assert run_cli("describe", "--store", places["OTHER"])[1].count("\n") == 2
+
+
+def test_the_journal_has_a_row_per_change_when_columns_are_named(store: str) -> None:
+    _, out, _ = run_cli("revert", "--list", "--columns", "entity,key,new")
+    assert [line.split()[-2:] for line in out.splitlines()[2:4]] == [[RATE, "10485760"], [SHARE, "50"]]
+
+
+@pytest.mark.parametrize("form", ["table", "markdown"])
+def test_a_name_cannot_steer_the_terminal_or_end_its_row(tmp_path: Path, form: str) -> None:
+    url = f"local:{tmp_path}/q.db"
+    name = "\x1b[31mred\nline"
+    change = ("alter", "--store", url, "--user", name, "--add-config", f"{RATE}=1")
+    assert r"\x1b[31mred\nline" in run_cli(*change, "--dry-run")[1].splitlines()[-1]
+    assert run_cli(*change)[0] == 0
+    for terminal in (False, True):
+        argv = ("describe", "--store", url, "--columns", "user,entity", "--output", form)
+        row = run_cli(*argv, terminal=terminal)[1].splitlines()[-1]
+        assert row.strip("| ").startswith(r"\x1b[31mred\nline")

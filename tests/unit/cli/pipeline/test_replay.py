@@ -1,0 +1,84 @@
+"""`pipeline usage` and `pipeline replay` as a user runs them, on this machine."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from tests.support.pipeline.events import events_folder, random_events
+from tests.support.processes.run_cli import run_cli
+
+from kafka_quotas.pipeline.tables.schemas import ENTITIES, USAGE, USAGE_PROFILE, WHATIF
+
+QUOTAS = "entries:\n  - {entity: {user: null}, quotas: {producer_byte_rate: %s}}\n"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    return str(events_folder(tmp_path / "data", random_events(600)))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    for name, limit in (("tight.yaml", 2_000), ("loose.yaml", 900_000)):
+        (tmp_path / name).write_text(QUOTAS % limit)
+    return [str(tmp_path / "tight.yaml"), str(tmp_path / "loose.yaml")]
+
+
+def test_two_proposals_and_their_tables(tmp_path: Path, data: str, files: list[str]) -> None:
+    out = tmp_path / "out"
+    code, printed, told = run_cli(
+        "pipeline", "replay", data, "--quotas", *files, "--engine", "local", "--out", str(out), "-o", "json"
+    )
+    assert code == 0, told
+    rows = json.loads(printed)["rows"]
+    assert [row["scenario"] for row in rows if row["model"] == "open"] == sorted(
+        (row["scenario"] for row in rows if row["model"] == "open"), reverse=True
+    )
+    tight = [row for row in rows if row["scenario"] == files[0]]
+    assert {row["model"] for row in tight} == {"open", "closed"}
+    assert all(row["throttled_n"] > 0 for row in tight)
+    assert all(row["throttled_n"] == 0 and row["first_ms"] is None for row in rows if row["scenario"] == files[1])
+    assert "note: engine local: asked for" in told
+    for table in (ENTITIES, WHATIF):
+        assert pq.read_table(out / table.name).schema.names == list(table.column_names)
+
+
+def test_a_sweep_for_people(data: str) -> None:
+    code, printed, told = run_cli(
+        "pipeline", "replay", data, "--sweep", "producer_byte_rate=1kB..1MB", "--steps", "3", "--model", "closed",
+        "--engine", "local", "--limit", "4",
+    )  # fmt: skip
+    assert code == 0, told
+    assert "closed: a bucket is one client that waits out each delay" in printed
+    assert "producer_byte_rate=1000" in printed
+    assert "1 kB/s" in printed
+
+
+def test_usage_against_a_file_of_quotas(tmp_path: Path, data: str, files: list[str]) -> None:
+    out = tmp_path / "out"
+    code, printed, told = run_cli(
+        "pipeline", "usage", data, "--quotas", files[0], "--out", str(out), "-o", "json", "--engine", "local"
+    )
+    assert code == 0, told
+    buckets = json.loads(printed)["buckets"]
+    assert [row["quota"] for row in buckets if row["quota_type"] == "produce"] == [2_000.0] * 10
+    for table in (ENTITIES, USAGE, USAGE_PROFILE):
+        assert pq.read_table(out / table.name).schema.names == list(table.column_names)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "holds no ingested data"),
+        (["DATA", "--quotas", "missing.yaml"], "missing.yaml"),
+        (["DATA", "--sweep", "producer_byte_rate=5MB..1MB"], "is empty"),
+        (["DATA", "--sweep", "producer_byte_rate=1MB,2MB", "--sweep", "producer_byte_rate=2MB,3MB"], "proposed twice"),
+    ],
+)
+def test_what_can_not_be_meant_is_one_line(data: str, arguments: list[str], message: str) -> None:
+    named = [data if each == "DATA" else each for each in arguments]
+    code, _, told = run_cli("pipeline", "replay", *named, "--store", "local:/nowhere/q.db")
+    assert code in (1, 2)
+    assert message in told
+    assert "Traceback" not in told

@@ -1,0 +1,257 @@
+"""`describe --effective` through the command line."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.processes.run_cli import run_cli
+
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores.store import Alteration
+
+MIB = 1048576.0
+
+
+def new_store(folder: Path, quotas: Mapping[Entity, Mapping[str, float]]) -> str:
+    url = f"local:{folder}/quotas.db"
+    opened = open_store(url)
+    try:
+        results = opened.alter([Alteration(entity=entity, changes=changes) for entity, changes in quotas.items()])
+    finally:
+        opened.close()
+    assert [result.error for result in results] == [None] * len(quotas)
+    return url
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return new_store(
+        tmp_path,
+        {
+            Entity.of(user="alice"): {"producer_byte_rate": 10 * MIB, "consumer_byte_rate": 20 * MIB},
+            Entity.of(user="alice", client_id="app"): {"producer_byte_rate": 2 * MIB},
+            Entity.of(user=None, client_id="batch"): {"request_percentage": 50.0},
+            Entity.of(user="bob", client_id="tool"): {"producer_byte_rate": 3 * MIB},
+            Entity.of(user=None): {"producer_byte_rate": MIB},
+            Entity.of(ip=None): {"connection_creation_rate": 5.0},
+        },
+    )
+
+
+def answer(store: str, *options: str) -> Any:
+    code, out, _ = run_cli("describe", "--effective", "--store", store, "--output", "json", *options)
+    assert code == 0
+    return json.loads(out)
+
+
+def quota(client: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    (found,) = (each for each in client["quotas"] if each["key"] == key)
+    return found
+
+
+def test_tells_limit_winner_losers_and_bucket(store: str) -> None:
+    (client,) = answer(store, "--user", "alice", "--client", "app")["clients"]
+    produce = quota(client, "producer_byte_rate")
+    assert produce["limit"] == 2 * MIB
+    assert produce["level"] == 1
+    assert produce["entity"] == {"user": "alice", "client-id": "app"}
+    assert produce["bucket"] == ["alice", "app"]
+    assert produce["scope"] == "per broker"
+    assert produce["overridden"] == [
+        {"level": 3, "entity": {"user": "alice"}, "limit": 10 * MIB},
+        {"level": 6, "entity": {"user": None}, "limit": MIB},
+    ]
+    assert quota(client, "consumer_byte_rate")["level"] == 3
+    assert quota(client, "controller_mutation_rate")["limit"] is None
+    assert quota(client, "controller_mutation_rate")["warnings"] == ["no quota matches: unlimited"]
+
+
+def test_the_envelope_is_a_contract(store: str) -> None:
+    document = answer(store, "--user", "alice", "--client", "app", "--ip", "10.1.2.3")
+    assert list(document) == ["schema", "store", "cluster", "warnings", "notes", "clients"]
+    assert document["schema"] == "kafka-quotas.effective/1"
+    assert document["store"] == store
+    (client,) = document["clients"]
+    assert client["client"] == {"user": "alice", "client-id": "app", "ip": "10.1.2.3", "any_other": []}
+    names = ["key", "limit", "unit", "scope", "level", "entity", "bucket", "shared_with", "overridden"]
+    assert [list(each) for each in client["quotas"]] == [[*names, "cluster_total", "topic_total", "warnings"]] * 5
+    assert quota(client, "connection_creation_rate")["level"] == "ip-default"
+
+
+def test_a_user_alone_gets_one_row_per_stored_client_id_then_any_other_then_none(store: str) -> None:
+    clients = answer(store, "--user", "alice")["clients"]
+    assert [client["client"] for client in clients] == [
+        {"user": "alice", "client-id": "app", "any_other": []},
+        {"user": "alice", "client-id": "batch", "any_other": []},
+        {"user": "alice", "client-id": None, "any_other": ["client-id"]},
+        {"user": "alice", "client-id": "", "any_other": []},
+    ]
+    assert [quota(client, "producer_byte_rate")["level"] for client in clients] == [1, 3, 3, 3]
+    assert [quota(client, "request_percentage")["limit"] for client in clients] == [None, 50, None, None]
+
+
+def test_any_other_is_never_a_stored_name(tmp_path: Path) -> None:
+    store = new_store(tmp_path, {Entity.of(user="alice", client_id="(any other)"): {"producer_byte_rate": MIB}})
+    clients = answer(store, "--user", "alice")["clients"]
+    assert [quota(client, "producer_byte_rate")["limit"] for client in clients] == [MIB, None, None]
+
+
+def test_an_empty_client_id_escapes_client_defaults(tmp_path: Path) -> None:
+    store = new_store(tmp_path, {Entity.of(client_id=None): {"producer_byte_rate": MIB}})
+    (client,) = answer(store, "--user", "alice", "--no-client-id")["clients"]
+    produce = quota(client, "producer_byte_rate")
+    assert produce["limit"] is None
+    assert any("never limited by a client default" in warning for warning in produce["warnings"])
+    _, out, _ = run_cli("describe", "--effective", "--store", store, "--no-client-id")
+    assert "never limited by a client default" in out
+
+
+def test_history_brings_back_the_buckets_of_levels_once_used(tmp_path: Path) -> None:
+    store = new_store(tmp_path, {Entity.of(client_id="app"): {"producer_byte_rate": MIB}})
+    asked = ("--user", "alice", "--client", "app")
+    fresh = answer(store, *asked)
+    assert "freshly started broker" in fresh["notes"][0]
+    (client,) = answer(store, *asked, "--history", "user,1")["clients"]
+    assert quota(client, "consumer_byte_rate")["bucket"] is not None
+    assert quota(fresh["clients"][0], "consumer_byte_rate")["bucket"] is None
+
+
+def test_arithmetic_of_a_cluster(store: str) -> None:
+    asked = ("--user", "alice", "--client", "app", "--brokers", "6")
+    document = answer(store, *asked)
+    (client,) = document["clients"]
+    assert document["cluster"] == {"brokers": 6, "topic": None, "leading_brokers": None}
+    assert quota(client, "producer_byte_rate")["cluster_total"] == 12 * MIB
+    assert quota(client, "request_percentage")["cluster_total"] is None
+    _, out, _ = run_cli("describe", "--effective", "--store", store, *asked)
+    assert "x 6 brokers = up to 12.58 MB/s" in out
+
+
+def test_the_table_shows_winner_loser_and_sharers(store: str) -> None:
+    code, out, err = run_cli("describe", "--effective", "--store", store, "--user", "alice", "--client", "app")
+    assert code == 0
+    assert "overrides level 3, user alice: 10.49 MB/s" in out
+    assert "per broker; bucket used by only user alice with client-id app" in out
+    assert "on the active controller" not in out
+    assert "freshly started broker" in err
+
+
+def test_without_a_user_the_answer_is_for_anonymous(store: str) -> None:
+    _, _, err = run_cli("describe", "--effective", "--store", store, "--client", "app")
+    assert "ANONYMOUS" in err
+
+
+def test_a_listing_says_that_limits_hold_per_broker(store: str) -> None:
+    code, out, err = run_cli("describe", "--effective", "--store", store, "--user", "alice")
+    assert (code, out.splitlines()[2].split()[:2]) == (0, ["user", "alice,"])
+    assert "note: limits hold per broker, controller_mutation_rate on the active controller;" in err
+
+
+def test_a_listing_too_wide_for_the_terminal_is_taken_apart_by_client(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafka_quotas.cli.quotas.effective_view.is_terminal", lambda _stream: True)
+    monkeypatch.setattr("kafka_quotas.cli.quotas.effective_view.get_terminal_size", lambda: os.terminal_size((80, 24)))
+    code, out, _ = run_cli("describe", "--effective", "--store", store, "--all", "--brokers", "3")
+    assert code == 0
+    parts = [part.splitlines() for part in out.strip().split("\n\n")]
+    assert [part[0] for part in parts][:2] == ["user alice, client-id (any other)", "user alice, client-id app"]
+    assert {part[1].split()[0] for part in parts} == {"key"}
+    assert sum(len(part) - 3 for part in parts) == 9  # limits in all
+
+    monkeypatch.setattr("kafka_quotas.cli.quotas.effective_view.get_terminal_size", lambda: os.terminal_size((200, 24)))
+    _, whole, _ = run_cli("describe", "--effective", "--store", store, "--all", "--brokers", "3")
+    assert whole.split()[0] == "client"
+
+
+def test_names_can_not_steer_a_terminal(tmp_path: Path) -> None:
+    name = "a\nb\x1b[31m"
+    store = new_store(tmp_path, {Entity.of(user=name): {"producer_byte_rate": MIB}})
+    code, out, _ = run_cli("describe", "--effective", "--store", store, "--user", name, "--client", "app")
+    assert code == 0
+    assert "What applies to user 'a\\nb\\x1b[31m', client-id app" in out
+    assert "bucket used by all client-ids of user 'a\\nb\\x1b[31m'" in out
+    assert out.replace("\n", "").isprintable()
+
+
+def test_an_empty_client_id_is_asked_for_by_its_flag(store: str) -> None:
+    code, out, err = run_cli("describe", "--effective", "--store", store, "--user", "alice", "--client", "")
+    assert (code, out) == (2, "")
+    told, hint = err.splitlines()
+    assert told == "error: --client is empty"
+    assert hint.endswith("--no-client-id asks for the empty client-id")
+
+
+def test_host_names_are_not_resolved_and_that_is_said(tmp_path: Path) -> None:
+    store = new_store(tmp_path, {Entity.of(ip="localhost"): {"connection_creation_rate": 5.0}})
+    (warning,) = answer(store, "--ip", "127.0.0.1")["warnings"]
+    assert warning.startswith("quotas are stored for host names (localhost):")
+    (warning,) = answer(store, "--ip", "elsewhere")["warnings"]
+    assert warning.startswith("elsewhere is no address:")
+    assert answer(store, "--user", "alice")["warnings"] == []
+
+
+def test_all_lists_what_the_store_tells_of(store: str) -> None:
+    clients = [client["client"] for client in answer(store, "--all")["clients"]]
+    assert {"user": "alice", "client-id": "app", "any_other": []} in clients
+    assert {"user": "bob", "client-id": "tool", "any_other": []} in clients
+    assert {"user": None, "client-id": "batch", "any_other": ["user"]} in clients
+    assert {"user": None, "client-id": None, "any_other": ["user", "client-id"]} in clients
+    assert {"ip": None, "any_other": ["ip"]} in clients
+    assert len(clients) == 6
+    code, out, _ = run_cli("describe", "--effective", "--store", store, "--all", "--output", "csv")
+    assert (code, out.splitlines()[0]) == (0, "user,client-id,ip,any_other,key,limit,level,entity,shared_with")
+
+
+def test_clients_come_from_a_file(store: str, tmp_path: Path) -> None:
+    file = tmp_path / "clients.csv"
+    file.write_text('user,client-id,ip\nalice,app,\n"CN=x,O=y",,\n,,10.0.0.9\nalice,app,\n', encoding="utf-8")
+    clients = [client["client"] for client in answer(store, "--clients", str(file))["clients"]]
+    assert clients == [
+        {"user": "alice", "client-id": "app", "any_other": []},
+        {"user": "CN=x,O=y", "client-id": "", "any_other": []},
+        {"ip": "10.0.0.9", "any_other": []},
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "user,client-id\n", "name\nalice\n", "user,client-id\nalice,app,extra\n"])
+def test_a_file_that_names_nobody_is_refused(store: str, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "clients.csv"
+    file.write_text(text, encoding="utf-8")
+    code, out, err = run_cli("describe", "--effective", "--store", store, "--clients", str(file))
+    assert (code, out) == (2, "")
+    assert str(file) in err.splitlines()[0]
+    assert "header" in err.splitlines()[1]
+
+
+def test_static_quotas_are_levels_9_and_10(tmp_path: Path) -> None:
+    file = tmp_path / "static.properties"
+    file.write_text('quota.producer.default=2M\nquota.producer.override="app:4M"\n', encoding="utf-8")
+    clients = answer(f"static:{file}", "--user", "alice")["clients"]
+    assert [quota(client, "producer_byte_rate")["level"] for client in clients] == [9, 10, 10]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "no client is named"),
+        (("--user-default",), "no default user"),
+        (("--user-any",), "no default user"),
+        (("--user", "a", "--client", "b", "--no-client-id"), "exclude each other"),
+        (("--all", "--user", "a"), "already name the clients"),
+        (("--user", "a", "--history", "9"), "not a level: '9'"),
+        (("--user", "a", "--history", ""), "not a level: ''"),
+        (("--user", "a", "--brokers", "0"), "at least 1"),
+        (("--user", "a", "--topic", "t"), "--topic needs a Kafka store"),
+        (("--user", "a", "--strict"), "--strict and --effective exclude each other"),
+        (("--clients", "/nonexistent"), "cannot read /nonexistent"),
+    ],
+)
+def test_refusals(store: str, options: tuple[str, ...], message: str) -> None:
+    code, out, err = run_cli("describe", "--effective", "--store", store, *options)
+    assert (code, out) == (2, "")
+    assert message in err.splitlines()[0]

@@ -1,0 +1,209 @@
+"""`context` through the command line, and how strong a context is beside options and variables."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.support.processes.run_cli import run_cli
+
+from kafka_quotas.cli.completion.values import complete_contexts
+from kafka_quotas.cli.framework.store_choice import Origin, choose_known_store, choose_store
+
+QUOTA = ("--user", "alice", "--add-config", "producer_byte_rate=1")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for configuration, state and data of its own."""
+    for name in ("CONFIG", "STATE", "DATA"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    return tmp_path
+
+
+def done(*argv: str, **environment: str) -> str:
+    code, out, err = run_cli(*argv, environment=environment)
+    assert code == 0, err
+    return out
+
+
+def origins(*options: str, **environment: str) -> dict[str, tuple[str | None, str, str | None]]:
+    document = json.loads(done("context", "show", "--origin", "-o", "json", *options, **environment))
+    return {each["setting"]: (each["value"], each["origin"], each["from"]) for each in document["settings"]}
+
+
+@pytest.fixture
+def contexts(home: Path) -> Path:
+    """Two contexts, `prod` in use."""
+    done("context", "set", "prod", "--store", f"local:{home}/prod.db", "--use")
+    done("context", "set", "lab", "--store", f"local:{home}/lab.db")
+    return home / "config" / "kafka-quotas" / "contexts.toml"
+
+
+def test_lists_contexts_and_marks_the_one_in_use(contexts: Path, home: Path) -> None:
+    document = json.loads(done("context", "list", "--output", "json"))
+    assert document == {
+        "schema": "kafka-quotas.contexts/1",
+        "file": str(contexts),
+        "contexts": [
+            {"name": "lab", "store": f"local:{home}/lab.db", "current": False},
+            {"name": "prod", "store": f"local:{home}/prod.db", "current": True},
+        ],
+    }
+    assert [line.split()[0] for line in done("context", "list").splitlines()[2:]] == ["lab", "*"]
+
+
+def test_without_contexts_the_way_to_one_is_told(home: Path) -> None:
+    code, _, err = run_cli("context", "list")
+    assert (code, err.splitlines()[0]) == (0, "note: there are no contexts")
+
+
+def test_option_beats_variable_beats_context_beats_default(contexts: Path, home: Path) -> None:
+    option, variable = f"local:{home}/o.db", {"KAFKA_QUOTAS_STORE": f"local:{home}/v.db"}
+    assert origins("--store", option, **variable)["store"] == (option, "option", "--store")
+    assert origins(**variable)["store"] == (f"local:{home}/v.db", "variable", "KAFKA_QUOTAS_STORE")
+    assert origins()["store"] == (f"local:{home}/prod.db", "context", "prod")
+    assert origins()["context"] == ("prod", "context", str(contexts))
+    done("context", "use", "--none")
+    assert origins()["store"] == (f"local:{home}/data/kafka-quotas/quotas.db", "default", None)
+    assert origins()["context"] == (None, "default", None)
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "origin"),
+    [
+        (("--context", "lab"), {"KAFKA_QUOTAS_STORE": "local:/v.db"}, ("lab", "option", "--context")),
+        (("--store", "context:lab"), {}, ("lab", "option", "--store")),
+        ((), {"KAFKA_QUOTAS_CONTEXT": "lab"}, ("lab", "variable", "KAFKA_QUOTAS_CONTEXT")),
+        ((), {"KAFKA_QUOTAS_STORE": "context:lab"}, ("lab", "variable", "KAFKA_QUOTAS_STORE")),
+    ],
+)
+def test_a_context_is_chosen_in_every_way(
+    contexts: Path, home: Path, options: tuple[str, ...], environment: dict[str, str], origin: tuple[str, ...]
+) -> None:
+    found = origins(*options, **environment)
+    assert found["context"] == origin
+    assert found["store"] == (f"local:{home}/lab.db", "context", "lab")
+
+
+def test_alter_and_describe_go_to_the_context_and_do_not_call_it_local(contexts: Path) -> None:
+    assert run_cli("alter", *QUOTA) == (0, "Completed updating config for user alice.\n", "")
+    assert json.loads(done("describe", "-o", "json"))["entries"] != []
+    assert json.loads(done("describe", "--context", "lab", "-o", "json"))["entries"] == []
+    done("context", "use", "--none")
+    code, _, err = run_cli("alter", *QUOTA)
+    assert (code, err.startswith("note: stored locally in")) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (("describe", "--context", "nope"), "there is no context 'nope'"),
+        (("describe", "--context", "lab", "--store", "local:/x"), "--store and --context exclude each other"),
+        (("describe", "--context", ""), "--context is empty"),
+        (("context", "use"), "name the context to use"),
+        (("context", "use", "lab", "--none"), "name the context to use"),
+        (("context", "use", "nope"), "there is no context 'nope'"),
+        (("context", "set", "new"), "a new context needs a store: new"),
+        (("context", "set", "a b", "--store", "local:/x"), "not a name for a context"),
+        (("context", "set", "lab", "--username", "me"), "a user name and a password go together"),
+        (("context", "set", "lab", "--property", "ssl.key.password=hunter2"), "ssl.key.password is a secret"),
+        (("context", "set", "lab", "--property", "x"), "not KEY=VALUE"),
+        (("context", "show", "lab", "--origin"), "exclude each other"),
+        (
+            ("context", "set", "lab", "--username", "me", "--password-file", "a", "--password-variable", "b"),
+            "--password-file and --password-variable exclude each other",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_and_changes_nothing(contexts: Path, argv: tuple[str, ...], told: str) -> None:
+    before = contexts.read_bytes()
+    code, out, err = run_cli(*argv)
+    assert (code, out) == (2, "")
+    assert told in err.splitlines()[0]
+    assert "hunter2" not in err
+    assert contexts.read_bytes() == before
+
+
+def test_a_broken_file_is_told_and_does_not_hinder_who_names_a_store(contexts: Path, home: Path) -> None:
+    contexts.write_text("current = \n")
+    code, _, err = run_cli("describe")
+    assert (code, err.startswith(f"error: {contexts} is not TOML")) == (2, True)
+    assert run_cli("describe", "--store", f"local:{home}/x.db")[0] == 0
+
+
+def test_secrets_are_nowhere_in_what_is_shown(contexts: Path, home: Path) -> None:
+    (home / "secret").write_text("hunter2")
+    done("context", "set", "lab", "--username", "me", "--password-command", "echo hunter2")
+    with contexts.open("a") as file:
+        file.write('[contexts.lab.properties]\n"ssl.key.password" = { file = "' + str(home / "secret") + '" }\n')
+    for form in ("table", "json", "yaml", "csv", "markdown"):
+        for argv in (("show", "lab"), ("show", "--origin", "--context", "lab"), ("list",)):
+            assert "hunter2" not in done("context", *argv, "--output", form)
+    shown = done("context", "show", "lab")
+    assert "(secret, from the command echo)" in shown
+    assert f"(secret, from the file {home}/secret)" in shown
+
+
+def test_the_login_of_a_context_goes_to_its_own_store_only(contexts: Path, home: Path) -> None:
+    done("context", "set", "prod", "--property", "client.id=prod")
+    assert choose_store(store=None, environment={}).settings().client_properties == {"client.id": "prod"}
+    elsewhere = choose_store(store="kafka://elsewhere:9092", environment={})
+    assert elsewhere.settings().client_properties == {}
+
+
+def test_client_properties_named_more_strongly_replace_those_of_the_context(contexts: Path, home: Path) -> None:
+    done("context", "set", "prod", "--property", "client.id=prod")
+    (home / "other").write_text("client.id=other\n")
+    other, variable = {"client.id": "other"}, {"KAFKA_QUOTAS_COMMAND_CONFIG": str(home / "other")}
+    by_option = choose_store(store=None, command_config=home / "other", environment={})
+    assert by_option.settings().client_properties == other
+    assert choose_store(store=None, environment=variable).settings().client_properties == other
+    asked_for = choose_store(store=None, context="prod", environment=variable)
+    assert asked_for.settings().client_properties == {"client.id": "prod"}
+
+
+def test_a_store_that_was_written_down_is_logged_in_to_as_its_context_says(contexts: Path, home: Path) -> None:
+    done("context", "set", "lab", "--property", "client.id=lab")
+    known = choose_known_store(f"local:{home}/lab.db", environment={})
+    assert (known.url.origin, known.settings().client_properties) == (Origin.CONTEXT, {"client.id": "lab"})
+    assert choose_known_store(f"local:{home}/x.db", environment={}).settings().client_properties == {}
+
+
+def test_names_of_contexts_are_completed(contexts: Path) -> None:
+    assert complete_contexts("") == ["lab", "prod"]
+    assert complete_contexts("p") == ["prod"]
+    contexts.write_text("broken")
+    assert complete_contexts("") == []
+
+
+def test_a_context_is_removed_with_all_that_is_its_own(contexts: Path, home: Path) -> None:
+    before = contexts.read_text(encoding="utf-8")
+    done("context", "set", "lab.eu", "--store", "kafka://a:1", "--property", "client.id=x")
+    assert done("context", "remove", "lab.eu") == f"Context lab.eu is no longer in {contexts}.\n"
+    assert contexts.read_text(encoding="utf-8").rstrip() == before.rstrip()
+    assert run_cli("context", "remove", "prod") == (
+        0,
+        f"Context prod is no longer in {contexts}.\n",
+        "note: prod was in use; no context is now\n",
+    )
+    assert origins()["context"] == (None, "default", None)
+    assert [each.split()[0] for each in done("context", "list").splitlines()[2:]] == ["lab"]
+
+
+def test_what_is_no_context_is_not_removed(contexts: Path) -> None:
+    before = contexts.read_bytes()
+    code, out, err = run_cli("context", "remove", "nope")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert contexts.read_bytes() == before
+
+
+def test_a_command_that_tells_a_password_runs_once(home: Path) -> None:
+    runs = home / "runs"
+    program = home / "pass"
+    program.write_text(f"#!/bin/sh\necho asked >> {runs}\necho secret\n", encoding="utf-8")
+    program.chmod(0o700)
+    done("context", "set", "x", "--store", "zk://a:1", "--username", "me", "--password-command", str(program))
+    choice = choose_store(store=None, context="x")
+    assert choice.settings().client_properties == choice.settings(allow_invalid=True).client_properties
+    assert runs.read_text(encoding="utf-8") == "asked\n"

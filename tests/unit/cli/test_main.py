@@ -1,0 +1,185 @@
+"""The entry point: help, exit codes, and how errors are told."""
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from tests.support.processes.run_cli import run_cli
+
+from kafka_quotas.cli.main import COMMANDS, main
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError, VerdictError
+
+HEAVY = (
+    *("confluent_kafka", "kafka", "kazoo", "matplotlib", "uvloop", "prometheus_client", "hdrh", "numpy"),
+    *("yaml", "sqlite3", "rich", "tabulate", "pydantic", "asyncio", "platformdirs"),
+)
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Makes `kafka-quotas demo` run a function of the test."""
+
+    def put(run: Callable[[], object]) -> None:
+        def command() -> object:
+            """Run what the test wants."""
+            return run()
+
+        (target,) = (row.target for row in COMMANDS if row.name == "demo")
+        name, _, attribute = target.partition(":")
+        module = ModuleType(name)
+        setattr(module, attribute, command)
+        monkeypatch.setitem(sys.modules, name, module)
+
+    return put
+
+
+def raising(error: BaseException) -> Callable[[], object]:
+    def run() -> object:
+        raise error
+
+    return run
+
+
+def test_help_names_every_command_and_loads_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom kafka_quotas.cli.main import main\nassert main(['--help']) == 0\n"
+        f"print('LOADED', sorted(set(sys.modules) & set({HEAVY!r})))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240)
+    assert done.stdout.splitlines()[-1] == "LOADED []"
+    for row in COMMANDS:
+        assert f"  {row.name} " in done.stdout
+        assert row.help in done.stdout
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_goes_to_standard_output(option: str) -> None:
+    code, out, err = run_cli(option)
+    assert (code, err) == (0, "")
+    assert out.startswith("Usage: kafka-quotas")
+
+
+def test_no_arguments_is_wrong_usage_with_the_help() -> None:
+    code, out, err = run_cli()
+    assert (code, out) == (2, "")
+    assert err.startswith("Usage: kafka-quotas")
+
+
+def test_version_is_that_of_the_package() -> None:
+    assert run_cli("--version") == (0, f"kafka-quotas {version('kafka-quotas')}\n", "")
+
+
+def test_a_misspelt_command_is_answered_with_the_right_one() -> None:
+    code, out, err = run_cli("altr")
+    assert (code, out) == (2, "")
+    assert err == "error: no such command 'altr'. Did you mean 'alter'?\nhint: kafka-quotas --help\n"
+
+
+def test_a_wrong_option_points_to_the_help_of_the_command() -> None:
+    code, out, err = run_cli("describe", "--nonsense")
+    assert (code, out) == (2, "")
+    assert err == "error: no such option: --nonsense\nhint: kafka-quotas describe --help\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (KafkaQuotasError("broken"), 1, "error: broken\n"),
+        (UsageError("meant otherwise", hint="try this"), 2, "error: meant otherwise\nhint: try this\n"),
+        (VerdictError("not held"), 1, "error: not held\n"),
+        (KafkaQuotasError("a\nb\x1b[31m \u00e4"), 1, "error: a\\nb\\x1b[31m \u00e4\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_errors_become_messages_and_exit_codes(
+    install: Callable[[Callable[[], object]], None], error: BaseException, code: int, told: str
+) -> None:
+    install(raising(error))
+    assert run_cli("demo") == (code, "", told)
+
+
+def test_a_defect_is_told_without_a_traceback(install: Callable[[Callable[[], object]], None]) -> None:
+    install(raising(ZeroDivisionError("by zero")))
+    code, _, err = run_cli("demo")
+    assert code == 1
+    assert err.startswith("error: internal error: ZeroDivisionError: by zero\nhint: ")
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), KafkaQuotasError("broken")])
+def test_verbose_shows_the_traceback(install: Callable[[Callable[[], object]], None], error: Exception) -> None:
+    install(raising(error))
+    code, _, err = run_cli("demo", "--verbose")
+    assert code == 1
+    assert err.startswith("Traceback (most recent call last):")
+    assert "\nerror: " in err
+
+
+@pytest.mark.parametrize(("result", "code"), [(None, 0), (0, 0), (3, 3)])
+def test_a_command_may_return_its_exit_code(
+    install: Callable[[Callable[[], object]], None], result: object, code: int
+) -> None:
+    install(lambda: result)
+    assert run_cli("demo") == (code, "", "")
+
+
+def test_a_reader_that_leaves_is_no_traceback() -> None:
+    """`kafka-quotas ... | head -0`: the pipe is closed before anything is written."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:
+        done = subprocess.run(
+            [sys.executable, "-m", "kafka_quotas", "--help"],
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=240,
+        )
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("closed", ["1", "2"])
+def test_a_closed_stream_is_written_to_in_vain(closed: str, tmp_path: Path) -> None:
+    """`kafka-quotas ... >&-`: Python then has no stream at all."""
+    command = [sys.executable, "-m", "kafka_quotas", "describe", "--store", f"local:{tmp_path}/none.db"]
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {closed}>&-', "sh", *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0
+    assert "internal error" not in done.stderr
+
+
+def test_output_that_finds_no_room_is_told_in_one_line(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kafka_quotas", "describe", "--store", f"local:{tmp_path}/none.db"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=240,
+        )
+    assert done.returncode == 1
+    told = [line for line in done.stderr.splitlines() if not line.startswith("note: ")]
+    assert told[0] == "error: can't write the output: No space left on device"
+    assert told[1].startswith("hint: ")
+    assert len(told) == 2
+
+
+def test_main_reads_the_arguments_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/anywhere/kafka-quotas", "--version"])
+    with redirect_stdout(io.StringIO()) as out:
+        assert main() == 0
+    assert out.getvalue().startswith("kafka-quotas ")

@@ -1,0 +1,171 @@
+"""`kafka-quotas tree`: every stored quota with its place, and whether anybody gets it."""
+
+import io
+import json
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+from tests.support.processes.run_cli import run_cli
+from tests.support.stores.stored_quotas import new_store
+
+from kafka_quotas.cli.main import main
+from kafka_quotas.commands.quotas.quota_status import QuotaStatus, StoredQuotaStatus, standings
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.resolution.effective import EffectiveQuotas
+from kafka_quotas.stores.store import QuotaEntry
+
+PRODUCE = "producer_byte_rate"
+ALICE, ALICE_APP = Entity.of(user="alice"), Entity.of(user="alice", client_id="app")
+ALICE_ANY, ANY_USER = Entity.of(user="alice", client_id=None), Entity.of(user=None)
+APP, ANY_CLIENT = Entity.of(client_id="app"), Entity.of(client_id=None)
+ANY_PAIR, USERS_APP = Entity.of(user=None, client_id=None), Entity.of(user=None, client_id="app")
+
+
+def stands(*entities: Entity) -> Mapping[Entity, StoredQuotaStatus]:
+    entries = [QuotaEntry(entity=entity, quotas={PRODUCE: 1000.0 + n}) for n, entity in enumerate(entities)]
+    return {standing.entity: standing for standing in standings(entries)}
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked", "stand", "before"),
+    [
+        ((ALICE, ANY_USER), ANY_USER, QuotaStatus.WINS, None),
+        ((ALICE, ALICE_APP), ALICE, QuotaStatus.WINS, None),
+        ((ALICE, ALICE_ANY), ALICE, QuotaStatus.PARTLY, ALICE_ANY),
+        ((ANY_USER, ANY_PAIR), ANY_USER, QuotaStatus.PARTLY, ANY_PAIR),
+        ((ANY_USER, APP), APP, QuotaStatus.SHADOWED, ANY_USER),
+        ((ANY_USER, ANY_CLIENT), ANY_CLIENT, QuotaStatus.SHADOWED, ANY_USER),
+        ((USERS_APP, APP), APP, QuotaStatus.SHADOWED, USERS_APP),
+        ((ALICE, APP), APP, QuotaStatus.WINS, None),
+        ((ALICE_APP, USERS_APP, ANY_PAIR), ANY_PAIR, QuotaStatus.WINS, None),
+    ],
+)
+def test_a_quota_stands_as_the_others_let_it(
+    stored: tuple[Entity, ...], asked: Entity, stand: QuotaStatus, before: Entity | None
+) -> None:
+    standing = stands(*stored)[asked]
+    assert (standing.stand, standing.shadowed_by) == (stand, before)
+
+
+def test_what_is_called_shadowed_is_won_by_no_client_at_all() -> None:
+    """Against the resolution itself: every user and client-id that is stored, any other, and none."""
+    entities = [ALICE, ALICE_APP, ALICE_ANY, ANY_USER, APP, ANY_CLIENT, ANY_PAIR, USERS_APP]
+    for bits in range(1, 2 ** len(entities)):
+        stored = [entity for n, entity in enumerate(entities) if bits >> n & 1]
+        resolver = EffectiveQuotas([(entity, {PRODUCE: 1.0}) for entity in stored])
+        winners = {
+            quota.entity
+            for user in ("alice", "zoe")
+            for client_id in ("app", "other", "")
+            for quota in resolver.for_client(user, client_id)
+        }
+        for entity, standing in stands(*stored).items():
+            assert (standing.stand is not QuotaStatus.SHADOWED) == (entity in winners), (stored, entity)
+
+
+def test_a_key_of_another_kind_of_entity_is_ignored() -> None:
+    (standing,) = standings([QuotaEntry(entity=ALICE, quotas={"connection_creation_rate": 5.0})])
+    assert (standing.stand, standing.level) == (QuotaStatus.IGNORED, None)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return new_store(
+        tmp_path,
+        {
+            ALICE: {PRODUCE: 10e6, "request_percentage": 50.0},
+            ALICE_APP: {PRODUCE: 2e6},
+            Entity.of(user="bob", client_id="tool"): {PRODUCE: 3e6},
+            ANY_USER: {PRODUCE: 1e6},
+            APP: {PRODUCE: 4e6},
+            Entity.of(ip=None): {"connection_creation_rate": 5.0},
+        },
+    )
+
+
+def test_draws_one_tree_per_key(store: str) -> None:
+    expected = (
+        "producer_byte_rate\n"
+        "├── user alice: 10 MB/s (level 3, wins)\n"
+        "│   └── client-id app: 2 MB/s (level 1, wins)\n"
+        "├── user bob\n"
+        "│   └── client-id tool: 3 MB/s (level 1, wins)\n"
+        "├── default user: 1 MB/s (level 6, wins)\n"
+        "└── client-id app: 4 MB/s (level 7, shadowed by default user)\n"
+        "\n"
+        "request_percentage\n"
+        "└── user alice: 50% (level 3, wins)\n"
+        "\n"
+        "connection_creation_rate\n"
+        "└── default ip: 5/s (level ip-default, wins)\n"
+    )
+    assert run_cli("tree", "--store", store) == (0, expected, "")
+
+
+def test_draws_with_ascii_where_the_encoding_has_no_more(store: str) -> None:
+    raw = io.BytesIO()
+    with redirect_stdout(io.TextIOWrapper(raw, encoding="ascii", write_through=True)):
+        assert main(["tree", "--store", store, "--key", PRODUCE]) == 0
+        assert raw.getvalue().decode("ascii").splitlines()[2] == "|   `-- client-id app: 2 MB/s (level 1, wins)"
+
+
+def test_of_one_client_only_what_fits_is_drawn(store: str) -> None:
+    code, out, err = run_cli("tree", "--store", store, "--user", "alice", "--client", "app", "--key", PRODUCE)
+    assert (code, err) == (0, "")
+    assert out == (
+        "producer_byte_rate\n"
+        "├── user alice: 10 MB/s (level 3, shadowed by user alice, client-id app)\n"
+        "│   └── client-id app: 2 MB/s (level 1, wins)\n"
+        "├── default user: 1 MB/s (level 6, shadowed by user alice, client-id app)\n"
+        "└── client-id app: 4 MB/s (level 7, shadowed by user alice, client-id app)\n"
+    )
+
+
+def test_a_user_alone_is_asked_about_with_any_other_client_id(store: str) -> None:
+    code, out, _ = run_cli("tree", "--store", store, "--user", "alice", "--key", PRODUCE)
+    assert (code, out.splitlines()[1]) == (0, "├── user alice: 10 MB/s (level 3, wins)")
+    assert "client-id" not in out
+
+
+def test_json_lists_the_quotas_by_key(store: str) -> None:
+    code, out, _ = run_cli("tree", "--store", store, "--output", "json")
+    document = json.loads(out)
+    assert (code, document["schema"], document["store"]) == (0, "kafka-quotas.tree/1", store)
+    assert document["quotas"][4] == {
+        "key": PRODUCE,
+        "level": 7,
+        "entity": {"client-id": "app"},
+        "value": 4000000,
+        "stand": "shadowed",
+        "shadowed_by": {"user": None},
+    }
+
+
+def test_csv_and_markdown_have_a_row_per_quota(store: str) -> None:
+    assert run_cli("tree", "--store", store, "-o", "csv")[1].splitlines()[5] == (
+        "producer_byte_rate,7,client-id app,4000000,shadowed,default user"
+    )
+    assert len(run_cli("tree", "--store", store, "-o", "markdown")[1].splitlines()) == 9
+
+
+def test_a_static_file_has_levels_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("quota.producer.default=1000000\nquota.producer.override=app:2000000\n")
+    code, out, _ = run_cli("tree", "--store", f"static:{path}")
+    assert code == 0
+    assert "client-id app: 2 MB/s (level 9, wins)" in out
+    assert "default client-id: 1 MB/s (level 10, wins)" in out
+
+
+def test_an_empty_store_draws_nothing(tmp_path: Path) -> None:
+    code, out, err = run_cli("tree", "--store", f"local:{tmp_path}/none.db")
+    assert (code, out) == (0, "")
+    assert err.startswith("note: no quota is stored in local:")
+
+
+def test_an_unknown_key_is_refused(store: str) -> None:
+    code, out, err = run_cli("tree", "--store", store, "--key", "produce")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: unknown quota key: 'produce'\n")

@@ -1,0 +1,62 @@
+"""The bucket of one second that a rate is kept in without a window."""
+
+import pytest
+
+from kafka_quotas.core.model.quota_key import INT_MAX, LONG_MAX
+from kafka_quotas.core.quotas.quota_bucket import SmoothBucket
+
+
+def bucket(bound: float = 100.0, max_throttle_ms: int = LONG_MAX) -> SmoothBucket:
+    made = SmoothBucket(("", "app"), max_throttle_ms)
+    made.set_bound(bound)
+    return made
+
+
+def test_a_seconds_worth_is_free_and_the_debt_is_waited_off() -> None:
+    smooth = bucket()
+    assert smooth.record_and_throttle_ms(100, 1000) == 0
+    assert smooth.record_and_throttle_ms(25, 1000) == 250
+    assert smooth.record_and_throttle_ms(0, 1249) > 0
+    assert smooth.record_and_throttle_ms(0, 1250) == 0
+
+
+@pytest.mark.parametrize("amount", [1, 7, 50, 333])
+def test_whoever_waits_as_told_gets_the_bound_and_one_second(amount: int) -> None:
+    smooth, now_ms, taken = bucket(), 0, 0
+    while now_ms < 60_000:
+        taken += amount
+        now_ms += smooth.record_and_throttle_ms(amount, now_ms)
+    assert taken == pytest.approx(100 * (now_ms / 1000 + 1), abs=amount + 1)
+
+
+def test_rest_is_rewarded_with_no_more_than_a_second() -> None:
+    smooth = bucket()
+    smooth.record(50, 0)
+    assert smooth.record_and_throttle_ms(101, 3_600_000) == 10
+
+
+def test_a_throttle_time_can_be_bounded() -> None:
+    assert bucket(max_throttle_ms=1000).record_and_throttle_ms(900, 0) == 1000
+
+
+def test_what_is_given_back_counts_for_nothing() -> None:
+    smooth = bucket()
+    smooth.record(500, 0)
+    smooth.record(-500, 0)
+    assert smooth.peek(0) == 0
+    smooth.record(-500, 0)
+    assert smooth.record_and_throttle_ms(100, 0) == 0
+
+
+def test_a_clock_that_goes_back_neither_gives_nor_takes() -> None:
+    smooth = bucket()
+    smooth.record(150, 10_000)
+    assert smooth.record_and_throttle_ms(0, 5000) == 500
+    assert smooth.record_and_throttle_ms(0, 10_000) == 500
+
+
+def test_without_a_bound_nothing_is_throttled() -> None:
+    smooth = SmoothBucket(("", "app"))
+    assert smooth.record_and_throttle_ms(1e15, 0) == 0
+    smooth.set_bound(0.0)
+    assert smooth.record_and_throttle_ms(1.0, 0) == INT_MAX

@@ -1,0 +1,159 @@
+"""Topic thresholds, their moving averages, and the spread rates' own example."""
+
+import math
+
+import pytest
+
+from kafka_quotas.core.errors import InvalidQuotaError
+from kafka_quotas.core.metrics.ewma import ALPHA, EwmaMeter
+from kafka_quotas.core.quotas.mutation_bucket import SpreadEvenRate, SpreadFillRate
+from kafka_quotas.core.quotas.topic_thresholds import TopicThresholds
+
+START_MS = 1_700_000_000_000
+
+
+def test_a_meter_is_zero_before_its_first_tick_and_then_the_rate_of_the_interval() -> None:
+    meter = EwmaMeter(START_MS)
+    meter.record(500, START_MS)
+    assert meter.rate(START_MS + 4_999) == 0
+    assert meter.rate(START_MS + 5_000) == 100
+
+
+def test_a_meter_moves_only_at_ticks_and_by_alpha() -> None:
+    meter = EwmaMeter(START_MS)
+    meter.record(500, START_MS)
+    meter.record(1000, START_MS + 5_000)
+    assert meter.rate(START_MS + 9_999) == 100
+    assert meter.rate(START_MS + 10_000) == pytest.approx(100 + (1 - math.exp(-5 / 60)) * 100, rel=1e-15)
+
+
+def test_missed_ticks_are_applied_one_by_one_from_the_start_of_the_meter() -> None:
+    meter, watched = EwmaMeter(START_MS), EwmaMeter(START_MS)
+    for one in (meter, watched):
+        one.record(500, START_MS)
+    for second in range(0, 63, 2):
+        watched.rate(START_MS + second * 1000)
+    assert meter.rate(START_MS + 62_000) == watched.rate(START_MS + 62_000) == pytest.approx(100 * (1 - ALPHA) ** 11)
+    meter.record(50, START_MS + 62_000)
+    assert meter.rate(START_MS + 64_999) == watched.rate(START_MS + 64_999)
+    assert meter.rate(START_MS + 65_000) > watched.rate(START_MS + 65_000)
+
+
+def test_a_meter_left_alone_for_years_costs_no_more_than_its_fading() -> None:
+    meter = EwmaMeter(0)
+    meter.record(10**9, 0)
+    assert meter.rate(START_MS) < 1e-300
+    meter.record(5, START_MS)
+    assert meter.rate(START_MS + 5_000) == pytest.approx(ALPHA)
+
+
+def test_a_clock_that_goes_back_ticks_nothing() -> None:
+    meter = EwmaMeter(START_MS)
+    meter.record(500, START_MS)
+    meter.record(500, START_MS - 60_000)
+    assert meter.rate(START_MS + 5_000) == 200
+
+
+def test_topics_without_a_threshold_share_what_is_left() -> None:
+    thresholds = TopicThresholds(START_MS)
+    thresholds.set_topics(["a", "b", "c"], START_MS)
+    assert thresholds.threshold("a") is None
+    thresholds.set_total(100)
+    thresholds.set_topic("a", 40)
+    assert [thresholds.threshold(topic) for topic in ("a", "b", "c", "elsewhere")] == [40, 30, 30, None]
+    thresholds.set_topics(["a", "b", "c", "d"], START_MS)
+    assert thresholds.threshold("d") == 20
+    thresholds.set_topics(["b", "c", "d", "e"], START_MS)
+    assert thresholds.threshold("e") == 25
+    thresholds.set_topic("a", None)
+    thresholds.set_total(None)
+    assert thresholds.threshold("b") is None
+
+
+def test_no_share_is_computed_where_every_topic_has_its_own() -> None:
+    thresholds = TopicThresholds(START_MS)
+    thresholds.set_total(100)
+    thresholds.set_topics(["a"], START_MS)
+    thresholds.set_topic("a", 100)
+    assert thresholds.threshold("a") == 100
+    assert thresholds.threshold("b") is None
+
+
+def test_a_change_beyond_the_total_is_refused_and_changes_nothing() -> None:
+    thresholds = TopicThresholds(START_MS)
+    thresholds.set_topic("a", 60)
+    thresholds.set_total(100)
+    thresholds.set_topic("b", 40)
+    with pytest.raises(InvalidQuotaError, match="would sum to 101 bytes/s, more than the total of 100"):
+        thresholds.set_topic("b", 41)
+    with pytest.raises(InvalidQuotaError):
+        thresholds.set_total(99)
+    assert (thresholds.threshold("a"), thresholds.threshold("b")) == (60, 40)
+    thresholds.set_topic("b", 39)
+    thresholds.set_total(99)
+
+
+def test_data_is_rejected_only_where_both_are_over_and_counts_in_nothing() -> None:
+    thresholds = TopicThresholds(START_MS)
+    thresholds.set_total(100)
+    thresholds.set_topic("small", 10)
+    thresholds.set_topics(["small", "large"], START_MS)
+    assert thresholds.produce("small", 300, START_MS).admitted
+    assert thresholds.produce("large", 100, START_MS).admitted
+    tick_ms = START_MS + 5_000
+    under_total = thresholds.produce("small", 5000, tick_ms)
+    assert (under_total.admitted, under_total.topic_rate, under_total.total_rate) == (True, 60, 80)
+    tick_ms += 5_000
+    rejected = thresholds.produce("small", 10**9, tick_ms)
+    assert not rejected.admitted
+    assert rejected.reason == "topic small takes in 135 bytes/s of its 10, and the broker 154 of its 100"
+    assert thresholds.produce("large", 10, tick_ms).admitted
+    later = thresholds.produce("large", 1, tick_ms + 5_000)
+    assert later.total_rate < rejected.total_rate
+
+
+def test_a_topic_that_appears_in_a_produce_gets_its_share() -> None:
+    thresholds = TopicThresholds(START_MS)
+    thresholds.set_total(100)
+    assert thresholds.produce("one", 1, START_MS).topic_threshold == 100
+    assert thresholds.produce("two", 1, START_MS).topic_threshold == 50
+
+
+def test_the_example_of_the_drafts_burst_of_560_waits_12_seconds() -> None:
+    for kind in (SpreadEvenRate, SpreadFillRate):
+        spread = kind(100, 1000, 5)
+        assert spread.request(560, START_MS).admitted
+        assert spread.request(1, START_MS).throttle_ms == 12_000
+        assert spread.rate(START_MS + 10_000) > 5
+        assert spread.request(1, START_MS + 12_000).admitted
+    assert not SpreadEvenRate(100, 1000, 5).request(500, START_MS).throttle_ms
+
+
+def test_spread_even_refuses_at_the_bound_where_spread_fill_admits() -> None:
+    even, fill = SpreadEvenRate(10, 1000, 0.1), SpreadFillRate(10, 1000, 0.1)
+    for spread in (even, fill):
+        spread.request(1, START_MS)
+    assert [even.request(1, START_MS).admitted, fill.request(1, START_MS).admitted] == [False, True]
+
+
+def test_spread_samples_out_of_reach_are_forgotten() -> None:
+    spread = SpreadFillRate(4, 1000, 5)
+    for second in range(1000):
+        spread.request(1, START_MS + second * 1000)
+    assert len(spread._sums) <= 2 * 4
+
+
+def test_rates_equal_to_their_thresholds_reject_nothing() -> None:
+    thresholds = TopicThresholds(START_MS)
+    thresholds.set_total(100)
+    thresholds.set_topic("a", 10)
+    thresholds.produce("a", 500, START_MS)
+    at_total = thresholds.produce("a", 1, START_MS + 5_000)
+    assert (at_total.admitted, at_total.total_rate, at_total.topic_rate) == (True, 100, 100)
+    thresholds.set_total(99)
+    assert not thresholds.produce("a", 1, START_MS + 5_000).admitted
+    thresholds.set_topic("a", 99)
+    assert not thresholds.produce("a", 1, START_MS + 5_000).admitted
+    thresholds.set_total(100)
+    thresholds.set_topic("a", 100)
+    assert thresholds.produce("a", 1, START_MS + 5_000).admitted

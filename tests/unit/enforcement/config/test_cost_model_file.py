@@ -1,0 +1,61 @@
+"""The file of a cost model: written, read, and refused whole."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.quotas.cost_model import ApiCost, CostModel
+from kafka_quotas.enforcement.config.cost_model_file import cost_model_from_json, read_cost_model, write_cost_model
+
+MODEL = CostModel(
+    source="broker-1:9092",
+    other=ApiCost(request_nanos=120_000),
+    apis={0: ApiCost(request_nanos=90_000, request_byte_nanos=0.5, response_byte_nanos=0.25)},
+)
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "costs.json"
+    write_cost_model(path, MODEL)
+    assert read_cost_model(path) == MODEL
+
+
+def test_costs_are_per_request_and_byte_and_unnamed_apis_cost_what_others_do() -> None:
+    assert MODEL.request_nanos(0, 1000) == 90_500
+    assert MODEL.response_nanos(0, 1000) == 250
+    assert MODEL.request_nanos(3, 1000) == 120_000
+    assert MODEL.response_nanos(3, 1000) == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ([], "it is no cost model of version 1"),
+        ({"version": 2}, "it is no cost model of version 1"),
+        ({"version": 1, "source": "x", "apis": {}, "more": 1}, "unknown entry 'more'"),
+        ({"version": 1, "source": 1, "apis": {}}, "source is no text, or apis no object"),
+        ({"version": 1, "source": "x", "apis": {}}, "other has other figures than"),
+        ({"version": 1, "source": "x", "apis": {"Prduce": {}}, "other": {"request_us": 1}}, "there is no API 'Prduce'"),
+        (
+            {"version": 1, "source": "x", "apis": {"Produce": {"request_us": -1}}, "other": {"request_us": 1}},
+            "Produce: request_us must be a number from 0 on, not -1",
+        ),
+        ({"version": 1, "source": "x", "apis": {}, "other": {"request_us": float("nan")}}, "other: request_us must be"),
+    ],
+)
+def test_what_is_no_cost_model_is_refused(data: object, told: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        cost_model_from_json(data)
+    assert caught.value.message.startswith(told)
+
+
+def test_files_that_can_not_be_read_or_written_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot read .*none\.json"):
+        read_cost_model(tmp_path / "none.json")
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    with pytest.raises(UsageError, match="is not JSON"):
+        read_cost_model(broken)
+    with pytest.raises(KafkaQuotasError, match="cannot write"):
+        write_cost_model(tmp_path / "no" / "folder.json", MODEL)

@@ -1,0 +1,141 @@
+"""The daemon's policy file: what it may say, and one clear line for what it may not."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.threshold import ThresholdSettings
+from kafka_quotas.enforcement.config.client_policy import EntityPolicy, FetchOverQuota, Mode, OnViolation, Scope
+from kafka_quotas.enforcement.config.policy_file import PolicyFile, parse_policy_file, read_policy_file
+from kafka_quotas.enforcement.config.policy_schema import policy_schema
+
+EXAMPLE = Path(__file__).parents[4] / "examples" / "daemon" / "policy.toml"
+MIB = 1024.0 * 1024.0
+HERE = Path("policy.toml")
+
+
+REFUSED = [
+    ("entity = 3", "policy.toml: entity is no list of tables"),
+    ("[entity]\nuser = 'a'", "policy.toml: entity is no list of tables"),
+    ("quotas = 1", "policy.toml: unknown setting 'quotas'"),
+    ("user = ", "policy.toml is not TOML: Invalid value (at end of document)"),
+    ("[[entity]]\nmode = 'smooth'", "policy.toml: entity 1: it names no user and no client_id"),
+    ("[[entity]]\nuser = 'a'", "policy.toml: entity 1: it sets nothing"),
+    ("[[entity]]\nuser = ''\nexempt = true", "policy.toml: entity 1: user is no name: ''"),
+    ("[[entity]]\nuser = 7\nexempt = true", "policy.toml: entity 1: user is no name: 7"),
+    (
+        "[[entity]]\nuser = 'a'\nuser_default = true\nexempt = true",
+        "policy.toml: entity 1: user and user_default exclude each other",
+    ),
+    (
+        "[[entity]]\nuser_default = 'yes'\nexempt = true",
+        "policy.toml: entity 1: user_default is neither true nor false",
+    ),
+    ("[[entity]]\nuser = 'a'\nspeed = 1", "policy.toml: entity 1: unknown setting 'speed'"),
+    ("[[entity]]\nuser = 'a'\nmode = 'fast'", "policy.toml: entity 1: mode can't be 'fast'"),
+    ("[[entity]]\nuser = 'a'\nscope = 3", "policy.toml: entity 1: scope can't be 3"),
+    (
+        "[[entity]]\nuser = 'a'\nrequest_rate = 0",
+        "policy.toml: entity 1: request_rate must be a number above 0, not 0",
+    ),
+    (
+        "[[entity]]\nuser = 'a'\nrequest_rate = nan",
+        "policy.toml: entity 1: request_rate must be a number above 0, not nan",
+    ),
+    (
+        "[[entity]]\nuser = 'a'\nrequest_rate = true",
+        "policy.toml: entity 1: request_rate must be a number above 0, not True",
+    ),
+    (
+        "[[entity]]\nuser = 'a'\nmax_throttle_ms = 0.5",
+        "policy.toml: entity 1: max_throttle_ms must be a whole number from 1 on, not 0.5",
+    ),
+    ("[[entity]]\nuser = 'a'\nexempt = 1", "policy.toml: entity 1: exempt is neither true nor false: 1"),
+    (
+        "[[entity]]\nuser = 'a'\non_violation = 'delay-then-error'",
+        "policy.toml: entity 1: on_violation = 'delay-then-error' needs max_throttle_ms",
+    ),
+    (
+        "[[entity]]\nuser = 'a'\nexempt = true\n[[entity]]\nuser = 'a'\nmode = 'smooth'",
+        "policy.toml: entity 2: user a has an [[entity]] already",
+    ),
+    ("internal_principals = 'broker'", "policy.toml: internal_principals is no list of names"),
+    ("thresholds = 3", "policy.toml: thresholds is no table"),
+    ("[thresholds]\nall = 3", "policy.toml: unknown setting 'all'"),
+    ("[thresholds]\ntotal = 'much'", "policy.toml: not a size: 'much'"),
+    ("[thresholds]\ntotal = 0", "policy.toml: thresholds: total must be above 0, not 0"),
+    ("[thresholds]\ntotal = []", "policy.toml: thresholds: total is no size: []"),
+    ("[thresholds]\ntopics = 5", "policy.toml: topics is no table"),
+    (
+        "[thresholds]\ntotal = 10\ntopics = { a = 6, b = 5 }",
+        (
+            "policy.toml: thresholds: the thresholds of topics would sum to 11 bytes/s, more than the total of 10 "
+            "of every broker"
+        ),
+    ),
+]
+"""What a file may not say, and what is told."""
+SAID_BY_THE_READER_ALONE = ("is not TOML", "has an [[entity]] already", "would sum to", "not a size", "not nan")
+
+
+def refused(text: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        parse_policy_file(text, path=HERE)
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+def test_the_example_says_what_its_comments_say() -> None:
+    policy = read_policy_file(EXAMPLE)
+    assert policy.internal_principals == {"broker"}
+    assert policy.request_rates == {Entity.of(user="alice", client_id="reports"): 50.0}
+    assert policy.thresholds == ThresholdSettings(
+        topics={"orders": 40 * MIB, "clicks": 80 * MIB}, totals={None: 200 * MIB}
+    )
+    assert policy.entities == (
+        EntityPolicy(entity=Entity.of(user="alice", client_id="reports"), settings={"on_violation": OnViolation.ERROR}),
+        EntityPolicy(
+            entity=Entity.of(user=None, client_id="web"), settings={"mode": Mode.SMOOTH, "max_throttle_ms": 2000}
+        ),
+        EntityPolicy(
+            entity=Entity.of(user="loader"),
+            settings={"scope": Scope.CLUSTER, "fetch_over_quota": FetchOverQuota.KAFKA},
+        ),
+        EntityPolicy(entity=Entity.of(user="bob"), settings={"mode": Mode.SHADOW}),
+        EntityPolicy(entity=Entity.of(client_id="monitoring"), settings={"exempt": True}),
+    )
+
+
+def test_an_empty_file_says_nothing() -> None:
+    assert parse_policy_file("# nothing\n", path=HERE) == PolicyFile()
+
+
+@pytest.mark.parametrize(("text", "told"), REFUSED)
+def test_what_can_not_be_meant_is_refused_with_one_line(text: str, told: str) -> None:
+    assert refused(text) == told
+
+
+@pytest.mark.parametrize("text", [text for text, told in REFUSED if not any(map(told.count, SAID_BY_THE_READER_ALONE))])
+def test_the_schema_refuses_it_too(text: str) -> None:
+    document = tomllib.loads(text)
+    assert not jsonschema.Draft202012Validator(policy_schema()).is_valid(document)
+
+
+def test_the_published_schema_is_ours_and_takes_the_example() -> None:
+    schema = json.loads((EXAMPLE.parent / "policy.schema.json").read_text(encoding="utf-8"))
+    assert schema == policy_schema()
+    jsonschema.validate(tomllib.loads(EXAMPLE.read_text(encoding="utf-8")), schema)
+
+
+def test_a_file_that_can_not_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot read .*none\.toml: No such file"):
+        read_policy_file(tmp_path / "none.toml")
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="it is not UTF-8"):
+        read_policy_file(binary)

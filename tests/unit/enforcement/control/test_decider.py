@@ -1,0 +1,231 @@
+"""Questions of other programs: both forms on the wire, and answers from the buckets that sessions charge."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.daemon.decision_desk import APP, START_MS, Desk
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.config.client_policy import EntityPolicy, Mode, PolicyTable
+from kafka_quotas.enforcement.control.decider import NO_API
+from kafka_quotas.enforcement.decisions import binary_codec as decision_binary
+from kafka_quotas.enforcement.decisions import json_codec as decision_json
+from kafka_quotas.enforcement.decisions.messages import (
+    ASK_TYPES,
+    MAX_BATCH,
+    Decision,
+    DecisionError,
+    DecisionRequest,
+    Operation,
+)
+
+FEW = settings(max_examples=40, deadline=None)
+texts = st.text(max_size=30)
+asks = st.builds(
+    DecisionRequest,
+    st.sampled_from(Operation),
+    st.sampled_from(list(ASK_TYPES.values())),
+    st.floats(0, 2.0**63) | st.integers(0, 2**53),
+    st.text(min_size=1, max_size=30),
+    texts,
+    st.text(max_size=20),
+    texts,
+    st.none() | st.integers(0, 2**31 - 1),
+)
+
+
+def test_a_program_draws_on_the_bucket_that_the_proxys_clients_draw_on() -> None:
+    desk = Desk()
+    limiter = desk.policy.broker(None).client("ANONYMOUS", "app").produce
+    assert limiter.record(2000, START_MS) == 0
+    decision = desk.decide(Operation.RECORD, 2000)
+    assert (decision.delay_ms, decision.quota, decision.entity) == (2000, "producer_byte_rate", "client-id app")
+    assert (decision.limit, decision.observed) == (1000.0, 2000.0)
+    assert limiter.record(0, START_MS) == 2000
+
+
+def test_a_check_charges_nothing_and_tells_what_a_record_would() -> None:
+    desk = Desk()
+    asked = [desk.decide(Operation.CHECK, 5000) for _ in range(3)]
+    assert {decision.delay_ms for decision in asked} == {3000}
+    assert {decision.observed for decision in asked} == {0.0}
+    assert desk.decide(Operation.RECORD, 5000).delay_ms == 3000
+
+
+def test_what_is_given_back_is_as_if_it_had_never_been_used() -> None:
+    desk = Desk()
+    assert desk.decide(Operation.RECORD, 5000).delay_ms == 3000
+    given_back = desk.decide(Operation.UNRECORD, 5000)
+    assert (given_back.delay_ms, given_back.observed) == (0, 0.0)
+    assert desk.decide(Operation.RECORD, 2000).delay_ms == 0
+
+
+def test_mutations_are_charged_only_where_there_is_nothing_to_wait_for() -> None:
+    desk = Desk(limits={QuotaType.CONTROLLER_MUTATION: 1.0})
+    assert desk.decide(Operation.RECORD, 10, QuotaType.CONTROLLER_MUTATION).delay_ms == 0
+    refused = desk.decide(Operation.RECORD, 10, QuotaType.CONTROLLER_MUTATION)
+    assert (refused.delay_ms, refused.observed) == (7000, -7.0)
+    assert desk.decide(Operation.RECORD, 10, QuotaType.CONTROLLER_MUTATION).delay_ms == 7000
+
+
+def test_request_time_is_asked_in_milliseconds_and_kept_in_per_cent_of_a_second() -> None:
+    desk = Desk(limits={QuotaType.REQUEST: 10.0})
+    assert desk.decide(Operation.RECORD, 200, QuotaType.REQUEST).delay_ms == 0
+    over = desk.decide(Operation.RECORD, 100, QuotaType.REQUEST)
+    assert over.observed == pytest.approx(15.0)
+    assert over.delay_ms == 1000
+
+
+def test_a_client_without_a_limit_waits_for_nothing_and_no_quota_says_so() -> None:
+    decided = Desk().decider.decide(DecisionRequest(Operation.RECORD, QuotaType.PRODUCE, 1e15, client_id="other"))
+    assert isinstance(decided, Decision)
+    assert (decided.delay_ms, decided.entity, decided.limit) == (0, "", 0.0)
+
+
+def test_terms_hold_here_as_well() -> None:
+    terms = EntityPolicy(entity=APP, settings={"mode": Mode.SHADOW, "max_throttle_ms": 700})
+    decision = Desk(book=PolicyTable(entities=(terms,))).decide(Operation.RECORD, 50_000)
+    assert (decision.delay_ms, decision.is_shadow) == (700, True)
+
+
+def test_a_broker_that_nobody_met_has_no_buckets() -> None:
+    desk = Desk()
+    assert isinstance(
+        desk.decider.decide(DecisionRequest(Operation.RECORD, QuotaType.PRODUCE, 1, broker=7)), DecisionError
+    )
+    assert list(desk.policy.brokers) == []
+
+
+def test_what_programs_use_is_told_to_the_event_log() -> None:
+    desk = Desk()
+    desk.decide(Operation.RECORD, 5000)
+    desk.decide(Operation.UNRECORD, 100)
+    desk.decide(Operation.CHECK, 1)
+    charges = [charge for _, _, charge in desk.charged]
+    assert charges == [
+        (START_MS, "ANONYMOUS", "app", QuotaType.PRODUCE, NO_API, 5000, 3000, False),
+        (START_MS, "ANONYMOUS", "app", QuotaType.PRODUCE, NO_API, -100, 0, False),
+    ]
+
+
+def test_a_line_is_answered_with_a_line_that_has_its_id() -> None:
+    desk = Desk()
+    answer = desk.line({"v": 1, "id": "x", "op": "record", "type": "produce", "client_id": "app", "amount": 5000})
+    assert answer == {
+        "v": 1,
+        "id": "x",
+        "ok": True,
+        "delay_ms": 3000,
+        "quota": {"key": "producer_byte_rate", "entity": "client-id app", "limit": 1000.0, "observed": 2500.0},
+        "shadow": False,
+    }
+    assert desk.line({"op": "check", "type": "fetch"})["quota"] is None
+
+
+def test_an_item_of_a_batch_that_can_not_be_answered_costs_no_other() -> None:
+    item = {"op": "check", "type": "produce", "client_id": "app", "amount": 5000}
+    answer = Desk().line({"op": "batch", "items": [item, {"op": "dance"}, 7, {**item, "broker": 9}, item]})
+    answers = answer["answers"]
+    assert isinstance(answers, list)
+    assert [each["ok"] for each in answers] == [True, False, False, False, True]
+    assert [each.get("delay_ms") for each in answers] == [3000, None, None, None, 3000]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        7,
+        {},
+        {"op": "fly"},
+        {"op": []},
+        {"v": 2, "op": "record", "type": "produce"},
+        {"op": "record"},
+        {"op": "record", "type": "produce", "amount": -1},
+        {"op": "record", "type": "produce", "amount": True},
+        {"op": "record", "type": "produce", "amount": "1"},
+        {"op": "record", "type": "produce", "amount": 1e300},
+        {"op": "record", "type": "produce", "user": None},
+        {"op": "record", "type": "produce", "broker": "1"},
+        {"op": "batch"},
+        {"op": "batch", "items": [{}] * (MAX_BATCH + 1)},
+        {"op": "reload"},
+    ],
+)
+def test_a_line_that_is_no_question_is_told_what_it_is(message: object) -> None:
+    answer = Desk().line(message)
+    assert answer["ok"] is False
+    assert answer["error"]
+
+
+def test_json_that_is_none_is_told() -> None:
+    desk = Desk()
+    for line in (b"", b"{", b"\xff", b"[" * 100_000):
+        answer = desk.desk.answer_line(line, may_reload=True)
+        assert isinstance(answer, bytes)
+        assert json.loads(answer)["ok"] is False
+
+
+@FEW
+@given(ask=asks)
+def test_json_says_what_was_asked(ask: DecisionRequest) -> None:
+    assert decision_json.read_ask(json.loads(json.dumps(decision_json.write_ask(ask)))) == ask
+
+
+@FEW
+@given(number=st.integers(0, 2**32 - 1), several=st.lists(asks, max_size=5), before=st.binary(max_size=4))
+def test_the_binary_form_says_what_was_asked(number: int, several: list[DecisionRequest], before: bytes) -> None:
+    frame = decision_binary.write_asks(number, several)
+    data = bytearray(before + frame)
+    assert decision_binary.frame_end(data, len(before)) == len(data)
+    assert decision_binary.frame_end(data[:-1], len(before)) is None
+    assert decision_binary.read_asks(data, len(before), len(data)) == (number, several)
+
+
+decisions = st.builds(
+    Decision, st.integers(0, 2**31 - 1), texts, texts, st.floats(0, 1e18), st.floats(-1e18, 1e18), st.booleans()
+)
+
+
+@FEW
+@given(number=st.integers(0, 2**32 - 1), several=st.lists(decisions, max_size=5))
+def test_the_binary_form_says_what_was_decided(number: int, several: list[Decision]) -> None:
+    frame = decision_binary.write_decisions(number, several)
+    assert decision_binary.read_decisions(frame, 0) == (number, several)
+
+
+def test_the_binary_form_carries_errors_beside_decisions() -> None:
+    good = Decision(1, "producer_byte_rate", "user a", 2.0, 3.0)
+    _, read = decision_binary.read_decisions(decision_binary.write_decisions(1, [DecisionError("no"), good]), 0)
+    assert isinstance(read[0], DecisionError)
+    assert read[0].message == "no"
+    assert read[1] == good
+
+
+@FEW
+@given(content=st.binary(max_size=200))
+def test_a_frame_of_rubbish_is_a_protocol_error_or_questions(content: bytes) -> None:
+    data = len(content).to_bytes(4, "big") + content
+    try:
+        end = decision_binary.frame_end(data, 0)
+        if end is not None:
+            decision_binary.read_asks(data, 0, end)
+    except ProtocolError:
+        return
+
+
+def test_amounts_that_are_none_are_errors_of_their_own() -> None:
+    good = DecisionRequest(Operation.RECORD, QuotaType.PRODUCE, 1.0)
+    for amount in (math.nan, math.inf, -1.0, 1e300):
+        frame = decision_binary.write_asks(1, [good._replace(amount=amount), good])
+        _, read = decision_binary.read_asks(frame, 0, len(frame))
+        assert isinstance(read[0], DecisionError)
+        assert read[1] == good
+
+
+def test_every_quota_type_has_a_figure_of_its_own() -> None:
+    assert set(decision_binary.TYPE_CODES) == set(ASK_TYPES.values())
+    assert len(set(decision_binary.TYPE_CODES.values())) == len(ASK_TYPES)

@@ -1,0 +1,300 @@
+"""What the daemon says about itself: routes, log lines, ledger, status, metrics."""
+
+import asyncio
+import io
+import json
+import re
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from kafka_quotas.core.clock import VirtualClock
+from kafka_quotas.core.errors import ProtocolError, UsageError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
+from kafka_quotas.enforcement.config.address import Address, parse_address
+from kafka_quotas.enforcement.config.metrics_choice import MetricsChoice
+from kafka_quotas.enforcement.monitoring.health import Health, Readiness
+from kafka_quotas.enforcement.monitoring.metrics import QUOTA_FAMILIES, exposition, families
+from kafka_quotas.enforcement.proxy.upstream_health import UpstreamHealth
+from kafka_quotas.enforcement.telemetry import throttle_stats as ledger_module
+from kafka_quotas.enforcement.telemetry.counters import Counters
+from kafka_quotas.enforcement.telemetry.log import LINES_PER_SECOND, Log, LogEvent, LogFormat, LogLevel
+from kafka_quotas.enforcement.telemetry.slices import one_slice, run_whole
+from kafka_quotas.enforcement.telemetry.status import (
+    BucketRow,
+    DaemonStatus,
+    ListenerRow,
+    QuotaTotals,
+    StoreRow,
+    ThrottledClient,
+    ThrottleRow,
+    status_from_json,
+    status_text,
+    status_to_json,
+)
+from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
+
+FIRST = Address(host="broker-1", port=9092)
+SECOND = Address(host="broker-2", port=9092)
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [("localhost:1", "localhost", 1), ("[::1]:9092", "::1", 9092), (" 1.2.3.4:65535 ", "1.2.3.4", 65535)],
+)
+def test_addresses(text: str, host: str, port: int) -> None:
+    address = parse_address(text)
+    assert (address.host, address.port) == (host, port)
+    assert parse_address(str(address)) == address
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:0", "host:65536", "::1:80", "a b:1", "http://h:1"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="not a host:port"):
+        parse_address(text)
+
+
+def test_a_notice_is_one_line_whatever_a_client_sent() -> None:
+    notice = LogEvent(event="e", fields={"plain": "a-b", "n": 3, "odd": 'x="1"\n\x1b[31m é', "empty": ""})
+    assert str(notice) == 'e plain=a-b n=3 odd="x=\\"1\\"\\n\\x1b[31m é" empty=""'
+    assert str(notice).isprintable()
+
+
+def test_the_log_has_time_severity_and_event_and_leaves_debug_out() -> None:
+    stream = io.StringIO()
+    log = Log(stream, VirtualClock(1_700_000_000_123))
+    log.notify(LogEvent(event="something happened", severity=LogLevel.WARNING, fields={"who": "me"}))
+    log.notify(LogEvent(event="detail", severity=LogLevel.DEBUG))
+    assert stream.getvalue() == "2023-11-14T22:13:20.123Z warning something happened who=me\n"
+
+
+def test_a_flood_of_one_event_is_cut_counted_and_hides_no_other() -> None:
+    stream, clock = io.StringIO(), VirtualClock(1_700_000_000_000)
+    log = Log(stream, clock)
+    for _ in range(LINES_PER_SECOND + 5):
+        log.notify(LogEvent(event="flood"))
+    log.notify(LogEvent(event="other"))
+    assert stream.getvalue().count("flood") == LINES_PER_SECOND
+    assert "other" in stream.getvalue()
+    clock.advance(1000)
+    log.notify(LogEvent(event="flood"))
+    assert stream.getvalue().endswith("flood left_out=5\n")
+
+
+def test_a_log_that_nobody_reads_any_more_stops_nothing() -> None:
+    class Broken(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    Log(Broken(), VirtualClock()).notify(LogEvent(event="x"))
+
+
+def test_the_ledger_counts_each_bucket_and_says_the_first_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "MAX_BUCKETS", 2)
+    said: list[LogEvent] = []
+    ledger = ThrottleStats(said.append)
+    manager = ClientQuotaManager(QuotaType.PRODUCE, QuotaWindow())
+    manager.update_quota(Entity.of(client_id=None), 1.0)
+    for client in ("a", "a", "b", "c", "d"):
+        ledger.throttled(QuotaType.PRODUCE, manager.limiter("u", client), 10, 1000)
+    counts = {bucket: (count.times, count.total_ms) for (_, bucket), count in ledger.throttles.items()}
+    assert counts == {("", "c"): (1, 10), ("", "d"): (1, 10)}
+    others, total = ledger.set_here.others[QuotaType.PRODUCE], ledger.set_here.totals[QuotaType.PRODUCE]
+    assert (others.times, others.total_ms, total.times, total.total_ms) == (3, 30, 5, 50)
+    assert [notice.fields["client_id"] for notice in said] == ["a", "b", "c", "d"]
+    assert ledger.upstream_throttles == {}
+
+
+def status() -> DaemonStatus:
+    return DaemonStatus(
+        pid=1,
+        uptime_ms=5000,
+        event_loop="uvloop",
+        upstream="h:1",
+        throttle_style="mute",
+        fetch_over_quota="deliver",
+        window_num=11,
+        window_size_seconds=1,
+        max_throttle_ms=None,
+        draining=False,
+        connections=3,
+        store=StoreRow(url="local:x", revision="1", age_ms=250, trouble=None, limits=2),
+        listeners=(ListenerRow(broker="1", listen="127.0.0.1:1", upstream="h:1", connections=3),),
+        throttled=(
+            ThrottledClient(
+                broker="1",
+                user="u",
+                client_id="a",
+                quota="producer_byte_rate",
+                entity="client-id a",
+                limit=100.0,
+                observed=150.0,
+                connections=2,
+                throttle_ms=500,
+                remaining_ms=400,
+            ),
+        ),
+        buckets=(
+            BucketRow(broker="1", quota="producer_byte_rate", user="", client_id='a"\n', limit=100.0, observed=150.0),
+        ),
+        throttles=(
+            ThrottleRow(
+                quota="producer_byte_rate",
+                user="",
+                client_id="a",
+                times=4,
+                total_ms=2000,
+                upstream_times=1,
+                upstream_total_ms=7,
+            ),
+        ),
+        counters={field.name: 0 for field in fields(Counters)},
+        quota_totals=(
+            QuotaTotals(quota="producer_byte_rate", waiting=2, times=4, total_ms=2000, upstream_times=1),
+            QuotaTotals(quota="consumer_byte_rate"),
+        ),
+        bucket_count=7,
+    )
+
+
+def test_a_status_survives_json_and_newer_fields() -> None:
+    data = status_to_json(status())
+    assert json.loads(run_whole(status_text(status()))) == json.loads(json.dumps(data))
+    data["added_later"] = 1
+    assert status_from_json(data) == status()
+    del data["quota_totals"]
+    assert status_from_json(data) == replace(status(), quota_totals=())
+
+
+@pytest.mark.parametrize("data", [None, {}, [], {"pid": 1}])
+def test_what_is_no_status_is_told(data: object) -> None:
+    with pytest.raises(ProtocolError):
+        status_from_json(data)
+
+
+def test_the_metrics_have_kafkas_names_and_escape_labels() -> None:
+    text = run_whole(exposition(partial(one_slice, status))()).decode()
+    assert 'kafka_server_produce_byte_rate{broker="1",client_id="a\\"\\n",mode="kafka",user=""} 150.0\n' in text
+    assert 'kafka_server_produce_byte_rate_limit{broker="1",client_id="a\\"\\n",mode="kafka",user=""} 100.0\n' in text
+    assert "kafka_server_produce_queue_size 2.0\n" in text
+    assert "kafka_server_fetch_queue_size 0.0\n" in text
+    assert "kafka_server_produce_throttle_time_ms_total 2000.0\n" in text
+    assert "kafka_server_produce_upstream_throttles_total 1.0\n" in text
+    assert "kafka_quotas_store_age_seconds 0.25\n" in text
+    assert "kafka_quotas_buckets 7.0\n" in text
+    assert "# TYPE kafka_quotas_requests_total counter" in text or "# TYPE kafka_quotas_requests counter" in text
+    assert "process_resident_memory_bytes" in text
+
+
+PAGE = (Path(__file__).parents[4] / "docs" / "metrics.md").read_text(encoding="utf-8")
+
+
+def served() -> dict[str, frozenset[str]]:
+    """Every metric that is served, with its labels, when there is a bucket of every quota type."""
+    (bucket,) = status().buckets
+    full = replace(status(), buckets=tuple(replace(bucket, quota=quota) for quota in QUOTA_FAMILIES))
+    return {
+        f"{family.name}_total" if family.is_counter else family.name: frozenset(family.samples[0].labels)
+        for family in families(full)
+    }
+
+
+def test_the_page_on_metrics_names_every_one_with_its_labels_and_no_other() -> None:
+    rows = re.findall(r"^\| (`kafka_[^|]+?) \|([^|]*)\|([^|]*)\|([^|]*)\|$", PAGE, re.MULTILINE)
+    told = {
+        name: frozenset(labels.strip().split(", ") if labels.strip() else [])
+        for names, labels, _, _ in rows
+        for name in re.findall(r"`(\w+)`", names)
+    }
+    assert told == served()
+    assert all(unit.strip() for *_, unit in rows)
+
+
+def test_what_the_page_says_of_kafkas_names_is_how_ours_are_made() -> None:
+    kinds = {"Produce": "produce", "Fetch": "fetch", "Request": "request", "ControllerMutation": "controllermutation"}
+    rows = re.findall(
+        r"^\| `(kafka_server_\w+)` \|[^|]*\| `(?:kafka.server:)?type=(\w+)[^`]*` `([\w-]+)` \|", PAGE, re.MULTILINE
+    )
+    assert len(rows) >= 12
+    for ours, kind, attribute in rows:
+        assert ours == f"kafka_server_{kinds[kind]}_{attribute.replace('-', '_')}"
+
+
+def test_series_are_made_for_named_buckets_and_those_that_use_most_of_their_limit() -> None:
+    (bucket,) = status().buckets
+    rows = [replace(bucket, user="u", client_id=f"c{number}", observed=float(number)) for number in range(100)]
+    rows += [replace(bucket, user="%2A", client_id="", observed=0.0), replace(bucket, observed=0.0, client_id="named")]
+    choice = MetricsChoice(top=3, users=frozenset({"*"}), client_ids=frozenset({"named"}))
+    chosen = {(row.user, row.client_id) for row in choice.chosen(rows)}
+    assert chosen == {("%2A", ""), ("", "named"), ("u", "c97"), ("u", "c98"), ("u", "c99")}
+    debts = [replace(row, quota="controller_mutation_rate", observed=-row.observed) for row in rows]
+    assert [row.client_id for row in MetricsChoice(top=2).chosen(debts)] == ["c98", "c99"]
+
+
+def told(full: DaemonStatus, name: str) -> dict[str, float]:
+    """The figures of one metric by client-id."""
+    (family,) = (each for each in families(full) if each.name == name)
+    return {sample.labels["client_id"]: sample.value for sample in family.samples}
+
+
+def test_a_bucket_tells_its_throttle_times_average_and_its_mutations() -> None:
+    (bucket,) = status().buckets
+    mutations = replace(bucket, quota="controller_mutation_rate", observed=-7.0, mutation_rate=2.5, throttle_ms=125.5)
+    rate = replace(mutations, client_id="b", observed=4.0, mutation_rate=None, throttle_ms=0.0)
+    full = replace(status(), buckets=(replace(bucket, throttle_ms=500.0), mutations, rate))
+    name = bucket.client_id
+    assert told(full, "kafka_server_produce_throttle_time") == {name: 500.0}
+    assert told(full, "kafka_server_controllermutation_throttle_time") == {name: 125.5, "b": 0.0}
+    assert told(full, "kafka_server_controllermutation_tokens") == {name: -7.0, "b": 4.0}
+    assert told(full, "kafka_server_controllermutation_mutation_rate") == {name: 2.5, "b": 4.0}
+
+
+def test_the_log_can_be_json() -> None:
+    stream = io.StringIO()
+    log = Log(stream, VirtualClock(1_700_000_000_123), log_format=LogFormat.JSON)
+    for _ in range(LINES_PER_SECOND + 1):
+        log.notify(LogEvent(event="e", severity=LogLevel.ERROR, fields={"odd": 'x="1"\n', "n": 3}))
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == LINES_PER_SECOND
+    expected = {"time": "2023-11-14T22:13:20.123Z", "severity": "error", "event": "e", "odd": 'x="1"\n', "n": 3}
+    assert json.loads(lines[0]) == expected
+
+
+def readiness(current: DaemonStatus, *, up: set[Address], times: int = 1) -> tuple[Readiness, list[Address]]:
+    """The answer, and which brokers were tried for it."""
+    tried: list[Address] = []
+
+    async def probe(address: Address) -> bool:
+        tried.append(address)
+        return address in up
+
+    async def ask() -> Readiness:
+        state = (current.draining, current.store)
+        health = Health(lambda: state, lambda: [FIRST, SECOND], health=UpstreamHealth(probe=probe))
+        return [await health.readiness() for _ in range(times)][-1]
+
+    return asyncio.run(ask()), tried
+
+
+def test_a_daemon_is_ready_while_it_takes_connections_and_any_broker_does() -> None:
+    told, tried = readiness(status(), up={FIRST, SECOND}, times=5)
+    assert told.ready
+    assert tried == [FIRST]
+    other, tried = readiness(status(), up={SECOND}, times=5)
+    assert other.ready
+    assert tried == [FIRST, SECOND]
+    unreachable, _ = readiness(status(), up=set())
+    assert not unreachable.ready
+    draining, tried = readiness(replace(status(), draining=True), up={FIRST})
+    assert (draining.ready, tried) == (False, [])
+
+
+def test_a_lost_store_makes_a_daemon_no_less_ready() -> None:
+    lost = replace(status(), store=replace(status().store, trouble="gone", age_ms=9000))
+    told, _ = readiness(lost, up={FIRST})
+    assert (told.ready, told.store_trouble, told.store_age_ms) == (True, "gone", 9000)
+    assert json.loads(told.to_json())["store_trouble"] == "gone"

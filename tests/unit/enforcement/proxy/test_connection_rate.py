@@ -1,0 +1,97 @@
+"""How fast and how many connections may be made, on a virtual clock."""
+
+import pytest
+
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.enforcement.proxy.connection_quotas import OpenConnectionCount
+from kafka_quotas.enforcement.proxy.connection_rate import IDLE_MS, ConnectionRates, IpLimits
+from kafka_quotas.stores.store import QuotaEntry
+
+NOW_MS = 1_000_000
+WINDOW = QuotaWindow(samples=3, window_s=1)
+RATE = "connection_creation_rate"
+
+
+def limits(**by_ip: float) -> IpLimits:
+    made = IpLimits()
+    entries = [
+        QuotaEntry(entity=Entity.of(ip=None if ip == "default" else ip), quotas={RATE: limit})
+        for ip, limit in by_ip.items()
+    ]
+    made.apply([*entries, QuotaEntry(entity=Entity.of(user="alice"), quotas={"producer_byte_rate": 1.0})])
+    return made
+
+
+def admitted(rates: ConnectionRates, ip: str, *, count: int, every_ms: int) -> int:
+    return sum(not rates.ip_delay_ms(ip, "main", NOW_MS + number * every_ms) for number in range(count))
+
+
+def test_an_address_gets_its_rate_for_what_is_refused_does_not_count() -> None:
+    rates = ConnectionRates(WINDOW, limits(**{"10.0.0.1": 5.0}))
+    assert admitted(rates, "10.0.0.1", count=600, every_ms=100) == pytest.approx(5 * 60, rel=0.05)
+
+
+def test_a_refused_connection_waits_for_one_sample_at_most_and_is_not_counted() -> None:
+    rates = ConnectionRates(WINDOW, limits(**{"10.0.0.1": 1.0}))
+    delays = [rates.ip_delay_ms("10.0.0.1", "main", NOW_MS) for _ in range(10)]
+    assert delays[:2] == [0, 0]  # 2 in a window of 2 s are 1 per second
+    assert set(delays[2:]) == {1000}
+
+
+def test_without_a_limit_every_connection_is_served() -> None:
+    rates = ConnectionRates(WINDOW, limits(**{"10.0.0.1": 1.0}))
+    assert admitted(rates, "10.0.0.2", count=500, every_ms=0) == 500
+
+
+def test_the_default_gives_each_address_a_rate_of_its_own() -> None:
+    rates = ConnectionRates(WINDOW, limits(default=2.0, **{"10.0.0.9": 1000.0}))
+    for ip in ("10.0.0.1", "10.0.0.2", "::1"):
+        assert admitted(rates, ip, count=50, every_ms=0) == 4
+    assert admitted(rates, "10.0.0.9", count=50, every_ms=0) == 50
+    assert rates.ip_delay_ms("::ffff:10.0.0.1", "main", NOW_MS) > 0, "one address, however it is spelt"
+
+
+def test_a_changed_limit_holds_at_once_and_keeps_what_was_counted() -> None:
+    chosen = limits(**{"10.0.0.1": 2.0})
+    rates = ConnectionRates(WINDOW, chosen)
+    assert admitted(rates, "10.0.0.1", count=50, every_ms=0) == 4
+    chosen.apply([QuotaEntry(entity=Entity.of(ip="10.0.0.1"), quotas={RATE: 4.0})])
+    assert admitted(rates, "10.0.0.1", count=50, every_ms=0) == 4
+    chosen.apply([])
+    assert admitted(rates, "10.0.0.1", count=50, every_ms=0) == 50
+
+
+def test_listeners_and_brokers_have_rates_of_their_own() -> None:
+    rates = ConnectionRates(WINDOW, limits(), broker_limit=5.0)
+    assert [rates.listener_delay_ms("a", 2.0, NOW_MS) for _ in range(4)] == [0] * 4
+    over = rates.listener_delay_ms("a", 2.0, NOW_MS)
+    assert over == 500  # 5 where 4 fit into 2 s
+    assert [rates.listener_delay_ms("b", None, NOW_MS) for _ in range(5)] == [0] * 5
+    assert rates.listener_delay_ms("b", None, NOW_MS) == 200  # 11 where 10 fit for the broker
+
+
+def test_an_address_that_is_quiet_for_an_hour_is_forgotten() -> None:
+    rates = ConnectionRates(WINDOW, limits(default=1.0))
+    rates.ip_delay_ms("10.0.0.1", "main", NOW_MS)
+    rates.expire_idle(NOW_MS + IDLE_MS - 1)
+    assert len(rates._ips) == 1
+    rates.expire_idle(NOW_MS + IDLE_MS)
+    assert not rates._ips
+
+
+def test_open_connections_are_counted_by_listener_and_by_address() -> None:
+    connections = OpenConnectionCount()
+    for _ in range(2):
+        connections.opened("a")
+        connections.came_from("10.0.0.1")
+    assert connections.is_full("a", 2)
+    assert not connections.is_full("a", 3)
+    assert not connections.is_full("a", None)
+    assert not connections.is_full("b", 1)
+    assert connections.is_refused("::ffff:10.0.0.1", 2)
+    assert not connections.is_refused("10.0.0.2", 1)
+    connections.closed("a")
+    connections.went("10.0.0.1")
+    assert not connections.is_full("a", 2)
+    assert not connections.is_refused("10.0.0.1", 2)

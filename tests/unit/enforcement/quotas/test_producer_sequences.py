@@ -1,0 +1,150 @@
+"""Numbered batches behind refused ones: nothing passes in front of what has to come again."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.brokers.topic_broker import PRODUCE, Client, TopicBroker, request_of, topic_id
+from tests.support.frames.enforcement import CLIENT_ID, START_MS, WINDOW, Pair
+from tests.support.frames.numbered_batch import batch, sequence_of
+
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.config.client_policy import OnViolation
+from kafka_quotas.enforcement.config.rules import EnforcementRules
+from kafka_quotas.enforcement.event_log.charges import Charge
+from kafka_quotas.enforcement.quotas.producer_sequences import HELD_MS, MAX_BATCHES, MAX_HELD, ProducerSequences
+from kafka_quotas.wire.passing.produce_request import Sequenced
+
+OUT_OF_ORDER, QUOTA_EXCEEDED = 45, 89
+IN_FLIGHT = 5
+
+
+class Producer(Client):
+    """A client with 1000 bytes/s that is refused while it is over; the broker never saw a producer before."""
+
+    def __init__(self) -> None:
+        self.charges: list[Charge] = []
+        pair = Pair(
+            quotas={QuotaType.PRODUCE: 1000.0},
+            rules=EnforcementRules(window=WINDOW, on_violation=OnViolation.ERROR),
+            on_charge=self.charges.append,
+        )
+        super().__init__(pair, TopicBroker(topics={"t": 2}))
+
+    def produce(self, version: int, *batches: tuple[int, bytes]) -> list[int]:
+        """The error codes of some partitions' batches, in their order."""
+        kind = request_of(PRODUCE, version).TopicProduceData
+        named: dict[str, Any] = {"topic_id": topic_id("t")} if version >= 13 else {"name": "t"}
+        parts = [kind.PartitionProduceData(version=version, index=index, records=data) for index, data in batches]
+        wanted = kind(version=version, partition_data=parts, **named)
+        answer = self.ask(PRODUCE, version, acks=-1, timeout_ms=1000, topic_data=[wanted], transactional_id=None)
+        return [part.error_code for topic in answer.responses for part in topic.partition_responses]
+
+    def taken(self, partition: int = 0) -> list[int]:
+        """The sequence numbers that the broker took, in its order."""
+        return [sequence_of(records) for _, index, records in self.broker.taken if index == partition]
+
+    @property
+    def measured(self) -> float | None:
+        """Bytes per second that count."""
+        return self.pair.broker.client("ANONYMOUS", CLIENT_ID).produce.peek(self.pair.now_ms)
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 13])
+def test_a_batch_behind_a_refused_one_is_out_of_order_until_that_one_comes_again(version: int) -> None:
+    who = Producer()
+    assert who.produce(version, (0, batch(0, size=5000))) == [0]
+    assert who.produce(version, (0, batch(1))) == [QUOTA_EXCEEDED]
+    who.pair.advance(10_000)
+    before = who.measured
+    assert who.produce(version, (0, batch(2))) == [OUT_OF_ORDER], "there is room again, but not for this one"
+    assert who.measured == before, "what is refused counts for nothing"
+    assert sum(amount for *_, amount, _, _ in who.charges[-2:]) == 0
+    assert who.produce(version, (0, batch(7)), (1, batch(0))) == [OUT_OF_ORDER, 0], "other partitions pass"
+    assert who.produce(version, (0, batch(3, producer_id=8))) == [0], "and other producers"
+    assert who.produce(version, (0, batch(1))) == [0]
+    assert who.produce(version, (0, batch(2))) == [0]
+    assert who.produce(version, (0, batch(7))) == [0]
+    assert who.taken() == [0, 3, 1, 2, 7]
+    assert not who.pair.broker.order.holds_any(who.pair.now_ms)
+
+
+def test_a_producer_that_begins_anew_is_not_held_up() -> None:
+    who = Producer()
+    who.produce(9, (0, batch(0, size=5000)))
+    assert who.produce(9, (0, batch(1))) == [QUOTA_EXCEEDED]
+    who.pair.advance(10_000)
+    assert who.produce(9, (0, batch(0, epoch=1))) == [0]
+
+
+steps = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, IN_FLIGHT - 1), st.integers(70, 3000)), max_size=40)
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=steps)
+def test_a_broker_gets_every_batch_once_and_in_order_whatever_is_tried_again_when(
+    steps: list[tuple[int, int, int]],
+) -> None:
+    who, pending, unsent = Producer(), list[int](), 0
+    for pause_ms, which, size in steps:
+        who.pair.advance(pause_ms)
+        if which >= len(pending):
+            pending.append(unsent)
+            unsent += 1
+        sequence = pending[min(which, len(pending) - 1)]
+        (code,) = who.produce(9, (0, batch(sequence, size=size)))
+        if code == 0:
+            pending.remove(sequence)
+    assert who.taken() == list(range(len(who.taken())))
+
+
+def test_order_is_kept_around_the_end_of_the_sequence_numbers() -> None:
+    order = ProducerSequences()
+    partition = ("t", 0)
+    order.refused(partition, Sequenced(1, 0, 2**31 - 5), START_MS)
+    assert order.is_behind_refused(partition, Sequenced(1, 0, 3), START_MS)
+    assert not order.is_behind_refused(partition, Sequenced(1, 0, 2**31 - 5), START_MS)
+    assert not order.is_behind_refused(partition, Sequenced(1, 0, 2**31 - 9), START_MS)
+    assert not order.is_behind_refused(partition, Sequenced(1, 1, 3), START_MS)
+
+
+def test_what_is_remembered_of_producers_is_bounded() -> None:
+    order = ProducerSequences()
+    for producer_id in range(MAX_HELD + 10):
+        order.refused(("t", 0), Sequenced(producer_id, 0, 1), START_MS)
+    assert not order.is_behind_refused(("t", 0), Sequenced(9, 0, 2), START_MS), "the first were forgotten"
+    assert order.is_behind_refused(("t", 0), Sequenced(10, 0, 2), START_MS)
+
+
+def test_every_refused_batch_has_to_come_again_before_those_behind_it() -> None:
+    order = ProducerSequences()
+    for first in (5, 6, 7, 5):
+        order.refused(("t", 0), Sequenced(1, 0, first), START_MS)
+    for first in (5, 6, 7):
+        assert order.is_behind_refused(("t", 0), Sequenced(1, 0, first + 1), START_MS)
+        assert not order.is_behind_refused(("t", 0), Sequenced(1, 0, first), START_MS)
+        order.admitted(("t", 0), Sequenced(1, 0, first))
+    assert not order.is_behind_refused(("t", 0), Sequenced(1, 0, 8), START_MS)
+    assert not order.holds_any(START_MS)
+
+
+def test_of_more_batches_than_a_producer_has_under_way_the_earliest_are_remembered() -> None:
+    order = ProducerSequences()
+    firsts = [(2**31 - 10 + step) % 2**31 for step in range(2 * MAX_BATCHES)]
+    for first in firsts:
+        order.refused(("t", 0), Sequenced(1, 0, first), START_MS)
+    for first in firsts[:MAX_BATCHES]:
+        order.admitted(("t", 0), Sequenced(1, 0, first))
+    assert not order.holds_any(START_MS)
+
+
+def test_a_batch_that_never_comes_again_is_waited_for_no_longer_than_producers_try() -> None:
+    order = ProducerSequences()
+    order.refused(("t", 0), Sequenced(1, 0, 5), START_MS)
+    order.refused(("t", 0), Sequenced(1, 0, 6), START_MS + HELD_MS - 1)
+    assert order.is_behind_refused(("t", 0), Sequenced(1, 0, 6), START_MS + HELD_MS - 1)
+    assert not order.is_behind_refused(("t", 0), Sequenced(1, 0, 6), START_MS + HELD_MS)
+    assert order.is_behind_refused(("t", 0), Sequenced(1, 0, 7), START_MS + HELD_MS), "6 was refused since"
+    assert order.holds_any(START_MS + 2 * HELD_MS - 2)
+    assert not order.holds_any(START_MS + 2 * HELD_MS - 1)

@@ -1,0 +1,133 @@
+"""Only the response to the request that is awaited lets the next one begin, whatever else is answered before it."""
+
+import pytest
+from tests.support.frames.enforcement import (
+    CLIENT_ID,
+    WINDOW,
+    Pair,
+    fetch,
+    fetch_response,
+    produce,
+    produce_response,
+    request,
+    response,
+    throttle_of,
+)
+from tests.support.frames.sasl_frames import authenticate, authenticate_answer, handshake, handshake_answer
+from tests.support.frames.whole_requests import ClaimAll, Treatment
+
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle
+from kafka_quotas.enforcement.session.flow import AWAITING_RESPONSE, READING, THROTTLED
+from kafka_quotas.enforcement.session.in_flight import PRODUCE
+from kafka_quotas.enforcement.session.request_filter import Forward, Respond, SendRequest
+
+CREATE_TOPICS = 19
+LIMIT = {QuotaType.PRODUCE: 1000.0}
+
+
+def test_the_response_to_a_fetch_does_not_free_the_client_of_its_throttle_time() -> None:
+    pair = Pair(quotas=LIMIT)
+    over, behind = produce(2, size=5004), produce(3, size=300)
+    assert pair.send(fetch(1) + over + behind) == fetch(1) + over
+    pair.answer(fetch_response(1))
+    assert pair.upstream == fetch(1) + over
+    assert pair.session.state is AWAITING_RESPONSE
+    assert throttle_of(pair.answer(produce_response(2)), -4) == 3000
+    assert pair.session.state is THROTTLED
+    assert pair.advance(2999) == b""
+    assert pair.advance(1) == behind
+    assert pair.session.state is READING
+
+
+def test_the_response_to_a_fetch_does_not_free_the_client_of_a_permissive_mutation() -> None:
+    treatment = Treatment(throttle_at_response_ms=1500)
+    pair = Pair(claims={CREATE_TOPICS: ClaimAll(treatment)})
+    create = request(CREATE_TOPICS, 3, 2, b"topics")
+    assert pair.send(fetch(1) + create + produce(3)) == fetch(1) + create
+    pair.answer(fetch_response(1))
+    assert pair.upstream == fetch(1) + create
+    assert throttle_of(pair.answer(response(2, bytes(4) + b"result"))[0:]) == 1500
+    assert pair.advance(1499) == b""
+    assert pair.advance(1) == produce(3)
+
+
+def test_a_request_that_asks_first_is_not_written_into_the_one_behind_it() -> None:
+    asked = request(3, 1, 2, bytes(4))
+    create = request(CREATE_TOPICS, 3, 2, b"topics")
+    treatment = Treatment(verdicts=[SendRequest(frame=asked), Forward(frame=create)])
+    pair = Pair(claims={CREATE_TOPICS: ClaimAll(treatment)})
+    behind = produce(3, size=5000)
+    pair.send(fetch(1) + create + behind[:2000])
+    pair.answer(fetch_response(1))
+    assert pair.upstream == fetch(1) + asked
+    pair.answer(response(2, b"told"))
+    assert pair.upstream == fetch(1) + asked + create
+    pair.send(behind[2000:])
+    pair.answer(response(2, bytes(4) + b"result"))
+    assert pair.upstream == fetch(1) + asked + create + behind
+
+
+def test_nobody_becomes_another_user_by_authenticating_behind_fetches() -> None:
+    pair = Pair()
+    first = fetch(1) + fetch(2) + handshake("PLAIN", correlation_id=3)
+    mallory = authenticate(b"\x00mallory\x00secret", correlation_id=4)
+    again = handshake("PLAIN", correlation_id=5)
+    alice = authenticate(b"\x00alice\x00wrong", correlation_id=6)
+    assert pair.send(first + mallory + again + alice) == first
+    pair.answer(fetch_response(1) + fetch_response(2))
+    assert pair.upstream == first
+    pair.answer(handshake_answer(correlation_id=3))
+    assert pair.upstream == first + mallory
+    pair.answer(authenticate_answer(correlation_id=4))
+    assert pair.session.principal == "mallory"
+    assert pair.upstream == first + mallory + again
+    pair.answer(handshake_answer(correlation_id=5))
+    assert pair.upstream == first + mallory + again + alice
+    pair.answer(authenticate_answer(error=58, correlation_id=6))
+    assert pair.session.principal == "mallory"
+
+
+@pytest.mark.parametrize("style", list(ThrottleStyle))
+def test_a_limit_set_while_a_fetch_is_under_way_holds_what_comes_behind_it(style: ThrottleStyle) -> None:
+    pair = Pair(rules=EnforcementRules(window=WINDOW, throttle_style=style))
+    pair.send(fetch(1))
+    pair.broker.update(QuotaType.FETCH, Entity.of(client_id=CLIENT_ID), 1000.0, static=False)
+    pair.answer(fetch_response(1, size=5004))
+    assert pair.send(produce(2)) == b""
+    assert pair.advance(2999) == b""
+    assert pair.advance(1) == produce(2)
+    assert pair.client == fetch_response(1, size=5004, throttle_ms=3000 if style is ThrottleStyle.MUTE else 0)
+
+
+def test_a_mute_from_an_earlier_response_outlives_the_awaited_one() -> None:
+    pair = Pair(claims={CREATE_TOPICS: ClaimAll(Treatment())})
+    create = request(CREATE_TOPICS, 3, 2, b"topics")
+    pair.send(fetch(1) + create)
+    pair.broker.update(QuotaType.FETCH, Entity.of(client_id=CLIENT_ID), 1000.0, static=False)
+    pair.answer(fetch_response(1, size=5004))
+    assert pair.session.state is AWAITING_RESPONSE
+    pair.answer(response(2, bytes(4) + b"result"))
+    assert pair.session.state is THROTTLED
+    assert pair.send(produce(3)) == b""
+    assert pair.advance(3000) == produce(3)
+
+
+def test_an_answer_made_here_does_not_overtake_the_response_that_let_its_request_begin() -> None:
+    here = produce_response(2)
+    pair = Pair(
+        claims={CREATE_TOPICS: ClaimAll(Treatment()), PRODUCE: ClaimAll(Treatment(verdicts=[Respond(frame=here)]))}
+    )
+    create, theirs = request(CREATE_TOPICS, 3, 1, b"topics"), response(1, bytes(4) + b"result")
+    assert pair.send(create + produce(2)) == create
+    assert pair.answer(theirs) == theirs + here
+
+
+def test_answers_made_here_one_after_the_other_keep_their_order() -> None:
+    answers = [response(number, bytes(4) + b"result") for number in (1, 2, 3)]
+    treatment = Treatment(verdicts=[Respond(frame=answer) for answer in answers])
+    pair = Pair(claims={CREATE_TOPICS: ClaimAll(treatment)})
+    requests = [request(CREATE_TOPICS, 3, number, b"topics") for number in (1, 2, 3)]
+    pair.send(fetch(0) + b"".join(requests))
+    assert pair.answer(fetch_response(0)) == fetch_response(0) + b"".join(answers)

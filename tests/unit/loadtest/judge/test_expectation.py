@@ -1,0 +1,112 @@
+"""Thresholds of one's own: what they mean, and what is told where they mean nothing."""
+
+from dataclasses import replace
+
+import pytest
+from tests.support.load.results import greedy, result, unlimited
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.loadtest.judge.expectation import check_entities, parse_expectation
+from kafka_quotas.loadtest.judge.metric import METRICS
+from kafka_quotas.loadtest.judgement import Aspect, State
+
+RUN = result(greedy(), replace(unlimited(), control=True))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "achieved/quota in 0.9..1.05",
+        "achieved/quota in 90%..105%",
+        "achieved/quota == 0.998",
+        "entity(greedy).achieved > 1.9MB/s",
+        "entity(greedy).achieved<=2000000",
+        "entity(alice/free).achieved/offered >= 1",
+        "entity(control).response.p99 < 50ms",
+        "response.p99 in 12ms..12.4ms",
+        "response.p999 <= 0.014s",
+        "entity(greedy).throttle.count > 0",
+        "entity(free).throttle.count == 0",
+        "throttle.max < 2s",
+        "entity(greedy).throttle.avg == 20ms",
+        "records.failed != 1",
+    ],
+)
+def test_what_is_met(text: str) -> None:
+    judgement = parse_expectation(text).judge(RUN)
+
+    assert (judgement.aspect, judgement.state, judgement.entity) == (Aspect.EXPECTATION, State.MET, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("achieved/quota > 1", "achieved/quota > 1: greedy 0.998"),
+        ("throttle.count > 0", "throttle.count > 0: alice/free 0"),
+        ("response.p99 < 10ms", "response.p99 < 10ms: greedy 12.3 ms, alice/free 12.3 ms"),
+        ("entity(control).response.p50 > 1s", "entity(control).response.p50 > 1s: alice/free 0.9 ms"),
+        ("records.lost == 0", "records.lost == 0: no client of the run has that figure"),
+        ("entity(nobody).achieved > 0", "entity(nobody).achieved > 0: no client of the run has that figure"),
+    ],
+)
+def test_what_is_not_met_says_who_failed_and_by_what(text: str, told: str) -> None:
+    judgement = parse_expectation(text).judge(RUN)
+
+    assert (judgement.state, judgement.evidence) == (State.NOT_MET, told)
+
+
+def test_of_many_who_failed_some_are_named() -> None:
+    judgement = parse_expectation("achieved > 1GB/s").judge(result(*[greedy()] * 5))
+
+    assert judgement.evidence.endswith("greedy 1.996 MB/s, greedy 1.996 MB/s, greedy 1.996 MB/s, and 2 more")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "not an expectation"),
+        ("achieved", "not an expectation"),
+        ("achieved/quota in 0.9", "not an expectation"),
+        ("achieved => 3", "not an expectation"),
+        ("entity().achieved > 1", "not an expectation"),
+        ("entity(a) > 1", "not an expectation"),
+        ("latency.p99 < 5ms", "no such metric in 'latency.p99 < 5ms': latency.p99"),
+        ("response < 5ms", "no such metric"),
+        ("response.p99 < 50", "'50' in 'response.p99 < 50' is not a length of time"),
+        ("achieved/quota in 1.1..0.9", "an empty range"),
+        ("achieved/quota > many", "is not a share"),
+        ("throttle.count > 5ms", "is not a number"),
+        ("achieved > 5parsecs", "is not a rate"),
+        ("achieved/quota > 1/0", "is not a share"),
+    ],
+)
+def test_what_means_nothing_is_told_with_a_hint(text: str, told: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        parse_expectation(text)
+
+    assert told in raised.value.message
+    assert raised.value.hint
+
+
+def test_whoever_is_named_must_take_part() -> None:
+    labels = ["alice/app", "batch"]
+    named = parse_expectation("entity(app).achieved > 0"), parse_expectation("entity(batch).achieved > 0")
+    check_entities(named, labels, has_control=False)
+    check_entities((parse_expectation("entity(control).achieved > 0"),), labels, has_control=True)
+
+    for name in ("nobody", "control"):
+        with pytest.raises(UsageError, match=f"no client is named {name}"):
+            check_entities((parse_expectation(f"entity({name}).achieved > 0"),), labels, has_control=False)
+
+
+def test_every_metric_has_a_value_and_a_text() -> None:
+    entity = greedy()
+
+    for name, metric in METRICS.items():
+        value = metric.of(entity)
+        if value is not None:
+            assert parse_expectation(f"{name} >= {_written(metric.text(value, entity.unit))}").metric is metric
+
+
+def _written(text: str) -> str:
+    return text.replace(" ", "")

@@ -1,0 +1,194 @@
+"""What a load test is asked for, and the plan it becomes."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from kafka_quotas.commands.load_test.typed_scenario import LoadRequest, credentials_of, load_scenario, shortest_s
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_filter import EVERYTHING
+from kafka_quotas.core.model.quota_key import LONG_MAX
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.loadtest.clients.librdkafka.settings import client_properties, request_size
+from kafka_quotas.loadtest.plan.offered_rate import OfferedRate, RateKind, parse_offered_rate
+from kafka_quotas.loadtest.plan.plan import ClientName, LoadPlan, parse_entity_name
+from kafka_quotas.loadtest.plan.workload import Workload
+from kafka_quotas.loadtest.run.quotas_in_force import quotas_in_force
+from kafka_quotas.loadtest.scenario.model import ScenarioClient
+from kafka_quotas.loadtest.scenario.planning import Environment, client_names, scenario_plan
+from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores.store import Alteration, Store
+
+
+def request(does: Workload = Workload.PRODUCE, *, record_size: int = 1024, **changes: object) -> LoadRequest:
+    given: dict[str, object] = {
+        "what": ScenarioClient(client_id=None, does=does, record_size=record_size),
+        "entities": (ClientName(user=None, client_id="a"), ClientName(user=None, client_id="b")),
+        "duration_s": 10.0,
+    }
+    return LoadRequest(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def plan_load(
+    asked: LoadRequest, *, store: Store | None = None, properties: Mapping[str, str] | None = None, **passwords: str
+) -> LoadPlan:
+    """The plan that a request becomes under the quotas of a store, or under none."""
+    scenario = load_scenario(asked)
+    entries = [] if store is None else store.describe(EVERYTHING)
+    venue = Environment(
+        bootstrap="127.0.0.1:9092",
+        prefix="",
+        credentials=lambda name: credentials_of(name, properties or {}, passwords),
+        properties=properties or {},
+    )
+    return scenario_plan(scenario, quotas_in_force(entries, client_names(scenario)), venue, run_id=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "user", "client_id", "label"),
+    [
+        ("alice/app", "alice", "app", "alice/app"),
+        ("/app", None, "app", "app"),
+        ("app", None, "app", "app"),
+        ("CN=a, O=b/x", "CN=a, O=b", "x", "CN=a, O=b/x"),
+    ],
+)
+def test_entities_are_users_with_client_ids(text: str, user: str | None, client_id: str, label: str) -> None:
+    name = parse_entity_name(text)
+
+    assert name == ClientName(user=user, client_id=client_id)
+    assert name.label == label
+
+
+@pytest.mark.parametrize("text", ["", "/", "alice/", "a/b/c"])
+def test_an_entity_without_a_client_id_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_entity_name(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "figure"),
+    [
+        ("max", RateKind.MAX, 0),
+        ("5MB/s", RateKind.BYTES, 5_000_000),
+        ("1MiB", RateKind.BYTES, 1_048_576),
+        ("80Mbps", RateKind.BYTES, 10_000_000),
+        ("200rec/s", RateKind.RECORDS, 200),
+        ("0.5 records/s", RateKind.RECORDS, Fraction(1, 2)),
+        ("2x-quota", RateKind.QUOTA_MULTIPLE, 2),
+        ("1.5x-quota", RateKind.QUOTA_MULTIPLE, Fraction(3, 2)),
+    ],
+)
+def test_rates_are_read_exactly(text: str, kind: RateKind, figure: Fraction) -> None:
+    assert parse_offered_rate(text) == OfferedRate(kind=kind, figure=Fraction(figure))
+
+
+@pytest.mark.parametrize("text", ["", "fast", "0MB/s", "-1MB/s", "8Mb", "xx-quota", "2x"])
+def test_other_rates_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_offered_rate(text)
+
+
+def test_one_value_serves_all_entities_and_several_one_each() -> None:
+    plan = plan_load(request(rates=(parse_offered_rate("1MB/s"), parse_offered_rate("2x-quota")), quotas=(1e6,)))
+
+    assert [entity.quota for entity in plan.entities] == [1e6, 1e6]
+    assert [entity.arrivals_per_second for entity in plan.entities] == [
+        Fraction(1_000_000, 1024),
+        Fraction(2_000_000, 1024),
+    ]
+
+
+def test_as_many_values_as_entities_or_one() -> None:
+    with pytest.raises(UsageError, match="--quota is given 3 times for 2 entities"):
+        plan_load(request(quotas=(1.0, 2.0, 3.0)))
+
+
+def test_a_multiple_of_no_quota_is_refused() -> None:
+    with pytest.raises(UsageError, match="needs a quota"):
+        plan_load(request(rates=(parse_offered_rate("2x-quota"),)))
+
+
+def test_quotas_come_from_a_store_as_they_resolve(tmp_path: Path) -> None:
+    store = open_store(f"local:{tmp_path / 'quotas.db'}")
+    store.alter(
+        [
+            Alteration(
+                entity=Entity.of(client_id="a"),
+                changes={"producer_byte_rate": 5e6, "consumer_byte_rate": float(LONG_MAX)},
+            ),
+            Alteration(entity=Entity.of(client_id=None), changes={"producer_byte_rate": 1e6}),
+        ]
+    )
+
+    produced = plan_load(request(), store=store)
+    consumed = plan_load(request(Workload.CONSUME), store=store)
+    store.close()
+
+    assert [entity.quota for entity in produced.entities] == [5e6, 1e6]
+    assert [entity.quota for entity in consumed.entities] == [None, None]
+
+
+def test_warm_up_is_one_window_unless_given() -> None:
+    assert plan_load(request(window=QuotaWindow(samples=3))).warmup_s == 3
+    assert plan_load(request(warmup_s=1.5)).warmup_s == 1.5
+
+
+def test_an_entity_named_twice_is_refused() -> None:
+    with pytest.raises(UsageError, match="named twice"):
+        plan_load(request(entities=(ClientName(user=None, client_id="a"),) * 2))
+
+
+@pytest.mark.parametrize("size", [0, -1, 2_000_000])
+def test_a_record_has_a_size_that_brokers_take(size: int) -> None:
+    with pytest.raises(UsageError, match="a record has"):
+        plan_load(request(record_size=size))
+
+
+def test_a_user_needs_a_way_to_be_told() -> None:
+    alice = (ClientName(user="alice", client_id="app"),)
+    with pytest.raises(UsageError, match="plaintext"):
+        plan_load(request(entities=alice))
+    with pytest.raises(UsageError, match="no password"):
+        plan_load(request(entities=alice), properties={"security.protocol": "SASL_PLAINTEXT"})
+
+    plan = plan_load(request(entities=alice), properties={"security.protocol": "SASL_PLAINTEXT"}, alice="secret")
+
+    assert plan.entities[0].properties == (("sasl.username", "alice"), ("sasl.password", "secret"))
+    assert "secret" not in repr(plan)
+
+
+def test_a_property_of_the_user_wins_over_ours() -> None:
+    plan = plan_load(request(quotas=(1e6,)), properties={"batch.size": "5000", "client.id": "mine"})
+
+    properties = client_properties(plan, plan.entities[0])
+
+    assert properties["batch.size"] == "5000"
+    assert properties["client.id"] == "mine"
+
+
+@pytest.mark.parametrize(("quota", "size"), [(None, 1_000_000), (1e3, 16_384), (2e6, 200_000), (500e6, 1_000_000)])
+def test_requests_are_small_beside_the_quota(quota: float | None, size: int) -> None:
+    assert request_size(quota) == size
+
+
+def test_quotas_to_set_are_those_of_the_clients_and_the_control_is_one_of_them() -> None:
+    names = (ClientName(user="alice", client_id="a"), ClientName(user=None, client_id="b"))
+
+    scenario = load_scenario(request(entities=names, set_quotas=(2e6,), control="/b"))
+
+    assert [(quota.entity, quota.values) for quota in scenario.quotas] == [
+        (Entity.of(user="alice", client_id="a"), (("producer_byte_rate", 2e6),)),
+        (Entity.of(client_id="b"), (("producer_byte_rate", 2e6),)),
+    ]
+    assert [entity.control for entity in scenario.entities] == [False, True]
+    with pytest.raises(UsageError, match="--control c is none of the clients"):
+        load_scenario(request(control="c"))
+
+
+def test_how_long_it_takes_to_judge() -> None:
+    assert shortest_s(load_scenario(request(window=QuotaWindow(samples=3)))) == (3.0, 12.0)
+    assert shortest_s(load_scenario(request(window=QuotaWindow(samples=3), warmup_s=1.0))) == (5.0, 14.0)

@@ -1,0 +1,56 @@
+"""Durations are counted exactly as an HdrHistogram counts them, in less time and memory."""
+
+import pytest
+from hdrh.histogram import HdrHistogram
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_quotas.loadtest.record.histogram import DIGITS, HIGHEST_US, LOWEST_US, NOTHING, Histogram
+from kafka_quotas.loadtest.result.hgrm import hgrm_text
+
+_NANOSECONDS = st.one_of(st.integers(0, 5_000_000), st.integers(0, 4_000_000_000_000), st.just(2**62))
+
+
+@settings(max_examples=15, deadline=None)  # the reference takes tens of milliseconds
+@given(added=st.lists(st.tuples(_NANOSECONDS, st.integers(1, 1000)), min_size=1, max_size=60))
+def test_the_figures_are_those_of_the_histogram(added: list[tuple[int, int]]) -> None:
+    durations, reference = Histogram(), HdrHistogram(LOWEST_US, HIGHEST_US, DIGITS)
+    for elapsed_ns, count in added:
+        durations.add(elapsed_ns, count)
+        reference.record_value(min(max(elapsed_ns // 1000, LOWEST_US), HIGHEST_US), count)
+
+    summary = durations.summary()
+
+    assert {us: reference.get_count_at_value(us) for us, _ in durations.cells()} == dict(durations.cells())
+    assert summary.count == reference.get_total_count()
+    told = reference.get_percentile_to_value_dict([50, 90, 99, 99.9])
+    assert (summary.p50_us, summary.p90_us, summary.p99_us, summary.p999_us) == tuple(
+        told[share] for share in sorted(told)
+    )
+    assert (summary.min_us, summary.max_us) == (reference.get_min_value(), reference.get_max_value())
+    assert durations.spread_us() == pytest.approx((reference.get_mean_value(), reference.get_stddev()), rel=1e-6)
+    assert summary.mean_us == pytest.approx(reference.get_mean_value(), rel=1e-6)
+
+
+def test_without_any_duration_all_figures_are_0() -> None:
+    assert Histogram().summary() == NOTHING
+
+
+def test_each_line_of_a_distribution_holds_its_share() -> None:
+    """The library's lines lie elsewhere, its steps not being those of the original; its counts are the same."""
+    durations, reference = Histogram(), HdrHistogram(LOWEST_US, HIGHEST_US, DIGITS)
+    added = [*range(50, 2000, 7), *range(10_000, 4_000_000, 30_011)]
+    for microseconds in added:
+        durations.add(microseconds * 1000)
+        reference.record_value(microseconds)
+
+    lines = [line.split() for line in hgrm_text(durations).splitlines() if line and not line.startswith("#")][1:]
+    shares = [float(line[1]) for line in lines]
+
+    assert len(lines) > 20
+    assert shares == sorted(shares)
+    assert (shares[0], shares[1], shares[-1]) == (0.0, 0.1, 1.0)
+    for (value, _, count, *_), share in zip(lines, shares, strict=True):
+        highest = round(float(value) * 1000)
+        assert int(count) == sum(microseconds <= highest for microseconds in added) >= share * len(added)
+        assert int(count) - reference.get_count_at_value(highest) <= share * len(added)

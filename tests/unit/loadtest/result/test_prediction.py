@@ -1,0 +1,120 @@
+"""Announced throttle times held against the simulator's, from what each kind of client knows of its events."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, full_bucket_ms, new_limiter, replay
+from kafka_quotas.loadtest.judgement import State
+from kafka_quotas.loadtest.plan.workload import Workload
+from kafka_quotas.loadtest.result.prediction import Charge, Prediction, PredictionSource, predict
+
+WINDOW = QuotaWindow(samples=3, window_s=1)
+QUOTA = 1000.0
+REQUEST = 300
+
+
+def _produced(seconds: int, *, broker: int = 0) -> list[Charge]:
+    """A greedy producer at one broker: its next request comes when the throttle time of the last is over."""
+    limiter = new_limiter(Algorithm.RATE, bound=QUOTA, samples=WINDOW.samples, window_ms=WINDOW.window_ms)
+    charges, now_ms = [], 0
+    while now_ms < seconds * 1000:
+        throttle_ms = limiter.apply(EventOperation.RECORD, REQUEST, now_ms).throttle_ms
+        charges.append(Charge(t_ms=now_ms, amount=REQUEST, throttle_ms=throttle_ms, broker=broker))
+        now_ms += throttle_ms + 7
+    return charges
+
+
+def _predicted(
+    charges: Sequence[Charge],
+    *,
+    workload: Workload = Workload.PRODUCE,
+    source: PredictionSource = PredictionSource.RESPONSES,
+    announced_ms: float | None = None,
+    quota: float = QUOTA,
+) -> Prediction:
+    return predict(charges, workload=workload, quota=quota, window=WINDOW, source=source, announced_ms=announced_ms)
+
+
+def test_single_responses_are_predicted_to_the_millisecond() -> None:
+    prediction = _predicted(_produced(20))
+
+    assert prediction.announced_ms > 10_000
+    assert prediction.predicted_ms == prediction.announced_ms
+    assert prediction.state is State.MET
+    assert "each response's charge" in prediction.evidence
+
+
+@pytest.mark.parametrize(("factor", "state"), [(0.85, State.NOT_MET), (0.93, State.MET), (1.25, State.NOT_MET)])
+def test_a_sum_may_be_a_tenth_off(factor: float, state: State) -> None:
+    charges = [replace(charge, throttle_ms=int(charge.throttle_ms * factor)) for charge in _produced(20)]
+
+    assert _predicted(charges).state is state
+
+
+def test_each_broker_has_its_own_bucket() -> None:
+    both = sorted(_produced(10, broker=1) + _produced(10, broker=2), key=lambda charge: charge.t_ms)
+
+    assert _predicted(both).predicted_ms == 2 * _predicted(_produced(10)).predicted_ms
+    assert _predicted(both).state is State.MET
+    assert _predicted([replace(charge, broker=1) for charge in both]).state is State.NOT_MET
+
+
+def test_a_log_tells_what_was_taken_back() -> None:
+    charges = [
+        Charge(t_ms=0, amount=2500),
+        Charge(t_ms=100, amount=900, throttle_ms=1300),
+        Charge(t_ms=100, amount=-900),
+        Charge(t_ms=1500, amount=100),
+    ]
+    limiter = new_limiter(Algorithm.RATE, bound=QUOTA, samples=WINDOW.samples, window_ms=WINDOW.window_ms)
+    events = [Event(t_ms=each.t_ms, amount=each.amount) for each in charges if each.amount > 0]
+    events.insert(2, Event(t_ms=100, amount=900, operation=EventOperation.UNRECORD))
+    expected = sum(each.outcome.throttle_ms for each in replay(events, limiter, usual=EventOperation.RECORD))
+
+    prediction = _predicted(charges, workload=Workload.CONSUME, source=PredictionSource.EVENT_LOG, announced_ms=1800)
+
+    assert prediction.predicted_ms == expected > 0
+    assert prediction.state is State.MET
+
+
+def test_a_permissive_mutation_is_accepted_and_waits() -> None:
+    # 3 windows of 1 s at 5/s are 15 tokens: 20 partitions leave a debt of 5, which is a second
+    charges = [Charge(t_ms=0, amount=20, throttle_ms=1000), Charge(t_ms=1000, amount=5, throttle_ms=1000)]
+
+    assert _predicted(charges, workload=Workload.MUTATE, quota=5).predicted_ms == 2000
+
+
+def test_a_strict_mutation_is_refused_while_there_is_a_debt() -> None:
+    charges = [
+        Charge(t_ms=0, amount=20),
+        Charge(t_ms=0, amount=0, throttle_ms=1000),
+        Charge(t_ms=400, amount=0, throttle_ms=600),
+        Charge(t_ms=1000, amount=20),
+    ]
+    full_ms = full_bucket_ms(samples=WINDOW.samples, window_ms=WINDOW.window_ms)
+    prediction = _predicted(charges, workload=Workload.MUTATE, quota=5)
+
+    assert full_ms == 3000
+    assert (prediction.predicted_ms, prediction.state) == (1600, State.MET)
+
+
+def test_acknowledgements_are_coarse_and_decide_only_where_that_does_not_matter() -> None:
+    charges = _produced(20)
+    seen = [Charge(t_ms=charge.t_ms + 30, amount=charge.amount) for charge in charges]
+    exact_ms = sum(charge.throttle_ms for charge in charges)
+
+    def told(announced_ms: float) -> State:
+        return _predicted(seen, source=PredictionSource.ACKNOWLEDGEMENTS, announced_ms=announced_ms).state
+
+    assert told(exact_ms) is State.MET
+    assert told(exact_ms * 1.14) is State.UNCHECKED
+    assert told(exact_ms * 3) is State.NOT_MET
+
+
+def test_nothing_is_predicted_for_who_keeps_within_the_quota() -> None:
+    prediction = _predicted([Charge(t_ms=second * 1000, amount=600) for second in range(20)])
+
+    assert (prediction.predicted_ms, prediction.announced_ms, prediction.state) == (0, 0, State.MET)

@@ -1,0 +1,125 @@
+"""What a quota promises greedy, modest and unlimited clients."""
+
+from dataclasses import replace
+
+import pytest
+
+from kafka_quotas.loadtest.plan.throttle_cycles import Direction
+from kafka_quotas.loadtest.result.verdict import (
+    ClientVerdict,
+    Observation,
+    ObservationKind,
+    entity_verdict,
+    unjudged_verdict,
+)
+
+
+def steady(rate: float, *, seconds: int = 15) -> list[tuple[float, int]]:
+    return [(float(t_ms), int(rate / 100)) for t_ms in range(0, seconds * 1000, 10)]
+
+
+def judged(rate: float, *, offered: float | None, quota: float | None, throttled: int = 0) -> ClientVerdict:
+    return entity_verdict(
+        Observation(acks=steady(rate), offered=offered, throttle_count=throttled, elapsed_ms=15_000),
+        quota=quota,
+        window_ms=3000,
+        warmup_ms=3000,
+        direction=Direction.PRODUCE,
+    )
+
+
+@pytest.mark.parametrize(
+    ("rate", "offered", "quota", "throttled", "kind", "ok"),
+    [
+        (1e6, None, 1e6, 9, ObservationKind.GREEDY, True),
+        (1e6, 2e6, 1e6, 9, ObservationKind.GREEDY, True),
+        (1.2e6, None, 1e6, 9, ObservationKind.GREEDY, False),
+        (0.8e6, None, 1e6, 9, ObservationKind.GREEDY, False),
+        (0.5e6, 0.5e6, 1e6, 0, ObservationKind.MODEST, True),
+        (
+            0.5e6,
+            0.5e6,
+            1e6,
+            2,
+            ObservationKind.MODEST,
+            True,
+        ),  # a burst may be held back, as long as all of it gets through
+        (0.4e6, 0.5e6, 1e6, 9, ObservationKind.MODEST, False),
+        (5e6, 5e6, None, 0, ObservationKind.UNLIMITED, True),
+        (5e6, None, None, 0, ObservationKind.UNLIMITED, True),
+        (5e6, 5e6, None, 1, ObservationKind.UNLIMITED, False),
+        (3e6, 5e6, None, 0, ObservationKind.UNLIMITED, False),
+    ],
+)
+def test_verdicts(
+    rate: float, offered: float | None, quota: float | None, throttled: int, kind: ObservationKind, ok: bool
+) -> None:
+    verdict = judged(rate, offered=offered, quota=quota, throttled=throttled)
+
+    assert (verdict.kind, verdict.ok) == (kind, ok)
+    assert verdict.ratio == (None if quota is None else pytest.approx(rate / quota, rel=1e-3))
+    assert "MB/s" in verdict.evidence or "kB/s" in verdict.evidence
+
+
+def test_a_client_that_got_nothing_is_no_success() -> None:
+    nothing = Observation(acks=[], offered=None, throttle_count=0, elapsed_ms=15_000)
+
+    for quota in (None, 1e6):
+        verdict = entity_verdict(nothing, quota=quota, window_ms=3000, warmup_ms=0, direction=Direction.PRODUCE)
+        assert not verdict.ok
+
+
+def test_a_single_answer_has_no_rate_and_is_no_failure_without_a_quota() -> None:
+    once = Observation(acks=[(300.0, 560)], offered=None, throttle_count=0, elapsed_ms=1000)
+
+    free = entity_verdict(once, quota=None, window_ms=3000, warmup_ms=0, direction=Direction.PRODUCE)
+    throttled = entity_verdict(
+        replace(once, throttle_count=1), quota=None, window_ms=3000, warmup_ms=0, direction=Direction.PRODUCE
+    )
+
+    assert free.ok
+    assert free.evidence == "all answered at one instant, which has no rate, never throttled"
+    assert not throttled.ok
+
+
+def test_the_quota_of_a_client_whose_rate_is_not_judged_is_told() -> None:
+    seen = Observation(acks=steady(2e6), offered=None, throttle_count=3, elapsed_ms=15_000)
+
+    verdict = unjudged_verdict(seen, quota=1e6, window_ms=3000, warmup_ms=3000)
+
+    assert (verdict.kind, verdict.ok, verdict.quota) == (ObservationKind.UNJUDGED, True, 1e6)
+    assert verdict.ratio == pytest.approx(2, rel=1e-3)
+
+
+def short(*, seconds: int, quota: float | None, window_ms: int = 11_000) -> ClientVerdict:
+    """The verdict on a run shorter than Kafka's usual window, with a second of warm-up."""
+    return entity_verdict(
+        Observation(
+            acks=steady(1e6, seconds=seconds),
+            offered=1e6 if quota is None else None,
+            throttle_count=0,
+            elapsed_ms=seconds * 1000,
+        ),
+        quota=quota,
+        window_ms=window_ms,
+        warmup_ms=1000,
+        direction=Direction.PRODUCE,
+    )
+
+
+def test_a_client_without_a_quota_is_judged_from_the_warm_up_on() -> None:
+    """It makes no burst into an empty past, so that a run shorter than a window tells its rate too."""
+    verdict = short(seconds=4, quota=None)
+    assert verdict.ok
+    assert verdict.achieved == pytest.approx(1e6)
+    assert verdict.span_ms == pytest.approx(3000, abs=20)
+
+
+def test_a_run_too_short_to_judge_says_so_and_is_no_success() -> None:
+    verdict = short(seconds=20, quota=1e6)
+    assert (verdict.ok, verdict.too_short) == (False, True)
+    assert verdict.evidence == (
+        "the run left 9.0 s after the first window, and it takes more than a window of 11 s to judge"
+    )
+    assert not short(seconds=30, quota=4e6).too_short
+    assert not short(seconds=30, quota=4e6).ok

@@ -1,0 +1,184 @@
+"""What a run changes for its time: written down first, put back without harm to others, finished by another process."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from tests.support.stores.stored_quotas import new_store
+
+from kafka_quotas.commands.load_test.cleanup import FOLDER_PREFIX, interruptible, remove_folder
+from kafka_quotas.commands.load_test.restore import restore
+from kafka_quotas.core.changes.plan import PlannedChange
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.loadtest.run.journal import (
+    QUOTAS,
+    RunJournalError,
+    RunPlace,
+    journals,
+    left_behind,
+    open_journal,
+)
+from kafka_quotas.loadtest.run.quota_override import changes_to, make_changes, put_back
+from kafka_quotas.stores.factory import open_store
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.store import Alteration, Store
+
+RATE = "producer_byte_rate"
+ALICE, BOB = Entity.of(user="alice"), Entity.of(user="bob")
+CHANGE = PlannedChange(entity=ALICE, key=RATE, old=None, new=5e6)
+
+
+def place(store: str = "") -> RunPlace:
+    return RunPlace(run="00ff", scenario="isolation", started_ms=1, bootstrap="", store_url=store, command_config=None)
+
+
+def rates(store: Store) -> dict[Entity, float]:
+    snapshot = store.watch(None, timeout_s=240)
+    assert snapshot is not None
+    return {entry.entity: entry.quotas[RATE] for entry in snapshot.entries}
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return new_store(tmp_path, {ALICE: {RATE: 1e6}})
+
+
+def test_quotas_are_set_and_put_back(url: str) -> None:
+    store = open_store(url)
+    changes = changes_to(store, [(ALICE, {RATE: 2e6}), (BOB, {RATE: 3e6})])
+
+    make_changes(store, changes)
+    assert rates(store) == {ALICE: 2e6, BOB: 3e6}
+    back = put_back(store, changes)
+
+    assert (len(back.restored), back.unchanged, back.foreign) == (2, (), ())
+    assert rates(store) == {ALICE: 1e6}
+    assert len(put_back(store, changes).unchanged) == 2
+    store.close()
+
+
+def test_what_holds_already_is_no_change(url: str) -> None:
+    store = open_store(url)
+    assert changes_to(store, [(ALICE, {RATE: 1e6}), (BOB, {RATE: None})]) == ()
+    store.close()
+
+
+def test_what_somebody_else_has_changed_meanwhile_is_theirs(url: str) -> None:
+    store = open_store(url)
+    changes = changes_to(store, [(ALICE, {RATE: 2e6}), (BOB, {RATE: 3e6})])
+    make_changes(store, changes)
+    store.alter([Alteration(entity=BOB, changes={RATE: 9e6})])
+
+    back = put_back(store, changes)
+
+    assert [change.entity for change in back.foreign] == [BOB]
+    assert rates(store) == {ALICE: 1e6, BOB: 9e6}
+    store.close()
+
+
+def test_a_run_that_settles_everything_leaves_no_journal(tmp_path: Path) -> None:
+    with open_journal(tmp_path, place()) as journal:
+        journal.topics("p-")
+        journal.quotas([CHANGE])
+        journal.folder(Path("/tmp/kafka-quotas-x"))
+        assert len(journals(tmp_path)) == 1
+        journal.settle("p-")
+        journal.settle(QUOTAS)
+        journal.settle("/tmp/kafka-quotas-x")
+    assert journals(tmp_path) == ()
+
+
+def test_what_is_owed_can_be_read_when_the_run_is_gone_and_not_before(tmp_path: Path) -> None:
+    with open_journal(tmp_path, place("local:q.db")) as journal:
+        journal.topics("p-")
+        journal.quotas([CHANGE])
+        with left_behind(journal.path) as unfinished:
+            assert unfinished is None
+    (path,) = journals(tmp_path)
+
+    with left_behind(path) as unfinished:
+        assert unfinished is not None
+        assert unfinished.place == place("local:q.db")
+        assert (unfinished.changes, unfinished.prefixes) == ((CHANGE,), ("p-",))
+
+
+def test_a_line_cut_short_announced_what_was_never_done(tmp_path: Path) -> None:
+    with open_journal(tmp_path, place()) as journal:
+        journal.topics("p-")
+    (path,) = journals(tmp_path)
+    with path.open("ab") as file:
+        file.write(b'{"kind": "quotas", "chan')
+
+    with left_behind(path) as unfinished:
+        assert unfinished is not None
+        assert (unfinished.changes, unfinished.prefixes) == ((), ("p-",))
+
+
+@pytest.mark.parametrize("line", [b"nonsense\n", b'{"kind": "run", "schema": "other/1"}\n', b'{"kind": "topics"}\n'])
+def test_a_damaged_journal_is_told_and_kept(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "1.jsonl"
+    path.write_bytes(line)
+
+    with pytest.raises(RunJournalError, match="is damaged"), left_behind(path):
+        pass
+    (run,) = restore(tmp_path, settings_of=lambda _: StoreSettings())
+
+    assert not run.ok
+    assert path.exists()
+
+
+def test_restore_puts_quotas_back_and_removes_what_is_ours(tmp_path: Path, url: str) -> None:
+    store = open_store(url)
+    changes = changes_to(store, [(ALICE, {RATE: 2e6})])
+    with open_journal(tmp_path / "journals", place(url)) as journal:
+        journal.quotas(changes)
+        journal.folder(Path("/etc"))
+        make_changes(store, changes)
+
+    (announced,) = restore(tmp_path / "journals", settings_of=lambda _: StoreSettings(), dry_run=True)
+    assert rates(store) == {ALICE: 2e6}
+    (done,) = restore(tmp_path / "journals", settings_of=lambda _: StoreSettings())
+
+    assert announced.quotas.restored == done.quotas.restored == changes
+    assert done.folders == ()
+    assert rates(store) == {ALICE: 1e6}
+    assert restore(tmp_path / "journals", settings_of=lambda _: StoreSettings()) == ()
+    store.close()
+
+
+def test_only_folders_of_runs_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    ours, theirs = tmp_path / f"{FOLDER_PREFIX}1", tmp_path / "theirs"
+    link = tmp_path / f"{FOLDER_PREFIX}link"
+    for folder in (ours, theirs):
+        folder.mkdir()
+    link.symlink_to(theirs)
+
+    assert [remove_folder(folder) for folder in (ours, theirs, link, tmp_path / f"{FOLDER_PREFIX}no")] == [
+        *(True, False, False, False)
+    ]
+    assert [ours.exists(), theirs.exists()] == [False, True]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_first_signal_ends_the_work_and_none_the_putting_back(number: signal.Signals) -> None:
+    told: list[str] = []
+    with interruptible(lambda: told.append("late")) as interruption:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+        signal.raise_signal(number)
+        with interruption.held():
+            signal.raise_signal(number)
+    assert (told, interruption.seen) == (["late", "late"], True)
+    with interruptible(lambda: told.append("held")) as interruption, interruption.held():
+        signal.raise_signal(number)
+    assert told[-1] == "held"
+
+
+def test_lines_are_whole_documents(tmp_path: Path) -> None:
+    with open_journal(tmp_path, place()) as journal:
+        journal.quotas([CHANGE])
+        kinds = [json.loads(line)["kind"] for line in journal.path.read_text(encoding="utf-8").splitlines()]
+        assert kinds == ["run", "quotas"]
+        assert journal.path.stat().st_mode & 0o777 == 0o600

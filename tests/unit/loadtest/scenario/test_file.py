@@ -1,0 +1,194 @@
+"""Scenario files: what they become, what is refused and on which line, and the schema that says the same."""
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.loadtest.plan.offered_rate import RateKind
+from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, MutationKind, RequestFlood, Workload
+from kafka_quotas.loadtest.scenario.file import NamedText, parse_scenario, read_scenario, shipped_names
+from kafka_quotas.loadtest.scenario.model import Scenario, Security, TargetNeed, Variant
+from kafka_quotas.loadtest.scenario.sections import scenario_json_schema
+
+HEAD = "schema: kafka-quotas.scenario/1\nname: mine\ntitle: it shows something\nduration: 5s\n"
+CLIENT = "entities:\n- {client-id: a, does: produce, topic: t}\n"
+WHOLE = (
+    HEAD.replace("5s", "30s")
+    + """
+source: KIP-0
+needs: real-broker
+window: {samples: 3, seconds: 1}
+warmup: 2s
+solo: 4s
+security: sasl-plain
+topics: [{name: t, partitions: 2, replication-factor: 1, fill: 10, record-size: 2KiB}]
+quotas:
+  - {entity: {user: "u-{n}"}, set: {producer_byte_rate: 1MB/s}, count: 2}
+  - {entity: {client-id: null}, set: {request_percentage: 12.5, controller_mutation_rate: 5/s}}
+entities:
+  - {client-id: "c-{n}", user: "u-{n}", count: 2, does: produce, topic: t, rate: 2x-quota, batch: 64KiB, acks: 1}
+  - {client-id: null, user: u-1, does: requests, client: raw, honor-throttle: false, rate: 10req/s,
+     expected-errors: [POLICY_VIOLATION],
+     request: {api: Fetch, max-wait: 0ms, unauthorised: true}}
+  - {client-id: m, user: u-1, does: mutate, client: kafka-python, start: 1s, stop: 9s, quota: unlimited,
+     mutation: {kind: create, topics: 50, partitions: 4, total: 500, retry-quota-violation: false}}
+probes: [{kind: create-topic, every: 2s}]
+variants: [with-quotas, without-quotas]
+expect: ["c-1.p99 < 5s"]
+scale: {multiplies: [topics, rate], laptop: 0.25}
+daemon: {policy: "internal_principals = []", cost-model: "{}", options: [--no-event-log]}
+broker: {auto.create.topics.enable: false}
+"""
+)
+
+
+def scenario(text: str) -> Scenario:
+    return parse_scenario(NamedText(text=text, source="f.yaml"))
+
+
+def test_a_short_scenario_has_defaults() -> None:
+    found = scenario(HEAD + CLIENT)
+
+    assert (found.needs, found.security, found.variants) == (
+        TargetNeed.ANY,
+        Security.PLAINTEXT,
+        (Variant.WITH_QUOTAS,),
+    )
+    assert (found.unjudged_s, found.clients, found.mutates) == (11.0, 1, False)
+    assert found.entities[0].client is ClientKind.LIBRDKAFKA
+
+
+def test_a_whole_scenario_is_read_to_the_letter() -> None:
+    found = scenario(WHOLE)
+    producer, asker, mutator = found.entities
+
+    assert [quota.entity for quota in found.quotas] == [
+        Entity.of(user="u-1"),
+        Entity.of(user="u-2"),
+        Entity.of(client_id=None),
+    ]
+    assert found.quotas[2].values == (("request_percentage", 12.5), ("controller_mutation_rate", 5.0))
+    assert (producer.rate.kind, producer.batch_bytes, producer.acks) == (RateKind.QUOTA_MULTIPLE, 65_536, "1")
+    assert (asker.client_id, asker.honor_throttle) == (None, False)
+    assert asker.expected_errors == ("POLICY_VIOLATION",)
+    assert (found.daemon_costs, found.daemon_options) == ("{}", ("--no-event-log",))
+    assert asker.flood == RequestFlood(api="Fetch", max_wait_ms=0, unauthorised=True)
+    assert mutator.flood == MutationFlood(
+        kind=MutationKind.CREATE,
+        topics_per_request=50,
+        partitions_per_topic=4,
+        total_topics=500,
+        retry_quota_violation=False,
+    )
+    assert (mutator.start_s, mutator.stop_s, mutator.unlimited) == (1.0, 9.0, True)
+    assert (found.window_s, found.unjudged_s, found.clients, found.mutates) == (3.0, 2.0, 4, True)
+    assert found.broker_settings == (("auto.create.topics.enable", "false"),)
+
+
+REFUSED = [
+    pytest.param("", "f.yaml is empty", "load-test list", id="empty"),
+    pytest.param("a: [1", "f.yaml, line 1: not YAML", None, id="no YAML"),
+    pytest.param("a: &x 1", "f.yaml, line 1: anchors", "write it out", id="anchor"),
+    pytest.param("a: !!python/name:os 1", "f.yaml, line 1: tags", None, id="tag"),
+    pytest.param("a: 1\na: 2", "line 2: 'a' stands twice", None, id="twice"),
+    pytest.param(CLIENT, "line 1: a scenario lacks 'schema'", None, id="no schema"),
+    pytest.param(HEAD.replace("/1", "/9") + CLIENT, "line 1: .*none of the words", "scenario/1", id="other schema"),
+    pytest.param(HEAD.replace("5s", "5") + CLIENT, "line 4: not a length of time: '5'", "100ms", id="no unit"),
+    pytest.param(HEAD.replace("5s", "0s") + CLIENT, "line 4: this must be above 0 s", None, id="no duration"),
+    pytest.param(HEAD + CLIENT.replace("does", "dose"), "line 6: an entity has no 'dose'", "is does meant", id="typo"),
+    pytest.param(HEAD + CLIENT.replace("produce", "eat"), "line 6: 'eat' is none of the words", "mutate", id="word"),
+    pytest.param(HEAD + "entities: []", "line 5: a list is no list of 1 or more", None, id="no client"),
+    pytest.param(HEAD + CLIENT.replace("}", ", rate: 4Mb}"), "line 6: not a rate: '4Mb'", "4Mb/s", id="bits"),
+    pytest.param(HEAD + CLIENT.replace("}", ", count: 0}"), "line 6: 0 is out of range", "1 to 1000", id="count"),
+    pytest.param(HEAD + CLIENT.replace("}", ", control: yes}"), "line 6: 'yes' is neither", None, id="truth"),
+    pytest.param(
+        HEAD + CLIENT + "quotas:\n- {entity: {user: u}, set: {producer_byterate: 5}}",
+        "line 8: no such name",
+        "is producer_byte_rate meant",
+        id="key",
+    ),
+    pytest.param(
+        HEAD + CLIENT + "quotas:\n- {entity: {user: u}, set: {producer_byte_rate: -5}}",
+        "line 8: producer_byte_rate must be greater than 0",
+        None,
+        id="value",
+    ),
+    pytest.param(
+        HEAD + CLIENT + 'quotas:\n- {entity: {user: "u{n}"}, set: {producer_byte_rate: 5}}',
+        "line 8: count and {n} belong together",
+        None,
+        id="number",
+    ),
+    pytest.param(
+        HEAD + CLIENT + "scale: {multiplies: [topics], laptop: 2}", "line 7: '2' is no number", None, id="share"
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "message", "hint"), REFUSED)
+def test_anything_else_is_refused_with_its_line(text: str, message: str, hint: str | None) -> None:
+    with pytest.raises(UsageError, match=message) as refused:
+        scenario(text)
+
+    assert "\n" not in refused.value.message
+    if hint is not None:
+        assert hint in (refused.value.hint or "")
+
+
+def test_a_missing_file_and_an_unknown_name_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot read .*: No such file"):
+        read_scenario(str(tmp_path / "none.yaml"))
+    with pytest.raises(UsageError, match="no scenario is called 'none'") as refused:
+        read_scenario("none")
+
+    assert "load-test list" in (refused.value.hint or "")
+
+
+def tree(text: str) -> Any:
+    return yaml.safe_load(text)
+
+
+def test_the_published_schema_is_the_one_we_make() -> None:
+    kept = Path(__file__).parents[4] / "examples" / "scenario.schema.json"
+
+    assert json.loads(kept.read_text("utf-8")) == scenario_json_schema()
+    jsonschema.Draft202012Validator.check_schema(scenario_json_schema())
+
+
+@pytest.mark.parametrize("text", [HEAD + CLIENT, WHOLE])
+def test_the_schema_takes_what_the_parser_takes(text: str) -> None:
+    jsonschema.validate(tree(text), scenario_json_schema())
+
+
+SHAPES = ["no schema", "other schema", "no unit", "typo", "word", "no client", "count", "truth", "key", "share"]
+
+
+@pytest.mark.parametrize("text", [case.values[0] for case in REFUSED if case.id in SHAPES])
+def test_the_schema_refuses_the_shapes_that_the_parser_refuses(text: str) -> None:
+    if "control: yes" in text:
+        text = text.replace("yes", '"yes"')  # YAML 1.1, which PyYAML reads, takes the bare word for true
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(tree(text), scenario_json_schema())
+
+
+def test_names_shipped_are_those_of_the_files() -> None:
+    assert shipped_names()
+    for name in shipped_names():
+        assert read_scenario(name).name == name
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_shipped_scenarios_fit_the_schema(name: str) -> None:
+    text = (files("kafka_quotas.loadtest") / "scenarios" / f"{name}.yaml").read_text("utf-8")
+    jsonschema.validate(tree(text), scenario_json_schema())
+
+
+def test_workloads_are_the_words_of_the_commands() -> None:
+    assert [each.value for each in Workload] == ["produce", "consume", "requests", "mutate", "connect"]

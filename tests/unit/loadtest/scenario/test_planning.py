@@ -1,0 +1,252 @@
+"""Scenarios before they run: what stands against them, how they are scaled, and the plan they become."""
+
+import threading
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.loadtest.plan.offered_rate import parse_offered_rate
+from kafka_quotas.loadtest.plan.plan import ClientName
+from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, RequestFlood, Workload
+from kafka_quotas.loadtest.run.host_limits import HostLimits
+from kafka_quotas.loadtest.run.quotas_in_force import InForce, differences, quotas_in_force
+from kafka_quotas.loadtest.run.watches import TargetWatch
+from kafka_quotas.loadtest.scenario.file import read_scenario, shipped_names
+from kafka_quotas.loadtest.scenario.model import (
+    Probe,
+    ProbeKind,
+    Scaled,
+    Scaling,
+    Scenario,
+    ScenarioClient,
+    ScenarioQuota,
+    ScenarioTopic,
+    Security,
+    TargetNeed,
+    Variant,
+)
+from kafka_quotas.loadtest.scenario.planning import Environment, client_names, same_load, scenario_plan, solo_plan
+from kafka_quotas.loadtest.scenario.preflight import TargetCapabilities, obstacles
+from kafka_quotas.loadtest.scenario.scaling import largest_scale, partitions_needed, scaled
+from kafka_quotas.stores.store import QuotaEntry
+
+ROOMY = HostLimits(open_files=1_000_000, max_maps=1_000_000)
+EMBEDDED = TargetCapabilities(embedded=True, through_daemon=True, limits=ROOMY)
+BROKER = TargetCapabilities(own_broker=True, limits=ROOMY)
+PRODUCER = ScenarioClient(client_id="a", does=Workload.PRODUCE, topic="t", rate=parse_offered_rate("2x-quota"))
+MUTATOR = ScenarioClient(
+    client_id="m",
+    does=Workload.MUTATE,
+    client=ClientKind.RAW,
+    rate=parse_offered_rate("10req/s"),
+    flood=MutationFlood(topics_per_request=50, partitions_per_topic=4, total_topics=5000),
+)
+SCENARIO = Scenario(
+    name="s",
+    title="t",
+    duration_s=20.0,
+    window=QuotaWindow(samples=3),
+    topics=(ScenarioTopic(name="t", partitions=2),),
+    quotas=(ScenarioQuota(entity=Entity.of(client_id="a"), values=(("producer_byte_rate", 1e6),)),),
+    entities=(PRODUCER,),
+)
+HERE = Environment(bootstrap="127.0.0.1:1", prefix="p-")
+
+
+def with_client(**changes: object) -> Scenario:
+    return replace(SCENARIO, entities=(replace(PRODUCER, **changes),))  # type: ignore[arg-type]
+
+
+def in_force(scenario: Scenario) -> InForce:
+    entries = [QuotaEntry(entity=quota.entity, quotas=dict(quota.values)) for quota in scenario.quotas]
+    return quotas_in_force(entries, client_names(scenario))
+
+
+def test_nothing_stands_against_a_sound_scenario() -> None:
+    assert obstacles(SCENARIO, EMBEDDED) == ()
+    assert obstacles(SCENARIO, BROKER) == ()
+
+
+MUTATING = replace(SCENARIO, entities=(MUTATOR,))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "ground", "message"),
+    [
+        (replace(SCENARIO, needs=TargetNeed.REAL_BROKER), EMBEDDED, "s needs a real broker"),
+        (replace(SCENARIO, needs=TargetNeed.DAEMON), BROKER, "s is about the daemon"),
+        (replace(SCENARIO, security=Security.SASL_PLAIN), EMBEDDED, "the embedded cluster knows no sasl-plain"),
+        (MUTATING, EMBEDDED, "the embedded cluster makes no topics on request"),
+        (replace(SCENARIO, probes=(Probe(kind=ProbeKind.CREATE_TOPIC),)), EMBEDDED, "makes no topics on request"),
+        (SCENARIO, replace(EMBEDDED, through_daemon=False), "the embedded cluster keeps no quotas"),
+        (replace(SCENARIO, variants=(Variant.WITHOUT_QUOTAS,), quotas=()), BROKER, "there are no quotas to leave out"),
+        (with_client(client_id="a-{n}", count=101), BROKER, "101 clients of librdkafka in one run"),
+        (with_client(client_id="a-{n}", count=1001, client=ClientKind.RAW), BROKER, "1001 clients in one run"),
+        (with_client(client=ClientKind.RAW, connections=999_999), BROKER, "999999 connections, and this machine"),
+        (MUTATING, replace(BROKER, limits=HostLimits(open_files=20_000, max_maps=65_530)), "20002 partitions, and a"),
+        (with_client(count=2), BROKER, "count and {n} belong together"),
+        (with_client(user="alice"), BROKER, "on plaintext everybody is ANONYMOUS"),
+        (replace(SCENARIO, security=Security.SASL_SCRAM), BROKER, "a has no user"),
+        (with_client(client_id=None), BROKER, "librdkafka always sends a client-id"),
+        (with_client(honor_throttle=False), BROKER, "only a raw client can be told to ignore"),
+        (with_client(does=Workload.CONNECT), BROKER, "librdkafka can't do connect"),
+        (with_client(does=Workload.REQUESTS, client=ClientKind.RAW), BROKER, "does requests, and says not which"),
+        (with_client(flood=RequestFlood(api="Fetch")), BROKER, "a has a flood, and does produce"),
+        (with_client(topic="other"), BROKER, "a wants topic other"),
+        (with_client(does=Workload.CONSUME), BROKER, "a reads topic t, which is empty"),
+        (with_client(start_s=20.0), BROKER, "a joins at 20 s, and the run ends at 20 s"),
+        (with_client(start_s=5.0, stop_s=4.0), BROKER, "a leaves at 4 s, before it joins"),
+        (replace(SCENARIO, duration_s=3.0), BROKER, "3 s are too short to judge"),
+        (replace(SCENARIO, quotas=()), BROKER, "a rate in multiples of the quota needs a quota"),
+        (replace(SCENARIO, expect=("nonsense",)), BROKER, "nonsense"),
+        (replace(SCENARIO, topics=(ScenarioTopic(name="t", replication_factor=3),)), BROKER, "wants 3 replicas"),
+        (
+            replace(
+                SCENARIO,
+                topics=(ScenarioTopic(name="t", fill=10, record_size=100_000),),
+                entities=(replace(PRODUCER, does=Workload.CONSUME, judge_by=1000.0),),
+            ),
+            BROKER,
+            "a can never get a record of 100 kB",
+        ),
+    ],
+)
+def test_what_can_not_be_is_refused_with_its_reason(
+    scenario: Scenario, ground: TargetCapabilities, message: str
+) -> None:
+    found = obstacles(scenario, ground)
+
+    assert message in " ".join(each.message for each in found), found
+
+
+def test_one_that_is_typed_may_be_short_and_brings_its_logins() -> None:
+    assert obstacles(replace(SCENARIO, duration_s=3.0), BROKER, is_typed=True) == ()
+    assert obstacles(with_client(user="alice"), BROKER, is_typed=True) == ()
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_shipped_scenarios_can_be_run_where_they_say(name: str) -> None:
+    scenario = read_scenario(name)
+    limits = HostLimits(open_files=20_000, max_maps=65_530)
+    real = scenario.needs is TargetNeed.REAL_BROKER or scenario.security is not Security.PLAINTEXT
+    ground = replace(BROKER if real else EMBEDDED, limits=limits)
+    scale = min(scenario.scaling.laptop, largest_scale(scenario, limits))
+
+    assert obstacles(scaled(scenario, scale), ground) == ()
+
+
+def test_a_scale_multiplies_what_the_scenario_says_and_nothing_else() -> None:
+    scenario = replace(
+        MUTATING, scaling=Scaling(multiplies=(Scaled.TOPICS, Scaled.RATE)), topics=(ScenarioTopic(name="t", fill=9),)
+    )
+
+    small = scaled(scenario, 0.1)
+
+    flood = small.entities[0].flood
+    assert isinstance(flood, MutationFlood)
+    assert (flood.total_topics, flood.topics_per_request) == (500, 50)
+    assert small.entities[0].rate.figure == 1
+    assert (small.topics, small.duration_s) == (scenario.topics, scenario.duration_s)
+    assert scaled(scenario, 1.0) == scenario
+    for factor in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(UsageError, match="a scale must be above 0"):
+            scaled(scenario, factor)
+    with pytest.raises(UsageError, match="has nothing to scale"):
+        scaled(SCENARIO, 0.5)
+
+
+def test_the_largest_scale_is_that_of_the_tightest_limit() -> None:
+    scenario = replace(MUTATING, scaling=Scaling(multiplies=(Scaled.TOPICS,)))
+    few_files = HostLimits(open_files=10_000, max_maps=1_000_000)
+    few_maps = HostLimits(open_files=1_000_000, max_maps=10_000)
+
+    for limits in (few_files, few_maps):
+        scale = largest_scale(scenario, limits)
+        assert partitions_needed(scaled(scenario, scale)) <= limits.partitions
+        assert partitions_needed(scaled(scenario, scale + 0.01)) > limits.partitions
+    assert largest_scale(scenario, ROOMY) == 1.0
+
+
+def test_a_plan_spells_out_clients_phases_and_rates() -> None:
+    scenario = replace(
+        SCENARIO,
+        entities=(
+            replace(PRODUCER, client_id="a-{n}", count=3, start_s=10.0, stop_s=15.0),
+            replace(PRODUCER, client_id="b", rate=parse_offered_rate("max")),
+        ),
+        quotas=(ScenarioQuota(entity=Entity.of(client_id=None), values=(("producer_byte_rate", 1_024_000.0),)),),
+    )
+
+    plan = scenario_plan(scenario, in_force(scenario), HERE, run_id=7)
+
+    assert [entity.name.label for entity in plan.entities] == ["a-1", "a-2", "a-3", "b"]
+    late, greedy = plan.entities[0], plan.entities[3]
+    assert (late.start_s, late.stop_s, late.topic) == (13.0, 18.0, "p-t")
+    assert (late.arrivals_per_second, greedy.arrivals_per_second) == (Fraction(2000), None)
+    assert (late.quota, plan.warmup_s, plan.run_id) == (1_024_000.0, 3.0, 7)
+    assert [entity.bucket for entity in plan.entities] == [""] * 4  # a default is a bucket for each client
+
+
+def test_clients_that_share_a_quota_are_marked() -> None:
+    quotas = (ScenarioQuota(entity=Entity.of(user="ANONYMOUS"), values=(("producer_byte_rate", 1e6),)),)
+    scenario = replace(with_client(client_id="a-{n}", count=2), quotas=quotas)
+
+    plan = scenario_plan(scenario, in_force(scenario), HERE, run_id=7)
+
+    assert plan.entities[0].bucket == plan.entities[1].bucket != ""
+
+
+def test_without_quotas_the_load_is_the_same_and_nothing_is_judged_by_them() -> None:
+    plan = scenario_plan(SCENARIO, in_force(SCENARIO), HERE, run_id=7)
+
+    free = same_load(plan, in_force(replace(SCENARIO, quotas=())))
+
+    assert free.entities[0].arrivals_per_second == plan.entities[0].arrivals_per_second
+    assert (plan.entities[0].quota, free.entities[0].quota) == (1e6, None)
+
+
+def test_the_control_runs_alone_first() -> None:
+    scenario = replace(SCENARIO, entities=(PRODUCER, replace(PRODUCER, client_id="c", control=True, unlimited=True)))
+    free = replace(
+        scenario, entities=(scenario.entities[0], replace(scenario.entities[1], rate=parse_offered_rate("max")))
+    )
+
+    plan = scenario_plan(free, in_force(free), HERE, run_id=7)
+    alone = solo_plan(plan, duration_s=5.0)
+
+    assert alone is not None
+    assert [entity.name.label for entity in alone.entities] == ["c"]
+    assert (alone.duration_s, alone.warmup_s) == (5.0, 1.0)
+    assert solo_plan(replace(plan, entities=plan.entities[:1]), duration_s=5.0) is None
+
+
+def test_changed_quotas_are_told_by_who_they_concern() -> None:
+    names = [ClientName(user=None, client_id=each) for each in ("a", "b")]
+    before = quotas_in_force([], names)
+    after = quotas_in_force([QuotaEntry(entity=Entity.of(client_id=None), quotas={"producer_byte_rate": 2e6})], names)
+
+    assert differences(before, before) == ()
+    assert differences(before, after) == ("producer_byte_rate of a: no limit became 2 MB/s (and of 1 others)",)
+
+
+def test_a_target_that_goes_away_and_comes_back_is_told() -> None:
+    answers = iter([None, UsageError("gone"), UsageError("gone"), None])
+    is_back = threading.Event()
+
+    def ask() -> None:
+        answer = next(answers, None)
+        if answer is not None:
+            raise answer
+        if watch.findings:
+            is_back.set()
+
+    watch = TargetWatch(ask, interval_s=0.001)
+    with watch:
+        assert is_back.wait(60)
+
+    assert len(watch.findings) == 1
+    assert watch.findings[0].startswith("the target did not answer from 0 s to 0 s")

@@ -1,0 +1,207 @@
+"""What a Spark session needs before it starts, and what it is told; nothing here starts one."""
+
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.support.brokers.java_process import free_port
+from tests.support.processes.run_cli import run_cli
+
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.pipeline.engine import choice as libraries
+from kafka_quotas.pipeline.engine.choice import Engine, choose_engine
+from kafka_quotas.pipeline.engine.java import find_java
+from kafka_quotas.pipeline.engine.spark_session import spark_errors, spark_session, write_package_archive
+from kafka_quotas.pipeline.engine.spark_settings import (
+    SparkSettings,
+    connect_properties,
+    spark_properties,
+    worker_environment,
+)
+from kafka_quotas.pipeline.stream.source import connector_packages, missing_connector
+from kafka_quotas.pipeline.tables.layout import DataFolder
+from kafka_quotas.pipeline.tables.schemas import TABLES
+
+LOG = Path("spark.log")
+
+
+def java_that_says(folder: Path, text: str) -> dict[str, str]:
+    """An environment whose Java answers so."""
+    java = folder / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho '{text}' >&2\n")
+    java.chmod(0o755)
+    return {"JAVA_HOME": str(folder)}
+
+
+@pytest.mark.parametrize("text", ['openjdk version "17.0.15" 2025-04-15', 'java version "21" 2023-09-19 LTS'])
+def test_java_is_found_where_java_home_says(tmp_path: Path, text: str) -> None:
+    assert find_java(java_that_says(tmp_path, text)) == tmp_path / "bin" / "java"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('openjdk version "11.0.2"', "17 or later, .* is 11"),
+        ('java version "1.8.0_5"', "is 8"),
+        ("hello", "no version"),
+    ],
+)
+def test_a_java_that_spark_does_not_take_is_told_in_one_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(KafkaQuotasError, match=message) as caught:
+        find_java(java_that_says(tmp_path, text))
+    assert "install Java 17" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("environment", [{"PATH": "/nowhere"}, {"JAVA_HOME": "/nowhere"}])
+def test_no_java_is_told_with_what_to_install(environment: dict[str, str]) -> None:
+    with pytest.raises(KafkaQuotasError, match="Spark needs Java") as caught:
+        find_java(environment)
+    assert "apt install openjdk-17-jre-headless" in str(caught.value.hint)
+    assert "--engine local needs none" in str(caught.value.hint)
+
+
+def test_without_java_the_command_ends_in_one_line(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("[2026-11-21 12:00:00,000] INFO nothing\n")
+    argv = ("pipeline", "ingest", str(log), "--broker-id", "1", "--timezone", "UTC", "--out", str(tmp_path / "d"))
+    code, out, err = run_cli(*argv, "--engine", "spark", environment={"JAVA_HOME": "/nowhere"})
+    assert (code, out) == (1, "")
+    assert err.splitlines()[-2].startswith("error: Spark needs Java: JAVA_HOME=/nowhere")
+    assert not list((tmp_path / "d").glob("ingest=*"))
+
+
+def test_a_library_that_is_missing_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libraries, "find_spec", lambda name: None if name == "pyarrow" else object())
+    with pytest.raises(UsageError, match="needs pyarrow, not installed") as caught:
+        libraries.require_libraries("pyarrow", "orjson")
+    assert caught.value.hint == "pip install 'kafka-quotas[spark]'"
+
+
+@pytest.mark.parametrize("scheme", ["spark", "sc"])
+def test_a_master_that_is_not_there_is_told_at_once(tmp_path: Path, scheme: str) -> None:
+    settings = SparkSettings(log_file=tmp_path / "log", master=f"{scheme}://127.0.0.1:{free_port()}")
+    with pytest.raises(KafkaQuotasError, match=r"nothing answers at 127\.0\.0\.1"), spark_session(settings):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("asked", "events", "master", "expected", "why"),
+    [
+        (Engine.AUTO, 5, None, Engine.LOCAL, "about 5 events"),
+        (Engine.AUTO, 100_000_001, None, Engine.SPARK, "more than 100,000,000"),
+        (Engine.AUTO, 5, "spark://h:1", Engine.SPARK, "--master spark://h:1 was given"),
+        (Engine.LOCAL, 10**12, None, Engine.LOCAL, "asked for"),
+        (Engine.SPARK, 0, None, Engine.SPARK, "asked for"),
+    ],
+)
+def test_the_engine_is_chosen_by_size_and_says_why(
+    asked: Engine, events: int, master: str | None, expected: Engine, why: str
+) -> None:
+    choice = choose_engine(asked, events=events, master=master)
+    assert choice.engine is expected
+    assert why in choice.reason
+
+
+def test_workers_run_this_python_here_and_the_shipped_one_elsewhere(tmp_path: Path) -> None:
+    archive = tmp_path / "environment.tar.gz"
+    archive.touch()
+    theirs = {"PYSPARK_PYTHON": "/opt/python"}
+    here = SparkSettings(log_file=LOG, master="local[2]")
+    cluster = SparkSettings(log_file=LOG, master="yarn")
+    shipped = SparkSettings(log_file=LOG, master="yarn", env_archive=archive)
+    assert worker_environment(here, theirs)["PYSPARK_PYTHON"] == sys.executable
+    assert worker_environment(cluster, theirs)["PYSPARK_PYTHON"] == "/opt/python"
+    assert worker_environment(shipped, theirs)["PYSPARK_PYTHON"] == "./environment/bin/python"
+    assert spark_properties(shipped)["spark.archives"] == f"{archive}#environment"
+    at_connect = connect_properties(replace(shipped, master="sc://127.0.0.1:15002"))
+    assert at_connect["spark.sql.execution.pyspark.python"] == "environment/bin/python"
+    assert "SPARK_LOCAL_IP" in worker_environment(here, {})
+    assert "SPARK_LOCAL_IP" not in worker_environment(cluster, {})
+
+
+def test_a_stream_at_a_connect_server_is_refused_with_the_reason(tmp_path: Path) -> None:
+    argv = (
+        "pipeline",
+        "stream",
+        str(tmp_path),
+        "--master",
+        "sc://127.0.0.1:15002",
+        "--store",
+        f"local:{tmp_path}/q.db",
+    )
+    code, out, err = run_cli(*argv)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: a stream keeps its state in this process, which a Spark Connect server can't reach\n")
+
+
+def test_the_users_properties_win(tmp_path: Path) -> None:
+    given = {"spark.sql.shuffle.partitions": "7", "spark.driver.memory": "9g"}
+    found = spark_properties(SparkSettings(log_file=LOG, properties=given))
+    assert {name: found[name] for name in given} == given
+    assert found["spark.sql.session.timeZone"] == "UTC"
+    (tmp_path / "environment.zip").touch()
+    with pytest.raises(UsageError, match=r"is no \.tar\.gz"):
+        SparkSettings(log_file=LOG, master="yarn", env_archive=tmp_path / "environment.zip")
+    with pytest.raises(UsageError, match="no file"):
+        SparkSettings(log_file=LOG, master="yarn", env_archive=tmp_path / "none")
+
+
+def test_the_package_ships_every_module_of_its_own(tmp_path: Path) -> None:
+    names = zipfile.ZipFile(write_package_archive(tmp_path)).namelist()
+    assert {"kafka_quotas/__init__.py", "kafka_quotas/pipeline/ingest/parse.py"} <= set(names)
+    assert all(name.endswith(".py") for name in names)
+
+
+def test_sparks_errors_say_what_was_the_matter_not_through_which_layers() -> None:
+    text = "An error\norg.apache.spark.SparkException: Job aborted\n  File x\nFileNotFoundError: no /a\n\tat java.x"
+    with pytest.raises(KafkaQuotasError, match="while reading: FileNotFoundError: no /a") as caught:  # noqa: SIM117
+        with spark_errors("reading", log_file=LOG):
+            raise RuntimeError(text)
+    assert caught.value.hint == "see spark.log"
+    with pytest.raises(KafkaQuotasError, match="no room left while reading"):  # noqa: SIM117
+        with spark_errors("reading", log_file=LOG):
+            raise RuntimeError("java.io.IOException: No space left on device\n at x")
+
+
+def test_the_connector_follows_pyspark_and_can_be_named() -> None:
+    (found,) = connector_packages(())
+    assert found == "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"  # the release that the tests pin
+    assert connector_packages(("a:b:1",)) == ("a:b:1",)
+    error = missing_connector(("a:b:1",), KafkaQuotasError("x", hint="see log"))
+    assert "a:b:1" in error.message
+    assert "--packages" in str(error.hint)
+
+
+def test_every_table_has_one_schema_for_arrow_and_for_spark() -> None:
+    for table in TABLES:
+        arrow, spark = table.arrow_schema(), table.spark_schema()
+        assert arrow.names == spark.names == list(table.column_names)
+        assert [field.nullable for field in arrow] == [field.nullable for field in spark]
+        assert len(set(arrow.names)) == len(arrow.names)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "holds no ingested data"), ("{", "cannot read"), ('{"version":9,"buckets":1}', "version 9")],
+)
+def test_a_folder_that_is_none_of_ours_is_refused(tmp_path: Path, content: str | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / "_layout.json").write_text(content)
+    with pytest.raises(KafkaQuotasError, match=message):
+        DataFolder.open(tmp_path)
+
+
+def test_help_of_the_jobs_loads_no_heavy_library() -> None:
+    heavy = ["pyspark", "pyarrow", "numba", "numpy", "pandas", "duckdb", "orjson", "rich"]
+    script = (
+        "import sys\nfrom kafka_quotas.cli.main import main\n"
+        "codes = [main(['pipeline', job, '--help']) for job in ('ingest', 'stream')]\n"
+        f"found = [name for name in {heavy!r} if name in sys.modules]\n"
+        "sys.exit(f'{codes} {found}' if any(codes) or found else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr

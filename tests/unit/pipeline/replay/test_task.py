@@ -1,0 +1,212 @@
+"""Replays of recorded events on this machine, against `core` event by event."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.support.pipeline.events import BASE_MS, events_folder, events_table, proposal, random_events
+
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
+from kafka_quotas.core.quotas.simulation import Algorithm, Event, EventOperation, new_limiter, replay
+from kafka_quotas.pipeline.buckets.default_scope import DefaultScope
+from kafka_quotas.pipeline.buckets.sweep import parse_sweep
+from kafka_quotas.pipeline.engine.local import run_tasks, task_files
+from kafka_quotas.pipeline.engine.progress import ignore_progress
+from kafka_quotas.pipeline.replay.plan import Model, ReplayPlan
+from kafka_quotas.pipeline.replay.tables import ReplayTables, replay_tables
+from kafka_quotas.pipeline.replay.task import replay_task
+from kafka_quotas.pipeline.tables.arrow import write_tables
+from kafka_quotas.pipeline.tables.event_slices import COLUMNS, event_slices, time_range_ms
+from kafka_quotas.pipeline.tables.layout import DataFolder
+
+PAIRS = proposal("pairs", (Entity.of(user=None, client_id=None), {"producer_byte_rate": 9_000.0}))
+USERS = proposal(
+    "users",
+    (Entity.of(user=None), {"producer_byte_rate": 20_000.0, "request_percentage": 0.2}),
+    (Entity.of(user="user-1"), {"producer_byte_rate": 3_000.0, "consumer_byte_rate": 4_000.0}),
+    (Entity.of(client_id=None), {"controller_mutation_rate": 1.0}),
+)
+
+
+def replayed(folder: Path, *proposals, models=tuple(Model)) -> ReplayTables:
+    plan = ReplayPlan(proposals=proposals, models=models)
+    files = task_files(DataFolder.open(folder), plan.told_apart_by())
+    found = run_tasks(files, lambda slices: replay_task(slices, plan), stage="replay", watch=ignore_progress)
+    return replay_tables(found, plan)
+
+
+def rows_of(tables: ReplayTables, **wanted) -> list[dict]:
+    entities = tables.entities.to_pylist()
+    rows = [{**row, **entities[row["entity_id"]], "quota": row["quota"]} for row in tables.whatif.to_pylist()]
+    return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
+
+
+def test_every_produce_throttle_is_the_one_of_a_broker_with_these_quotas(tmp_path: Path) -> None:
+    rows = random_events(2_500)
+    tables = replayed(events_folder(tmp_path / "data", rows, ingests=3), USERS, models=(Model.OPEN,))
+    for broker in (1, 2):
+        manager = ClientQuotaManager(QuotaType.PRODUCE)
+        for entity, quotas in USERS.entries:
+            if "producer_byte_rate" in quotas:
+                manager.update_quota(entity, quotas["producer_byte_rate"])
+        throttles: dict[str, list[int]] = {}
+        charged = [
+            row
+            for row in rows
+            if row["broker_id"] == broker and row["quota_type"] == "produce" and not row["is_exempt"]
+        ]
+        for row in sorted(charged, key=lambda row: (row["ts_ms"], row["bytes"])):
+            client = row["user"], row["client_id"]
+            throttle_ms = manager.record_and_throttle_ms(*client, float(row["bytes"]), row["ts_ms"])
+            throttles.setdefault(row["user"], []).append(throttle_ms)
+        found = rows_of(tables, broker_id=broker, quota_type="produce")
+        assert {row["user"]: row["throttle_ms"] for row in found} == {
+            user: sum(of_user) for user, of_user in throttles.items()
+        }
+        assert {row["user"]: row["throttled_n"] for row in found} == {
+            user: sum(each > 0 for each in of_user) for user, of_user in throttles.items()
+        }
+        assert sum(row["throttled_n"] for row in found) > 0
+
+
+def test_a_closed_loop_is_the_one_client_of_core(tmp_path: Path) -> None:
+    rows = [row for row in random_events(2_000, seed=4) if row["quota_type"] == "produce" and not row["is_exempt"]]
+    tables = replayed(events_folder(tmp_path / "data", rows), PAIRS)
+    by_client: dict[tuple, list[dict]] = {}
+    for row in rows:
+        by_client.setdefault((row["broker_id"], row["user"], row["client_id"] or None), []).append(row)
+    for (broker, user, client_id), events in by_client.items():
+        (found,) = rows_of(tables, broker_id=broker, user=user, client_id=client_id, model="closed")
+        limit = 2.0**63 if client_id is None else 9_000.0  # no default reaches an empty client-id
+        limiter = new_limiter(Algorithm.RATE, bound=limit, samples=11, window_ms=1000)
+        ordered = sorted(events, key=lambda row: (row["ts_ms"], row["bytes"]))
+        decisions = list(
+            replay(
+                (Event(t_ms=row["ts_ms"], amount=float(row["bytes"])) for row in ordered),
+                limiter,
+                usual=EventOperation.RECORD,
+                closed_loop=True,
+            )
+        )
+        throttled = [each for each in decisions if each.outcome.throttle_ms > 0]
+        assert found["n"] == len(events)
+        assert found["throttle_ms"] == sum(each.outcome.throttle_ms for each in throttled)
+        assert found["max_ms"] == max((each.outcome.throttle_ms for each in throttled), default=0)
+        assert found["first_ms"] == min((each.t_ms for each in throttled), default=None)
+        assert found["delay_ms"] == sum(each.t_ms - each.due_ms for each in decisions)
+        assert found["quota"] == (None if client_id is None else 9_000.0)
+
+
+def test_a_slow_fetch_is_taken_back_and_a_mutation_refused(tmp_path: Path) -> None:
+    rows = [
+        {"ts_ms": BASE_MS + step * 100, "quota_type": "fetch", "bytes": 30_000, "user": "user-1"} for step in range(20)
+    ] + [{"ts_ms": BASE_MS + step, "quota_type": "controller_mutation", "mutations": 9} for step in range(4)]
+    tables = replayed(events_folder(tmp_path / "data", rows), USERS)
+    opened, closed = (rows_of(tables, quota_type="fetch", model=model)[0] for model in ("open", "closed"))
+    assert opened["refused_n"] == opened["throttled_n"] == 19
+    assert opened["achieved_rate"] < 30_000
+    assert closed["refused_n"] >= 19
+    assert 1_000 < closed["achieved_rate"] <= 4_000  # whole fetches of 30 kB leave some of each window unused
+    mutation = rows_of(tables, quota_type="controller_mutation", model="open")[0]
+    assert (mutation["algorithm"], mutation["refused_n"], mutation["first_ms"]) == ("token-bucket", 2, BASE_MS + 2)
+
+
+def test_a_sweep_in_one_pass_gives_what_its_steps_give_alone(tmp_path: Path) -> None:
+    folder = events_folder(tmp_path / "data", random_events(1_500, seed=9))
+    steps = parse_sweep("producer_byte_rate=1kB..100kB", steps=5).proposals(DefaultScope.PAIR)
+    together = replayed(folder, *steps).whatif.drop_columns(["entity_id"])
+    alone = pa.concat_tables([replayed(folder, step).whatif.drop_columns(["entity_id"]) for step in steps])
+    assert together.equals(alone)
+    assert [step.name for step in steps] == [
+        f"producer_byte_rate={value}" for value in (1000, 3162, 10000, 31623, 100000)
+    ]
+
+
+def test_a_sweep_keeps_what_a_base_has_besides(tmp_path: Path) -> None:
+    (step, *_) = parse_sweep("producer_byte_rate=1kB,2kB").proposals(DefaultScope.USER, USERS)
+    assert dict(step.entries)[Entity.of(user=None)] == {"producer_byte_rate": 1000.0, "request_percentage": 0.2}
+    assert dict(step.entries)[Entity.of(user="user-1")]["producer_byte_rate"] == 3_000.0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("producer_byte_rate", "names no quota key"),
+        ("produce_byte_rate=1..2", "names no quota key"),
+        ("connection_creation_rate=1..2", "names no quota key"),
+        ("producer_byte_rate=2MB..1MB", "is empty"),
+        ("producer_byte_rate=0..1MB", "above 0"),
+        ("producer_byte_rate=x..1MB", "not a size"),
+    ],
+)
+def test_a_sweep_that_means_nothing_is_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse_sweep(text)
+
+
+def test_fractions_sweep_too() -> None:
+    assert parse_sweep("request_percentage=0.5..50", steps=3).values == (0.5, 5.0, 50.0)
+
+
+def test_no_events_and_no_quotas_give_empty_tables(tmp_path: Path) -> None:
+    tables = replayed(events_folder(tmp_path / "none", []), PAIRS)
+    assert (tables.entities.num_rows, tables.whatif.num_rows) == (0, 0)
+    unlimited = replayed(events_folder(tmp_path / "some", random_events(20)), proposal("nothing"))
+    assert unlimited.whatif.num_rows == 0
+
+
+def test_slices_are_in_order_and_whole_seconds_however_small_they_are(tmp_path: Path) -> None:
+    rows = random_events(3_000, seed=2, seconds=300)
+    folder = events_folder(tmp_path / "data", rows, buckets=1, ingests=4)
+    files = [file for bucket in DataFolder.open(folder).events_buckets() for file in bucket.files]
+    slices = list(event_slices(files, slice_rows=1))
+    whole = list(event_slices(files))
+    times = [np.sort(each["ts_ms"].to_numpy()) for each in slices]
+    assert np.concatenate(times).tolist() == sorted(row["ts_ms"] for row in rows)
+    assert sum(each.num_rows for each in whole) == len(rows)
+    assert time_range_ms(files) == (min(row["ts_ms"] for row in rows), max(row["ts_ms"] for row in rows))
+    for before, after in pairwise(times):
+        assert before[-1] // 1000 < after[0] // 1000
+
+
+def test_a_file_out_of_order_and_clocks_that_jump_are_put_in_order(tmp_path: Path) -> None:
+    times = BASE_MS + np.random.default_rng(3).permutation(np.arange(900)) * 977
+    times[5] = BASE_MS + 400 * 86_400_000
+    file = tmp_path / "unordered.parquet"
+    pq.write_table(events_table([{"ts_ms": int(time)} for time in times]), file, row_group_size=100)
+    assert pa.concat_tables(list(event_slices([file])))["ts_ms"].to_pylist() == sorted(times.tolist())
+
+
+def test_a_file_is_believed_to_be_sorted_where_its_statistics_agree(tmp_path: Path) -> None:
+    events = events_table([{"ts_ms": BASE_MS + step} for step in range(300)])
+    by_time = pq.SortingColumn.from_ordering(events.schema, [("ts_ms", "ascending")])
+    file = tmp_path / "groups-swapped.parquet"
+    with pq.ParquetWriter(file, events.schema, sorting_columns=by_time) as writer:
+        for begin in (200, 0, 100):
+            writer.write_table(events.slice(begin, 100))
+    assert pa.concat_tables(list(event_slices([file]))).to_pylist() == events.select(COLUMNS).to_pylist()
+    (read,) = event_slices([file], columns=("ts_ms", "bytes"))
+    assert read.column_names == ["ts_ms", "bytes"]
+
+
+def test_a_half_written_file_is_named(tmp_path: Path) -> None:
+    folder = events_folder(tmp_path / "data", random_events(200))
+    file = next(folder.rglob("*.parquet"))
+    file.write_bytes(file.read_bytes()[:-60])
+    with pytest.raises(KafkaQuotasError, match=r"cannot read .*part-0\.parquet"):
+        replayed(folder, PAIRS)
+
+
+def test_tables_take_the_place_of_earlier_ones(tmp_path: Path) -> None:
+    for count in (3, 5):
+        write_tables(tmp_path / "out", {"numbers": pa.table({"n": list(range(count))})})
+    assert pq.read_table(tmp_path / "out" / "numbers").num_rows == 5
+    assert [each.name for each in (tmp_path / "out").iterdir()] == ["numbers"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(KafkaQuotasError, match="cannot write tables"):
+        write_tables(tmp_path / "file", {"numbers": pa.table({"n": [1]})})

@@ -1,0 +1,184 @@
+"""The usage of recorded events on this machine, against plain sums and `core`'s own rate."""
+
+import math
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from tests.support.pipeline.events import BASE_MS, events_folder, events_table, proposal, random_events
+
+from kafka_quotas.core.metrics.rate import Rate
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.pipeline.buckets.charges import ChargedClient
+from kafka_quotas.pipeline.buckets.proposal import BucketRows, ProposedQuotas, told_apart_by
+from kafka_quotas.pipeline.engine.local import run_tasks, task_files
+from kafka_quotas.pipeline.engine.progress import ignore_progress
+from kafka_quotas.pipeline.kernels import seconds as seconds_meter
+from kafka_quotas.pipeline.tables.layout import DataFolder
+from kafka_quotas.pipeline.usage.tables import UsageTables, usage_tables
+from kafka_quotas.pipeline.usage.task import UsagePlan, usage_task
+
+NOTHING = proposal("nothing")
+USERS = proposal("users", (Entity.of(user=None), {"producer_byte_rate": 20_000.0}))
+
+
+def used(folder: Path, quotas=NOTHING, *, seconds: int = 120) -> UsageTables:
+    plan = UsagePlan(quotas=quotas, seconds=seconds)
+    files = task_files(DataFolder.open(folder), plan.told_apart_by())
+    return usage_tables(run_tasks(files, lambda slices: usage_task(slices, plan), stage="usage", watch=ignore_progress))
+
+
+def charged(rows: list[dict], quota_type: str) -> list[dict]:
+    """The rows that a quota type is charged for, with the amount in its unit, by time and amount."""
+    found = []
+    for row in rows:
+        if row["is_exempt"]:
+            continue
+        if quota_type == "request" and row["thread_ms"] is not None:
+            found.append({**row, "amount": row["thread_ms"] * 0.1})
+        elif quota_type == row["quota_type"] != "request":
+            found.append({**row, "amount": float(row["mutations"] or row["bytes"])})
+    return sorted(found, key=lambda row: (row["ts_ms"], row["amount"]))
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_cells_and_rates_are_those_of_plain_sums_and_of_core(tmp_path: Path, monkeypatch, compiled: bool) -> None:
+    if not compiled:
+        init = seconds_meter.SecondsMeter.__init__
+        monkeypatch.setattr(
+            seconds_meter.SecondsMeter, "__init__", lambda self, window: init(self, window, compiled=False)
+        )
+    rows = random_events(2_000, seed=6)
+    tables = used(events_folder(tmp_path / "data", rows, ingests=2))
+    entities = tables.entities.to_pylist()
+    assert [row["entity_id"] for row in entities] == list(range(tables.profiles.num_rows))
+    cells = {(row["entity_id"], row["window_s"], row["window_start_ms"]): row for row in tables.usage.to_pylist()}
+    expected_count = 0
+    for entity, profile in zip(entities, tables.profiles.to_pylist(), strict=True):
+        own = [
+            row
+            for row in charged(rows, entity["quota_type"])
+            if (row["broker_id"], row["user"], row["client_id"] or None)
+            == (entity["broker_id"], entity["user"], entity["client_id"])
+        ]
+        expected_count += _cells_agree(cells, entity["entity_id"], own)
+        _profile_agrees(profile, own)
+    assert len(cells) == expected_count
+
+
+def _cells_agree(cells: dict, entity_id: int, own: list[dict]) -> int:
+    """How many cells were expected, all of which agree."""
+    by_second: dict[int, float] = defaultdict(float)
+    for row in own:
+        by_second[row["ts_ms"] // 1000] += row["amount"]
+    count = 0
+    for window_s in (1, 60, 3600):
+        windows: dict[int, list[dict]] = defaultdict(list)
+        for row in own:
+            windows[row["ts_ms"] // (window_s * 1000)].append(row)
+        for window, inside in windows.items():
+            cell = cells[entity_id, window_s, window * window_s * 1000]
+            assert cell["requests"] == len(inside)
+            assert cell["bytes"] == sum(row["bytes"] for row in inside)
+            assert cell["mutations"] == sum(row["mutations"] for row in inside)
+            assert cell["throttle_ms"] == sum(row["throttle_ms"] for row in inside)
+            assert cell["throttled"] == sum(row["throttle_ms"] > 0 for row in inside)
+            assert cell["thread_ms"] == pytest.approx(sum(row["thread_ms"] or 0.0 for row in inside))
+            seconds = {row["ts_ms"] // 1000 for row in inside}
+            assert cell["peak_rate"] == pytest.approx(max(by_second[second] for second in seconds))
+            count += 1
+    return count
+
+
+def _profile_agrees(profile: dict, own: list[dict]) -> None:
+    rate = Rate(DEFAULT_WINDOW.samples, DEFAULT_WINDOW.window_ms)
+    peaks: dict[int, float] = defaultdict(float)
+    throttled: dict[int, bool] = defaultdict(bool)
+    amounts: dict[int, float] = defaultdict(float)
+    for row in own:
+        rate.record(row["amount"], row["ts_ms"])
+        second = row["ts_ms"] // 1000
+        peaks[second] = max(peaks[second], rate.measure(row["ts_ms"]))
+        throttled[second] |= row["throttle_ms"] > 0
+        amounts[second] += row["amount"]
+    ordered = sorted(peaks.values())
+    for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0)):
+        assert profile[name] == ordered[math.ceil(share * len(ordered)) - 1]
+    assert profile["active_share"] == len(peaks) / 120
+    assert profile["throttled_share"] == sum(throttled.values()) / len(peaks)
+    mean = sum(amounts.values()) / len(amounts)
+    assert profile["burst_ratio"] == pytest.approx(max(amounts.values()) / mean)
+
+
+def test_quotas_in_force_tell_buckets_and_limits(tmp_path: Path) -> None:
+    rows = random_events(800)
+    tables = used(events_folder(tmp_path / "data", rows), USERS)
+    produce = [row for row in tables.entities.to_pylist() if row["quota_type"] == "produce"]
+    assert {row["client_id"] for row in produce} == {None}
+    assert {(row["matched_level"], row["quota"]) for row in produce} == {(6, 20_000.0)}
+    fetch = [row for row in tables.entities.to_pylist() if row["quota_type"] == "fetch"]
+    assert {row["quota"] for row in fetch} == {None}
+    assert {row["client_id"] for row in fetch} > {"client-0", "client-1"}
+    whole = [row for row in tables.usage.to_pylist() if row["window_s"] == 3600]
+    assert sum(row["bytes"] for row in whole if row["entity_id"] in {each["entity_id"] for each in produce}) == sum(
+        row["bytes"] for row in charged(rows, "produce")
+    )
+
+
+def test_no_events_give_empty_tables(tmp_path: Path) -> None:
+    tables = used(events_folder(tmp_path / "none", []))
+    assert [table.num_rows for table in (tables.entities, tables.usage, tables.profiles)] == [0, 0, 0]
+    exempt = [{"is_exempt": True, "bytes": 5}, {"quota_type": "request", "thread_ms": None}]
+    assert usage_task([events_table(exempt)], UsagePlan(quotas=NOTHING, seconds=1)).buckets.num_rows == 0
+
+
+def test_an_event_of_nothing_bursts_like_its_mean() -> None:
+    rows = [{"ts_ms": BASE_MS, "bytes": 0}]
+    (profile,) = usage_task([events_table(rows)], UsagePlan(quotas=NOTHING, seconds=1)).profiles.to_pylist()
+    assert (profile["burst_ratio"], profile["max"], profile["active_share"]) == (1.0, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("entities", "columns"),
+    [
+        ([], ("user", "client_id")),
+        ([Entity.of(user=None, client_id=None)], ("user", "client_id")),
+        ([Entity.of(user="a")], ("user",)),
+        ([Entity.of(client_id=None)], ("client_id",)),
+        ([Entity.of(user="a"), Entity.of(user=None, client_id=None)], ()),
+        ([Entity.of(user="a"), Entity.of(client_id="x")], ()),
+    ],
+)
+def test_what_keeps_sharers_together_follows_from_the_levels_in_use(entities, columns) -> None:
+    quotas = proposal("any", *((entity, {"producer_byte_rate": 1.0}) for entity in entities))
+    assert told_apart_by([quotas]) == ("cluster", "broker_id", *columns)
+    clients = [ChargedClient("c", 1, user, client) for user in ("a", "b", "") for client in ("x", "y", "")]
+    buckets = BucketRows([ProposedQuotas(quotas, QuotaType.PRODUCE)])
+    rows = buckets.grow(clients)
+    for first, one in zip(clients, rows, strict=True):
+        for second, other in zip(clients, rows, strict=True):
+            if one == other and columns:
+                assert [getattr(first, name) for name in columns] == [getattr(second, name) for name in columns]
+
+
+def test_static_quotas_are_found_below_all_others() -> None:
+    static = ((Entity.of(client_id=None), {"producer_byte_rate": 7.0}),)
+    quotas = ProposedQuotas(proposal("static").__class__(name="s", entries=(), static=static), QuotaType.PRODUCE)
+    assert quotas.told_apart_by == {"client_id"}
+    assert quotas.match(quotas.bucket("a", "x")).limit == 7.0
+    assert ProposedQuotas(NOTHING, QuotaType.PRODUCE).match(("a", "x")) is None
+
+
+def test_a_new_client_gets_a_row_of_its_own_and_old_ones_keep_theirs() -> None:
+    buckets = BucketRows([ProposedQuotas(USERS, QuotaType.PRODUCE)])
+    first = [ChargedClient("c", 1, "a", "x"), ChargedClient("c", 2, "a", "x")]
+    assert buckets.grow(first).tolist() == [0, 1]
+    assert buckets.grow([*first, ChargedClient("c", 1, "a", "y"), ChargedClient("c", 1, "b", "y")]).tolist() == [
+        0,
+        1,
+        0,
+        2,
+    ]
+    assert buckets.bounds().tolist() == [[20_000.0]] * 3

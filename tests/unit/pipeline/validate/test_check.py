@@ -1,0 +1,266 @@
+"""validate, recommend and report over what real brokers logged: the request logs that come with the sources."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pyarrow as pa
+import pytest
+from tests.support.pipeline.logs import ROOT
+from tests.support.processes.run_cli import run_cli
+
+from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.pipeline.report.time_slots import slots_of
+from kafka_quotas.pipeline.usage.tables import UsageTables
+from kafka_quotas.pipeline.validate.check import BucketCheck, RateCheck, ThrottleCheck, Verdict
+from kafka_quotas.pipeline.validate.scraped_rates import rate_checks
+from kafka_quotas.pipeline.validate.shared_requests import LimitedBucket, SharedRequests, Throttled
+
+IN_FORCE = str(ROOT / "examples/request-log/quotas.yaml")
+WINDOW = ("--quota-window-num", "3")
+START_MS = 1_795_262_400_000
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = str(tmp_path_factory.mktemp("sample") / "data")
+    source = str(ROOT / "examples/request-log/{broker_id}/*.gz")
+    code, _, err = run_cli("pipeline", "ingest", "--source", source, "--timezone", "UTC", "--out", folder)
+    assert code == 0, err
+    return folder
+
+
+def document(*argv: str, code: int = 0) -> dict[str, Any]:
+    found, out, err = run_cli(*argv, "--output", "json")
+    assert found == code, err
+    return json.loads(out)  # type: ignore[no-any-return]
+
+
+def test_the_replay_throttles_as_real_brokers_did(data: str) -> None:
+    found = document("pipeline", "validate", data, "--quotas", IN_FORCE, *WINDOW)
+    assert found["schema"] == "kafka-quotas.pipeline-validate/1"
+    assert set(found) == {"schema", "events", "seconds", "quotas", "tolerance", "ok", "buckets"}
+    assert found["ok"] is True
+    by_name = {(each["broker_id"], each["quota_type"], each["user"]): each for each in found["buckets"]}
+    assert len(by_name) == 8
+    for broker_id in (1, 2):
+        produce = by_name[broker_id, "produce", "alice"]
+        assert produce["observed_throttle_ms"] > 2000
+        assert produce["throttle_error"] < 0.005, "bytes are estimated to a fraction of a percent"
+        assert produce["observed_throttled"] == produce["simulated_throttled"] > 0
+        fetch = by_name[broker_id, "fetch", "bob"]
+        assert fetch["throttle_error"] is None, "the size of a throttled fetch is in no log"
+        assert fetch["peak"] <= fetch["limit"] * 1.01
+        assert fetch["verdict"] == "met"
+
+
+def test_other_quotas_than_those_in_force_are_found_out(data: str, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("entries:\n  - {entity: {user: alice}, quotas: {producer_byte_rate: 400000}}\n")
+    code, out, err = run_cli("pipeline", "validate", data, "--quotas", str(wrong), *WINDOW)
+    assert code == 1
+    assert "missed" in out
+    assert "verdict: NOT met" in err
+    assert re.search(r"missed: erin.* was throttled at broker 1, and no quota in the file concerns it", err)
+
+
+def test_quotas_that_concern_nobody_prove_nothing(data: str, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text("entries:\n  - {entity: {user: nobody}, quotas: {controller_mutation_rate: 5}}\n")
+    code, _, err = run_cli("pipeline", "validate", data, "--quotas", str(other), *WINDOW)
+    assert code == 1
+    assert "NOT met" in err
+
+
+def test_a_tolerance_below_nothing_is_refused(data: str) -> None:
+    code, _, err = run_cli("pipeline", "validate", data, "--quotas", IN_FORCE, "--tolerance", "-1")
+    assert code == 2
+    assert "the tolerance must be 0 or more" in err
+
+
+def check(**changed: Any) -> BucketCheck:
+    fields: dict[str, Any] = {
+        "cluster": "c",
+        "broker_id": 1,
+        "quota_type": QuotaType.PRODUCE,
+        "user": "alice",
+        "client_id": None,
+        "limit": 100.0,
+        "peak": 150.0,
+        "observed_throttle_ms": 0,
+        "observed_throttled": 0,
+        "throttle": None,
+        "rate": None,
+    }
+    return BucketCheck(**fields | changed)
+
+
+@pytest.mark.parametrize(
+    ("observed_ms", "low_ms", "high_ms", "verdict"),
+    [
+        (1000, 1000, 1000, Verdict.MET),
+        (1000, 1101, 1101, Verdict.MISSED),
+        (1000, 1099, 1099, Verdict.MET),
+        (1000, 500, 1500, Verdict.MET),  # two quotas: anything between
+        (1000, 500, 800, Verdict.MISSED),
+        (0, 100, 100, Verdict.MET),  # 1 % of ten active seconds
+        (0, 101, 101, Verdict.MISSED),
+    ],
+)
+def test_throttle_times_are_compared_with_a_range(
+    observed_ms: int, low_ms: int, high_ms: int, verdict: Verdict
+) -> None:
+    throttle = ThrottleCheck(observed_ms=observed_ms, low_ms=low_ms, high_ms=high_ms, active_s=10)
+    assert check(throttle=throttle, observed_throttle_ms=observed_ms).verdict(0.1) is verdict
+
+
+def test_fetches_are_held_against_their_quota_and_rates_against_scrapes() -> None:
+    assert check().verdict(0.1) is Verdict.OPEN
+    assert check(quota_type=QuotaType.FETCH, peak=109.0).verdict(0.1) is Verdict.MET
+    assert check(quota_type=QuotaType.FETCH, peak=111.0).verdict(0.1) is Verdict.MISSED
+    assert check(rate=RateCheck(scrapes=3, scraped=100.0, reckoned=91.0)).verdict(0.1) is Verdict.MET
+    assert check(rate=RateCheck(scrapes=3, scraped=100.0, reckoned=89.0)).verdict(0.1) is Verdict.MISSED
+
+
+def test_scraped_rates_are_compared_where_the_window_is_full() -> None:
+    entities = pa.table(
+        {
+            "entity_id": [0],
+            "cluster": ["c"],
+            "broker_id": [1],
+            "quota_type": ["produce"],
+            "user": ["alice"],
+            "client_id": pa.array([None], pa.string()),
+        }
+    )
+    cells = [(START_MS + second * 1000, 1, 500) for second in range(30)] + [(START_MS, 60, 15_000)]
+    usage = pa.table(
+        {
+            "entity_id": [0] * len(cells),
+            "window_start_ms": [start for start, _, _ in cells],
+            "window_s": [length for _, length, _ in cells],
+            "bytes": [amount for _, _, amount in cells],
+        }
+    )
+    rows = [(5, "1", 1.0), (20, "1", 520.0), (25, "1", 480.0), (25, "broker-1:9092", 1.0), (25, "1", float("nan"))]
+    scrapes = pa.table(
+        {
+            "ts_ms": [START_MS + second * 1000 for second, _, _ in rows],
+            "cluster": ["c"] * len(rows),
+            "broker": [broker for _, broker, _ in rows],
+            "quota_type": ["produce"] * len(rows),
+            "user": ["alice"] * len(rows),
+            "client_id": [""] * len(rows),
+            "value": [value for _, _, value in rows],
+        }
+    )
+    tables = UsageTables(entities=entities, usage=usage, profiles=pa.table({}))
+    found = rate_checks(scrapes, tables, QuotaWindow(samples=11, window_s=1))
+    assert found == {("c", 1, "produce", "alice", ""): RateCheck(scrapes=2, scraped=500.0, reckoned=500.0)}
+
+
+def bucket(kind: QuotaType, user: str | None, client_id: str | None, at_most_ms: int = 0) -> LimitedBucket:
+    at_most = Throttled(requests=1, total_ms=at_most_ms)
+    return LimitedBucket(cluster="c", broker_id=1, quota_type=kind, user=user, client_id=client_id, at_most=at_most)
+
+
+def added_ms(shared: SharedRequests, of: LimitedBucket) -> list[int]:
+    return sorted(each.total_ms for each in shared.of(of))
+
+
+def test_requests_are_shared_with_quotas_of_request_time_alone() -> None:
+    shared = SharedRequests(
+        [
+            bucket(QuotaType.REQUEST, "alice", None, 1),
+            bucket(QuotaType.REQUEST, "bob", "app", 2),
+            bucket(QuotaType.PRODUCE, "alice", "app", 4),
+            bucket(QuotaType.FETCH, None, "app", 8),
+        ]
+    )
+    assert added_ms(shared, bucket(QuotaType.PRODUCE, "alice", "app")) == [1]
+    assert added_ms(shared, bucket(QuotaType.PRODUCE, None, "app")) == [1, 2]
+    assert added_ms(shared, bucket(QuotaType.PRODUCE, "carol", "app")) == []
+    assert added_ms(shared, bucket(QuotaType.REQUEST, "alice", None)) == [4, 8]
+    assert added_ms(shared, bucket(QuotaType.REQUEST, "bob", "other")) == []
+
+
+def test_a_recommendation_has_its_document_and_explains_each_client(data: str, tmp_path: Path) -> None:
+    file = tmp_path / "quotas.yaml"
+    found = document("pipeline", "recommend", data, *WINDOW, "--clients-share", "0.2", "--file", str(file))
+    assert found["schema"] == "kafka-quotas.pipeline-recommend/1"
+    assert set(found) == {"schema", "events", "seconds", "cluster", "default_of", "quotas"}
+    kinds = {(each["quota_type"], each["kind"]): each for each in found["quotas"]}
+    assert kinds["produce", "override"]["user"] == "alice"
+    assert kinds["produce", "override"]["value"] > kinds["produce", "default"]["value"]
+    code, out, _ = run_cli("diff", str(file), "--store", f"local:{tmp_path / 'q.db'}")
+    assert code == 0
+    assert "alice" in out
+    told = document("pipeline", "recommend", data, *WINDOW, "--clients-share", "0.2", "--explain", "alice")
+    assert told["schema"] == "kafka-quotas.pipeline-recommend-explain/1"
+    assert {each["quota_type"] for each in told["quotas"]} == {"produce", "fetch", "request"}
+    (why,) = [each["why"] for each in told["quotas"] if each["quota_type"] == "produce"]
+    assert "of its own: producer_byte_rate: needs 459.4 kB/s at broker 2" in why
+    code, _, err = run_cli("pipeline", "recommend", data, *WINDOW, "--explain", "mallory")
+    assert code == 2
+    assert "no events of user mallory" in err
+
+
+def test_a_report_is_one_page_that_stands_alone(data: str, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    code, _, err = run_cli("pipeline", "report", data, "--quotas", IN_FORCE, *WINDOW, "--out", str(page))
+    assert code == 0, err
+    text = page.read_text(encoding="utf-8")
+    for question in ("Which limits to set", "Who uses the most?", "When?", "What if the limit were lower"):
+        assert question in text
+    assert "3 clients" in text, "alice, bob and erin were slowed down"
+    assert "carol@payments" in text
+    assert not re.search(r"""<script|<link|(?:src|href)=["'](?!#|data:)""", text), "it loads nothing"
+    drawings = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    assert len(drawings) >= 8
+    for drawing in drawings:
+        ET.fromstring(drawing)
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) -> None:
+    code, _, err = run_cli("pipeline", "report", str(tmp_path), "--out", str(tmp_path / "none" / "r.html"))
+    assert code == 2
+    assert "there is no folder" in err
+
+
+@pytest.mark.parametrize(
+    ("seconds", "columns", "first", "recorded"),
+    [(1, 1, "00:00", 1.0), (40, 40, "00:00", 40.0), (3600, 30, "12:00", 3600.0), (86_400 * 2, 24, "00", 172_800.0)],
+)
+def test_time_is_cut_into_columns_that_can_be_read(seconds: int, columns: int, first: str, recorded: float) -> None:
+    slots = slots_of(START_MS, START_MS + seconds * 1000 - 1)
+    assert len(slots.names) == columns
+    assert slots.names[0] == first
+    assert sum(slots.seconds) == recorded
+
+
+def test_the_demo_does_without_java_and_says_so(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    sample = str(ROOT / "examples/request-log")
+    nowhere = {"JAVA_HOME": str(tmp_path / "none")}
+    code, told, err = run_cli("pipeline", "demo", "--out", str(out), "--sample", sample, environment=nowhere)
+    assert code == 0, err
+    assert "note: no broker of our own: Spark needs Java" in err
+    assert "engine spark" not in err
+    assert (out / "report.html").stat().st_size > 50_000
+    steps = [line.split()[2:4] for line in told.splitlines() if line.startswith("$ kafka-quotas ")]
+    verbs = [second if first == "pipeline" else first for first, second in steps]
+    assert verbs == ["ingest", "usage", "replay", "recommend", "report", "apply", "describe"]
+    assert "producer_byte_rate" in (out / "journal.jsonl").read_text()  # not in the user's
+    stored = document("describe", "--store", f"local:{out / 'quotas.db'}")
+    assert {"producer_byte_rate", "consumer_byte_rate"} <= {key for each in stored["entries"] for key in each["quotas"]}
+
+
+def test_the_demo_leaves_folders_of_others_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    code, _, err = run_cli("pipeline", "demo", "--out", str(tmp_path))
+    assert code == 2
+    assert "holds other things than an earlier demo" in err
+    assert (tmp_path / "mine.txt").read_text() == "mine"

@@ -1,0 +1,214 @@
+"""Files of contexts: what is understood, what is refused by name, and how they are changed."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.stores.contexts.context import Context, is_secret_property
+from kafka_quotas.stores.contexts.editing import with_context, with_current
+from kafka_quotas.stores.contexts.file import Contexts, parse_contexts, read_contexts, write_contexts
+from kafka_quotas.stores.contexts.secret import Secret, SecretPlace, secret_at
+from kafka_quotas.stores.security.jaas import parse_jaas
+
+PATH = Path("/nowhere/contexts.toml")
+WHOLE = """\
+# our clusters
+current = "prod"   # for now
+
+[contexts.prod]  # the big one
+store = "kafka://k1:9092,k2:9092"
+username = "ops"
+password_file = "prod.password"
+
+[contexts.prod.properties]
+"sasl.mechanism" = "SCRAM-SHA-512"
+"ssl.key.password" = { variable = "KEY_PASSWORD" }
+
+# still there
+[contexts.old]
+store = "zk://z1:2181/kafka"
+"""
+
+
+def parsed(text: str) -> Contexts:
+    return parse_contexts(text, path=PATH)
+
+
+def test_a_whole_file_is_understood() -> None:
+    contexts = parsed(WHOLE)
+    assert [context.name for context in contexts.contexts] == ["old", "prod"]
+    assert contexts.current == "prod"
+    prod = contexts.get("prod")
+    assert (prod.store_url, prod.username) == ("kafka://k1:9092,k2:9092", "ops")
+    assert prod.password == Secret(place=SecretPlace.FILE, where="prod.password")
+    assert prod.properties["ssl.key.password"] == Secret(place=SecretPlace.VARIABLE, where="KEY_PASSWORD")
+
+
+def test_the_example_is_understood() -> None:
+    example = read_contexts(Path(__file__).parents[4] / "examples" / "contexts.toml")
+    assert [context.name for context in example.contexts] == ["desk", "mtls", "old", "prod"]
+    assert example.get("mtls").properties["ssl.key.password"] == Secret(place=SecretPlace.FILE, where="admin.password")
+
+
+def test_no_file_means_no_contexts(tmp_path: Path) -> None:
+    assert read_contexts(tmp_path / "contexts.toml").contexts == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("current = 'x'", "there is no context 'x'"),
+        ("[contexts.a]\n", "context a: it has no store"),
+        ("[contexts.a]\nstore = 'nothing'", "context a: not a store"),
+        ("[contexts.a]\nstore = 'local:/x'\nstroe = 'y'", "context a: unknown setting 'stroe'"),
+        ("[contexts.a]\nstore = 'local:/x'\npassword = 'y'", "context a: a password must not be written here"),
+        ("[contexts.a]\nstore = 'local:/x'\nusername = 'y'", "context a: username and password go together"),
+        ("[contexts.a]\nstore = 'local:/x'\npassword_file = 'y'", "context a: username and password go together"),
+        (
+            "[contexts.a]\nstore = 'local:/x'\nusername='u'\npassword_file = 'y'\npassword_command = 'z'",
+            "context a: password_file and password_command exclude each other",
+        ),
+        (
+            "[contexts.a]\nstore = 'local:/x'\n[contexts.a.properties]\n'ssl.key.password' = 'y'",
+            "context a: property ssl.key.password is a secret",
+        ),
+        (
+            "[contexts.a]\nstore = 'local:/x'\n[contexts.a.properties]\n'x' = { file = 'y', variable = 'z' }",
+            "context a: property x is no reference",
+        ),
+        ("[contexts.a]\nstore = 'local:/x'\n[contexts.a.properties]\n'x' = true", "property x is neither"),
+        ("[contexts]\na = 1", "context a: it is no table"),
+        ("contexts = 1", "contexts is no table"),
+        ("[contexts.'a b']\nstore = 'local:/x'", "not a name for a context"),
+        ("current = ", "is not TOML"),
+    ],
+)
+def test_what_is_not_understood_is_refused_by_name(text: str, told: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parsed(text)
+    assert str(PATH) in caught.value.message
+    assert told in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("ssl.key.password", True),
+        ("ssl.truststore.password", True),
+        ("sasl.jaas.config", True),
+        ("zookeeper.sasl.jaas.config", True),
+        ("zookeeper.auth", True),
+        ("ssl.keystore.key", True),
+        ("sasl.oauthbearer.client.credentials.client.secret", True),
+        ("sasl.oauthbearer.token.endpoint.url", False),
+        ("ssl.keystore.location", False),
+        ("sasl.mechanism", False),
+    ],
+)
+def test_secret_properties_are_known_by_their_names(name: str, secret: bool) -> None:
+    assert is_secret_property(name) is secret
+
+
+def test_choosing_a_context_leaves_the_rest_as_it_is() -> None:
+    text = with_current(parsed(WHOLE), "old").text
+    assert text == 'current = "old"\n' + WHOLE.replace('current = "prod"   # for now\n', "")
+    assert with_current(parsed(text), None).current is None
+    with pytest.raises(UsageError, match="there is no context 'x'"):
+        with_current(parsed(WHOLE), "x")
+
+
+def test_changing_a_context_leaves_the_others_as_they_are() -> None:
+    before = parsed(WHOLE)
+    changed = replace(before.get("prod"), store_url="kafka://k9:9092", properties={"client.id": 'a"b\\c\n'})
+    after = with_context(before, changed)
+    assert after.get("prod") == changed
+    assert after.get("old") == before.get("old")
+    assert after.current == "prod"
+    assert after.text.startswith("# our clusters\n")
+    assert with_context(parsed(after.text), before.get("prod")).contexts == before.contexts
+
+
+def test_a_context_is_added_at_the_end() -> None:
+    new = Context(name="a.b", store_url="local:/x", folder=PATH.parent)
+    assert with_context(parsed(WHOLE), new).text == f'{WHOLE}\n[contexts."a.b"]\nstore = "local:/x"\n'
+
+
+def test_a_layout_that_lines_cannot_change_is_left_to_a_person() -> None:
+    inline = parsed("contexts = { prod = { store = 'local:/x' } }\n")
+    with pytest.raises(UsageError, match="only a person can change"):
+        with_context(inline, replace(inline.get("prod"), store_url="local:/y"))
+
+
+def test_a_written_file_is_the_users_own(tmp_path: Path) -> None:
+    contexts = with_context(
+        read_contexts(tmp_path / "new" / "contexts.toml"),
+        Context(name="a", store_url="local:/x", folder=tmp_path / "new"),
+    )
+    write_contexts(contexts)
+    assert read_contexts(contexts.path).contexts == contexts.contexts
+    assert contexts.path.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in contexts.path.parent.iterdir()] == ["contexts.toml"]
+
+
+def test_secrets_come_from_files_variables_and_commands(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("from file\n")
+    program = "print('from command')"
+    for secret, expected in (
+        (secret_at(SecretPlace.FILE, "password"), "from file"),
+        (secret_at(SecretPlace.VARIABLE, "P"), "from variable"),
+        (secret_at(SecretPlace.COMMAND, [sys.executable, "-c", program]), "from command"),
+    ):
+        assert secret.read(folder=tmp_path, environment={"P": "from variable"}) == expected
+
+
+@pytest.mark.parametrize(
+    ("place", "where", "told"),
+    [
+        (SecretPlace.FILE, "missing", "cannot read the secret in"),
+        (SecretPlace.VARIABLE, "UNSET", "a secret is empty"),
+        (SecretPlace.COMMAND, "/missing/program secret", "cannot run the password command /missing/program"),
+        (SecretPlace.COMMAND, "false hunter2", "the password command false failed with exit code 1"),
+        (SecretPlace.COMMAND, "true hunter2", "a secret is empty"),
+    ],
+)
+def test_a_secret_that_cannot_be_had_is_told_without_telling_it(
+    tmp_path: Path, place: SecretPlace, where: str, told: str
+) -> None:
+    with pytest.raises(KafkaQuotasError) as caught:
+        secret_at(place, where).read(folder=tmp_path, environment={})
+    assert told in caught.value.message
+    assert "hunter2" not in caught.value.message
+    assert "hunter2" not in str(secret_at(place, where))
+
+
+def test_a_login_is_made_for_kafka_by_its_mechanism_and_never_in_the_clear_by_itself(tmp_path: Path) -> None:
+    (tmp_path / "p").write_text('se"cr\\et')
+    context = Context(
+        name="a",
+        store_url="kafka://k:9092",
+        folder=tmp_path,
+        username="ops",
+        password=Secret(place=SecretPlace.FILE, where="p"),
+        properties={"sasl.mechanism": "SCRAM-SHA-256"},
+    )
+    properties = context.client_properties()
+    login = parse_jaas(properties["sasl.jaas.config"], property_name="x")
+    assert (login.module.endswith("ScramLoginModule"), login.options["password"]) == (True, 'se"cr\\et')
+    assert properties["security.protocol"] == "SASL_SSL"
+    at_zookeeper = replace(context, store_url="zk://z:2181").client_properties()
+    assert "DigestLoginModule" in at_zookeeper["zookeeper.sasl.jaas.config"]
+
+
+def test_the_properties_of_a_context_beat_its_file(tmp_path: Path) -> None:
+    (tmp_path / "client.properties").write_text("client.id=file\nsecurity.protocol=SSL\n")
+    context = Context(
+        name="a",
+        store_url="kafka://k:9092",
+        folder=tmp_path,
+        command_config="client.properties",
+        properties={"client.id": "context"},
+    )
+    assert context.client_properties() == {"client.id": "context", "security.protocol": "SSL"}

@@ -1,0 +1,43 @@
+"""Every refusal for want of an ACL names the ACL and how to add it."""
+
+from contextlib import closing
+
+import pytest
+from confluent_kafka import KafkaError
+
+from kafka_quotas.core.errors import StoreRefusedError
+from kafka_quotas.loadtest.clients.errors import translated
+from kafka_quotas.stores.kafka.cluster_client import ClusterClient
+from kafka_quotas.stores.settings import StoreSettings
+from kafka_quotas.stores.url import parse_store_url
+
+TOPIC, CLUSTER = 29, 31
+
+
+@pytest.mark.parametrize(
+    ("code", "operation", "said", "hint"),
+    [
+        (CLUSTER, "AlterConfigs", "AlterConfigs on the cluster", "--cluster --operation AlterConfigs"),
+        (TOPIC, "DescribeConfigs", "DescribeConfigs on the topic", "--topic NAME --operation DescribeConfigs"),
+    ],
+)
+def test_of_a_broker(code: int, operation: str, said: str, hint: str) -> None:
+    address = parse_store_url("kafka://127.0.0.1:9092")
+    with closing(ClusterClient(address, settings=StoreSettings())) as connection:
+        error = connection.error(code, None, missing_acl=operation)
+    assert isinstance(error, StoreRefusedError)
+    assert error.message == f"not authorized at kafka://127.0.0.1:9092: {said} is missing"
+    assert error.hint == f"kafka-acls --add {hint} --allow-principal User:NAME"
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "--topic NAME --operation Write (Read for consumers)"),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "--group NAME --operation Read"),
+    ],
+)
+def test_of_a_load_test(code: int, hint: str) -> None:
+    error = translated(KafkaError(code), bootstrap="127.0.0.1:9092")
+    assert error.message.startswith("not authorized at 127.0.0.1:9092: ")
+    assert error.hint == f"kafka-acls --add {hint} --allow-principal User:NAME"

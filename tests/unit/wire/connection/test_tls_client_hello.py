@@ -1,0 +1,69 @@
+"""The host name in a TLS client's first message, as Python's own TLS writes it."""
+
+import ssl
+
+import pytest
+
+from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.wire.connection.tls_client_hello import MAX_HELLO_BYTES, requested_host, wanted_bytes
+
+
+def hello(host: str | None, *, protocols: list[str] | None = None) -> bytes:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    if protocols:
+        context.set_alpn_protocols(protocols)
+    outgoing = ssl.MemoryBIO()
+    client = context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=host)
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+def fragmented(message: bytes, size: int) -> bytes:
+    """The same message in records of at most `size` bytes."""
+    content = message[5:]
+    pieces = [content[start : start + size] for start in range(0, len(content), size)]
+    return b"".join(message[:3] + len(piece).to_bytes(2, "big") + piece for piece in pieces)
+
+
+@pytest.mark.parametrize("host", ["broker-1.kafka.example", "x.y", None])
+def test_the_name_is_read(host: str | None) -> None:
+    for message in (hello(host), fragmented(hello(host), 60)):
+        assert requested_host(message) == host
+
+
+def test_case_does_not_matter() -> None:
+    message = hello("broker-1.example")
+    assert requested_host(message.replace(b"broker-1", b"BROKER-1")) == "broker-1.example"
+
+
+def test_what_is_wanted_grows_until_the_message_is_whole() -> None:
+    for message in (hello("broker-1.example"), fragmented(hello("broker-1.example"), 60)):
+        have = b""
+        steps = 0
+        while (wanted := wanted_bytes(have)) > len(have):
+            have = message[:wanted]
+            steps += 1
+        assert have == message
+        assert 2 <= steps <= 20
+        for length in range(len(message)):
+            assert length < wanted_bytes(message[:length]) <= len(message)
+
+
+@pytest.mark.parametrize("first", [b"GET / HTTP/1.1\r\n", b"\0\0\0\x12\0\x12\0\0", b"\x16\3\1\0\0", b"\x16\3\1\0\2ab"])
+def test_what_is_no_tls_is_refused(first: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        wanted_bytes(first)
+
+
+def test_a_message_without_end_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="too long"):
+        wanted_bytes(b"\x16\3\1\x40\0\1\0\xff\xff" + bytes(MAX_HELLO_BYTES))
+
+
+def test_a_message_cut_short_is_refused() -> None:
+    message = hello("broker-1.example")
+    for length in range(5, len(message) - 5, 7):
+        with pytest.raises(ProtocolError):
+            requested_host(message[:length])

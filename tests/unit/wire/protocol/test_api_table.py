@@ -1,0 +1,161 @@
+"""The table of APIs: up to date, and in agreement with a list made by hand from Kafka's definitions."""
+
+import pytest
+from generators import api_table as generator
+from generators import kafka_python_messages, kio_messages
+
+from kafka_quotas.wire.passing.throttle_time import has_throttle, throttle_needs_whole
+from kafka_quotas.wire.protocol.api_table import API_TABLE
+
+# API key -> first version whose response carries a throttle time, by place.
+FIRST_FIELD = {
+    **dict.fromkeys((21, 22, 24, 25, 26, *range(28, 36), 37, *range(42, 47), *range(48, 52), 56, 57), 0),
+    **dict.fromkeys((*range(59, 76), 80, 81, 82, *range(88, 93)), 0),
+    **dict.fromkeys((76, 77, 78, 79), 1),
+    1: 1,
+    2: 2,
+    3: 3,
+    8: 3,
+    9: 3,
+    10: 1,
+    11: 2,
+    12: 1,
+    13: 1,
+    14: 1,
+    15: 1,
+    16: 1,
+    19: 2,
+    20: 1,
+    23: 2,
+}
+FIXED_PLACE = {47: 0, 39: 0, 40: 0}
+VARIABLE_PLACE = {0: 1, 18: 1, 38: 0, 41: 0}
+WITHOUT = {4, 5, 6, 7, 17, 27, 36, 52, 53, 54, 55, 58, 83, 84, 85, 86, 87}
+# API key -> first version with a tag section in the response's header; 0 where not named, never for 17, 18, 47.
+FLEXIBLE = {
+    0: 9,
+    1: 12,
+    2: 6,
+    3: 9,
+    4: 4,
+    5: 2,
+    6: 6,
+    7: 3,
+    8: 8,
+    9: 6,
+    10: 3,
+    11: 6,
+    12: 4,
+    13: 4,
+    14: 4,
+    15: 5,
+    16: 3,
+    19: 5,
+    20: 4,
+    21: 2,
+    22: 2,
+    23: 4,
+    24: 3,
+    25: 3,
+    26: 3,
+    27: 1,
+    28: 3,
+    29: 2,
+    30: 2,
+    31: 2,
+    32: 4,
+    44: 1,
+    **dict.fromkeys((*range(33, 44),), 2),
+    48: 1,
+    49: 1,
+    53: 1,
+    54: 1,
+    76: 1,
+    77: 1,
+    78: 1,
+    79: 1,
+}
+NEVER_FLEXIBLE = {17, 18, 47}
+# API key -> first version whose response names brokers to clients.
+ADDRESSES = {0: 10, 1: 16, 3: 0, 10: 0, 60: 0, 78: 1, 79: 1}
+
+
+def test_the_committed_table_is_what_the_generator_writes():
+    committed = generator.TARGET.read_text(encoding="utf-8")
+    if generator.sources() not in committed:
+        pytest.skip(f"the table was made from other versions than {generator.sources()}, which are installed here")
+    assert generator.is_current(committed, generator.render())
+
+
+def test_a_stale_table_is_reported_and_written_anew(tmp_path, capsys):
+    table = tmp_path / "api_table.py"
+    table.write_text("", encoding="utf-8")
+    assert generator.main(["--check"], target=table) == 1
+    assert "is not what" in capsys.readouterr().err
+    assert generator.main([], target=table) == 0
+    assert generator.main(["--check"], target=table) == 0
+    assert table.read_text(encoding="utf-8") == generator.render()
+
+
+def test_keys_are_kafkas_without_gaps():
+    assert sorted(API_TABLE) == list(range(93))
+    assert all(key == api.key for key, api in API_TABLE.items())
+
+
+@pytest.mark.parametrize("api_key", sorted(API_TABLE))
+def test_throttle_times_start_where_kafkas_definitions_say(api_key: int):
+    api = API_TABLE[api_key]
+    first = (FIRST_FIELD | FIXED_PLACE | VARIABLE_PLACE).get(api_key)
+    assert (first is None) == (api_key in WITHOUT)
+    for version in range(api.min_version, api.max_version + 1):
+        assert has_throttle(api_key, version) == (first is not None and version >= first), version
+        expected = api_key in VARIABLE_PLACE and has_throttle(api_key, version)
+        assert throttle_needs_whole(api_key, version) == expected, version
+    if api_key in FIRST_FIELD:
+        assert [layout.before for layout in api.throttle] == [()]
+
+
+@pytest.mark.parametrize("api_key", sorted(API_TABLE))
+def test_headers_carry_tags_from_the_version_that_kafkas_definitions_say(api_key: int):
+    api = API_TABLE[api_key]
+    if api_key in NEVER_FLEXIBLE:
+        assert api.response_header_v1_since > api.max_version
+    else:
+        assert api.response_header_v1_since == FLEXIBLE.get(api_key, 0) == api.request_flexible_since
+    assert API_TABLE[18].request_flexible_since == 3
+
+
+@pytest.mark.parametrize("api_key", sorted(API_TABLE))
+def test_brokers_are_named_where_kafkas_definitions_say(api_key: int):
+    api = API_TABLE[api_key]
+    assert (api.addresses[0].since if api.addresses else None) == ADDRESSES.get(api_key)
+    for version in range(api.min_version, api.max_version + 1):
+        expected = api_key in ADDRESSES and version >= ADDRESSES[api_key]
+        assert (api.address_layout(version) is not None) == expected, version
+
+
+def test_produce_and_fetch_are_handled_from_the_oldest_version_to_the_newest():
+    produce, fetch = API_TABLE[0], API_TABLE[1]
+    assert (produce.min_version, produce.max_version) == (0, 13)
+    assert (fetch.min_version, fetch.max_version, fetch.handles(18), fetch.handles(19)) == (0, 18, True, False)
+    assert fetch.address_layout(15) is None
+    assert fetch.address_layout(16) is not None
+
+
+def test_versions_supplied_by_hand_are_marked():
+    assert {key for key, api in API_TABLE.items() if api.by_hand} == {4, 5, 6, 7, 38, 39, 40, 41, 56}
+    assert all(api.schema_since > api.min_version for api in API_TABLE.values() if api.by_hand)
+
+
+def test_both_sources_agree_where_both_have_a_version():
+    compared = 0
+    for key in kio_messages.api_keys():
+        for version in kafka_python_messages.versions(key):
+            if version not in kio_messages.versions(key):
+                continue
+            one, other = kio_messages.response(key, version), kafka_python_messages.response(key, version)
+            assert generator.throttle_steps(one) == generator.throttle_steps(other), (key, version)
+            assert generator.address_source(one) == generator.address_source(other), (key, version)
+            assert one.is_flexible == other.is_flexible, (key, version)
+            compared += 1
+    assert compared > 150
