@@ -1,4 +1,4 @@
-"""The clock as an argument: whatever needs the time takes a `Clock` or a `now_ms`.
+"""The clock as an argument: a `Clock` or a `now_ms` of every function that needs the time.
 
 Times are whole milliseconds since the epoch, as in Kafka's `org.apache.kafka.common.utils.Time`.
 The system's own clock is `kafka_quotas.system_clock.SystemClock`: the core never reads it.
@@ -11,21 +11,21 @@ class Clock(Protocol):
     """Tells the time in milliseconds since the epoch."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch; may stand still or go back."""
+        """Return milliseconds since the epoch, which may stay the same or go back."""
         ...
 
 
 class VirtualClock:
-    """A clock that moves only when it is told to."""
+    """A clock that moves only by calls."""
 
     def __init__(self, now_ms: int = 0) -> None:
         self._now_ms = now_ms
 
     def now_ms(self) -> int:
-        """The time it was last set to, in milliseconds since the epoch."""
+        """Return the time it was last set to, in milliseconds since the epoch."""
         return self._now_ms
 
     def advance(self, delta_ms: int) -> int:
-        """The time after moving it by `delta_ms` (negative: back)."""
+        """Move the clock by `delta_ms` (negative: back) and return the new time."""
         self._now_ms += delta_ms
         return self._now_ms

@@ -1,8 +1,8 @@
 """The one error tree of the project.
 
-Every error a user can meet derives from `KafkaQuotasError` and carries the exit code that the command ends
-with: 2 for what the user typed, 1 for everything else. Adapters translate foreign exceptions at their own
-border and chain them; `kafka_quotas.cli.main.main` is the only place that catches the tree.
+Every error a user can meet derives from `KafkaQuotasError` and carries the exit code of the command: 2 for the user's
+input, 1 for everything else. Adapters translate foreign exceptions at their own border and chain them.
+`kafka_quotas.cli.main.main` is the only place that catches the tree.
 """
 
 
@@ -18,16 +18,13 @@ class KafkaQuotasError(Exception):
 
 
 class UsageError(KafkaQuotasError):
-    """What was typed can't be understood or can't be meant; nothing was done."""
+    """Input that can't be understood or can't be meant, refused before any action."""
 
     exit_code = 2
 
 
 class InvalidQuotaError(UsageError):
-    """An entity, key or value that the rules of a store refuse.
-
-    `code` is the Kafka error name the same request would get (`INVALID_REQUEST`, `UNSUPPORTED_VERSION`, ...).
-    """
+    """An entity, key or value that the rules of a store refuse."""
 
     def __init__(self, message: str, *, code: str = "INVALID_REQUEST", hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -39,7 +36,7 @@ class StoreError(KafkaQuotasError):
 
 
 class StoreUnreachableError(StoreError):
-    """Nothing answered at the store's address, or it stopped answering."""
+    """A store address without an answer, or whose answers stopped."""
 
 
 class UnconfirmedError(StoreUnreachableError):
@@ -51,11 +48,11 @@ class NotVisibleError(UnconfirmedError):
 
 
 class StoreRefusedError(StoreError):
-    """The store answered and said no: read-only, not authorized, taken over by another controller."""
+    """A refusal by the store: read-only, not authorized, taken over by another controller."""
 
 
 class ProtocolError(KafkaQuotasError):
-    """Bytes that are not the Kafka protocol; the connection they came on can't be used further."""
+    """Bytes that are not the Kafka protocol, after which their connection is unusable."""
 
 
 class VerdictError(KafkaQuotasError):

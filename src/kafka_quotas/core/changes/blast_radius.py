@@ -1,10 +1,10 @@
-"""For whom a change of stored quotas changes what really applies: every known client whose winner or limit differs.
+"""The clients that a change of stored quotas affects: those whose winning entity or limit differs.
 
-Known are the clients that stored entities tell of, before or after: pairs, users and client-ids with any other of the
-rest, users together with client-ids that have a quota of their own, clients without a client-id, addresses, and whoever
-nothing is stored for. A user's client-id that no quota names together with the user is told only where it fares unlike
-any other client-id of that user and any other user of that client-id. The answer is that of a freshly started broker,
-before and after.
+The known clients are those that stored entities name, before or after: pairs, users and client-ids with any other of
+the rest, users together with client-ids that have a quota of their own, clients without a client-id, addresses, and
+any other client. A user's client-id that no quota names together with the user is reported only if its quotas differ
+from those of any other client-id of that user and of any other user of that client-id. The result is that of a freshly
+started broker, before and after.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from kafka_quotas.core.resolution.ip_resolver import IpQuotaResolver
 from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, QuotaResolver
 
 MOST_COMBINATIONS: Final = 100_000
-"""Users together with client-ids that are looked at, per quota key; beyond, only the rest is."""
+"""The maximum number of combinations of users with client-ids per quota key."""
 ANY_OTHER: Final = "(any other)"
 _NONE: Final = "(none)"
 
@@ -37,10 +37,12 @@ def _shown(name: str | None) -> str:
 
 
 class ClientQuotas(NamedTuple):
-    """What applies to a client: the limit (units of the key) and the entity that wins; None: unlimited."""
+    """The quota that applies to a client."""
 
     limit: float | None
+    """The limit in units of the key; None: unlimited."""
     entity: Entity | None
+    """The entity that wins; None: unlimited."""
 
 
 class Affected(NamedTuple):
@@ -54,10 +56,11 @@ class Affected(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlastRadius:
-    """Who is affected, by key and client; and how many combinations of a user and a client-id were not looked at."""
+    """The affected clients by key and client."""
 
     affected: tuple[Affected, ...]
     combinations_left_out: int
+    """The number of combinations of a user and a client-id that were not compared."""
 
 
 def blast_radius(stored: Content, plan: Plan) -> BlastRadius:
@@ -85,7 +88,7 @@ _Limits = Mapping[Entity, float]
 
 
 def _limits(content: Content, key: QuotaKey) -> _Limits:
-    """The limits under one key; an entity of another kind than the key's is passed over, as brokers do."""
+    """Return the limits under one key, skipping entities of another kind than the key's as brokers do."""
     return {
         entity: quotas[key.name]
         for entity, quotas in content.items()
@@ -147,7 +150,7 @@ class _Comparison:
     def _unnamed(
         self, user: str | None, usual: tuple[ClientQuotas, ClientQuotas]
     ) -> list[tuple[str | None, tuple[ClientQuotas, ClientQuotas]]]:
-        """Any other client-id, and none where that fares differently."""
+        """Return any other client-id, and the empty one if its quotas differ."""
         without = self._compared(user, "") if self._by_client_id else usual
         return [(None, usual)] if without == usual else [(None, usual), ("", without)]
 
@@ -159,7 +162,7 @@ class _Comparison:
                 yield Affected(KnownClient(((USER, user), (CLIENT_ID, client_id))), self._key, before, after)
 
     def _crossings(self, touched: set[Entity]) -> dict[str, list[str]]:
-        """The client-ids with quotas of their own to look at together with a user.
+        """Return the client-ids with quotas of their own to look at together with a user.
 
         All of them, or where these are too many those of entities that change, or none.
         """
@@ -176,7 +179,7 @@ class _Comparison:
         return {user: self._client_ids if user in users else client_ids for user in self._users}
 
     def _compared(self, user: str | None, client_id: str | None) -> tuple[ClientQuotas, ClientQuotas]:
-        """What applies before and after; None is a name that nothing is stored for."""
+        """Return what applies before and after, where None is a name without stored quotas."""
         pair = (self._other if user is None else user, self._other if client_id is None else client_id)
         before, after = self._sides
         return _of(before, pair), _of(after, pair)
@@ -194,7 +197,7 @@ def _resolver(limits: _Limits) -> QuotaResolver:
 
 
 def _affected_addresses(key: QuotaKey, before: _Limits, after: _Limits) -> Iterator[Affected]:
-    """The addresses to which something else applies, and any other."""
+    """Yield the addresses to which something else applies, and any other."""
     sides = IpQuotaResolver(), IpQuotaResolver()
     for resolver, limits in zip(sides, (before, after), strict=True):
         for entity, limit in limits.items():
@@ -209,7 +212,7 @@ def _affected_addresses(key: QuotaKey, before: _Limits, after: _Limits) -> Itera
 
 
 def _free_name(taken: "set[str | None] | set[str]") -> str:
-    """A name that nothing is stored for."""
+    """Return a name that nothing is stored for."""
     name = ANY_OTHER
     while name in taken:
         name += "'"

@@ -1,12 +1,12 @@
-"""What one run changed, as a line of the journal.
+"""The changes of one run, as a line of the journal.
 
     {"id": "20261121-151542-3f2a9c", "time": "2026-11-21T15:15:42.123Z", "command": "alter", "user": "ops",
      "store": "zk://...", "changes": [{"entity": {"user": "alice"}, "key": "producer_byte_rate", "old": null,
      "new": 1048576}], "reason": "ticket 42", "undo_at": "2026-11-21T17:15:42.123Z"}
 
-Invariants: one entry is one line; `undo_at`, `reverts`, `reason` and `confirmed` are there only where they say
-something (`confirmed` is false where nobody knows whether the store has the changes); a change whose old and new value
-are the same was asked for and is kept, because it takes an earlier `undo_at` back.
+Invariants: one entry is one line. `undo_at`, `reverts` and `reason` appear only if they are set, `confirmed` only if
+it is false, which means that the store may or may not have the changes. The journal keeps a change whose old and new
+value are the same, because it cancels an earlier `undo_at`.
 """
 
 import json
@@ -21,11 +21,7 @@ from kafka_quotas.core.model.time_format import format_instant, parse_instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """The changes that one run made in one store, when, by whom and why.
-
-    `undo_at_ms` is when they are to be undone (None: they stay); `reverts` is the id of the entry that they undo;
-    `confirmed` is False where they were sent and it is not known what became of them.
-    """
+    """The changes that one run made in one store, when, by whom and why."""
 
     entry_id: str
     time_ms: int
@@ -35,8 +31,11 @@ class JournalEntry:
     changes: tuple[PlannedChange, ...]
     reason: str | None = None
     undo_at_ms: int | None = None
+    """The time to revert the changes; None: they stay."""
     reverts: str | None = None
+    """The id of the entry that these changes revert."""
     confirmed: bool = True
+    """False if the changes were sent and their result is unknown."""
 
     @property
     def quotas(self) -> set[tuple[Entity, str]]:
@@ -50,13 +49,16 @@ class JournalEntry:
 
 
 def new_entry_id(now_ms: int, random: bytes) -> str:
-    """An id that sorts by time and, with three random bytes, is nobody else's: `20261121-151542-3f2a9c`."""
+    """Return an id that sorts by time, such as `20261121-151542-3f2a9c`.
+
+    Three random bytes make it unique.
+    """
     day, _, time = format_instant(now_ms).partition("T")
     return f"{day.replace('-', '')}-{time[:8].replace(':', '')}-{random.hex()}"
 
 
 def entry_line(entry: JournalEntry) -> str:
-    """The entry as one line of JSON, line end included."""
+    """Return the entry as one line of JSON, line end included."""
     optional = {
         "reason": entry.reason,
         "undo_at": None if entry.undo_at_ms is None else format_instant(entry.undo_at_ms),
@@ -76,9 +78,10 @@ def entry_line(entry: JournalEntry) -> str:
 
 
 def entry_from(line: str) -> JournalEntry:
-    """The entry in a line.
+    """Return the entry in a line.
 
-    Raises `UsageError` where the line is damaged.
+    Raises:
+        UsageError: The line is damaged.
     """
     try:
         document = json.loads(line)

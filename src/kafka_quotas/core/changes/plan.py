@@ -1,11 +1,11 @@
-"""What has to change in a store so that it holds what was asked for, as a value that can be shown, kept and applied.
+"""The changes that bring a store to the requested quotas, as a value to show, keep and apply.
 
-Contract: a plan names for every quota that changes its value before and after, sorted; quotas that stay are not in it.
-It remembers a fingerprint of everything else that was stored, so that it can be refused where the store has changed
-since. Applying part of a plan does not make it stale: what it changes may be as before or as after.
-Invariants: one change per entity and key; `old` and `new` differ; None is "not set". Nothing here reads or writes.
+Contract: a plan names the value before and after of every quota that changes, sorted. It holds no unchanged quota. It
+keeps a fingerprint of everything else in the store, so that a store that has changed since refuses it. Applying part
+of a plan does not make it stale: each of its quotas may have its old or its new value.
 
-What is different between two contents of stores, quota by quota.
+Invariants: one change per entity and key. `old` and `new` differ, None is "not set". This module reads and writes
+nothing.
 """
 
 import math
@@ -33,7 +33,7 @@ class StalePlanError(KafkaQuotasError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedChange:
-    """One quota before and after (units of the key; None: not set)."""
+    """One quota before and after (units of the key, None: not set)."""
 
     entity: Entity
     key: str
@@ -54,14 +54,18 @@ class Plan:
     fingerprint: str
 
     def by_entity(self) -> dict[Entity, dict[str, float | None]]:
-        """The changes as one merged entry per entity, key name to new value (None: remove), as stores take them."""
+        """Return the changes as one merged entry per entity, as stores take them.
+
+        Returns:
+            The new values by entity and key name; None removes a quota.
+        """
         merged: dict[Entity, dict[str, float | None]] = {}
         for change in self.changes:
             merged.setdefault(change.entity, {})[change.key] = change.new
         return merged
 
     def applied_to(self, stored: Content) -> dict[Entity, dict[str, float]]:
-        """What is stored once every change is made; entities left without quotas are gone."""
+        """Return the content of the store after every change, without entities that have no quotas left."""
         content = {entity: dict(quotas) for entity, quotas in stored.items()}
         for change in self.changes:
             quotas = content.setdefault(change.entity, {})
@@ -72,9 +76,10 @@ class Plan:
         return {entity: quotas for entity, quotas in content.items() if quotas}
 
     def left_to_do(self, stored: Content) -> "Plan":
-        """The part of the plan that is not done yet.
+        """Return the part of the plan that is not done yet.
 
-        Raises `StalePlanError` where anything in the store is neither as it was for the plan nor as the plan makes it.
+        Raises:
+            StalePlanError: A quota in the store is neither as before the plan nor as the plan makes it.
         """
         for change in self.changes:
             found = stored.get(change.entity, {}).get(change.key)
@@ -99,18 +104,19 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmanaged:
-    """Stored keys of an entity that nothing was said about; `declared` tells whether the entity itself was named."""
+    """Stored keys of an entity that no declaration names."""
 
     entity: Entity
     keys: tuple[str, ...]
     declared: bool
+    """Whether a declaration names the entity itself."""
 
 
 def plan_changes(stored: Content, desired: Declared, *, prune: bool = False, owns: Owns | None = None) -> Plan:
-    """What has to change so that the declared quotas hold.
+    """Return the plan that brings the stored quotas to the declared ones.
 
-    With `prune` stored quotas that are not declared go as well, but never a key that is no quota key of Kafka's. An
-    entity that `owns` does not answer for is left alone, declared or not.
+    With `prune` it also removes stored quotas that are not declared, but never a key that is no quota key of Kafka's.
+    It leaves every entity outside `owns` alone, declared or not.
     """
     wanted = {entity: quotas for entity, quotas in desired.items() if owns is None or owns(entity)}
     changes: list[PlannedChange] = []
@@ -132,13 +138,13 @@ def plan_changes(stored: Content, desired: Declared, *, prune: bool = False, own
 
 
 def planned(stored: Content, changes: "tuple[PlannedChange, ...] | list[PlannedChange]") -> Plan:
-    """The plan of some changes to what is stored."""
+    """Return the plan of some changes to what is stored."""
     ordered = tuple(sorted(changes, key=_order))
     return Plan(changes=ordered, fingerprint=fingerprint(stored, ordered))
 
 
 def left_alone(stored: Content, desired: Declared, *, owns: Owns | None = None) -> tuple[Unmanaged, ...]:
-    """The stored quotas that nothing is declared about, sorted by entity; those `owns` does not answer for aside."""
+    """Return the stored quotas that no declaration names, sorted by entity, without those outside `owns`."""
     found: list[Unmanaged] = []
     for entity in sorted(stored, key=lambda each: each.sort_key):
         if owns is not None and not owns(entity):
@@ -151,14 +157,14 @@ def left_alone(stored: Content, desired: Declared, *, owns: Owns | None = None) 
 
 
 def same_value(one: float | None, other: float | None) -> bool:
-    """Whether two stored values are the same; NaN is the same as itself here."""
+    """Return whether two stored values are the same, with NaN equal to itself."""
     if one is None or other is None:
         return one is other
     return one == other or (math.isnan(one) and math.isnan(other))
 
 
 def fingerprint(stored: Content, changes: "tuple[PlannedChange, ...] | list[PlannedChange]" = ()) -> str:
-    """A digest of all that is stored, but for the quotas that are about to change."""
+    """Return a digest of all stored quotas except those that are about to change."""
     from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, and many runs make no plan
 
     changing = {(change.entity, change.key) for change in changes}
@@ -180,7 +186,7 @@ def _order(change: PlannedChange) -> tuple[object, ...]:
 
 
 def key_rank(key: str) -> tuple[int, str]:
-    """Return the place of a key in listings: Kafka's own in the order of their table, then the rest by name."""
+    """Return the rank of a key in listings, with Kafka's keys in the order of their table before others."""
     return (_KEY_ORDER.get(key, len(_KEY_ORDER)), key)
 
 
@@ -189,7 +195,7 @@ def _in_words(value: float | None) -> str:
 
 
 def differences(before: Content, after: Content) -> tuple[PlannedChange, ...]:
-    """The quotas that are not the same in both, as changes from `before` to `after`, sorted by entity and key."""
+    """Return the changes from `before` to `after`, sorted by entity and key."""
     pairs = (
         (entity, key, _value(before, entity, key), _value(after, entity, key))
         for entity, key in quotas_in(before, after)
@@ -202,7 +208,7 @@ def differences(before: Content, after: Content) -> tuple[PlannedChange, ...]:
 
 
 def quotas_in(*contents: Content) -> Iterator[tuple[Entity, str]]:
-    """The quotas of several contents, each once, sorted by entity and key."""
+    """Yield the quotas of several contents, each once, sorted by entity and key."""
     entities = {entity for content in contents for entity in content}
     for entity in sorted(entities, key=lambda each: each.sort_key):
         keys = {key for content in contents for key in content.get(entity, {})}
@@ -211,7 +217,7 @@ def quotas_in(*contents: Content) -> Iterator[tuple[Entity, str]]:
 
 
 def quota_count(content: Content) -> int:
-    """How many quotas there are, over all entities."""
+    """Return the number of quotas of all entities."""
     return sum(len(quotas) for quotas in content.values())
 
 

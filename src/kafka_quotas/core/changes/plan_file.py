@@ -1,9 +1,9 @@
-"""A plan as a JSON document, to be looked at, kept, and applied later.
+"""A plan as a JSON document, to review, keep and apply later.
 
     {"schema": "kafka-quotas.plan/1", "store": "zk://...", "fingerprint": "sha256:...",
      "changes": [{"entity": {"user": "alice"}, "key": "producer_byte_rate", "old": null, "new": 1048576}]}
 
-Invariants: a name of null is a default, a value of null is "not set"; NaN and infinities are the texts Java uses.
+Invariants: a name of null is a default, a value of null is "not set". NaN and infinities are the texts that Java uses.
 """
 
 import json
@@ -30,7 +30,7 @@ class KeptPlan:
 
 
 def plan_text(kept: KeptPlan) -> str:
-    """The plan as JSON text, one change per line."""
+    """Return the plan as JSON text, one change per line."""
     head = {"schema": PLAN_SCHEMA, "store": kept.store_url, "fingerprint": kept.plan.fingerprint}
     lines = (json.dumps(change_document(change), ensure_ascii=False) for change in kept.plan.changes)
     changes = ",\n    ".join(lines)
@@ -39,14 +39,15 @@ def plan_text(kept: KeptPlan) -> str:
 
 
 def is_plan(document: object) -> bool:
-    """Whether a JSON document says that it is a plan, of whatever version."""
+    """Return whether a JSON document says that it is a plan, of whatever version."""
     return isinstance(document, Mapping) and str(document.get("schema", "")).startswith("kafka-quotas.plan/")
 
 
 def plan_from(document: Mapping[str, Any]) -> KeptPlan:
-    """The plan in a JSON document.
+    """Return the plan in a JSON document.
 
-    Raises `UsageError` where it is of another version, incomplete, or names an entity or key twice.
+    Raises:
+        UsageError: It is of another version, incomplete, or names an entity or key twice.
     """
     if document.get("schema") != PLAN_SCHEMA:
         raise UsageError(f"not a plan of this version: {document.get('schema')!r}", hint=_HINT)
@@ -63,7 +64,7 @@ def plan_from(document: Mapping[str, Any]) -> KeptPlan:
 
 
 def change_document(change: PlannedChange) -> dict[str, object]:
-    """One change as JSON can hold it."""
+    """Return one change as a JSON object."""
     return {
         "entity": change.entity.to_mapping(),
         "key": change.key,
@@ -73,9 +74,11 @@ def change_document(change: PlannedChange) -> dict[str, object]:
 
 
 def change_from(document: Mapping[str, Any]) -> PlannedChange:
-    """The change that `change_document` wrote.
+    """Return the change that `change_document` wrote.
 
-    Raises `UsageError` or one of the errors that reading odd values raises for any other document.
+    Raises:
+        UsageError: Names that are no text.
+        KeyError, TypeError, ValueError: Any other document.
     """
     names = {kind: None if name is None else _text(name) for kind, name in document["entity"].items()}
     return PlannedChange(
@@ -87,7 +90,7 @@ def change_from(document: Mapping[str, Any]) -> PlannedChange:
 
 
 def _number(value: float | None) -> int | float | str | None:
-    """A value as JSON can hold it: whole where it is whole."""
+    """Return a value as JSON can hold it: whole where it is whole."""
     if value is None:
         return None
     if not math.isfinite(value):

@@ -1,8 +1,8 @@
-"""What of the journal is to be undone, and what a change would be the opposite of.
+"""The journal entries to revert, and the inverse of a change.
 
-Contract: a change made for a while is undone by going back to the value before it, the newest first, so that changes
-made on top of one another end at the oldest value. It is settled, and not undone any more, once an entry reverts it, or
-once a later change to the same quota was made to stay: by this program, for then the journal has it.
+Contract: reverting a temporary change restores the value before it, the newest first, so that changes on top of one
+another end at the oldest value. A change no longer needs a revert once an entry reverts it, or once this program makes
+a later, permanent change to the same quota, which the journal then has.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,18 +23,18 @@ class Revert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InverseChange:
-    """What undoing comes to: the changes to make; quotas that have another value now; quotas back already.
-
-    `changed_since` holds changes as they were made, together with the values found.
-    """
+    """The inverse of some changes."""
 
     to_make: tuple[PlannedChange, ...]
+    """The changes to make."""
     changed_since: tuple[tuple[PlannedChange, float | None], ...]
+    """The changes whose quotas have another value now, with the values found."""
     back_already: tuple[PlannedChange, ...]
+    """The changes whose quotas are back at the old value."""
 
 
 def merged_changes(entries: Iterable[JournalEntry]) -> tuple[PlannedChange, ...]:
-    """The changes of several entries as one: of a quota changed twice the first old and the last new value."""
+    """Return the changes of several entries as one per quota, with its first old and its last new value."""
     merged: dict[tuple[Entity, str], PlannedChange] = {}
     for entry in entries:
         for change in entry.changes:
@@ -47,7 +47,10 @@ def merged_changes(entries: Iterable[JournalEntry]) -> tuple[PlannedChange, ...]
 
 
 def opposite(changes: Iterable[PlannedChange], stored: Content, *, force: bool = False) -> InverseChange:
-    """What undoing the changes comes to; with `force` also where a quota has another value by now."""
+    """Return the inverse of the changes.
+
+    With `force` it includes quotas that have another value by now.
+    """
     to_make, changed_since, back_already = [], [], []
     for change in changes:
         found = stored.get(change.entity, {}).get(change.key)
@@ -61,7 +64,7 @@ def opposite(changes: Iterable[PlannedChange], stored: Content, *, force: bool =
 
 
 def due_undos(entries: Sequence[JournalEntry], *, store_url: str, now_ms: int) -> tuple[Revert, ...]:
-    """What is to be undone in a store at `now_ms`, newest first.
+    """Return what is to be undone in a store at `now_ms`, newest first.
 
     A quota that was changed for a while once more, and not yet for long enough, waits for that.
     """
@@ -90,6 +93,6 @@ def settled_ids(entries: Sequence[JournalEntry]) -> set[str]:
 
 
 def stores_with_undos(entries: Sequence[JournalEntry], *, now_ms: int) -> tuple[str, ...]:
-    """The addresses of the stores in which something is to be undone at `now_ms`, sorted."""
+    """Return the addresses of the stores in which something is to be undone at `now_ms`, sorted."""
     urls = sorted({entry.store_url for entry in entries if entry.undo_at_ms is not None})
     return tuple(url for url in urls if due_undos(entries, store_url=url, now_ms=now_ms))

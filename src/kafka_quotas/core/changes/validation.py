@@ -1,8 +1,8 @@
-"""Which alterations a store of quotas accepts: KRaft's verdict, ZooKeeper mode's verdict, and our own refusals.
+"""The alterations that a store of quotas accepts: KRaft's verdict, ZooKeeper mode's verdict, and our own refusals.
 
-The verdicts repeat Kafka's, texts included, and take entities as Kafka does: pairs that may be of odd types, named
-twice or empty. Where several things are wrong, the one Kafka finds first is told. Our refusals come before them and
-leave out nothing that would be a mistake: NaN, which KRaft takes, and key names of the drafts.
+The verdicts repeat Kafka's, texts included, and take entities as Kafka does: pairs that may be of odd types, repeated
+or empty. They return the error that Kafka finds first. Our refusals come before them and cover every probable mistake:
+NaN, which KRaft accepts, and key names of the drafts.
 
 **Source:** `ClientQuotaControlManager` (Kafka 4.0), `ZkAdminManager.alterClientQuotas` and `DynamicConfig` (3.9).
 """
@@ -48,7 +48,7 @@ _DEFAULT_FLAGS = {USER: "--user-default", CLIENT_ID: "--client-default", IP: "--
 
 
 def kraft_verdict(pairs: Pairs, changes: Iterable[Change], *, resolves: Resolves) -> InvalidQuotaError | None:
-    """What a KRaft controller refuses about changes to an entity in one request, or None."""
+    """Return what a KRaft controller refuses about changes to an entity in one request, or None."""
     requested = tuple(changes)
     parts = _parts(pairs)
     latest = as_hash_map(requested, len(requested))
@@ -59,7 +59,10 @@ def kraft_verdict(pairs: Pairs, changes: Iterable[Change], *, resolves: Resolves
 
 
 def zookeeper_verdict(pairs: Pairs, changes: Iterable[Change], *, resolves: Resolves) -> InvalidQuotaError | None:
-    """What a broker in ZooKeeper mode refuses about changes to an entity, applied one after the other, or None."""
+    """Return the error of a broker in ZooKeeper mode for changes to an entity, or None.
+
+    The broker applies the changes one after the other.
+    """
     parts = _parts(pairs)
     refused = _odd_part(parts) or _zookeeper_entity_verdict(parts, resolves) or _unfit_node(parts)
     if refused is not None:
@@ -72,9 +75,9 @@ def zookeeper_verdict(pairs: Pairs, changes: Iterable[Change], *, resolves: Reso
 
 
 def our_refusals(entity: Entity, changes: Mapping[str, float | None] | Sequence[Change]) -> InvalidQuotaError | None:
-    """What this program refuses to send anywhere, whatever the store would say, with a hint; or None.
+    """Return the error with a hint for what this program never sends to a store, or None.
 
-    Refused are entities that can't be meant (none, an empty name, an ip beside another type, address ranges), unknown
+    It refuses entities that can't be meant (none, an empty name, an ip beside another type, address ranges), unknown
     and misspelt keys, keys of another kind of entity, keys given twice, and values that are not finite, not above 0, or
     too large or fractional for a whole-number key.
     """
@@ -97,7 +100,7 @@ def our_refusals(entity: Entity, changes: Mapping[str, float | None] | Sequence[
 
 
 def _parts(pairs: Pairs) -> Mapping[str | None, str | None]:
-    """The entity as the map Kafka makes of it: of a type named twice, the last name counts."""
+    """Return the entity as the map Kafka makes of it: of a type named twice, the last name counts."""
     listed = tuple(pairs)
     return as_hash_map(listed, len(listed))
 
@@ -107,7 +110,7 @@ def _java(text: str | None) -> str:
 
 
 def _odd_part(parts: Mapping[str | None, str | None]) -> InvalidQuotaError | None:
-    """What both modes refuse about the types and names themselves."""
+    """Return what both modes refuse about the types and names themselves."""
     if not parts:
         return InvalidQuotaError("Invalid empty client quota entity")
     for kind, name in parts.items():
@@ -177,9 +180,9 @@ def _zookeeper_entity_verdict(parts: Mapping[str | None, str | None], resolves: 
 
 
 def _unfit_node(parts: Mapping[str | None, str | None]) -> InvalidQuotaError | None:
-    """What comes of names that sanitizing leaves as they are and that no znode can have; it is found before any value.
+    """Return the error for names that sanitizing keeps and that no znode can have, or None.
 
-    The broker reads the znode of the entity first, and ZooKeeper refuses its path.
+    The broker reads the znode of the entity before it checks values, and ZooKeeper refuses its path.
     """
     if any(name in RELATIVE_NODES for name in parts.values()):
         return InvalidQuotaError(UNEXPECTED_ERROR, code="UNKNOWN_SERVER_ERROR")

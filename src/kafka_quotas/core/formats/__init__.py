@@ -1,4 +1,4 @@
-"""Quotas and metrics in other systems' words: ZooKeeper's znodes, metric names, Prometheus text.
+"""Quotas and metrics in the formats of other systems: ZooKeeper's znodes, metric names, Prometheus text.
 
-Imports `core.model` and `core.java`. Formats are pure functions between text and values; no server is touched.
+Imports `core.model` and `core.java`. Formats are pure functions between text and values, without servers.
 """

@@ -1,8 +1,10 @@
-"""How the quota metrics of brokers are named once an exporter has turned JMX into Prometheus' metrics.
+"""The names of brokers' quota metrics after an exporter has turned JMX into Prometheus metrics.
 
-The MBeans are `kafka.server:type=Produce|Fetch|Request|ControllerMutation,user=..,client-id=..`; their attributes
-byte-rate, request-time, mutation-rate and throttle-time. What an exporter makes of that is its configuration, so the
-names are rules here: a pattern of the metric's name with the groups `attribute` and maybe `type`, and the labels.
+The MBeans are `kafka.server:type=Produce|Fetch|Request|ControllerMutation,user=..,client-id=..`, with the attributes
+byte-rate, request-time, mutation-rate and throttle-time. Each exporter's configuration names its metrics differently,
+so the names are rules here: a pattern of the metric's name with the groups `attribute` and maybe `type`, and the
+labels.
+
 **Source:** `ClientQuotaManager`, `ClientRequestQuotaManager`, `ControllerMutationQuotaManager` (Kafka 4.0).
 """
 
@@ -31,21 +33,23 @@ _KEYS: Final = {
 }
 """The type of an MBean: the quota key, and the attribute that is its rate."""
 _LIMITS: Final = {"controllermutation": "tokens_limit"}
-"""The type of an MBean: the attribute that is its limit, where that is not its rate's; only daemons tell limits."""
+"""The attribute of the limit by MBean type, where it is not the rate's; only daemons report limits."""
 _THROTTLE_TIME: Final = "throttle_time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameRule:
-    """One way to name the metrics: `type_label` is None where the name holds the type.
+    """One naming of the metrics.
 
-    Raises `UsageError` for a pattern that is none, or does not say what is needed.
+    Raises:
+        UsageError: A pattern that is no regular expression or lacks a group.
     """
 
     pattern: str
     user_label: str
     client_id_label: str
     type_label: str | None = None
+    """The label of the type; None where the name holds it."""
 
     def __post_init__(self) -> None:
         try:
@@ -61,13 +65,14 @@ class NameRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricNames:
-    """The rules, the first that fits counts, and the labels of which the first that is there tells the broker."""
+    """The naming rules, of which the first match counts, and the labels of the broker."""
 
     rules: tuple[NameRule, ...]
     broker_labels: tuple[str, ...] = ("broker", "instance", "pod")
+    """The labels of the broker, of which the first one present counts."""
 
     def selector(self) -> str:
-        """The pattern that every name of the rules matches, without named groups, as Prometheus takes it."""
+        """Return the pattern of all names of the rules without named groups, as Prometheus takes it."""
         return "(?i)(" + "|".join(re.sub(r"\(\?P<\w+>", "(", rule.pattern) for rule in self.rules) + ")"
 
 
@@ -88,9 +93,14 @@ BUILT_IN: Final = MetricNames(
 
 
 def usages_of(samples: Iterable[MetricSample], *, names: MetricNames, broker: str) -> list[Usage]:
-    """What the metrics say of each bucket at each broker; `broker` is the name where no label tells it.
+    """Return the usage of each bucket at each broker from metrics.
 
-    A rate that is not a number, and a metric without user and client-id, are passed over.
+    Skips rates that are not a number, and metrics without user and client-id.
+
+    Args:
+        samples: The metrics.
+        names: The naming rules.
+        broker: The name of the broker for metrics without a label of it.
     """
     compiled = [(re.compile(rule.pattern, re.IGNORECASE | re.ASCII), rule) for rule in names.rules]
     found: dict[tuple[str, str, str, str], dict[str, float]] = {}
@@ -117,9 +127,9 @@ def usages_of(samples: Iterable[MetricSample], *, names: MetricNames, broker: st
 def _placed(
     sample: MetricSample, compiled: Iterable[tuple[re.Pattern[str], NameRule]]
 ) -> Iterator[tuple[tuple[str, str, str], str]]:
-    """The MBean's type, user and client-id of a sample with the attribute that it is; nothing where no rule fits.
+    """Yield the MBean's type, user and client-id of a sample with its attribute, if a rule matches.
 
-    Rules may differ in the label of the client-id alone: then the one counts whose label is there.
+    Rules may differ in the label of the client-id alone: then the one whose label is present counts.
     """
     labels = sample.labels
     fitting = [(match, rule) for pattern, rule in compiled if (match := pattern.fullmatch(sample.name))]
@@ -132,7 +142,7 @@ def _placed(
 
 
 def _raw(user: str) -> str:
-    """A user as it is, from the sanitized one of the tag."""
+    """Return the raw user of a sanitized tag."""
     try:
         return desanitize(user)
     except InvalidQuotaError:

@@ -1,7 +1,9 @@
-"""Prometheus' text format, read: the name, the labels and the value of every sample.
+"""A reader of Prometheus' text format: the name, the labels and the value of every sample.
 
-Invariants: lines that are no samples (comments, and whatever can't be read) are passed over; timestamps and exemplars
-are left out. **Source:** Prometheus' exposition formats, text 0.0.4 and OpenMetrics 1.0.
+Invariants: the reader skips lines that are no samples (comments and unreadable ones) and ignores timestamps and
+exemplars.
+
+**Source:** Prometheus' exposition formats, text 0.0.4 and OpenMetrics 1.0.
 """
 
 import re
@@ -26,7 +28,7 @@ class MetricSample:
 
 
 def parse_metrics(text: str) -> Iterator[MetricSample]:
-    """The samples of an exposition, in order."""
+    """Yield the samples of an exposition, in order."""
     for line in text.splitlines():
         match = _SAMPLE.fullmatch(line.strip())
         value = _number(match["value"]) if match else None

@@ -1,6 +1,6 @@
-"""Where and how ZooKeeper holds quotas: paths, payloads, values and change notifications.
+"""ZooKeeper's format of quotas: paths, payloads, values and change notifications.
 
-The entity path of a user's client is `users/alice/clients/app`; its znode lies below `/config`. Names in paths are
+The entity path of a user's client is `users/alice/clients/app`, its znode is below `/config`. Names in paths are
 sanitized, a default is the literal `<default>`. A payload holds texts only: whole numbers for byte rates and the
 connection rate, Java doubles for the other two. A user's znode may hold other keys beside quotas (SCRAM credentials),
 so a payload is decoded and written back whole.
@@ -35,9 +35,10 @@ ENTITY_FOLDERS = tuple(f"{CONFIG_ROOT}/{folder}" for folder in _TYPES)
 
 
 def entity_path(entity: Entity) -> str:
-    """The path of an entity below `/config`, as change notifications name it: `users/alice/clients/app`.
+    """Return the path of an entity below `/config` as in change notifications: `users/alice/clients/app`.
 
-    Raises `InvalidQuotaError` for combinations ZooKeeper has no place for.
+    Raises:
+        InvalidQuotaError: Combinations for which ZooKeeper has no path.
     """
     kinds = tuple(kind for kind, _ in entity.parts)
     if kinds not in {(USER,), (CLIENT_ID,), (IP,), (USER, CLIENT_ID)}:
@@ -49,20 +50,24 @@ def entity_path(entity: Entity) -> str:
 
 
 def znode_path(entity: Entity) -> str:
-    """The znode that holds an entity's quotas: `/config/users/alice/clients/app`."""
+    """Return the znode that holds an entity's quotas: `/config/users/alice/clients/app`."""
     return f"{CONFIG_ROOT}/{entity_path(entity)}"
 
 
 def parent_paths(entity: Entity) -> tuple[str, ...]:
-    """The znodes without data an entity's znode needs above it, outermost first; none but for a user's client-id."""
+    """Return the empty znodes above an entity's znode, outermost first.
+
+    Only a user's client-id has any.
+    """
     pieces = entity_path(entity).split("/")
     return tuple(f"{CONFIG_ROOT}/{'/'.join(pieces[:depth])}" for depth in range(2, len(pieces)))
 
 
 def entity_of_path(path: str) -> Entity:
-    """The entity of an entity path, or of a znode path below `/config`.
+    """Return the entity of an entity path, or of a znode path below `/config`.
 
-    Raises `StoreError` for a path that is none of an entity's.
+    Raises:
+        StoreError: A path that is none of an entity's.
     """
     pieces = path.removeprefix(f"{CONFIG_ROOT}/").split("/")
     folders, names = pieces[::2], pieces[1::2]
@@ -78,14 +83,17 @@ def entity_of_path(path: str) -> Entity:
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
-    """The payload of a znode that holds these keys and values."""
+    """Return the payload of a znode that holds these keys and values."""
     return _json({"version": 1, "config": dict(config)})
 
 
 def decode_config(data: bytes | None) -> dict[str, str]:
-    """The keys and values of a znode's payload; empty for no data and for anything without a `config` object.
+    """Return the keys and values of a znode's payload.
 
-    Whatever follows the JSON value is not looked at, nor is the version. Raises `StoreError` where a value is no text.
+    Ignores the version and anything after the JSON value. No data and anything without a `config` object have no keys.
+
+    Raises:
+        StoreError: A value is no text.
     """
     payload = _parsed(data or b"")
     config = payload.get("config") if isinstance(payload, dict) else None
@@ -98,14 +106,17 @@ def decode_config(data: bytes | None) -> dict[str, str]:
 
 
 def change_notification(entity: Entity) -> bytes:
-    """The payload of the notification that makes brokers read an entity's znode again."""
+    """Return the payload of the notification that makes brokers read an entity's znode again."""
     return _json({"version": 2, "entity_path": entity_path(entity)})
 
 
 def format_value(key: str, value: float) -> str:
-    """A quota value as ZooKeeper holds it: `1024` for whole-number keys, `12.5` or `1.0E7` for the others; NaN is `0`.
+    """Return a quota value as ZooKeeper's text.
 
-    Raises `InvalidQuotaError` for an unknown key, and where a whole number is due and `value` is none within 1e-6.
+    It is `1024` for whole-number keys and `12.5` or `1.0E7` for the others. NaN is `0` for whole-number keys.
+
+    Raises:
+        InvalidQuotaError: An unknown key, or a value that is not within 1e-6 of a whole number for a whole-number key.
     """
     known = QUOTA_KEYS.get(key)
     if known is None:
@@ -119,9 +130,10 @@ def format_value(key: str, value: float) -> str:
 
 
 def parse_value(text: str) -> float:
-    """The double that a stored text means, read as a Java double.
+    """Return the double that a stored text means, read as a Java double.
 
-    Raises `StoreError` where it means none.
+    Raises:
+        StoreError: It means none.
     """
     try:
         return java_double.parse(text)
@@ -138,14 +150,14 @@ def _json(value: Mapping[str, Any]) -> bytes:
 
 
 def _narrowed(value: float, largest: int) -> int:
-    """The whole number Java's cast makes of a double: toward zero, NaN 0, held within the type."""
+    """Return the whole number Java's cast makes of a double: toward zero, NaN 0, held within the type."""
     if value != value:  # noqa: PLR0124 - NaN is the one value unlike itself
         return 0
     return int(max(-largest - 1, min(value, largest)))
 
 
 def _parsed(data: bytes) -> Any:
-    """The JSON value that a payload begins with, or None where it begins with none."""
+    """Return the JSON value that a payload begins with, or None where it begins with none."""
     text = data.decode("utf-8-sig", "surrogateescape").lstrip(" \t\r\n")
     try:
         value, end = json.JSONDecoder(parse_constant=_refuse_constant).raw_decode(text)
@@ -159,7 +171,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _as_jackson(value: Any) -> str:
-    """A JSON value as Jackson prints it, doubles as Java does."""
+    """Return a JSON value as Jackson prints it, doubles as Java does."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{_as_jackson(key)}:{_as_jackson(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
@@ -176,9 +188,10 @@ class ZnodeChange:
 
 
 def changed_config(config: Mapping[str, str], changes: Iterable[tuple[str | None, float | None]]) -> dict[str, str]:
-    """The keys and values of a znode after the changes, applied one after the other.
+    """Return the keys and values of a znode after the changes, applied one after the other.
 
-    Raises `InvalidQuotaError` for a value its key can't hold.
+    Raises:
+        InvalidQuotaError: A value its key can't hold.
     """
     changed = dict(config)
     for key, value in changes:
@@ -197,10 +210,13 @@ def znode_change(
     children: Callable[[str], Sequence[str]],
     config_of: Callable[[str], Mapping[str, str]],
 ) -> ZnodeChange:
-    """The write that leaves an entity's znode with `config`: its new data, or the removal of what is of no use then.
+    """Return the write that leaves an entity's znode with `config`: new data, or a removal.
 
-    `children` tells the names below a path, `config_of` the keys and values a path holds; neither of them is asked
-    unless `config` is empty.
+    Args:
+        entity: The entity.
+        config: The keys and values.
+        children: Lists the names below a path, called only if `config` is empty.
+        config_of: Reads the keys and values of a path, called only if `config` is empty.
     """
     path = znode_path(entity)
     if config or children(path):
@@ -215,7 +231,7 @@ def _useless_path(
     children: Callable[[str], Sequence[str]],
     config_of: Callable[[str], Mapping[str, str]],
 ) -> str:
-    """The outermost znode that holds nothing once the childless znode at `path` is empty."""
+    """Return the outermost znode that holds nothing once the childless znode at `path` is empty."""
     parents = parent_paths(entity)
     if not parents:
         return path

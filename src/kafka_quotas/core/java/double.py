@@ -1,11 +1,11 @@
-"""Doubles as Java writes and reads them: ZooKeeper and kafka-configs hold quota values in this form.
+"""Doubles as Java writes and reads them, the form of quota values in ZooKeeper and kafka-configs.
 
-`to_string` writes the digits Java 17 writes. They always read back as the same double, but now and then there is one
-more of them than needed (2^-44 ends in one digit too many), so `repr` would not do. `parse` takes what
-`Double.parseDouble` takes, hexadecimal figures and type suffixes included.
+`to_string` writes the digits of Java 17. They always read back as the same double, but sometimes include one more than
+needed (2^-44 ends in one digit too many), so `repr` would differ. `parse` takes what `Double.parseDouble` takes,
+including hexadecimal figures and type suffixes.
 
 **Source:** `java.lang.Double.toString` and `parseDouble` as of JDK 17: free-format digit generation after Steele and
-White, its decimal exponent estimated first and its margins compared in 64 bits where they fit.
+White, with an estimated decimal exponent and margins compared in 64 bits where they fit.
 """
 
 import math
@@ -27,9 +27,12 @@ _PLAIN_LOW, _PLAIN_HIGH = -3, 7
 
 
 def parse(text: str) -> float:
-    """The double a text means to `Double.parseDouble`: `1e3`, `5.`, `1d`, `0x1p3`, `NaN`; blanks around it are cut.
+    """Return the double that `Double.parseDouble` reads from a text: `1e3`, `5.`, `1d`, `0x1p3`, `NaN`.
 
-    Raises `InvalidQuotaError` for anything else, such as `1_000`, `0x10`, `inf` or an empty text.
+    Blanks around the text are ignored.
+
+    Raises:
+        InvalidQuotaError: Anything else, such as `1_000`, `0x10`, `inf` or an empty text.
     """
     trimmed = text.strip(_TRIMMED)
     if match := _DECIMAL.fullmatch(trimmed):
@@ -45,7 +48,7 @@ def parse(text: str) -> float:
 
 
 def to_string(value: float) -> str:
-    """A double as `Double.toString` writes it: `100.0`, `1.0E7`, `1.0E-4`, `NaN`, `-Infinity`."""
+    """Return a double as `Double.toString` writes it: `100.0`, `1.0E7`, `1.0E-4`, `NaN`, `-Infinity`."""
     if math.isnan(value):
         return "NaN"
     sign = "-" if math.copysign(1.0, value) < 0 else ""
@@ -61,14 +64,14 @@ def to_string(value: float) -> str:
 
 
 def _digits(value: float) -> tuple[str, int]:
-    """The significant digits of a positive double, and how many of them stand before the decimal point."""
+    """Return the significant digits of a positive double, and the number of them before the decimal point."""
     if value < 2**63 and value == int(value):
         return _whole_digits(int(value))
     return _generated_digits(_scaled(value))
 
 
 def _whole_digits(value: int) -> tuple[str, int]:
-    """The digits of a whole number, rounded where the last ones are below what the double can tell apart."""
+    """Return the digits of a whole number, rounded to what the double can distinguish."""
     beyond = value.bit_length() - 1 - _MANTISSA_BITS - 1
     dropped = len(str(1 << beyond)) - 1 if beyond > 1 else 0
     kept = str((value + 10**dropped // 2) // 10**dropped)
@@ -77,18 +80,18 @@ def _whole_digits(value: int) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scaled:
-    """A double as `value / unit * 10**power`, and the margin within which its digits may end; all of it exact."""
+    """A double as `value / unit * 10**power`, and the margin within which its digits may end, all exact."""
 
     value: int
     unit: int
     margin: int
     power: int
     width: int
-    """The bits Java holds the figures in, 32 or 64, sums that overflow included; 0 for any number of bits."""
+    """The bits of Java's figures, 32 or 64 with overflow; 0 for unbounded."""
 
 
 def _scaled(value: float) -> _Scaled:
-    """The scaled form of a positive double, its power of ten estimated (at most one too high)."""
+    """Return the scaled form of a positive double, its power of ten estimated (at most one too high)."""
     fraction, exponent = math.frexp(value)
     power = math.floor((fraction * 2 - 1.5) * 0.289529654 + 0.176091259 + (exponent - 1) * 0.301029995663981)
     mantissa = int(math.ldexp(fraction, _MANTISSA_BITS))
@@ -111,20 +114,20 @@ def _scaled(value: float) -> _Scaled:
 
 
 def _bits_of_5(power: int) -> int:
-    """The bits Java counts for a power of five: exact while it fits 64 bits, then three for each factor."""
+    """Return Java's bit count of a power of five: exact while it fits 64 bits, then three for each factor."""
     if power == 0:
         return 0
     return (5**power).bit_length() if power < 27 else 3 * power
 
 
 def _signed(value: int, width: int) -> int:
-    """The value as it is left by an overflow of so many bits; with a width of 0 nothing overflows."""
+    """Return the value after an overflow of `width` bits, or the value itself for a width of 0."""
     half = 1 << width >> 1
     return (value + half) % (2 * half) - half if width else value
 
 
 def _generated_digits(number: _Scaled) -> tuple[str, int]:
-    """The digits one by one, until those written tell the double apart from its neighbours."""
+    """Generate digits until they distinguish the double from its neighbours."""
     value, margin, power, width = number.value, number.margin, number.power, number.width
     ten_units = number.unit * 10
     digits: list[int] = []
@@ -151,6 +154,6 @@ def _generated_digits(number: _Scaled) -> tuple[str, int]:
 
 
 def _rounded_up(digits: str, power: int) -> tuple[str, int]:
-    """The digits with one added to the last; all nines become a one and as many zeros."""
+    """Return the digits with one added to the last, where all nines become a one and zeros."""
     raised = str(int(digits) + 1)
     return (raised, power + 1) if len(raised) == len(digits) else (raised[:-1], power + 2)

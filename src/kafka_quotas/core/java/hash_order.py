@@ -1,4 +1,4 @@
-"""The order in which Java walks its hash maps, which decides what Kafka complains about first.
+"""The order of Java's hash maps, which decides the error that Kafka reports first.
 
 **Source:** `java.lang.String.hashCode` and `java.util.HashMap` (JDK 17).
 """
@@ -14,7 +14,7 @@ _FULL = 0.75
 
 @lru_cache(maxsize=1024)  # the same few keys and types come again and again
 def hash_code(text: str | None) -> int:
-    """The hash of a text as an unsigned 32-bit figure; 0 for None."""
+    """Return the hash of a text as an unsigned 32-bit figure, and 0 for None."""
     units = (text or "").encode("utf-16-be", "surrogatepass")
     code = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -23,7 +23,7 @@ def hash_code(text: str | None) -> int:
 
 
 def as_hash_map(items: Iterable[tuple[_Key, _Value]], expected: int) -> Mapping[_Key, _Value]:
-    """The items as a `new HashMap<>(expected)` holds and lists them: the last value of a key, keys by their hashes."""
+    """Return the items in the order of a `new HashMap<>(expected)`, with the last value of each key."""
     latest = dict(items)
     if len(latest) < 2:
         return latest

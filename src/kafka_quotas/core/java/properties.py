@@ -1,7 +1,7 @@
 r"""Java property files (`java.util.Properties`), the format of Kafka's own configuration files.
 
-Invariants: a key occurs once in `parse_properties`, its last value wins as in Java; continuation lines are joined and
-escapes (`\n`, `\t`, `\uXXXX`, `\:`) are resolved.
+Invariants: a key occurs once in `parse_properties`, with its last value as in Java. Continuation lines are joined and
+escapes (`\n`, `\t`, `\uXXXX`, `\:`) resolved.
 """
 
 import re
@@ -13,7 +13,7 @@ _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Every key of the file with its value, in the order of the file.
+    """Return every key of the file with its value, in the order of the file.
 
     **Source:** `java.util.Properties.load`, Java 17.
     """
@@ -25,12 +25,12 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def property_pairs(text: str) -> list[tuple[str, str]]:
-    """Every key with its value as often as it occurs, for whoever takes a key that is named twice for a mistake."""
+    """Return every key with its value as often as it occurs, for callers that report repeated keys."""
     return [_split(line) for line in _logical_lines(text)]
 
 
 def _logical_lines(text: str) -> list[str]:
-    """The lines with continuations joined, without comments and blank lines."""
+    """Return the lines with continuations joined, without comments and blank lines."""
     lines: list[str] = []
     pending = ""
     for physical in re.split(r"\r\n|\r|\n", text):

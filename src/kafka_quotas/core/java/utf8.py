@@ -1,7 +1,8 @@
-"""Text that comes from outside: what is not valid UTF-8 becomes U+FFFD, by the same rule wherever it comes in.
+"""Text from outside, with anything that is not valid UTF-8 replaced by U+FFFD under one rule.
 
 A name that is read differently in two places is two clients, and a lone surrogate can't be written anywhere.
-**Source:** Java's `new String(bytes, UTF_8)`, which is what a broker does with client-ids (`RequestHeader.parse`).
+
+**Source:** Java's `new String(bytes, UTF_8)`, which a broker uses for client-ids (`RequestHeader.parse`).
 """
 
 import re

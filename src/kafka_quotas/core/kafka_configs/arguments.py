@@ -1,7 +1,7 @@
-"""What a `kafka-configs` command line asks for, as far as it concerns quotas, and what the command prints.
+"""A `kafka-configs` command line, as far as it concerns quotas, and the output of the command.
 
 Everything that can be refused without a cluster is refused here, in the order and words of the original. What needs
-the stored quotas is asked of the command afterwards: `changes` and `describe_lines`.
+the stored quotas comes later, from `changes` and `describe_lines`.
 
 **Source:** `kafka.admin.ConfigCommand` (Kafka 4.0 before ZooKeeper was removed).
 """
@@ -69,7 +69,7 @@ class KafkaConfigsCommand:
 
     @property
     def sanitized_name(self) -> str | None:
-        """The name of a user, client or pair in ZooKeeper; None for an ip."""
+        """The name of a user, client or pair in ZooKeeper, or None for an ip."""
         return None if IPS in self.types else sanitized_name(self.types, self.names)
 
     @property
@@ -79,7 +79,10 @@ class KafkaConfigsCommand:
 
     @property
     def completed_line(self) -> str:
-        """What is printed when the entity was altered; of a pair it names one half only, as the original does."""
+        """The line that reports the altered entity.
+
+        Of a pair it names one half only, as the original does.
+        """
         kind, name = self.types[0], self.names[0]
         if self.options.has("zookeeper"):
             user = f"user-principal '{name}'" if name else "default user-principal"
@@ -89,9 +92,10 @@ class KafkaConfigsCommand:
         return f"Completed updating default config for {kind} in the cluster."
 
     def changes(self, stored: Mapping[str, float]) -> tuple[tuple[str, float | None], ...]:
-        """The keys to set, then those to remove (None), given what is stored for the entity.
+        """Return the keys to set, then those to remove (None), given what is stored for the entity.
 
-        Raises `KafkaConfigsError` for a key to remove that is not stored, and for a value that is no number.
+        Raises:
+            KafkaConfigsError: A key to remove that is not stored, and for a value that is no number.
         """
         missing = [key for key in self.deleted if key not in stored]
         if missing:
@@ -106,17 +110,21 @@ class KafkaConfigsCommand:
 def parse_arguments(
     arguments: Sequence[str], *, resolves: Callable[[str], bool], load_properties: LoadProperties
 ) -> KafkaConfigsCommand:
-    """The command that the arguments ask for.
+    """Return the command that the arguments ask for.
 
-    Raises `KafkaConfigsError` where the original refuses them, and for what it does beside quotas.
+    Raises:
+        KafkaConfigsError: The original refuses them, and for what it does beside quotas.
     """
     return command_of(checked_options(arguments, resolves=resolves), load_properties=load_properties)
 
 
 def checked_options(arguments: Sequence[str], *, resolves: Callable[[str], bool]) -> Options:
-    """The options that the arguments are, which may stand together; up to here the original prints nothing.
+    """Return the options of the arguments after checking their combination.
 
-    Raises `KafkaConfigsError` where they may not, and where help is asked for.
+    The original prints nothing before this point.
+
+    Raises:
+        KafkaConfigsError: A combination that is not allowed, or a request for help.
     """
     options = parse_options(arguments)
     if not arguments or options.has("help"):
@@ -127,9 +135,10 @@ def checked_options(arguments: Sequence[str], *, resolves: Callable[[str], bool]
 
 
 def command_of(options: Options, *, load_properties: LoadProperties) -> KafkaConfigsCommand:
-    """The command that checked options ask for.
+    """Return the command that checked options ask for.
 
-    Raises `KafkaConfigsError` where the original refuses it, and for what it does beside quotas.
+    Raises:
+        KafkaConfigsError: The original refuses it, and for what it does beside quotas.
     """
     if options.has("version"):
         return KafkaConfigsCommand(action=Action.VERSION, options=options)
@@ -145,7 +154,7 @@ def command_of(options: Options, *, load_properties: LoadProperties) -> KafkaCon
 
 
 def describe_lines(entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> list[str]:
-    """The lines printed for entities and their quotas."""
+    """Return the lines printed for entities and their quotas."""
     return [
         f"Quota configs for {_described(found)} are "
         + ", ".join(f"{key}={java_double.to_string(value)}" for key, value in quotas.items())

@@ -1,4 +1,4 @@
-"""Which options may stand together, checked in the order in which `kafka-configs` checks them.
+"""The allowed combinations of options, in the order in which `kafka-configs` checks them.
 
 **Source:** `ConfigCommand.ConfigCommandOptions.checkArgs` of Kafka 4.3.1, and of 3.9 where `--zookeeper` is given.
 """
@@ -30,9 +30,10 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 def check_options(options: Options, *, resolves: Callable[[str], bool]) -> None:
-    """Nothing, where the options may stand together.
+    """Refuse a combination of options that `kafka-configs` does not allow.
 
-    Raises `KafkaConfigsError` with the text of the first rule they break.
+    Raises:
+        KafkaConfigsError: A broken rule, with the text of the first one.
     """
     _check_action(options)
     types = entity_types(options)

@@ -1,4 +1,4 @@
-"""Which entities a command names: types and names as the options give them, and how they are paired.
+"""The entities that a command names: the pairing of the types and names in its options.
 
 Long options are paired by their order on the command line: the first name with the first type, an `--entity-default`
 counting as an empty name. Short options have an order of their own, client before user, defaults after names. An empty
@@ -34,15 +34,16 @@ DEFAULT_FLAGS = {"client-defaults": CLIENTS, "user-defaults": USERS, "broker-def
 
 
 def entity_types(options: Options) -> list[str]:
-    """The types named, long options first."""
+    """Return the types named, long options first."""
     flags = {**NAMED_FLAGS, **DEFAULT_FLAGS}
     return [*options.values("entity-type"), *(kind for flag, kind in flags.items() if options.has(flag))]
 
 
 def entity_names(options: Options) -> list[str]:
-    """The names, an empty one for a default, long options first.
+    """Return the names, an empty one for a default, long options first.
 
-    Raises `KafkaConfigsError` where a short option was given twice.
+    Raises:
+        KafkaConfigsError: A short option was given twice.
     """
     long = [value or "" for name, value in options.found if name in {"entity-name", "entity-default"}]
     short = [options.value(flag) or "" for flag in NAMED_FLAGS if options.has(flag)]
@@ -50,14 +51,15 @@ def entity_names(options: Options) -> list[str]:
 
 
 def entity(types: Sequence[str], names: Sequence[str]) -> Entity:
-    """The quota entity of types and as many names."""
+    """Return the quota entity of types and as many names."""
     return Entity.from_pairs((QUOTA_TYPES[kind], name or None) for kind, name in zip(types, names, strict=True))
 
 
 def entity_filter(types: Sequence[str], names: Sequence[str]) -> QuotaFilter:
-    """The strict filter a command asks brokers for.
+    """Return the strict filter a command asks brokers for.
 
-    Raises `KafkaConfigsError` where there are more names than types.
+    Raises:
+        KafkaConfigsError: There are more names than types.
     """
     if len(names) > len(types):
         raise KafkaConfigsError("More entity names specified than entity types")
@@ -69,7 +71,10 @@ def entity_filter(types: Sequence[str], names: Sequence[str]) -> QuotaFilter:
 
 
 def sanitized_name(types: Sequence[str], names: Sequence[str]) -> str:
-    """The name of a user, client or pair as ZooKeeper has it, a part without a name left out: `alice/clients`."""
+    """Return the ZooKeeper name of a user, client or pair, such as `alice/clients`.
+
+    Parts without a name are left out.
+    """
     swapped = len(types) == 2 and types[0] == CLIENTS
     given = [DEFAULT_NAME if name == "" else sanitize(name) for name in names[: len(types)]]
     if swapped and len(given) == 2:

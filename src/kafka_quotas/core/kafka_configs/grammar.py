@@ -1,7 +1,7 @@
-"""Which keys a command sets and removes, and to what text: the grammar of `--add-config` and `--delete-config`.
+"""The grammar of `--add-config` and `--delete-config`: the keys that a command sets and removes.
 
-Keys and values are parted by commas outside square brackets and by `=`, blanks around them cut; the brackets
-themselves are dropped; the last value of a key counts. In a file brackets are left alone.
+Commas outside square brackets separate keys and `=` separates values, without the blanks around them. The brackets
+themselves are dropped. The last value of a key counts. In a file brackets are kept.
 
 **Source:** `ConfigCommand.parseConfigsToBeAdded`, `parseConfigsToBeDeleted` and `validatePropsKey` (4.0).
 """
@@ -24,9 +24,10 @@ _PROPERTIES_SLOTS = 16  # those of a new java.util.Properties
 
 
 def added_configs(options: Options, load_properties: LoadProperties) -> Mapping[str, str]:
-    """The keys to set and their texts, in the order in which Java's Properties list them.
+    """Return the keys to set and their texts, in the order in which Java's Properties list them.
 
-    Raises `KafkaConfigsError` for what is not of the form key=value, and for characters no key has.
+    Raises:
+        KafkaConfigsError: What is not of the form key=value, and for characters no key has.
     """
     added: list[tuple[str, str]] = []
     file = options.value("add-config-file")
@@ -43,7 +44,7 @@ def added_configs(options: Options, load_properties: LoadProperties) -> Mapping[
 
 
 def deleted_configs(options: Options) -> list[str]:
-    """The keys to remove, in order."""
+    """Return the keys to remove, in order."""
     return [key.strip(_BLANKS) for key in options.values("delete-config")]
 
 
@@ -58,7 +59,10 @@ def _pairs(text: str) -> list[tuple[str, str]]:
 
 
 def _pieces(text: str) -> list[str]:
-    """The text between commas; empty pieces at the end count for nothing, but a text without a comma is one piece."""
+    """Return the text between commas without empty pieces at the end.
+
+    A text without a comma is one piece, even if it is empty.
+    """
     pieces = _COMMA.split(text)
     if len(pieces) == 1:
         return pieces

@@ -1,4 +1,4 @@
-"""Which keys may be set and removed on which entities, before any broker is asked.
+"""The keys that may be set and removed on each entity, checked before any request to a broker.
 
 **Source:** `ConfigCommand.alterConfig`, `alterUserScramCredentialConfigs` and `alterConfigWithZk` (Kafka 4.0).
 """
@@ -20,9 +20,10 @@ _ON_BROKERS = "using --bootstrap-server."
 
 
 def check_keys(types: Sequence[str], names: Sequence[str], added: Mapping[str, str], deleted: Sequence[str]) -> None:
-    """Nothing, where the keys may be altered on the entity, which must be a user, a client, both, or an ip.
+    """Refuse keys that may not be altered on the entity, which is a user, a client, both, or an ip.
 
-    Raises `KafkaConfigsError` otherwise, and for credentials, which are no quotas.
+    Raises:
+        KafkaConfigsError: A key that is not allowed, or credentials, which are no quotas.
     """
     if types[0] == IPS:
         unknown = [key for key in dict.fromkeys([*added, *deleted]) if not _is_quota(key, for_ip=True)]
@@ -44,9 +45,10 @@ def check_keys(types: Sequence[str], names: Sequence[str], added: Mapping[str, s
 
 
 def check_zookeeper_keys(added: Mapping[str, str], deleted: Sequence[str]) -> None:
-    """Nothing, where the keys of a user may be altered through ZooKeeper.
+    """Refuse keys of a user that may not be altered through ZooKeeper.
 
-    Raises `KafkaConfigsError` for quotas, which may not, and for credentials, which are no quotas.
+    Raises:
+        KafkaConfigsError: Quotas, or credentials, which are no quotas.
     """
     if not {*added, *deleted} <= set(SCRAM_MECHANISMS):
         pairs = ", ".join(f"{key}={value}" for key, value in added.items())

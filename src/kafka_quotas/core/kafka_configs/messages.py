@@ -1,9 +1,10 @@
-"""How `kafka-configs` tells that a command was understood and failed: two lines, the second from a Java exception.
+"""The messages of `kafka-configs` about a failed command, and our warnings about a doubtful one.
 
-Scripts look for the names of the exceptions, so they are the original's; its stack trace is left out.
+A failure is two lines, the second from a Java exception. Scripts look for the names of the exceptions, so they are the
+original's, without its stack trace. The warnings are about effects that are probably not intended and on which the
+original is silent.
+
 **Source:** `ConfigCommand.main`, `org.apache.kafka.common.protocol.Errors` (Kafka 4.3).
-
-What a `kafka-configs` command does that is hardly what was meant, where the original says nothing about it.
 """
 
 import math
@@ -20,7 +21,10 @@ _NAME_OPTIONS = ("entity-name", *NAMED_FLAGS)
 
 
 def warnings(command: KafkaConfigsCommand) -> list[str]:
-    """What to tell before an alteration is made, each in one line; describing and the like is harmless."""
+    """Return the warnings to print before an alteration, each in one line.
+
+    Other actions have none.
+    """
     if command.action is not Action.ALTER:
         return []
     return [*_about_names(command), *_about_values(command), *_about_ignored_words(command)]
@@ -76,13 +80,19 @@ _TOLD_BY_TEXT_ALONE = (
 
 
 def broker_failure(code: str, message: str, *, hint: str | None = None) -> KafkaConfigsError:
-    """The error for what a broker answered, or for `TIMED_OUT` and the like; `code` is Kafka's name of it."""
+    """Return the error for a broker's error code, or for `TIMED_OUT` and the like.
+
+    Args:
+        code: Kafka's name of the error.
+        message: The text of the broker.
+        hint: The advice to the user.
+    """
     simple = _ODD_CLASSES.get(code) or "".join(word.capitalize() for word in code.split("_")) + "Exception"
     return KafkaConfigsError(message, error_class=f"{FUTURE}{_PACKAGE}{simple}", hint=hint)
 
 
 def controllers_not_asked() -> KafkaConfigsError:
-    """The error that every quota command with `--bootstrap-controller` ends in, at Kafka 4.3 too."""
+    """Return the error that every quota command with `--bootstrap-controller` ends in, at Kafka 4.3 too."""
     return broker_failure(
         "UNSUPPORTED_ENDPOINT_TYPE",
         "This Admin API is not yet supported when communicating directly with the controller quorum.",
@@ -103,7 +113,7 @@ def unreadable_file(path: str, error: UsageError) -> KafkaConfigsError:
 
 
 def told_lines(error: KafkaConfigsError, arguments: Sequence[str]) -> list[str]:
-    """The lines on standard error for an error of a command with these arguments."""
+    """Return the lines on standard error for an error of a command with these arguments."""
     joptsimple = error.error_class.startswith("joptsimple.")
     if joptsimple or error.error_class in _TOLD_BY_TEXT_ALONE:
         lines = [error.message]

@@ -1,7 +1,7 @@
-"""The options of `kafka-configs` as they stand on a command line, before anybody asks what they mean.
+"""The options of `kafka-configs` as parsed from a command line, before they are interpreted.
 
-Options are never abbreviated, `-add-config` is `--add-config`, a value may follow `=`, and whatever is no option is
-ignored, as is everything after `--`. An option that takes a value takes the next word, whatever it looks like.
+Options are never abbreviated, `-add-config` is `--add-config`, a value may follow `=`. The parser ignores words that
+are no option and everything after `--`. An option that takes a value takes the next word, even one like an option.
 
 **Source:** `kafka.admin.ConfigCommand.ConfigCommandOptions` (Kafka 4.0 before ZooKeeper was removed), joptsimple 5.0.4.
 """
@@ -21,7 +21,7 @@ PURPOSE = (
 
 
 class KafkaConfigsError(UsageError):
-    """What `kafka-configs` refuses: its text, the class of error it is there, and its exit code.
+    """A refusal of `kafka-configs`: its text, its Java class of error, and its exit code.
 
     `error_class` is the Java class, or `usage` where the original prints its usage after the text.
     """
@@ -35,11 +35,13 @@ class KafkaConfigsError(UsageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionKind:
-    """An option: the name of its value (None: it takes none), what separates several values, and what it is for."""
+    """An option with the name of its value."""
 
     value: str | None
+    """The name of the value; None: it takes none."""
     help: str
     separator: str | None = None
+    """The separator of several values."""
 
 
 OPTIONS: dict[str, OptionKind] = {
@@ -77,26 +79,25 @@ OPTIONS: dict[str, OptionKind] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options found, in the order of the command line, each with its value (None: it takes none).
-
-    `ignored` are the words that are no option and no value of one, which the original passes over without a word.
-    """
+    """The options of a command line in their order, each with its value."""
 
     found: tuple[tuple[str, str | None], ...]
     ignored: tuple[str, ...] = ()
+    """The words that are neither an option nor a value, which the original silently ignores."""
 
     def has(self, *names: str) -> bool:
-        """Whether any of these options was given."""
+        """Return whether any of these options was given."""
         return any(name in names for name, _ in self.found)
 
     def values(self, name: str) -> tuple[str, ...]:
-        """Every value of an option, in order."""
+        """Return every value of an option, in order."""
         return tuple(value for found, value in self.found if found == name and value is not None)
 
     def value(self, name: str) -> str | None:
-        """The one value of an option, None where it was not given.
+        """Return the one value of an option, None where it was not given.
 
-        Raises `KafkaConfigsError` where it was given more than once.
+        Raises:
+            KafkaConfigsError: It was given more than once.
         """
         values = self.values(name)
         if len(values) > 1:
@@ -108,9 +109,10 @@ class Options:
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """The options of a command line.
+    """Return the options of a command line.
 
-    Raises `KafkaConfigsError` for an unknown option and for a value that is missing.
+    Raises:
+        KafkaConfigsError: An unknown option and for a value that is missing.
     """
     found: list[tuple[str, str | None]] = []
     ignored: list[str] = []
@@ -127,16 +129,17 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
 
 def usage_text() -> str:
-    """The list of options, one per line."""
+    """Return the list of options, one per line."""
     rows = [(f"--{name} <{kind.value}>" if kind.value else f"--{name}", kind.help) for name, kind in OPTIONS.items()]
     width = max(len(option) for option, _ in rows)
     return "\n".join(f"{option:<{width}}  {purpose}" for option, purpose in sorted(rows))
 
 
 def _split(word: str) -> tuple[str, str | None]:
-    """The name of an option and what follows its `=`, or None.
+    """Return the name of an option and what follows its `=`, or None.
 
-    Raises `KafkaConfigsError` where no option has that name.
+    Raises:
+        KafkaConfigsError: No option has that name.
     """
     name, equals, value = word.removeprefix("--").partition("=")
     if not word.startswith("--"):
@@ -153,7 +156,7 @@ def _split(word: str) -> tuple[str, str | None]:
 
 
 def _values(name: str, value: str | None, words: Iterator[str]) -> Sequence[str | None]:
-    """The values an option was given in one place; a plain option has one, None."""
+    """Return the values of one occurrence of an option, or one None for a plain option."""
     kind = OPTIONS[name]
     if kind.value is None:
         return (None,)  # a value after `=` is not looked at

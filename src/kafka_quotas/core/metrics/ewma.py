@@ -1,8 +1,9 @@
 """A one-minute moving average of a rate that moves every five seconds.
 
-Invariants: the rate is 0 before the first tick, the first tick sets it to the rate of its interval, each further tick
-moves it by `alpha = 1 - e^(-5/60)`. Ticks that were missed are applied one by one, with what was counted in the first
-of them. Between ticks the rate does not change. A clock that goes back ticks nothing.
+Invariants: the rate is 0 before the first tick. The first tick sets it to the rate of its interval, each further tick
+moves it by `alpha = 1 - e^(-5/60)`. The meter applies missed ticks one by one, with the count in the first of them.
+Between ticks the rate does not change. A clock that goes back causes no tick.
+
 **Source:** "Broker-side quota V1"; the exponentially weighted `Meter` of Kafka's metrics library.
 """
 
@@ -13,11 +14,11 @@ from typing import Final
 TICK_MS: Final = 5_000
 ALPHA: Final = 1.0 - math.exp(-5.0 / 60.0)
 FALLING_MS: Final = 3_600_000
-"""How far ahead it is looked when a rate will have fallen: in an hour it falls by 26 decimal places."""
+"""The longest forecast of a falling rate: in an hour it falls by 26 decimal places."""
 
 
 class EwmaMeter:
-    """Counts, and tells the one-minute rate per second; its ticks fall `TICK_MS` apart from `start_ms` on."""
+    """A counter with a one-minute rate per second, whose ticks are `TICK_MS` apart from `start_ms` on."""
 
     __slots__ = ("_rate", "_ticked", "_ticked_ms", "_uncounted")
 
@@ -28,29 +29,30 @@ class EwmaMeter:
         self._rate = 0.0
 
     def record(self, value: float, now_ms: int) -> None:
-        """Nothing; the value counts in the interval of `now_ms`."""
+        """Count a value in the interval of `now_ms`."""
         self._tick(now_ms)
         self._uncounted += value
 
     def rate(self, now_ms: int) -> float:
-        """The rate per second as of the last tick."""
+        """Return the rate per second as of the last tick."""
         self._tick(now_ms)
         return self._rate
 
     @property
     def is_counting(self) -> bool:
-        """Whether anything was recorded since the last tick."""
+        """Whether there are records since the last tick."""
         return self._uncounted != 0.0
 
     @property
     def memory(self) -> tuple[float, ...]:
-        """The figures that `remember` takes: the last tick (ms), whether there was one, the uncounted, the rate."""
+        """The snapshot for `remember`: the last tick (ms), whether there was one, the uncounted, the rate."""
         return (float(self._ticked_ms), float(self._ticked), self._uncounted, self._rate)
 
     def remember(self, memory: tuple[float, ...], shift_ms: int) -> None:
-        """Nothing; goes on in place of another meter, with all its times moved by `shift_ms`.
+        """Restore the state of another meter, with all its times moved by `shift_ms`.
 
-        Raises `ValueError` for figures that are none of a meter.
+        Raises:
+            ValueError: Figures that are no snapshot of a meter.
         """
         ticked_ms, ticked, uncounted, rate = memory
         if not all(map(math.isfinite, memory)):
@@ -61,7 +63,7 @@ class EwmaMeter:
         self._rate = rate
 
     def falls_in_ms(self, bound: float, now_ms: int) -> int:
-        """After how many ms without a record the rate is at a bound or below; `FALLING_MS` for later, or never."""
+        """Return the time in ms without records until the rate is at a bound or below, at most `FALLING_MS`."""
         ahead = copy.copy(self)
         at_ms = now_ms
         while ahead.rate(at_ms) > bound:

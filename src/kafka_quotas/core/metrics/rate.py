@@ -11,17 +11,20 @@ from kafka_quotas.core.metrics.throttle_time import narrow_to_int32
 
 
 class Rate(WindowedSum):
-    """What was recorded per second (Kafka's `Rate` of a `WindowedSum`)."""
+    """The recorded amount per second (Kafka's `Rate` of a `WindowedSum`)."""
 
     __slots__ = ()
 
     def measure(self, now_ms: int) -> float:
-        """The rate per second; expired samples are reset to `now_ms`."""
+        """Return the rate per second, resetting expired samples to `now_ms`."""
         total = super().measure(now_ms)
         return total / (self.window_ms(now_ms) / 1000.0)
 
     def window_ms(self, now_ms: int) -> int:
-        """The window a rate measured now is divided by, in ms; the first sample starts now where there is none."""
+        """Return the window in ms that a rate measured now is divided by.
+
+        If there is no sample yet, the first one starts now.
+        """
         if not self._slots:
             self._advance(now_ms)
         elif now_ms >= self._expired_ms or now_ms - self._last_ms >= self._expire_ms:
@@ -29,7 +32,7 @@ class Rate(WindowedSum):
         return self._spanned_ms(now_ms - self._oldest_ms)
 
     def peek(self, now_ms: int) -> float:
-        """Return the rate that `measure` would find, with no sample reset or made by asking."""
+        """Return the rate that `measure` would find, without resetting or adding a sample."""
         self._store_current()
         slots, gone_ms = self._slots.tolist(), float(now_ms - self._expire_ms)
         kept = [at for at in range(0, len(slots), 3) if slots[at + 1] > gone_ms]
@@ -42,7 +45,7 @@ class Rate(WindowedSum):
         return total / (self._spanned_ms(now_ms - int(min(starts))) / 1000.0)
 
     def _spanned_ms(self, elapsed_ms: int) -> int:
-        """The window in ms where the oldest sample started so long ago (negative: in the future)."""
+        """Return the window in ms for the age of the oldest sample (negative: in the future)."""
         size_ms = self._window_ms
         whole = narrow_to_int32(elapsed_ms // size_ms if elapsed_ms >= 0 else -(-elapsed_ms // size_ms))
         if whole < self._samples - 1:
@@ -51,17 +54,20 @@ class Rate(WindowedSum):
 
 
 class CountRate(Rate):
-    """How often something was recorded per second (Kafka's `Rate` of a `WindowedCount`); values do not matter."""
+    """The number of records per second, whatever their values (Kafka's `Rate` of a `WindowedCount`)."""
 
     __slots__ = ()
 
     def record(self, value: float, now_ms: int) -> None:  # noqa: ARG002 - counts whatever the value
-        """Nothing; the current sample counts one more."""
+        """Count one record in the current sample."""
         super().record(1.0, now_ms)
 
 
 class SimpleRate(Rate):
-    """A rate over the time since the oldest sample's start, at least one window (Kafka's replication quotas)."""
+    """A rate over the time since the oldest sample's start, as in Kafka's replication quotas.
+
+    That time counts as one window at least.
+    """
 
     __slots__ = ()
 

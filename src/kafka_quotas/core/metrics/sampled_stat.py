@@ -1,14 +1,15 @@
-"""A ring of samples: what was recorded over the last `samples` windows, and when.
+"""A ring of samples: the amounts recorded over the last `samples` windows, and their times.
 
 A sample is a slot with a start, the time of its last record, and a sum. There is one slot more than `samples`, for
 the one that overlaps the start of the window. A record goes to the current slot, or, one window after that slot's
-start, to the next slot of the ring, whatever that held. Only observing expires: a slot is reset, to the time of
-observing, once its last record is `samples` windows old.
+start, to the next slot of the ring, replacing its content. Only observing expires slots: it resets a slot to the time
+of observing once the slot's last record is `samples` windows old.
 
 Invariants: sums are added up in the order of the slots, starting from 0.0, so that results are Kafka's to the last
 bit. The current slot is held in plain attributes, the other slots in one array of doubles (times are exact up to
-2^53 ms) with their sums and bounds kept ready: neither a record nor an observation looks at a slot that can't have
+2^53 ms) with their sums and bounds precomputed: neither a record nor an observation reads a slot that can't have
 changed. The clock may stand still or go back.
+
 **Source:** `SampledStat`, `WindowedSum`, `WindowedCount` of Kafka 4.0.
 """
 
@@ -18,20 +19,22 @@ from functools import lru_cache
 from typing import Final
 
 _FAR_MS: Final = 1 << 62
-"""Later than any time: the last record of slots that don't exist, which therefore never expire."""
+"""Later than any time: the last record of missing slots, which therefore never expire."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One slot: when it starts, when it was last recorded to (ms), and the sum of what was recorded."""
+    """One slot of the ring."""
 
     start_ms: int
     last_ms: int
+    """The time of the last record."""
     value: float
+    """The sum of the recorded values."""
 
 
 class WindowedSum:
-    """The sum of what was recorded over a sliding window (Kafka's `WindowedSum`)."""
+    """The sum of recorded values over a sliding window (Kafka's `WindowedSum`)."""
 
     __slots__ = (
         "_complete_ms",
@@ -63,9 +66,9 @@ class WindowedSum:
         self.reconfigure(samples, window_ms)
 
     def reconfigure(self, samples: int, window_ms: int) -> None:
-        """Nothing; the ring has other dimensions from now on, and keeps all that was recorded.
+        """Set the dimensions of the ring, keeping what was recorded.
 
-        With fewer samples the surplus slots stay, and count, until they expire; the index wraps at the new size.
+        With fewer samples the surplus slots stay, and count, until they expire. The index wraps at the new size.
         """
         self._store_current()
         self._samples = samples
@@ -73,14 +76,14 @@ class WindowedSum:
         self._load_current()
 
     def record(self, value: float, now_ms: int) -> None:
-        """Nothing; the value is added to the current slot, or to the next once that is complete."""
+        """Add a value to the current slot, or to the next one once that is complete."""
         if now_ms >= self._complete_ms:
             self._advance(now_ms)
         self._value += value
         self._last_ms = now_ms
 
     def measure(self, now_ms: int) -> float:
-        """The sum over the slots that have not expired; expired ones are reset to `now_ms`."""
+        """Return the sum over the slots that have not expired, resetting expired ones to `now_ms`."""
         if now_ms >= self._expired_ms or now_ms - self._last_ms >= self._expire_ms:
             self._purge(now_ms)
         total = self._prefix + self._value
@@ -90,21 +93,22 @@ class WindowedSum:
 
     @property
     def slots(self) -> tuple[Sample, ...]:
-        """The slots in the order of the ring; reading them changes nothing."""
+        """The slots in the order of the ring, read without changing them."""
         self._store_current()
         slots = self._slots
         return tuple(Sample(int(slots[at]), int(slots[at + 1]), slots[at + 2]) for at in range(0, len(slots), 3))
 
     @property
     def memory(self) -> tuple[float, ...]:
-        """The figures that `remember` takes: the place of the current slot, then start, last record and sum of each."""
+        """The snapshot for `remember`: the index of the current slot, then start, last record and sum of each."""
         self._store_current()
         return (float(self._index), *self._slots)
 
     def remember(self, memory: tuple[float, ...], shift_ms: int) -> None:
-        """Nothing; the ring is what another one was, with all its times moved by `shift_ms`.
+        """Restore the ring from the snapshot of another, with all its times moved by `shift_ms`.
 
-        Raises `ValueError` for figures that are no ring of these dimensions.
+        Raises:
+            ValueError: Figures that are no ring of these dimensions.
         """
         index, slots = int(memory[0]), array("d", memory[1:])
         count, surplus = divmod(len(slots), 3)
@@ -129,7 +133,7 @@ class WindowedSum:
         self._load_current()
 
     def _settle(self, now_ms: int) -> None:
-        """Take the next slot where the current one is complete, and reset those others that have expired.
+        """Take the next slot if the current one is complete, and reset the others that have expired.
 
         The record that follows makes the current slot one that can't expire, so it counts as recorded to already.
         """
@@ -145,7 +149,7 @@ class WindowedSum:
         self._load_current()
 
     def _turn(self, now_ms: int) -> None:
-        """Move on to the next slot of the ring, in the arrays alone."""
+        """Move to the next slot of the ring, in the arrays alone."""
         size = len(self._slots) // 3
         self._index = index = (self._index + 1) % (self._samples + 1) if size else 0
         if index == size:
@@ -154,7 +158,7 @@ class WindowedSum:
             self._reset(index, now_ms)
 
     def _reset_expired(self, now_ms: int) -> None:
-        """Reset what is out of the window, in the arrays alone."""
+        """Reset the slots outside the window, in the arrays alone."""
         gone_ms = float(now_ms - self._expire_ms)
         for index, last_ms in enumerate(self._slots[1::3].tolist()):
             if last_ms <= gone_ms:
@@ -172,7 +176,7 @@ class WindowedSum:
             self._slots[3 * self._index + 2] = self._value
 
     def _load_current(self) -> None:
-        """Take the current slot out of the arrays, and gather what the other slots come to."""
+        """Load the current slot from the arrays, and precompute the sums and bounds of the others."""
         slots, at = self._slots.tolist(), 3 * self._index
         if not slots:
             return
@@ -192,22 +196,25 @@ class WindowedSum:
 
 @lru_cache(maxsize=64)
 def _spans_ms(samples: int, window_ms: int) -> tuple[int, int, int]:
-    """The length of one window, of all, and of all but one; cached so that rings share the numbers, not the memory."""
+    """Return the length of one window, of all, and of all but one.
+
+    The cache lets rings share the number objects, which saves memory.
+    """
     return window_ms, samples * window_ms, (samples - 1) * window_ms
 
 
 class WindowedCount(WindowedSum):
-    """How often something was recorded over a sliding window (Kafka's `WindowedCount`); values do not matter."""
+    """The number of records over a sliding window, whatever their values (Kafka's `WindowedCount`)."""
 
     __slots__ = ()
 
     def record(self, value: float, now_ms: int) -> None:  # noqa: ARG002 - counts whatever the value
-        """Nothing; the current slot counts one more."""
+        """Count one record in the current slot."""
         super().record(1.0, now_ms)
 
 
 class CumulativeSum:
-    """The sum of all that was ever recorded."""
+    """The sum of all values ever recorded."""
 
     __slots__ = ("_total",)
 
@@ -215,12 +222,12 @@ class CumulativeSum:
         self._total = 0.0
 
     def record(self, value: float, now_ms: int) -> None:  # noqa: ARG002 - one signature for every stat
-        """Nothing; the value is added."""
+        """Add a value."""
         self._total += value
 
     def measure(self, now_ms: int) -> float:  # noqa: ARG002 - one signature for every stat
-        """The sum of all values."""
+        """Return the sum of all values."""
         return self._total
 
     def reconfigure(self, samples: int, window_ms: int) -> None:
-        """Nothing: there is no window."""
+        """Ignore the window, which a cumulative sum does not have."""

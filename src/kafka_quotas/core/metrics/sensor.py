@@ -1,17 +1,14 @@
-"""One stat under one quota: record, check, and how long a violation costs.
+"""One stat under one quota: recording, checking, and the throttle time of a violation.
 
-The general form of what `quotas.quota_bucket` does in one call: any stat, either direction of the bound, and every step
-open to be watched. The calculator and the simulator use it.
+This is the general form of what `quotas.quota_bucket` does in one call: any stat, either direction of the bound, and
+every step observable. The calculator and the simulator use it.
 
-Invariants: recording comes before the check (but see `record_strictly`), and a refused value stays recorded. Checking
-observes, and observing resets expired samples and refills buckets: it is part of the state's history.
-**Source:** `Sensor.record`, `Sensor.checkQuotas`, `QuotaUtils` of Kafka 4.0.
+Invariants: recording comes before the check (except in `record_strictly`), and a refused value stays recorded. Checking
+observes, and observing resets expired samples and refills buckets: it is part of the state's history. A value equal to
+the bound is acceptable, NaN never is. Quotas are equal if their bounds and directions are, and as in Java a bound of
+NaN equals nothing.
 
-A bound on a measured value, from above or from below.
-
-Invariants: a value equal to the bound is acceptable, NaN never is; quotas are equal when bound and direction are, and
-as in Java a bound of NaN equals nothing.
-**Source:** `org.apache.kafka.common.metrics.Quota` (Kafka 4.0).
+**Source:** `Sensor.record`, `Sensor.checkQuotas`, `QuotaUtils`, `org.apache.kafka.common.metrics.Quota` (Kafka 4.0).
 """
 
 from dataclasses import dataclass
@@ -25,13 +22,13 @@ from kafka_quotas.core.metrics.token_bucket import TokenBucket
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quota:
-    """A bound (unit of what is measured), by default an upper one."""
+    """A bound in the unit of the measurement, by default an upper one."""
 
     bound: float
     upper: bool = True
 
     def acceptable(self, value: float) -> bool:
-        """Whether a value is within the bound."""
+        """Return whether a value is within the bound."""
         return value <= self.bound if self.upper else value >= self.bound
 
     def __eq__(self, other: object) -> bool:
@@ -42,36 +39,35 @@ class Quota:
 
 
 class Stat(Protocol):
-    """What a sensor records to: a ring of samples, a rate, a token bucket or a sum."""
+    """The target of a sensor's records: a ring of samples, a rate, a token bucket or a sum."""
 
     def record(self, value: float, now_ms: int) -> None:
-        """Nothing; the value is recorded."""
+        """Record a value."""
         ...
 
     def measure(self, now_ms: int) -> float:
-        """The measured value; measuring may change the state."""
+        """Return the measured value, which may change the state."""
         ...
 
     def reconfigure(self, samples: int, window_ms: int) -> None:
-        """Nothing; the window is another one from now on, what was recorded stays."""
+        """Set the window, keeping what was recorded."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """A measured value beyond its bound; `window_ms` is the window it was measured over, None for all but rates.
-
-    `throttle_ms` is the time to wait, a 64-bit number, None for stats that have none (sums and counts).
-    """
+    """A measured value beyond its bound."""
 
     value: float
     bound: float
     window_ms: int | None
+    """The window of the measurement; None for all but rates."""
     throttle_ms: int | None
+    """The time to wait, a 64-bit number; None for sums and counts."""
 
 
 class Sensor:
-    """A stat, and its quota if it has one; `max_throttle_ms` cuts the throttle time of a rate."""
+    """A stat and its optional quota."""
 
     def __init__(self, stat: Stat, quota: Quota | None = None, *, max_throttle_ms: int | None = None) -> None:
         self.stat = stat
@@ -80,7 +76,10 @@ class Sensor:
 
     @property
     def quota(self) -> Quota | None:
-        """The quota, None for none; a token bucket is refilled with its bound."""
+        """The quota, or None.
+
+        Its bound also refills a token bucket.
+        """
         return self._quota
 
     @quota.setter
@@ -90,19 +89,19 @@ class Sensor:
             self.stat.bound = None if quota is None else quota.bound
 
     def record(self, value: float, now_ms: int) -> Violation | None:
-        """None where the value fits, else the violation; the value is recorded either way."""
+        """Record a value and return the violation, or None within the quota."""
         self.stat.record(value, now_ms)
         return self.check(now_ms)
 
     def record_strictly(self, value: float, now_ms: int) -> Violation | None:
-        """None where the quota held before, and the value is recorded; else the violation, and it is not."""
+        """Record a value if the quota is met before it, or else return the violation."""
         violation = self.check(now_ms)
         if violation is None:
             self.stat.record(value, now_ms)
         return violation
 
     def check(self, now_ms: int) -> Violation | None:
-        """None where the quota holds, else the violation."""
+        """Return the violation, or None within the quota."""
         if self._quota is None:
             return None
         value = self.stat.measure(now_ms)
@@ -110,9 +109,10 @@ class Sensor:
         return None if held else self._violation(value, self._quota.bound, now_ms)
 
     def window_ms(self, now_ms: int) -> int:
-        """The window in ms that a rate is measured over.
+        """Return the window in ms of a rate.
 
-        Raises `UsageError` where the stat is no rate.
+        Raises:
+            UsageError: The stat is no rate.
         """
         if not isinstance(self.stat, Rate):
             raise UsageError(f"{type(self.stat).__name__} is not a Rate metric, it has no window")

@@ -1,9 +1,9 @@
-"""The average of the throttle times that a bucket's clients were given, over the last half to whole minute.
+"""The average throttle time of a bucket's clients over the last half to whole minute.
 
-Requests that were not throttled are in no average, as in Kafka, where it is not a number while there is nothing to
-average.
+As in Kafka, requests that were not throttled do not count. Kafka reports NaN while there is nothing to average.
+
 **Source:** `ClientQuotaManager.throttle`, `Avg` of Kafka 4.3; `metrics.num.samples` and `metrics.sample.window.ms`,
-whose defaults hold for all sensors but those of the quotas themselves.
+whose defaults apply to all sensors but those of the quotas themselves.
 """
 
 from typing import Final
@@ -24,16 +24,16 @@ class ThrottleAverage:
         self._times = WindowedCount(METRIC_SAMPLES, METRIC_WINDOW_MS)
 
     def record(self, throttle_ms: int, now_ms: int) -> None:
-        """Nothing; a throttle time was given."""
+        """Add a throttle time."""
         self._sum.record(throttle_ms, now_ms)
         self._times.record(1.0, now_ms)
 
     def peek(self, now_ms: int) -> float:
-        """The average in ms, 0 where there is nothing to average; asking changes nothing."""
+        """Return the average in ms without changing the state, or 0 if there is nothing to average."""
         times = _kept(self._times, now_ms)
         return _kept(self._sum, now_ms) / times if times else 0.0
 
 
 def _kept(ring: WindowedSum, now_ms: int) -> float:
-    """The sum over the slots that have not expired."""
+    """Return the sum over the slots that have not expired."""
     return sum(slot.value for slot in ring.slots if now_ms - slot.last_ms < METRIC_SAMPLES * METRIC_WINDOW_MS)

@@ -1,13 +1,13 @@
-"""What a quota is set on.
+"""The entities that quotas are set on.
 
-An `Entity` has one to two parts: `user`, `client-id`, the pair of both, or `ip`; `topic` and `broker`, which Kafka's
-quotas don't know, are what the thresholds of this project are set on. The name of a part is a text, or
-None for the default of that type. A part that is absent is not part of the entity: `user=None` (the default user)
-and no user at all are different things, hence the marker `ABSENT`.
+An `Entity` has one or two parts: `user`, `client-id`, the pair of both, or `ip`. The thresholds of this project are set
+on `topic` and `broker`, which Kafka's quotas don't have. The name of a part is a text, or None for the default of that
+type. A part that is absent is not part of the entity: `user=None` (the default user) and no user at all are different
+things, hence the marker `ABSENT`.
 
-Invariants: parts are kept in the order user, client-id, ip, topic, broker; no type occurs twice; names are raw, never
-sanitized.
-An `Entity` may hold what a store refuses (an empty name, ip beside user): `core.changes.validation` gives that verdict.
+Invariants: parts are in the order user, client-id, ip, topic, broker. No type occurs twice. Names are raw, never
+sanitized. An `Entity` may hold what a store refuses (an empty name, ip beside user): `core.changes.validation` decides
+that.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,7 +44,10 @@ _TYPE_ORDER = {entity_type: index for index, entity_type in enumerate((*ENTITY_T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity:
-    """An entity as pairs (type, name), name None for a default; hashable and equal by its parts."""
+    """An entity as pairs (type, name), hashable and equal by its parts.
+
+    A name of None is the default.
+    """
 
     parts: tuple[tuple[str, str | None], ...]
 
@@ -58,15 +61,16 @@ class Entity:
         topic: str | Absent = ABSENT,
         broker: str | Absent | None = ABSENT,
     ) -> "Entity":
-        """The entity with the given parts; a part left out is absent, a part given as None is the default."""
+        """Return the entity with the given parts, where a part of None is the default."""
         named = ((USER, user), (CLIENT_ID, client_id), (IP, ip), (TOPIC, topic), (BROKER, broker))
         return cls(parts=tuple((kind, name) for kind, name in named if not isinstance(name, Absent)))
 
     @classmethod
     def from_pairs(cls, pairs: Iterable[tuple[str, str | None]]) -> "Entity":
-        """The entity with these (type, name) pairs.
+        """Return the entity with these (type, name) pairs.
 
-        Raises `UsageError` for a type that is unknown or named twice.
+        Raises:
+            UsageError: A type that is unknown or named twice.
         """
         parts: dict[str, str | None] = {}
         for kind, name in pairs:
@@ -79,18 +83,19 @@ class Entity:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, str | None]) -> "Entity":
-        """The entity of a mapping such as `{"user": "alice", "client-id": None}` (None: the default).
+        """Return the entity of a mapping such as `{"user": "alice", "client-id": None}` (None: the default).
 
-        Raises `UsageError` for an unknown type.
+        Raises:
+            UsageError: An unknown type.
         """
         return cls.from_pairs(mapping.items())
 
     def to_mapping(self) -> dict[str, str | None]:
-        """The mapping that `from_mapping` reads."""
+        """Return the mapping that `from_mapping` reads."""
         return dict(self.parts)
 
     def part(self, entity_type: str) -> str | Absent | None:
-        """The name under a type, None for its default, `ABSENT` where the entity has no such part."""
+        """Return the name under a type, None for its default, `ABSENT` where the entity has no such part."""
         for kind, name in self.parts:
             if kind == entity_type:
                 return name
@@ -113,7 +118,10 @@ class Entity:
 
     @property
     def topic(self) -> str | Absent | None:
-        """The topic's name, `ABSENT` for none; None can't be meant, for topics have no default."""
+        """The topic's name, or `ABSENT` for none.
+
+        Topics have no default, so None is invalid.
+        """
         return self.part(TOPIC)
 
     @property
@@ -133,10 +141,10 @@ class Entity:
 
 
 def shown_name(name: str) -> str:
-    """The name for people to read: in quotes where it could be taken for more or less than one, or steer a terminal."""
+    """Return the name as text for people, quoted if it is ambiguous or could steer a terminal."""
     return repr(name) if _odd(name) else name
 
 
 def _odd(name: str) -> bool:
-    """Whether a name needs quotes to be read as one (blank ends, commas, control characters, empty)."""
+    """Return whether a name needs quotes (blank ends, commas, control characters, empty)."""
     return not name or not name.isprintable() or any(mark in name for mark in " ,'\"") or name.startswith("default")

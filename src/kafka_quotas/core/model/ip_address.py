@@ -1,7 +1,7 @@
-"""Addresses as Java's `InetAddress.getByName` reads them without asking anybody.
+"""Addresses as Java's `InetAddress.getByName` reads them without a name lookup.
 
-More is an address to Java than to most: `127.1` and `1` are IPv4 addresses of fewer parts, leading zeros are decimal,
-and an IPv6 address may stand in square brackets or carry a numeric zone.
+Java accepts more addresses than most: `127.1` and `1` are IPv4 addresses of fewer parts, leading zeros are decimal,
+and an IPv6 address may be in square brackets or carry a numeric zone.
 
 **Source:** `java.net.InetAddress.getAllByName` and `sun.net.util.IPAddressUtil` (JDK 17).
 """
@@ -17,7 +17,7 @@ _GROUPS = 8
 
 
 def is_address_or_host(name: str, resolves: Callable[[str], bool]) -> bool:
-    """Whether Java finds an address for a name: a literal, or else a host that `resolves` knows.
+    """Return whether Java finds an address for a name: a literal, or else a host that `resolves` knows.
 
     An empty name is an address to Java, that of this machine.
     """
@@ -39,7 +39,10 @@ def is_address_or_host(name: str, resolves: Callable[[str], bool]) -> bool:
 
 
 def ipv4_literal(text: str) -> bytes | None:
-    """The four bytes of an IPv4 address of one to four decimal parts, the last of which fills the rest; else None."""
+    """Return the four bytes of an IPv4 address of one to four decimal parts, or None.
+
+    The last part fills the remaining bytes.
+    """
     if len(text) > _IPV4_LENGTH or not _IPV4.fullmatch(text):
         return None
     *leading, last = map(int, text.split("."))
@@ -50,7 +53,7 @@ def ipv4_literal(text: str) -> bytes | None:
 
 
 def ipv6_literal(text: str) -> bytes | None:
-    """The sixteen bytes of an IPv6 address (no brackets, no zone), or None."""
+    """Return the sixteen bytes of an IPv6 address (no brackets, no zone), or None."""
     head, gap, tail = text.partition("::")
     if "::" in tail or tail.startswith(":"):
         return None
@@ -65,7 +68,7 @@ def ipv6_literal(text: str) -> bytes | None:
 
 
 def _groups(text: str, *, last: bool) -> bytes | None:
-    """The bytes of groups between colons; the last may be an IPv4 address of four parts."""
+    """Return the bytes of groups between colons, the last of which may be an IPv4 address."""
     data = b""
     groups = text.split(":") if text else []
     for index, group in enumerate(groups):

@@ -1,14 +1,12 @@
 """Filters over stored entities, as in Kafka's DescribeClientQuotas (KIP-546).
 
-A component names an entity type and asks for one name (`exact`), for the default (`default`) or for anything
-named or default (`any`). A strict filter matches only entities that have no other types than those named.
+A component names an entity type and matches one name (`exact`), the default (`default`) or anything named or default
+(`any`). A strict filter matches only entities that have no other types than those named. A filter that can match one
+entity only is found by its key, which most queries can use.
 
-Which entities a file owns: `user=team-a-*`, `client-id`, `ip-default`.
-
-A selector names a type (any entity with a part of it, pairs included), a type and a shell pattern for its name, or the
-default of a type. Several selectors add up. Names are never cut at commas.
-
-The shortcut that most queries can take: a filter that can match one entity only, found by its key.
+A selector says which entities a file owns: `user=team-a-*`, `client-id`, `ip-default`. It names a type (any entity with
+a part of it, pairs included), a type and a shell pattern for its name, or the default of a type. Several selectors add
+up. Commas never split names.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,10 +37,11 @@ class FilterComponent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaFilter:
-    """All components must match; `strict` refuses entities with other types beside."""
+    """A filter whose components must all match."""
 
     components: tuple[FilterComponent, ...] = ()
     strict: bool = False
+    """Whether entities with other types do not match."""
 
 
 EVERYTHING = QuotaFilter()
@@ -52,14 +51,14 @@ _ZK_NAMES = {USER: "user", CLIENT_ID: "client", IP: "ip"}
 
 
 def matches(quota_filter: QuotaFilter, entity: Entity) -> bool:
-    """Whether an entity passes a filter that the verdicts below let pass."""
+    """Return whether an entity passes a filter that the verdicts below let pass."""
     if quota_filter.strict and len(entity.parts) != len(quota_filter.components):
         return False
     return all(_component_matches(component, entity) for component in quota_filter.components)
 
 
 def filter_verdict_kraft(quota_filter: QuotaFilter) -> InvalidQuotaError | None:
-    """What a KRaft broker refuses about a filter, or None.
+    """Return what a KRaft broker refuses about a filter, or None.
 
     **Source:** `ClientQuotasImage.describe` (Kafka 4.0).
     """
@@ -78,7 +77,10 @@ def filter_verdict_kraft(quota_filter: QuotaFilter) -> InvalidQuotaError | None:
 
 
 def filter_verdict_local(quota_filter: QuotaFilter) -> InvalidQuotaError | None:
-    """What the local store refuses about a filter, or None: what a KRaft broker does, but that it knows thresholds."""
+    """Return the local store's error for a filter, or None.
+
+    It is that of a KRaft broker, except for the thresholds that only the local store has.
+    """
     kinds = [component.entity_type for component in quota_filter.components]
     if any(kind in THRESHOLD_TYPES for kind in kinds):
         if len(kinds) > 1:
@@ -88,7 +90,7 @@ def filter_verdict_local(quota_filter: QuotaFilter) -> InvalidQuotaError | None:
 
 
 def filter_verdict_zk(quota_filter: QuotaFilter) -> InvalidQuotaError | None:
-    """What a broker in ZooKeeper mode refuses about a filter, or None.
+    """Return what a broker in ZooKeeper mode refuses about a filter, or None.
 
     **Source:** `ZkAdminManager.describeClientQuotas` (Kafka 3.9).
     """
@@ -115,7 +117,7 @@ def filter_verdict_zk(quota_filter: QuotaFilter) -> InvalidQuotaError | None:
 
 
 def _names_one_znode(quota_filter: QuotaFilter) -> bool:
-    """Whether a broker in ZooKeeper mode reads just the znode that the filter names, in place of all of them."""
+    """Return whether a broker in ZooKeeper mode reads only the znode that the filter names."""
     named = {component.entity_type for component in quota_filter.components if component.match is not Match.ANY}
     alone = quota_filter.strict and len(quota_filter.components) == 1
     return IP in named or named == {USER, CLIENT_ID} or (alone and bool(named))
@@ -131,7 +133,7 @@ def _component_matches(component: FilterComponent, entity: Entity) -> bool:
 
 
 def _kraft_component_verdict(component: FilterComponent, seen: set[str]) -> InvalidQuotaError | None:
-    """What is wrong with one component, given the types before it."""
+    """Return what is wrong with one component, given the types before it."""
     kind, match = component.entity_type, component.match
     if not kind:
         return InvalidQuotaError("Invalid empty entity type.")
@@ -152,9 +154,12 @@ _KINDS = (*ENTITY_TYPES, *THRESHOLD_TYPES)
 
 
 def owner(selectors: Sequence[str]) -> Callable[[Entity], bool]:
-    """Whether an entity is one that any of the selectors names; without selectors every entity is.
+    """Return the test whether any of the selectors matches an entity.
 
-    Raises `UsageError` for a selector that can't be understood.
+    Without selectors every entity matches.
+
+    Raises:
+        UsageError: A selector that can't be understood.
     """
     tests = [_test(selector) for selector in selectors]
     return lambda entity: not tests or any(test(entity) for test in tests)
@@ -173,7 +178,7 @@ def _test(selector: str) -> Callable[[Entity], bool]:
 
 
 def single_entity(quota_filter: QuotaFilter) -> Entity | None:
-    """The one entity that a filter without faults can match, None where it may match several."""
+    """Return the one entity that a filter without faults can match, None where it may match several."""
     if not quota_filter.strict or not quota_filter.components:
         return None
     if any(component.match is Match.ANY for component in quota_filter.components):

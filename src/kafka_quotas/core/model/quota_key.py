@@ -1,8 +1,7 @@
-"""The quota keys: one table that drives parsing, validation, help texts and documentation.
+"""The quota keys: one table for parsing, validation, help texts and documentation.
 
-Invariants: names are Kafka's own (4.x); a key is valid on the entity kinds of its row and on no other.
-
-How much clients send and take at a time unless told otherwise: below that a quota makes them wait, or starve.
+Invariants: names are Kafka's own (4.x). A key is valid on the entity kinds of its row and on no other. The batch and
+fetch sizes are the clients' defaults: a quota far below them delays or starves clients.
 
 **Source:** `ProducerConfig.BATCH_SIZE_CONFIG`, `ConsumerConfig.DEFAULT_MAX_PARTITION_FETCH_BYTES` of Kafka 4.0.
 """
@@ -14,7 +13,7 @@ from typing import Final
 BATCH_BYTES: Final = 16_384
 """A producer's batch.size."""
 FETCH_BYTES: Final = 1_048_576
-"""A consumer's max.partition.fetch.bytes; about a broker's max.message.bytes too."""
+"""A consumer's default max.partition.fetch.bytes, close to a broker's message.max.bytes."""
 
 
 LONG_MAX = 9223372036854775807
@@ -53,7 +52,7 @@ class QuotaKey:
 
     @property
     def unlimited(self) -> int:
-        """The largest value the key takes, which stands for "no limit" (units of the key)."""
+        """The largest value of the key, which means "no limit" (units of the key)."""
         return INT_MAX if self.value_type is ValueType.INT else LONG_MAX
 
 
@@ -132,7 +131,10 @@ QUOTA_KEYS: dict[str, QuotaKey] = {
 
 
 def suggest_key(name: str) -> QuotaKey | None:
-    """The key that `name` probably means: a known draft or misspelling, or a name close to it; else None."""
+    """Return the key that `name` probably means, or None.
+
+    It is a known draft or misspelling, or a name close to it.
+    """
     folded = name.strip().lower()
     for key in QUOTA_KEYS.values():
         if folded == key.name or folded in key.misspellings:

@@ -38,7 +38,7 @@ _KEYS = {
 
 
 class RateAlgorithm(Enum):
-    """How a rate is measured; controller mutations have algorithms of their own."""
+    """The algorithms of rates other than those of controller mutations."""
 
     WINDOW = "window"
     """Kafka's sliding window."""

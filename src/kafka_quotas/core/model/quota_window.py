@@ -1,6 +1,7 @@
-"""The window settings of a quota, by Kafka's names.
+"""The window settings of a quota, with Kafka's names.
 
-Invariants: both figures are whole and at least 1; the default is Kafka's, 11 samples of 1 s.
+Invariants: both figures are whole and at least 1. The default is Kafka's, 11 samples of 1 s.
+
 **Source:** `QuotaConfig` and `ClientQuotaManagerConfig` (4.x): `quota.window.num`, `quota.window.size.seconds` and, for
 controller mutations, the same two under `controller.`.
 """
@@ -18,9 +19,10 @@ CONTROLLER_WINDOW_SIZE_SECONDS: Final = "controller.quota.window.size.seconds"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaWindow:
-    """How long a rate looks back: `samples` samples of `window_s` seconds each, the current one included.
+    """The window of a rate: `samples` samples of `window_s` seconds each, including the current one.
 
-    Raises `UsageError` where a figure is below 1.
+    Raises:
+        UsageError: A figure below 1.
     """
 
     samples: int = 11

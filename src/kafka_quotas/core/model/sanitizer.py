@@ -1,9 +1,9 @@
 """Entity names as ZooKeeper node names, bucket tags and JMX tags.
 
-Every name has exactly one sanitized form, made of letters, digits and `.-_%` only; the default entity's node name
-`<default>` is therefore nobody's sanitized name. Reading is more lenient than writing, as it is in Java.
+Every name has exactly one sanitized form, made of letters, digits and `.-_%` only. So the default entity's node name
+`<default>` is no sanitized name. Reading is more lenient than writing, as it is in Java.
 
-**Source:** `org.apache.kafka.common.utils.Sanitizer` (4.0), which rests on Java's URLEncoder and URLDecoder.
+**Source:** `org.apache.kafka.common.utils.Sanitizer` (4.0), which uses Java's URLEncoder and URLDecoder.
 """
 
 import re
@@ -22,26 +22,32 @@ _ESCAPED = re.compile(r"(?:%..)+|[%+]", re.DOTALL)
 
 
 def sanitize(name: str) -> str:
-    """The name percent-encoded in upper-case hex but for letters, digits, `.`, `-`, `_`; lone surrogates become `?`."""
+    """Return the name percent-encoded in upper-case hex.
+
+    Letters, digits, `.`, `-` and `_` stay, lone surrogates become `?`.
+    """
     # `quote` never encodes a tilde, Java always does; one in its output can only come from the name itself.
     return quote(name.encode("utf-8", "replace"), safe="").replace("~", "%7E")
 
 
 def desanitize(text: str) -> str:
-    """The name of a sanitized text; `+` is a space, and bytes that are not UTF-8 become U+FFFD.
+    """Return the name of a sanitized text.
 
-    Raises `InvalidQuotaError` where a `%` is not followed by two hexadecimal digits.
+    `+` is a space, and bytes that are not UTF-8 become U+FFFD.
+
+    Raises:
+        InvalidQuotaError: A `%` is not followed by two hexadecimal digits.
     """
     return _ESCAPED.sub(lambda match: _decoded(match[0]), text)
 
 
 def jmx_sanitize(name: str) -> str:
-    """The name as a JMX tag: itself where it holds only `[A-Za-z0-9_%. -]` and tabs, else quoted and escaped."""
+    """Return the name as a JMX tag, quoted and escaped unless it holds only `[A-Za-z0-9_%. -]` and tabs."""
     return name if _JMX_SAFE.fullmatch(name) else f'"{name.translate(_JMX_ESCAPES)}"'
 
 
 def _decoded(escaped: str) -> str:
-    """The characters of a plus sign or of a run of escapes, which are decoded together."""
+    """Return the characters of a plus sign or of a run of escapes, which are decoded together."""
     if escaped == "+":
         return " "
     if escaped == "%":
@@ -51,7 +57,7 @@ def _decoded(escaped: str) -> str:
 
 
 def _byte(digits: str) -> int:
-    """The byte of the two characters after a percent sign, read as Java's `Integer.parseInt` reads them."""
+    """Return the byte of the two characters after a percent sign, read like Java's `Integer.parseInt`."""
     signed = digits[1:] if digits[0] in "+-" else digits  # it takes a sign, and any Unicode digit
     values = [_digit(character) for character in signed]
     if any(value is None for value in values) or (digits[0] == "-" and values != [0]):
@@ -63,7 +69,7 @@ def _byte(digits: str) -> int:
 
 
 def _digit(character: str) -> int | None:
-    """The value of a hexadecimal digit in any script below U+10000, or None."""
+    """Return the value of a hexadecimal digit in any script below U+10000, or None."""
     if ord(character) > 0xFFFF:
         return None
     folded = unicodedata.normalize("NFKC", character) if "\uff21" <= character <= "\uff46" else character

@@ -1,17 +1,11 @@
-"""What this program refuses about a threshold, taken by itself: the topic or broker, and the key.
+"""The thresholds on topics and brokers: their keys, their entities, and their sum.
 
-That the thresholds of topics sum to no more than the total is `core.model.threshold`' to say.
+No Kafka has these keys: one is of a topic, one of a broker for all its topics together. They are distinct from Kafka's
+own keys everywhere, because only the local store and the daemon's policy hold them.
 
-The keys of topic thresholds, which no Kafka knows: of a topic, and of a broker for all topics together.
+Invariants: the thresholds of all topics never sum to more than the total of any broker, because any broker may lead
+any topic. Figures are bytes per second.
 
-Invariants: they are told apart from Kafka's own keys everywhere, for only the local store and the daemon's policy hold
-them.
-**Source:** "Broker-side quota V1".
-
-The thresholds that are set on topics and brokers, as one value that can be judged as a whole.
-
-Invariants: the thresholds of all topics never sum to more than the total of any broker, for any topic may be led by any
-broker. Figures are bytes per second.
 **Source:** "Broker-side quota V1".
 """
 
@@ -51,7 +45,7 @@ STORED_KEYS: Final[dict[str, QuotaKey]] = {**QUOTA_KEYS, **THRESHOLD_KEYS}
 
 
 def suggest_stored_key(name: str) -> QuotaKey | None:
-    """The key that `name` probably means, of quotas and thresholds alike; else None."""
+    """Return the key of a quota or threshold that `name` probably means, or None."""
     folded = name.strip().lower()
     for key in THRESHOLD_KEYS.values():
         if folded == key.name or folded in key.misspellings:
@@ -60,7 +54,7 @@ def suggest_stored_key(name: str) -> QuotaKey | None:
 
 
 def is_threshold_entity(entity: Entity) -> bool:
-    """Whether an entity is one that thresholds are set on: a topic or a broker."""
+    """Return whether an entity is one that thresholds are set on: a topic or a broker."""
     return any(kind in KEY_OF_KIND for kind, _ in entity.parts)
 
 
@@ -125,9 +119,10 @@ def no_place_for(entity: Entity) -> InvalidQuotaError:
 
 
 def refuse_elsewhere(store_url: str, entity: Entity) -> None:
-    """Nothing; the store at an address may hold what is set on an entity.
+    """Refuse a threshold on an entity unless the address is that of a local store.
 
-    Raises `InvalidQuotaError` for a threshold and a store other than a local one.
+    Raises:
+        InvalidQuotaError: A threshold and a store other than a local one.
     """
     if is_threshold_entity(entity) and not store_url.startswith("local:"):
         raise no_place_for(entity)
@@ -135,16 +130,20 @@ def refuse_elsewhere(store_url: str, entity: Entity) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdSettings:
-    """The threshold of each topic that has one, and the total of each broker by node id (None: of all others)."""
+    """The threshold of each topic that has one, and the total of each broker by node id.
+
+    A total under None is that of all other brokers.
+    """
 
     topics: Mapping[str, float] = field(default_factory=dict)
     totals: Mapping[str | None, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> "ThresholdSettings":
-        """The thresholds among some entities and their quotas; everything else is passed over.
+        """Return the thresholds among some entities and their quotas, ignoring everything else.
 
-        Raises `InvalidQuotaError` where the topics' sum to more than a broker's total.
+        Raises:
+            InvalidQuotaError: The topics' sum to more than a broker's total.
         """
         topics: dict[str, float] = {}
         totals: dict[str | None, float] = {}
@@ -166,7 +165,7 @@ class ThresholdSettings:
         return not self.totals
 
     def total_of(self, broker: str | None) -> float | None:
-        """The total of a broker by its node id (None: not known yet), None where it has none."""
+        """Return the total of a broker by its node id (None: not known yet), None where it has none."""
         own = None if broker is None else self.totals.get(broker)
         return self.totals.get(None) if own is None else own
 

@@ -1,6 +1,7 @@
-"""Lengths of time with units, parsed exactly: `250us`, `100ms`, `1.5s`, `10min`, `2h`.
+"""Lengths of time with units and instants in UTC.
 
-Moments as people and journals write them: `2026-11-21T15:15:42.123Z`, always UTC.
+Lengths are parsed exactly: `250us`, `100ms`, `1.5s`, `10min`, `2h`. Instants are as in journals:
+`2026-11-21T15:15:42.123Z`, always UTC.
 """
 
 import re
@@ -22,9 +23,10 @@ _DURATION = re.compile(r"(?P<number>\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})\s*(?P<un
 
 
 def parse_duration_ms(text: str) -> Fraction:
-    """The milliseconds that a text such as `100ms`, `1.5s` or `10min` means, exact.
+    """Return the exact milliseconds of a text such as `100ms`, `1.5s` or `10min`.
 
-    Raises `UsageError` where the text is no such figure; a figure without a unit is none, negative ones neither.
+    Raises:
+        UsageError: Any other text, such as a negative figure or one without a unit.
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None:
@@ -33,7 +35,7 @@ def parse_duration_ms(text: str) -> Fraction:
 
 
 def format_duration_ms(value_ms: float) -> str:
-    """Milliseconds for people, at most six digits: `100 ms` below a second, `12 s` from there on."""
+    """Return milliseconds for people, at most six digits: `100 ms` below a second, `12 s` from there on."""
     number, unit = (value_ms, "ms") if abs(value_ms) < 1000 else (value_ms / 1000, "s")
     return f"{format_number(float(f'{number:.6g}'))} {unit}"
 
@@ -42,15 +44,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def format_instant(time_ms: int) -> str:
-    """Milliseconds since the epoch as ISO 8601 text in UTC, to the millisecond."""
+    """Return milliseconds since the epoch as ISO 8601 text in UTC, to the millisecond."""
     moment = _EPOCH + timedelta(milliseconds=time_ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def parse_instant(text: str) -> int:
-    """The milliseconds since the epoch that an ISO 8601 text with a zone means.
+    """Return the milliseconds since the epoch that an ISO 8601 text with a zone means.
 
-    Raises `ValueError` where it is no such text.
+    Raises:
+        ValueError: It is no such text.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:

@@ -2,7 +2,7 @@
 
 k/M/G/T and kB/MB/GB/TB are powers of 1000, Ki/Mi/Gi/Ti of 1024, with an optional B and an optional `/s` or `ps`.
 A lower-case b is bits and needs `/s` or `ps` (`8Mbps` = 1,000,000 bytes/s). `%` belongs to request_percentage only.
-Arithmetic is exact (fractions); the result is the double Kafka stores.
+Arithmetic is exact (fractions). The result is the double that Kafka stores.
 """
 
 import re
@@ -23,9 +23,10 @@ _NON_FINITE = {"nan", "inf", "infinity", "+inf", "-inf", "+infinity", "-infinity
 
 
 def parse_bytes(text: str) -> Fraction:
-    """The bytes (or bytes per second) that a text such as `10MiB`, `2M`, `1.5kB/s` or `80Mbps` means, exact.
+    """Return the exact bytes (or bytes per second) of a text such as `10MiB`, `1.5kB/s` or `80Mbps`.
 
-    Raises `InvalidQuotaError` where the text is no such figure, or bits lack `/s` or `ps`.
+    Raises:
+        InvalidQuotaError: The text is no such figure, or bits lack `/s` or `ps`.
     """
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
@@ -46,10 +47,13 @@ def parse_bytes(text: str) -> Fraction:
 
 
 def parse_quota_value(key: QuotaKey, text: str) -> float:
-    """The value that `text` means for `key`, as the double Kafka stores (units of the key; `unlimited`: its largest).
+    """Return the value that `text` means for `key`, as the double that Kafka stores.
 
-    Raises `InvalidQuotaError` for anything that is not a finite figure in a unit the key takes. Whether the figure is
-    allowed (above 0, whole, not too large) is the verdict of `core.changes.validation`.
+    `unlimited` is the largest value of the key. `core.changes.validation` decides whether the figure is allowed (above
+    0, whole, not too large).
+
+    Raises:
+        InvalidQuotaError: Anything that is not a finite figure in a unit of the key.
     """
     stripped = text.strip()
     if stripped.lower() == UNLIMITED:
@@ -66,7 +70,7 @@ def parse_quota_value(key: QuotaKey, text: str) -> float:
 
 
 def _exact(key: QuotaKey, text: str) -> Fraction:
-    """The exact value of a figure in the unit of its key."""
+    """Return the exact value of a figure in the unit of its key."""
     if key.unit is Unit.BYTES_PER_SECOND:
         if text.endswith("%"):
             raise InvalidQuotaError(f"{key.name} takes bytes per second, not %: {text!r}", hint=_BYTES_HINT)
@@ -82,7 +86,7 @@ def _exact(key: QuotaKey, text: str) -> Fraction:
 
 
 def _checked_float(key: QuotaKey, text: str, exact: Fraction) -> float:
-    """The double of an exact value; a fraction of a whole unit is refused here, where it is still exact."""
+    """Return the double of an exact value, refusing a fraction of a whole unit while it is still exact."""
     if key.value_type is not ValueType.DOUBLE and exact.denominator != 1:
         raise InvalidQuotaError(
             f"{key.name} must be a whole number of {key.unit.value}: {text} is {float(exact):.6g}",
@@ -92,7 +96,10 @@ def _checked_float(key: QuotaKey, text: str, exact: Fraction) -> float:
 
 
 def format_number(value: float) -> str:
-    """A double as a plain number: no exponent, no trailing `.0`; NaN and infinities by Java's names."""
+    """Return a double as a plain number without exponent or trailing `.0`.
+
+    NaN and infinities have Java's names.
+    """
     if value != value:  # noqa: PLR0124 - NaN is the one value unlike itself
         return "NaN"
     if value in (float("inf"), float("-inf")):
@@ -105,14 +112,14 @@ def format_number(value: float) -> str:
 
 
 def format_quota_value(key: QuotaKey | None, value: float) -> str:
-    """A stored value for a person: the plain number, or `unlimited (explicit)` for the key's largest value."""
+    """Return a stored value for a person, with `unlimited (explicit)` for the key's largest value."""
     if key is not None and value >= key.unlimited:
         return "unlimited (explicit)"
     return format_number(value)
 
 
 def format_bytes(value: float) -> str:
-    """Bytes with a decimal prefix and up to four digits, for people: `10.5 MB`; append `/s` for a rate."""
+    """Return bytes with a decimal prefix and up to four digits, such as `10.5 MB`."""
     rounded = float(f"{value:.4g}")
     for power, prefix in ((4, "TB"), (3, "GB"), (2, "MB"), (1, "kB")):
         if abs(rounded) >= 1000**power:

@@ -1,4 +1,4 @@
-"""Files of quotas: the document, what it declares, its JSON schema, and the writer.
+"""Files of quotas: the document, its declarations, its JSON schema, and the writer.
 
-Imports `core.changes` and below. Reading YAML is the caller's: documents arrive as plain values with their places.
+Imports `core.changes` and below. The caller reads YAML: documents arrive as plain values with their locations.
 """

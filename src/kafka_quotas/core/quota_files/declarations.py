@@ -1,8 +1,8 @@
-"""What files of quotas declare, checked: entity to quotas, with every problem and where it stands.
+"""The checked declarations of quota files: entity to quotas, with every problem and its location.
 
-Contract: an entity is declared once in all files together; overlays win over files key by key, later ones over earlier
-ones. Values carry units and are exact; a value of null declares a key as not set. What this program refuses to send
-anywhere is a problem, unless the entry says `invalid: true`.
+Contract: an entity is declared once in all files together. Overlays override files key by key, later ones override
+earlier ones. Values carry units and are exact. A value of null declares a key as not set. An entry that this program
+refuses to send to a store is a problem, unless it has `invalid: true`.
 """
 
 import math
@@ -21,36 +21,38 @@ from kafka_quotas.core.model.units import parse_quota_value
 from kafka_quotas.core.quota_files.document import Diagnostic, QuotaDocument, SourceLocation, kind_of, shown
 
 DEFAULT_SUFFIX: Final = "-default"
-"""`user-default: true` means what `user: null` means; TOML has no null."""
+"""The suffix by which `user-default: true` means `user: null`, because TOML has no null."""
 _REFERENCE: Final = re.compile(r"\$(?:\{([\w.-]+)\}|([\w.-]+))")
 _TYPES_HINT: Final = "an entity has a user, a client-id, both, or an ip; null is the default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """The quotas that are declared of an entity (None: not set), and whether they may be such as we refuse."""
+    """The declared quotas of an entity."""
 
     entity: Entity
     quotas: Mapping[str, float | None]
+    """The values by key; None: not set."""
     invalid: bool
+    """Whether the entry may hold what this program refuses."""
     place: SourceLocation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declarations:
-    """Everything declared, sorted by entity, and everything that is wrong with it, in the order of the files."""
+    """All declarations sorted by entity, and all problems in the order of the files."""
 
     entries: tuple[Declaration, ...]
     problems: tuple[Diagnostic, ...]
     unused_values: tuple[str, ...]
 
     def desired(self) -> dict[Entity, Mapping[str, float | None]]:
-        """The declared quotas by entity."""
+        """Return the declared quotas by entity."""
         return {entry.entity: entry.quotas for entry in self.entries}
 
 
 def declarations(documents: Sequence[QuotaDocument], overlays: Sequence[QuotaDocument] = ()) -> Declarations:
-    """What the documents declare once the overlays are laid over them."""
+    """Return the declarations of the documents after applying the overlays."""
     reader = _Reader(documents, overlays)
     found: dict[Entity, Declaration] = {}
     for document in documents:
@@ -100,11 +102,11 @@ class _Reader:
         self.unused = set(self._values)
 
     def report(self, place: SourceLocation, message: str, hint: str | None = None) -> None:
-        """Nothing; the problem is kept."""
+        """Keep a problem."""
         self.problems.append(Diagnostic(place=place, message=message, hint=hint))
 
     def entries(self, document: QuotaDocument) -> Iterator[Declaration]:
-        """The declarations of one document; an entry with a problem is left out."""
+        """Yield the declarations of one document, without entries that have a problem."""
         self.problems += document.problems
         defaults = self._quotas({**document.defaults, **self._overlaid}, document.place, lenient=False)
         for raw in document.entries:
@@ -120,7 +122,7 @@ class _Reader:
             yield Declaration(entity=entity, quotas={**general, **quotas}, invalid=raw.invalid, place=raw.place)
 
     def check(self, entry: Declaration) -> None:
-        """Nothing; where this program would refuse the entry, that is kept as a problem."""
+        """Report a problem if this program would refuse the entry."""
         if entry.invalid:
             return
         if not entry.quotas:
@@ -132,7 +134,7 @@ class _Reader:
             self.report(entry.place, refused.message, hint)
 
     def _quotas(self, raw: Mapping[str, object], place: SourceLocation, *, lenient: bool) -> dict[str, float | None]:
-        """The values of the keys that can be understood."""
+        """Return the values of the keys that can be understood."""
         quotas: dict[str, float | None] = {}
         for key, value in raw.items():
             try:
@@ -145,7 +147,7 @@ class _Reader:
         return quotas
 
     def _resolved(self, value: object) -> object:
-        """The value itself, or what `$name` stands for."""
+        """Return the value itself, or the value of `$name`."""
         reference = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
         if reference is None:
             return value
@@ -159,16 +161,17 @@ class _Reader:
 
 
 def _takes(entity: Entity, key: str) -> bool:
-    """Whether a key is one of this kind of entity: thresholds are of topics and brokers, and nothing else is."""
+    """Return whether a key is valid on this kind of entity, with thresholds only on topics and brokers."""
     if is_threshold_entity(entity):
         return key == KEY_OF_KIND[entity.parts[0][0]].name
     return key in QUOTA_KEYS and QUOTA_KEYS[key].for_ip == (entity.ip is not ABSENT)
 
 
 def entity_of(raw: Mapping[str, object]) -> Entity:
-    """The entity that a mapping such as `{user: alice, client-id: null}` names.
+    """Return the entity that a mapping such as `{user: alice, client-id: null}` names.
 
-    Raises `UsageError` for an unknown or repeated type, and for a name that is no text.
+    Raises:
+        UsageError: An unknown or repeated type, and for a name that is no text.
     """
     pairs: list[tuple[str, str | None]] = []
     for kind, name in raw.items():
@@ -186,9 +189,10 @@ def entity_of(raw: Mapping[str, object]) -> Entity:
 
 
 def _value(key: str, value: object, *, lenient: bool) -> float | None:
-    """The value of a key (units of the key), None where it is declared as not set.
+    """Return the value of a key (units of the key), None where it is declared as not set.
 
-    Raises `InvalidQuotaError` where it can't be understood.
+    Raises:
+        InvalidQuotaError: It can't be understood.
     """
     if value is None:
         return None

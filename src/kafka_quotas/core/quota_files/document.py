@@ -1,13 +1,13 @@
-"""The shape of a file of quotas, whatever it is written in: what its parts are, and where each of them stands.
+"""The structure of a quota file in any format: its parts and their locations.
 
     schema: kafka-quotas.quotas/1         # optional
-    values: {web: 10MiB}                  # what `$web` means; --values lays others over them
-    defaults: {request_percentage: 200}   # what every entry has that doesn't say otherwise
+    values: {web: 10MiB}                  # the value of `$web`; --values overrides it
+    defaults: {request_percentage: 200}   # the quotas of entries that don't set them
     entries:
       - {entity: {user: alice, client-id: null}, quotas: {producer_byte_rate: $web}}
 
-A file may also be the list of entries alone. Nothing here reads: a reader of YAML, JSON or TOML hands over what it
-found as plain lists, mappings, texts and numbers.
+A file may also be the list of entries alone. This module reads no files: a reader of YAML, JSON or TOML passes plain
+lists, mappings, texts and numbers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,13 +20,13 @@ QUOTAS_SCHEMA: Final = "kafka-quotas.quotas/1"
 SECTIONS: Final = ("schema", "values", "defaults", "entries")
 ENTRY_PARTS: Final = ("entity", "quotas", "invalid")
 MOST_PROBLEMS: Final = 1000
-"""After so many entries that are none, the rest of a file is not looked at."""
+"""The number of invalid entries after which the rest of a file is ignored."""
 _SHAPE_HINT: Final = "an entry is {entity: {user: alice}, quotas: {producer_byte_rate: 10MiB}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLocation:
-    """Where something stands: the file, and the line or else the number of the entry, both counted from 1."""
+    """A location: the file, and the line or else the number of the entry, both counted from 1."""
 
     source: str
     line: int | None = None
@@ -47,12 +47,12 @@ class Diagnostic:
     hint: str | None = None
 
     def as_error(self) -> UsageError:
-        """The problem as the error that ends a command."""
+        """Return the problem as the error that ends a command."""
         return UsageError(f"{self.place}: {self.message}", hint=self.hint)
 
 
 class QuotaFileError(UsageError):
-    """A file that can't be read at all; `problem` says where and why."""
+    """A file that can't be read at all, with the location and reason in `problem`."""
 
     def __init__(self, problem: Diagnostic) -> None:
         super().__init__(f"{problem.place}: {problem.message}", hint=problem.hint)
@@ -71,20 +71,23 @@ class RawEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaDocument:
-    """One file: its entries in order, its `values` for `$name`, and the quotas every entry has by default.
-
-    `problems` are those of what stands among the entries and is none.
-    """
+    """One file: its entries in order, its `values` for `$name`, and the default quotas of every entry."""
 
     place: SourceLocation
     values: Mapping[str, object]
     defaults: Mapping[str, object]
     entries: tuple[RawEntry, ...]
     problems: tuple[Diagnostic, ...] = ()
+    """The problems of items that are no entry."""
 
 
 def document_of(tree: object, source: str, *, lines: Sequence[int] = ()) -> QuotaDocument:
-    """Return the document that a reader found; `lines` are those its entries begin on, where the reader knows.
+    """Return the document of plain values.
+
+    Args:
+        tree: The plain values.
+        source: The name of the file.
+        lines: The first lines of the entries, as far as the reader knows them.
 
     Raises:
         QuotaFileError: The file as a whole has another shape.
@@ -117,9 +120,10 @@ def document_of(tree: object, source: str, *, lines: Sequence[int] = ()) -> Quot
 
 
 def raw_entry(tree: object, place: SourceLocation) -> RawEntry:
-    """The parts of one entry.
+    """Return the parts of one entry.
 
-    Raises `QuotaFileError` for anything that is no entry.
+    Raises:
+        QuotaFileError: Anything that is no entry.
     """
     parts = _mapping(tree, place, "an entry")
     _refuse_others(parts, ENTRY_PARTS, place, "an entry")
@@ -138,9 +142,10 @@ def raw_entry(tree: object, place: SourceLocation) -> RawEntry:
 
 
 def without_duplicates(pairs: Iterable[tuple[str, object]], place: SourceLocation) -> dict[str, object]:
-    """The mapping of some pairs.
+    """Return the mapping of some pairs.
 
-    Raises `QuotaFileError` where a name stands twice.
+    Raises:
+        QuotaFileError: A repeated name.
     """
     mapping: dict[str, object] = {}
     for name, value in pairs:
@@ -153,13 +158,13 @@ def without_duplicates(pairs: Iterable[tuple[str, object]], place: SourceLocatio
 
 
 def shown(value: object) -> str:
-    """A found value in a message: short, and on one line."""
+    """Return a found value in a message: short, and on one line."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def kind_of(value: object) -> str:
-    """What a found value is, in words."""
+    """Return the type of a value as text for people."""
     if value is None:
         return "null"
     if isinstance(value, bool):

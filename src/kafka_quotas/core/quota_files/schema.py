@@ -1,7 +1,8 @@
-"""The JSON schema of files of quotas, made from the table of quota keys.
+"""The JSON schema of quota files, made from the table of quota keys.
 
-It describes the shape that editors and pipelines check; what it can't say (an entity declared twice, a value without a
-name) `validate` says.
+It describes the shape that editors and pipelines check. `validate` reports what it can't express (an entity declared
+twice, a value without a name).
+
 **Source:** JSON Schema, draft 2020-12.
 """
 
@@ -32,7 +33,7 @@ _REFERENCE: Final = r"\$(\{[\w.-]+\}|[\w.-]+)"
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema, as a JSON document."""
+    """Return the schema, as a JSON document."""
     entries = {"type": "array", "items": {"$ref": "#/$defs/entry"}}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -94,12 +95,12 @@ def _entry() -> dict[str, Any]:
 
 
 def _pairing(entity: dict[str, Any], quotas: dict[str, Any]) -> dict[str, Any]:
-    """An entity of one kind has quotas of its kind."""
+    """Return an entity of one kind has quotas of its kind."""
     return {"properties": {"entity": entity, "quotas": quotas}}
 
 
 def _alone(kind: str, text: str, name: dict[str, Any], *, has_default: bool = False) -> dict[str, Any]:
-    """An entity of one type that is combined with no other."""
+    """Return an entity of one type that is combined with no other."""
     properties: dict[str, Any] = {kind: name}
     if has_default:
         properties[f"{kind}{DEFAULT_SUFFIX}"] = {"description": f"The same as {kind}: null, for TOML.", "const": True}

@@ -1,8 +1,8 @@
-"""Stored quotas as the text of a file that is read back to exactly them: YAML, JSON or TOML.
+"""A writer of stored quotas as YAML, JSON or TOML that reads back to exactly the same quotas.
 
-Contract: one entry per line, sorted by the caller, so that files compare well line by line; the largest value of a key
+Contract: one entry per line, sorted by the caller, so that files compare well line by line. The largest value of a key
 is `unlimited`, other figures are plain numbers that read back as the same double. Entries with values that this program
-refuses carry `invalid: true`. Names are quoted unless they are plain words that no reader takes for anything else.
+refuses carry `invalid: true`. Names are quoted unless every reader takes them for plain words.
 """
 
 import json
@@ -37,7 +37,7 @@ class FileFormat(StrEnum):
 
 
 def file_text(entries: Iterable[tuple[Entity, Quotas]], form: FileFormat) -> Iterator[str]:
-    """The text of a file with these entries, piece by piece."""
+    """Yield the text of a file with these entries, piece by piece."""
     match form:
         case FileFormat.YAML:
             yield from _yaml(entries)
@@ -48,7 +48,7 @@ def file_text(entries: Iterable[tuple[Entity, Quotas]], form: FileFormat) -> Ite
 
 
 def is_refused(entity: Entity, quotas: Quotas) -> bool:
-    """Whether this program would refuse to send these quotas anywhere."""
+    """Return whether this program would refuse to send these quotas to a store."""
     return our_refusals(entity, quotas) is not None
 
 
@@ -94,7 +94,7 @@ def _sorted(quotas: Quotas) -> list[tuple[str, float]]:
 
 
 def _value(key: str, value: float) -> str:
-    """A figure as every format takes it, or a word that has to be quoted."""
+    """Return a figure as every format takes it, or a word that has to be quoted."""
     known = STORED_KEYS.get(key)
     if known is not None and value == float(known.unlimited):
         return UNLIMITED
@@ -116,7 +116,7 @@ def _json_value(key: str, value: float) -> str:
 
 
 def _toml_value(key: str, value: float) -> str:
-    """A figure; whole ones beyond 64 bits, which TOML has not, are quoted."""
+    """Return a figure, quoted if it is whole and beyond 64 bits, which TOML can't hold."""
     text = _value(key, value)
     fits = text != UNLIMITED and math.isfinite(value) and (abs(value) < 2**63 or "." in text or "e" in text)
     return text if fits else f'"{text}"'
@@ -133,7 +133,7 @@ def _yaml_text(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A text in double quotes, with escapes that YAML and TOML share."""
+    """Return a text in double quotes, with escapes that YAML and TOML share."""
     return '"' + "".join(map(_letter, text)) + '"'
 
 

@@ -1,18 +1,18 @@
-"""All buckets of one process: what they take in memory, which is forgotten for another, and walking through them.
+"""All buckets of one process: their memory, the eviction of buckets, and iteration over them.
 
-Each bucket has a slot from its first to its last day, so that a walk can stop after some buckets and go on later while
-others come and go: it meets every bucket that was there from its beginning to its end, exactly once.
+A bucket keeps its slot for life. So a walk can pause after some buckets and continue later while others are added and
+removed: it meets every bucket that lives throughout the walk exactly once.
 
-Which bucket is forgotten when memory runs out is looked for behind a hand that goes round the slots (second chance, as
-page replacement does it), a few candidates at a time:
+When memory runs out, a clock hand goes round the slots (second chance, as in page replacement) and compares a few
+candidates at a time:
 
-1. one that holds back nobody (`is_blank`): a new one in its place decides the same;
-2. else the one that was idle longest among those that are within their limit: its client may burst once more;
-3. else, when every candidate is in debt, the one that was idle longest among those that a default of client-ids limits.
-   Their clients escape a debt by taking another client-id anyway, there as at a broker.
+1. A bucket that holds back nobody (`is_blank`) goes first: a new bucket in its place decides the same.
+2. Otherwise the longest idle bucket within its limit goes: its client may burst once more.
+3. When every candidate is in debt, the longest idle one under a default of client-ids goes. Its clients can escape a
+   debt by taking another client-id anyway, as on a broker.
 
-Invariants: a bucket in debt whose limit is of a user or a named client-id is never forgotten here. There are no more
-of them than entities in the store and users that authenticated, so that memory stays bounded without them.
+Invariants: the pool never evicts a bucket in debt whose limit is of a user or a named client-id. Their number is
+bounded by the entities in the store and the users that authenticated, so memory stays bounded without them.
 """
 
 from collections.abc import Iterator
@@ -25,47 +25,51 @@ from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.resolution.quota_resolver import AppliedQuota
 
 IDLE_MS: Final = 3_600_000
-"""A bucket without a record for longer than this is forgotten, as at a broker."""
+"""The idle time after which a bucket expires, as on a broker."""
 BUCKET_BYTES: Final = 1280
-"""What a bucket and its places in dictionaries take, names apart, with a full ring of 11 samples; as measured."""
+"""The measured size of a bucket with its dictionary entries and a full ring of 11 samples, without its names."""
 SLICE: Final = 256
-"""How many buckets are looked at between two pauses of a walk: a millisecond's work."""
+"""The number of buckets between two pauses of a walk: a millisecond's work."""
 CANDIDATES: Final = 8
-"""How many buckets in use are compared before one of them is forgotten."""
+"""The number of buckets in use that compete before one of them goes."""
 AT_ONCE: Final = 32
-"""How many are forgotten together, so that handles look their buckets up anew only once for so many."""
+"""The number of buckets evicted together, so that handles repeat their lookup only once for all of them."""
 MAX_LOOKS: Final = 64
-"""How many are looked at for one new bucket, so that a pool full of debts does not slow each request down."""
+"""The maximum number of buckets examined for one new bucket, which bounds the cost in a pool full of debts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketState:
-    """One bucket as it is reported: Kafka's tags, the limit (None: unlimited), and what is measured against it.
-
-    `throttle_ms` is the average of the throttle times it gave lately, `mutation_rate` what was taken out of a token
-    bucket per second (None: it is none).
-    """
+    """The reported state of one bucket."""
 
     tags: tuple[str, str]
+    """Kafka's tags: sanitized user and client-id."""
     bound: float | None
+    """The limit; None if unlimited."""
     measured: float
+    """The rate per second, or the tokens left."""
     throttle_ms: float = 0.0
+    """The average of the bucket's recent throttle times."""
     mutation_rate: float | None = None
+    """The tokens taken out per second; None if it is no token bucket."""
 
 
 class BucketOwner(Protocol):
     """The quota manager that a bucket belongs to."""
 
     def renewed(self, bucket: QuotaBucket) -> QuotaBucket:
-        """Return the same bucket with the bound that holds now."""
+        """Return the same bucket with its current bound."""
         ...
 
     def match_of(self, bucket: QuotaBucket) -> AppliedQuota | None:
-        """Return the limit of a bucket with its entity and level, None where it is unlimited."""
+        """Return the limit of a bucket with its entity and level, or None if it is unlimited."""
         ...
 
     def forget(self, bucket: QuotaBucket) -> None:
-        """Drop a bucket: whoever draws on it next gets a new one."""
+        """Drop a bucket.
+
+        Its next user gets a new one.
+        """
         ...
 
 
@@ -76,9 +80,9 @@ class BucketPool:
         """Make an empty pool.
 
         Args:
-            max_bytes: what buckets may take together, as `BUCKET_BYTES` and the size of their names count it; None for
-                any amount.
-            clock: tells who is idle and in debt, needed with `max_bytes`.
+            max_bytes: The limit on the memory of all buckets, counted as `BUCKET_BYTES` and the size of their names; None
+                for no limit.
+            clock: The clock for idle times and debts, required with `max_bytes`.
 
         Raises:
             ValueError: `max_bytes` without a clock.
@@ -88,7 +92,7 @@ class BucketPool:
         self.max_bytes = max_bytes
         self.used_bytes = 0
         self.evicted = 0
-        """How many buckets were forgotten for others, not for their age."""
+        """The number of buckets evicted for others, without the expired ones."""
         self._clock = clock
         self._buckets: list[QuotaBucket | None] = []
         self._owners: list[BucketOwner | None] = []
@@ -99,7 +103,7 @@ class BucketPool:
         return len(self._buckets) - len(self._free)
 
     def add(self, bucket: QuotaBucket, owner: BucketOwner) -> None:
-        """Give a new bucket a slot. Where memory is used up, others are forgotten first."""
+        """Give a new bucket a slot, after evicting others if memory is used up."""
         size = bucket_bytes(bucket)
         if self.max_bytes is not None and self.used_bytes + size > self.max_bytes:
             self._evict(self.max_bytes - size)
@@ -112,7 +116,10 @@ class BucketPool:
             self._owners.append(owner)
 
     def walk(self) -> Iterator[list[tuple[QuotaBucket, BucketOwner]]]:
-        """Yield the buckets with their owners, at most `SLICE` at a time; anything may happen between two slices."""
+        """Yield the buckets with their owners, at most `SLICE` at a time.
+
+        Buckets may be added and removed between two slices.
+        """
         start = 0
         while start < len(self._buckets):
             end = start + SLICE
@@ -121,7 +128,7 @@ class BucketPool:
             start = end
 
     def expire_idle(self, now_ms: int) -> Iterator[int]:
-        """Forget buckets without a record for more than `IDLE_MS`; yield after each slice how many those were."""
+        """Remove buckets without a record for more than `IDLE_MS`, and yield their number after each slice."""
         start = 0
         while start < len(self._buckets):
             end = min(start + SLICE, len(self._buckets))
@@ -149,7 +156,7 @@ class BucketPool:
         owner.forget(bucket)
 
     def _evict(self, most_bytes: int) -> None:
-        """Forget buckets until the others take no more than this, and some more, as far as a few looks find any."""
+        """Evict buckets until the others take at most `most_bytes`, and some more, within `MAX_LOOKS` looks."""
         assert self._clock is not None
         now_ms, looks, gone = self._clock.now_ms(), MAX_LOOKS, 0
         while looks > 0 and (gone < AT_ONCE or self.used_bytes > most_bytes) and len(self):
@@ -161,7 +168,7 @@ class BucketPool:
         self.evicted += gone
 
     def _next_victim(self, now_ms: int, looks: int, *, only_blank: bool) -> tuple[int, int | None]:
-        """Return how many looks are left, and the slot of the next bucket to forget; None where none may be."""
+        """Return the remaining looks and the slot of the next bucket to evict (None: no candidate)."""
         within: tuple[int, int] | None = None
         in_debt: tuple[int, int] | None = None
         seen = 0
@@ -187,11 +194,11 @@ class BucketPool:
 
 
 def _is_escapable(match: AppliedQuota | None) -> bool:
-    """Whether a limit is of any client-id, so that a client gets rid of a debt by calling itself otherwise."""
+    """Return whether a limit applies to any client-id, so that a new client-id escapes a debt."""
     return match is None or match.entity.client_id is None
 
 
 def bucket_bytes(bucket: QuotaBucket) -> int:
-    """Return what a bucket takes, in bytes."""
+    """Return the estimated memory of a bucket in bytes."""
     user, client_id = bucket.name
     return BUCKET_BYTES + getsizeof(user) + getsizeof(client_id)

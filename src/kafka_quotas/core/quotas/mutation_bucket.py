@@ -1,18 +1,15 @@
-"""The buckets that controller mutations can be charged to: one for each algorithm of KIP-599's drafts and final form.
+"""The buckets of controller mutations, one for each algorithm of KIP-599's drafts and final form.
 
-Invariants: each says whether a request would be refused now, without recording anything, and records what it is told to
-record, refused or not; a negative amount takes back what was recorded for nothing. Amounts are partitions, bounds
-partitions per second.
-**Source:** KIP-599, its version 15 and its token-bucket page; `ControllerMutationQuotaManager` of Kafka 4.0.
+Invariants: each reports whether it would refuse a request now, without recording. `record` records refused amounts
+too, and a negative amount takes back. Amounts are partitions, bounds partitions per second.
 
-The two drafts of KIP-599 that spread a burst over the samples of a rate, so that it is forgotten step by step.
+Two drafts spread a burst over the samples of a rate, so that it is forgotten step by step. Sample k covers
+[k * window, (k + 1) * window) of absolute time. The rate is the sum of the last `samples` of them, including the
+current one, over their whole length. The check comes before the record, and a refused request is not recorded. Sums
+are exact fractions of the decimal figures given, so that a rate equal to its bound compares as equal.
 
-Sample k covers [k * window, (k + 1) * window) of absolute time; the rate is the sum of the last `samples` of them,
-the current one included, over their whole length. It is checked before a request is recorded; a refused request is
-not.
-Invariants: sums are exact fractions of the decimal figures given, so that a rate that equals its bound is seen as
-equal.
-**Source:** KIP-599 version 15 (even) and its token-bucket page (fill); Kafka never shipped either.
+**Source:** KIP-599, its version 15 (even) and its token-bucket page (fill), which Kafka never shipped;
+`ControllerMutationQuotaManager` of Kafka 4.0.
 """
 
 from abc import ABC, abstractmethod
@@ -31,11 +28,13 @@ from kafka_quotas.core.resolution.quota_resolver import Bucket
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpreadDecision:
-    """Whether a request was admitted, the rate before it (per second), and the time to wait in ms, 0 if admitted."""
+    """The decision on one request."""
 
     admitted: bool
     rate: float
+    """The rate per second before the request."""
     throttle_ms: int
+    """The time to wait in ms; 0 if admitted."""
 
 
 class _SpreadRate(ABC):
@@ -48,7 +47,7 @@ class _SpreadRate(ABC):
         self._sums: defaultdict[int, Fraction] = defaultdict(Fraction)
 
     def request(self, amount: float, now_ms: int) -> SpreadDecision:
-        """The decision on a request of `amount`; it is recorded where it is admitted."""
+        """Decide on a request of `amount`, and record it if it is admitted."""
         rate = self._rate(now_ms // self._window_ms)
         if not self._fits(rate):
             return SpreadDecision(admitted=False, rate=float(rate), throttle_ms=self._throttle_ms(rate))
@@ -56,40 +55,44 @@ class _SpreadRate(ABC):
         return SpreadDecision(admitted=True, rate=float(rate), throttle_ms=0)
 
     def refused_ms(self, now_ms: int) -> int | None:
-        """How long a request would have to wait, in ms; None where it would be admitted."""
+        """Return how long a request would have to wait in ms, or None if it would be admitted."""
         rate = self._rate(now_ms // self._window_ms)
         return None if self._fits(rate) else self._throttle_ms(rate)
 
     def record(self, amount: float, now_ms: int) -> None:
-        """Nothing; the amount is spread, nothing is checked. A negative one takes back."""
+        """Spread an amount without a check.
+
+        A negative amount takes back.
+        """
         current = now_ms // self._window_ms
         self._forget(current)
         self._spread(_exact(amount), current)
 
     def set_bound(self, bound: float) -> None:
-        """Nothing; the bound (per second) is another one from now on, what was recorded stays where it is."""
+        """Set the bound (per second), keeping the recorded samples."""
         self._bound = _exact(bound)
 
     @property
     def memory(self) -> tuple[float, ...]:
-        """The figures that `remember` takes: number and sum of each sample, as near as a double comes to it."""
+        """The snapshot for `remember`: number and sum of each sample, rounded to doubles."""
         return tuple(figure for index, total in self._sums.items() for figure in (float(index), float(total)))
 
     def remember(self, memory: tuple[float, ...], shift_ms: int) -> None:
-        """Nothing; the samples are those of another rate, moved by as many windows as `shift_ms` has.
+        """Restore the samples of another rate, moved by the whole windows in `shift_ms`.
 
-        Raises `ValueError` for figures that are no pairs.
+        Raises:
+            ValueError: Figures that are no pairs.
         """
         shift = shift_ms // self._window_ms
         pairs = zip(memory[::2], memory[1::2], strict=True)
         self._sums = defaultdict(Fraction, {int(index) + shift: _exact(total) for index, total in pairs})
 
     def rate(self, now_ms: int) -> float:
-        """The rate per second."""
+        """Return the rate per second."""
         return float(self._rate(now_ms // self._window_ms))
 
     def _last(self, current: int) -> range:
-        """The samples that count, the oldest first, the current one last."""
+        """Return the samples that count, the oldest first and the current one last."""
         return range(current - self._samples + 1, current + 1)
 
     def _rate(self, current: int) -> Fraction:
@@ -97,20 +100,23 @@ class _SpreadRate(ABC):
         return total * 1000 / (self._samples * self._window_ms)
 
     def _throttle_ms(self, rate: Fraction) -> int:
-        """The delay of a refusal: (rate - bound) / bound over all samples, halves up; the longest for a bound of 0."""
+        """Return the delay of a refusal: (rate - bound) / bound over all samples, halves up.
+
+        A bound of 0 gives the longest delay.
+        """
         if not self._bound:
             return INT_MAX
         exact_ms = (rate - self._bound) / self._bound * self._samples * self._window_ms
         return (2 * exact_ms.numerator + exact_ms.denominator) // (2 * exact_ms.denominator)
 
     def _forget(self, current: int) -> None:
-        """Drop samples that no rate needs; one more length is kept for a clock that goes back."""
+        """Drop samples that no rate needs, but keep one more length for a clock that goes back."""
         for index in [index for index in self._sums if index <= current - 2 * self._samples]:
             del self._sums[index]
 
     @abstractmethod
     def _fits(self, rate: Fraction) -> bool:
-        """Whether a request is admitted at this rate."""
+        """Return whether a request is admitted at this rate."""
 
     @abstractmethod
     def _spread(self, amount: Fraction, current: int) -> None:
@@ -118,7 +124,7 @@ class _SpreadRate(ABC):
 
 
 class SpreadEvenRate(_SpreadRate):
-    """`rate-spread-even`: an amount is spread evenly over all samples; admitted while the rate is below the bound."""
+    """`rate-spread-even`: spreads an amount evenly over all samples and admits below the bound."""
 
     def _fits(self, rate: Fraction) -> bool:
         return rate < self._bound
@@ -129,7 +135,7 @@ class SpreadEvenRate(_SpreadRate):
 
 
 class SpreadFillRate(_SpreadRate):
-    """`rate-spread-fill`: earlier samples are filled up to the bound; admitted while the rate is not above it."""
+    """`rate-spread-fill`: fills earlier samples up to the bound and admits up to the bound."""
 
     def _fits(self, rate: Fraction) -> bool:
         return rate <= self._bound
@@ -145,15 +151,15 @@ class SpreadFillRate(_SpreadRate):
 
 
 def _exact(figure: float) -> Fraction:
-    """The decimal figure that was meant: 0.1 is a tenth, and not the double next to it."""
+    """Return the decimal figure as written: 0.1 is a tenth, and not the nearest double."""
     return Fraction(repr(figure))
 
 
 class MutationAlgorithm(StrEnum):
-    """How controller mutations are limited."""
+    """The algorithms that limit controller mutations."""
 
     TOKEN_BUCKET = "token-bucket"  # noqa: S105 - the name of an algorithm
-    """What Kafka shipped: a bucket that bursts empty and requests put into debt."""
+    """Kafka's own: a bucket that bursts empty and that requests put into debt."""
     RATE = "rate"
     """A rate over the window, as for bytes: a burst is forgotten all at once, when its sample leaves."""
     SPREAD_EVEN = "rate-spread-even"
@@ -163,20 +169,20 @@ class MutationAlgorithm(StrEnum):
 
 
 class AdmissionBucket(QuotaBucket, Protocol):
-    """A bucket that can be asked before anything is recorded."""
+    """A bucket that can check a request before it records."""
 
     def refused_ms(self, now_ms: int) -> int | None:
-        """How long a request would have to wait, in ms; None where it is admitted."""
+        """Return how long a request would have to wait in ms, or None if it is admitted."""
         ...
 
 
 class TokenMutationBucket(MutationBucket):
-    """Tokens: refused while there is a debt."""
+    """A token bucket that refuses while it is in debt."""
 
     __slots__ = ()
 
     def refused_ms(self, now_ms: int) -> int | None:
-        """How long it takes to pay the debt, in ms; None where there is none."""
+        """Return how long it takes to pay the debt in ms, or None if there is none."""
         tokens = self.measure(now_ms)
         if tokens >= 0 or tokens != tokens:  # noqa: PLR0124 - NaN, of a bound that is none, is no debt
             return None
@@ -184,18 +190,18 @@ class TokenMutationBucket(MutationBucket):
 
 
 class RateMutationBucket(RateBucket):
-    """A rate of Kafka's: refused while it is above the bound."""
+    """Kafka's rate, refusing while it is above the bound."""
 
     __slots__ = ()
 
     def refused_ms(self, now_ms: int) -> int | None:
-        """How long the rate takes to come down by the formula, in ms; None where it is within the bound."""
+        """Return how long the rate takes to fall to its bound by the formula in ms, or None within the bound."""
         rate = self.measure(now_ms)
         return None if rate <= self._bound else throttle_time_ms(rate, self._bound, self.window_ms(now_ms))
 
 
 class SpreadMutationBucket:
-    """A rate that spreads what it records, one of the drafts."""
+    """A bucket of one of the drafts that spread what they record."""
 
     def __init__(self, name: Bucket, rate: SpreadEvenRate | SpreadFillRate) -> None:
         self.name = name
@@ -204,49 +210,53 @@ class SpreadMutationBucket:
         self._rate = rate
 
     def set_bound(self, bound: float) -> None:
-        """Nothing; the bound is another one from now on, what was recorded stays."""
+        """Set the bound (per second), keeping the recorded samples."""
         self._rate.set_bound(bound)
 
     def record(self, value: float, now_ms: int) -> None:
-        """Nothing; the value is recorded, nothing is checked."""
+        """Record a value without a check."""
         self._rate.record(value, now_ms)
         self.recorded_ms = now_ms
 
     def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
-        """The throttle time in ms where the value is refused; else 0, and it is recorded."""
+        """Record a value if it is admitted, and return the throttle time in ms otherwise."""
         refused_ms = self.refused_ms(now_ms)
         if refused_ms is None:
             self.record(value, now_ms)
         return narrow_to_int32(refused_ms or 0)
 
     def peek(self, now_ms: int) -> float:
-        """The rate per second."""
+        """Return the rate per second."""
         return self._rate.rate(now_ms)
 
     def is_blank(self, now_ms: int) -> bool:
-        """Return whether a new bucket in its place would hold nobody back less: no sample has anything left."""
+        """Return whether a new bucket in its place would decide the same, because every sample is empty."""
         return self.recorded_ms is None or self._rate.rate(now_ms) == 0.0
 
     def is_in_debt(self, now_ms: int) -> bool:
-        """Return whether a request would be refused now."""
+        """Return whether it would refuse a request now."""
         return self._rate.refused_ms(now_ms) is not None
 
     @property
     def memory(self) -> tuple[float, ...]:
-        """The figures that `remember` takes: those of the rate."""
+        """The snapshot for `remember`: that of the rate."""
         return self._rate.memory
 
     def remember(self, memory: tuple[float, ...], shift_ms: int) -> None:
-        """Nothing; goes on in place of another bucket. Raises `ValueError` for figures that are no pairs."""
+        """Restore the state of another bucket.
+
+        Raises:
+            ValueError: Figures that are no pairs.
+        """
         self._rate.remember(memory, shift_ms)
 
     def refused_ms(self, now_ms: int) -> int | None:
-        """How long the rate takes to come down by the formula, in ms; None where a request is admitted."""
+        """Return how long the rate takes to fall to its bound by the formula in ms, or None if it admits."""
         return self._rate.refused_ms(now_ms)
 
 
 def new_mutation_bucket(algorithm: MutationAlgorithm, name: Bucket, window: QuotaWindow) -> AdmissionBucket:
-    """A bucket in its first state, unlimited until a bound is set."""
+    """Return a bucket in its initial state, unlimited until a bound is set."""
     samples, window_ms = window.samples, window.window_ms
     match algorithm:
         case MutationAlgorithm.TOKEN_BUCKET:

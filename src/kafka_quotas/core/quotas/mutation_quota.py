@@ -1,7 +1,8 @@
 """The quota of one request that creates, grows or deletes topics: strict or permissive.
 
-A strict quota checks before it records, and refuses while the bucket does; a permissive one always records.
-Either tells how long the client is to wait, counted down from the moment the bucket was found to refuse.
+A strict quota checks before it records, and refuses while the bucket does. A permissive one always records. Either
+reports how long the client must wait, counted down from the time of the check.
+
 **Source:** KIP-599; `StrictControllerMutationQuota`, `PermissiveControllerMutationQuota` of Kafka 4.0.
 """
 
@@ -17,12 +18,16 @@ from kafka_quotas.core.quotas.mutation_bucket import AdmissionBucket
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationRefusal:
-    """A refused mutation: how long to wait (ms) and until when, under which limit of which entity (None: unlimited)."""
+    """A refused mutation."""
 
     throttle_ms: int
+    """The time to wait."""
     until_ms: int
+    """The end of the wait."""
     limit: float | None
+    """The limit in partitions per second; None if unlimited."""
     entity: Entity | None
+    """The entity of the limit; None if unlimited."""
 
 
 class MutationQuota(ABC):
@@ -33,33 +38,33 @@ class MutationQuota(ABC):
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether the last refusal of this object had a throttle time above 0 ms; later successes do not change it."""
+        """Whether the last refusal of this object had a throttle time above 0 ms, whatever succeeded later."""
         return False
 
     @abstractmethod
     def record(self, permits: float, now_ms: int) -> MutationRefusal | None:
-        """None where the mutations (partitions) are admitted, else the refusal."""
+        """Record the mutations (partitions) and return None, or return the refusal."""
 
     @abstractmethod
     def throttle_ms(self, now_ms: int) -> int:
-        """What is left of the last throttle time, in ms."""
+        """Return the rest of the last throttle time in ms."""
 
 
 class UnboundedMutationQuota(MutationQuota):
-    """The quota of a request while no such quota was ever configured: everything is admitted, nothing recorded."""
+    """The quota of a request before any quota was configured, which admits without recording."""
 
     kind = "unbounded"
 
     def record(self, permits: float, now_ms: int) -> None:
-        """None: admitted."""
+        """Admit everything."""
 
     def throttle_ms(self, now_ms: int) -> int:  # noqa: ARG002 - one signature for every kind
-        """0: nothing to wait for."""
+        """Return 0."""
         return 0
 
 
 class _BucketQuota(MutationQuota):
-    """A quota on one bucket, which it keeps whatever is configured later; the bound follows the configuration."""
+    """A quota that keeps its bucket through every configuration, with the current bound."""
 
     def __init__(self, owner: BucketOwner, bucket: AdmissionBucket) -> None:
         self._owner = owner
@@ -68,12 +73,12 @@ class _BucketQuota(MutationQuota):
         self._last_recorded_ms = 0
 
     def throttle_ms(self, now_ms: int) -> int:
-        """What is left of the last throttle time, in ms: it may be asked for long after the refusal."""
+        """Return the rest of the last throttle time in ms, which may be long over."""
         waited_ms = now_ms - self._last_recorded_ms
         return narrow_to_int32(max(0, narrow_to_int64(self._last_throttle_ms - waited_ms)))
 
     def _refused(self, now_ms: int) -> bool:
-        """Whether the bucket refuses requests; the throttle time is remembered then."""
+        """Return whether the bucket refuses requests, and keep the throttle time if it does."""
         refused_ms = self._bucket.refused_ms(now_ms)
         if refused_ms is None:
             return False
@@ -83,17 +88,17 @@ class _BucketQuota(MutationQuota):
 
 
 class StrictMutationQuota(_BucketQuota):
-    """A quota that refuses while its bucket does, for requests whose version can say so."""
+    """A quota that refuses while its bucket does, for request versions that can report a refusal."""
 
     kind = "strict"
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether the last refusal of this object had a throttle time above 0 ms; later successes do not change it."""
+        """Whether the last refusal of this object had a throttle time above 0 ms, whatever succeeded later."""
         return self._last_throttle_ms > 0
 
     def record(self, permits: float, now_ms: int) -> MutationRefusal | None:
-        """None where the mutations (partitions) are admitted and recorded, else the refusal."""
+        """Record the mutations (partitions) and return None, or return the refusal."""
         self._owner.renewed(self._bucket)
         if not self._refused(now_ms):
             self._bucket.record(permits, now_ms)
@@ -108,12 +113,12 @@ class StrictMutationQuota(_BucketQuota):
 
 
 class PermissiveMutationQuota(_BucketQuota):
-    """A quota that admits and records everything, for requests whose version can't tell a refusal."""
+    """A quota that admits and records everything, for request versions that can't report a refusal."""
 
     kind = "permissive"
 
     def record(self, permits: float, now_ms: int) -> None:
-        """None: admitted; a debt that results is remembered as throttle time."""
+        """Record the mutations (partitions), and keep the throttle time of a debt."""
         self._owner.renewed(self._bucket)
         self._bucket.record(permits, now_ms)
         self._refused(now_ms)

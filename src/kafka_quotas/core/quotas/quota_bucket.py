@@ -1,21 +1,19 @@
-"""The state that clients of one bucket share: a rate or a token bucket, with its bound and its verdicts.
+"""The state that the clients of one bucket share: a rate or a token bucket, with its bound and its decisions.
 
-Invariants: an unlimited bucket records as well, against a bound nothing exceeds; throttle times are narrowed to 32
-bits. This is the hot path: one decision is one call, on plain attributes, with the arithmetic of `core.metrics.rate`,
-`core.metrics.token_bucket` and `core.metrics.throttle_time` written out; tests hold the two against each other.
+An unlimited bucket records as well, against a bound that no rate exceeds. Throttle times are narrowed to 32 bits. This
+is the hot path: one decision is one call on plain attributes, with the arithmetic of `core.metrics.rate`,
+`core.metrics.token_bucket` and `core.metrics.throttle_time` written out. Tests compare the two.
+
+A snapshot is plain figures that survive a restart. A bucket of the same kind and window that restores them continues
+unchanged, except for the shift of all times if the clock was set back.
+
+A smooth bucket has no window: it allows one second's worth of tokens and may be overdrawn. A window lets a fast client
+spend ten seconds' quota at once and then nothing for as long; the smooth bucket lets it spend one second's.
+Invariants: it records everything, its throttle time ends when the debt does, and a clock that goes back neither gives
+nor takes tokens.
+
 **Source:** `Sensor.record`, `ClientQuotaManager.recordAndGetThrottleTimeMs` and its override for controller mutations
 (Kafka 4.0).
-
-What a bucket has to remember when the process that keeps it ends, so that a restart forgives nobody anything.
-
-Invariants: plain figures; a bucket of the same kind and window that is given its memory back goes on as if nothing had
-happened, a shift of all times (a clock that was set back meanwhile) apart.
-
-A rate kept without a window: one second's worth of tokens that may be overdrawn, and a debt is waited off.
-
-A window lets a fast client spend ten seconds' quota at once and then nothing for as long; this lets it spend one
-second's. Invariants: everything is recorded; the throttle time ends when the debt does; a clock that goes back neither
-gives nor takes tokens.
 """
 
 from dataclasses import dataclass
@@ -36,48 +34,56 @@ _ROUNDING: Final = 1e-9
 
 
 class QuotaBucket(Protocol):
-    """What a quota manager keeps per bucket."""
+    """The state that a quota manager keeps per bucket."""
 
     name: Bucket
     generation: int
     recorded_ms: int | None
 
     def record(self, value: float, now_ms: int) -> None:
-        """Nothing; the value is recorded, nothing is checked."""
+        """Record a value without a check."""
         ...
 
     def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
-        """The throttle time in ms, 0 where the quota holds; a 32-bit number, negative by overflow only."""
+        """Record a value and return the throttle time in ms, 0 within the quota.
+
+        Returns:
+            A 32-bit number, which is negative on overflow only.
+        """
         ...
 
     def set_bound(self, bound: float) -> None:
-        """Nothing; the bound is another one from now on, what was recorded stays."""
+        """Set the bound, keeping what was recorded."""
         ...
 
     def peek(self, now_ms: int) -> float:
-        """What is measured against the bound: the rate per second, or the tokens left; asking changes nothing."""
+        """Return the rate per second, or the tokens left, without changing the state."""
         ...
 
     def is_blank(self, now_ms: int) -> bool:
-        """Return whether a new bucket in its place would hold nobody back less: nothing that was recorded counts."""
+        """Return whether a new bucket in its place would decide the same, because no record counts any more."""
         ...
 
     def is_in_debt(self, now_ms: int) -> bool:
-        """Return whether it holds its clients back now: more was recorded than the bound allows."""
+        """Return whether it holds its clients back now, because the records exceed the bound."""
         ...
 
     @property
     def memory(self) -> tuple[float, ...]:
-        """The figures by which another bucket of its kind can go on in its place."""
+        """The figures from which another bucket of its kind can continue."""
         ...
 
     def remember(self, memory: tuple[float, ...], shift_ms: int) -> None:
-        """Nothing; goes on in place of another bucket; raises `ValueError` for figures of another kind or window."""
+        """Restore the state of another bucket, with all its times moved by `shift_ms`.
+
+        Raises:
+            ValueError: Figures of another kind or window.
+        """
         ...
 
 
 class RateBucket(Rate):
-    """A rate under a bound: everything is recorded, and what exceeds the bound is paid for in time."""
+    """A rate under a bound, which records everything and delays clients above the bound."""
 
     __slots__ = ("_bound", "_max_throttle_ms", "_plain_ms", "_room", "generation", "name", "recorded_ms")
 
@@ -91,17 +97,17 @@ class RateBucket(Rate):
         self._plain_ms = min(max_throttle_ms, INT_MAX)
 
     def set_bound(self, bound: float) -> None:
-        """Nothing; the bound (per second) is another one from now on, what was recorded stays."""
+        """Set the bound (per second), keeping what was recorded."""
         self._bound = bound
         self._find_room()
 
     def record(self, value: float, now_ms: int) -> None:
-        """Nothing; the value is recorded, nothing is checked."""
+        """Record a value without a check."""
         super().record(value, now_ms)
         self.recorded_ms = now_ms
 
     def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
-        """The throttle time in ms, 0 where the rate is within the bound; the value stays recorded either way."""
+        """Record a value and return the throttle time in ms, 0 within the bound."""
         if now_ms >= self._due_ms:
             self._settle(now_ms)
         self._last_ms = self.recorded_ms = now_ms
@@ -127,7 +133,7 @@ class RateBucket(Rate):
         return self._bounded_throttle_ms(rate, window_ms)
 
     def is_blank(self, now_ms: int) -> bool:
-        """Return whether a new bucket in its place would hold nobody back less: every sample has expired."""
+        """Return whether a new bucket in its place would decide the same, because every sample has expired."""
         return self.recorded_ms is None or now_ms - self.recorded_ms >= self._expire_ms
 
     def is_in_debt(self, now_ms: int) -> bool:
@@ -139,10 +145,10 @@ class RateBucket(Rate):
         self._find_room()
 
     def _find_room(self) -> None:
-        """Nothing; `_room` is a sum of the current slot up to which the rate is surely within the bound.
+        """Compute `_room`, a sum of the current slot up to which the rate is surely within the bound.
 
-        No window is shorter than `_whole_ms` while the clock has not gone back behind the oldest slot. What rounding
-        could do to sums and quotients is far less than the share of a thousand millionth that is left off.
+        No window is shorter than `_whole_ms` while the clock is not before the oldest slot. The margin of a thousand
+        millionth is far more than rounding can change in sums and quotients.
         """
         others, size = self._prefix, abs(self._prefix)
         for value in self._tail or ():
@@ -152,9 +158,10 @@ class RateBucket(Rate):
         self._room = allowed - others - (allowed + size) * _ROUNDING
 
     def admit(self, value: float, now_ms: int) -> bool:
-        """Whether a value was recorded, which surely gives no throttle time; False says nothing and records nothing.
+        """Record a value if that certainly gives no throttle time, and return whether it did.
 
-        Several values may be recorded as their sum as long as all that is recorded is whole: then sums are exact.
+        False records nothing and does not mean a violation. A caller may record several values as their sum as long as
+        all recorded values are whole numbers, because then sums are exact.
         """
         total = self._value + value
         if total <= self._room and self._oldest_ms <= now_ms < self._due_ms:
@@ -164,7 +171,7 @@ class RateBucket(Rate):
         return False
 
     def would_throttle_ms(self, value: float, now_ms: int) -> int:
-        """Return the throttle time in ms that recording a value would give, and leave everything as it is."""
+        """Return the throttle time in ms that recording a value would give, without changing the state."""
         kept, self._slots = _state(self), self._slots[:]
         throttle_ms = self.record_and_throttle_ms(value, now_ms)
         for name, attribute in zip(_STATE, kept, strict=True):
@@ -172,17 +179,17 @@ class RateBucket(Rate):
         return throttle_ms
 
     def _bounded_throttle_ms(self, rate: float, window_ms: int) -> int:
-        """The throttle time in ms, whatever the bound: none above 0, a time cut at the longest, one beyond 32 bits."""
+        """Return the throttle time in ms for any bound, cut at the longest and narrowed to 32 bits."""
         return narrow_to_int32(bounded_throttle_time_ms(rate, self._bound, window_ms, self._max_throttle_ms))
 
 
 _STATE: Final = (*WindowedSum.__slots__, "_room", "recorded_ms")
 _state: Final = attrgetter(*_STATE)
-"""What a record changes in a `RateBucket`."""
+"""The attributes of a `RateBucket` that a record changes."""
 
 
 class MutationBucket(TokenBucket):
-    """Tokens that a strict quota takes only while there is no debt."""
+    """A token bucket that a strict quota draws on only while there is no debt."""
 
     __slots__ = ("_no_refill", "generation", "mutations", "name", "recorded_ms")
 
@@ -192,30 +199,30 @@ class MutationBucket(TokenBucket):
         self.generation = 0
         self.recorded_ms: int | None = None
         self.mutations = Rate(METRIC_SAMPLES, METRIC_WINDOW_MS)
-        """What was taken out per second: Kafka's `mutation-rate`, which is told and limits nothing."""
+        """The tokens taken out per second: Kafka's `mutation-rate`, a metric that limits nothing."""
         self.set_bound(UNLIMITED)
 
     def set_bound(self, bound: float) -> None:
-        """Nothing; the bound (tokens per second) is another one from now on, the tokens stay."""
+        """Set the bound (tokens per second), keeping the tokens."""
         self.bound = bound
         self._no_refill = bound * 0.0  # NaN for a bound without end, as a second refill at the same instant gives
 
     def record(self, value: float, now_ms: int) -> None:
-        """Nothing; the value is taken out, nothing is checked."""
+        """Take a value out without a check."""
         super().record(value, now_ms)
         self.mutations.record(value, now_ms)
         self.recorded_ms = now_ms
 
     def is_blank(self, now_ms: int) -> bool:
-        """Return whether a new bucket in its place would hold nobody back less: it is filled up to the burst."""
+        """Return whether a new bucket in its place would decide the same, because it is full."""
         return self.recorded_ms is None or self.peek(now_ms) >= self._burst
 
     def is_in_debt(self, now_ms: int) -> bool:
-        """Return whether there are fewer than no tokens now."""
+        """Return whether the tokens are below 0 now."""
         return self.peek(now_ms) < 0
 
     def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
-        """The throttle time in ms where a debt refuses the value; else 0, and the value is taken out."""
+        """Take a value out if there is no debt, and return the throttle time in ms otherwise."""
         burst = self._burst
         tokens = self._tokens + self._per_second * ((now_ms - self._last_ms) / 1000.0)
         if tokens > burst:  # noqa: PLR1730 - dearer as a call, and NaN would become the burst
@@ -233,16 +240,19 @@ class MutationBucket(TokenBucket):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketSnapshot:
-    """One bucket: whose it is, when it was last recorded to (ms), and its figures, which only its kind understands."""
+    """The saved state of one bucket."""
 
     name: Bucket
     kind: str
+    """The class of the bucket."""
     recorded_ms: int
+    """The time of the last record."""
     figures: tuple[float, ...]
+    """The figures of the bucket, which only its kind can read."""
 
 
 def memory_of(bucket: QuotaBucket) -> BucketSnapshot | None:
-    """Return what is to be remembered of a bucket, None where nothing was recorded; asking changes nothing."""
+    """Return the snapshot of a bucket without changing it, or None if it has no record."""
     if bucket.recorded_ms is None:
         return None
     return BucketSnapshot(
@@ -251,11 +261,11 @@ def memory_of(bucket: QuotaBucket) -> BucketSnapshot | None:
 
 
 BURST_S: Final = 1
-"""How many seconds' worth a client that rested may take at once."""
+"""The burst of a rested client, in seconds of its quota."""
 
 
 class SmoothBucket:
-    """A token bucket as a quota manager keeps it; tokens are in the unit of the quota."""
+    """A token bucket under a byte or time quota, with tokens in the unit of the quota."""
 
     __slots__ = ("_bound", "_last_ms", "_max_throttle_ms", "_spent", "generation", "name", "recorded_ms")
 
@@ -269,17 +279,17 @@ class SmoothBucket:
         self._max_throttle_ms = min(max_throttle_ms, INT_MAX)
 
     def set_bound(self, bound: float) -> None:
-        """Nothing; the bound (per second) is another one from now on, what was spent stays."""
+        """Set the bound (per second), keeping what was spent."""
         self._bound = bound
 
     def record(self, value: float, now_ms: int) -> None:
-        """Nothing; the value is spent (or given back where it is negative), nothing is checked."""
+        """Spend a value without a check, or give it back if it is negative."""
         self._spent = max(0.0, self.peek(now_ms) * BURST_S + value)
         self._last_ms = max(now_ms, self._last_ms)
         self.recorded_ms = now_ms
 
     def record_and_throttle_ms(self, value: float, now_ms: int) -> int:
-        """The throttle time in ms, 0 where the second's worth was enough; the value stays recorded either way."""
+        """Spend a value and return the throttle time in ms, 0 within the second's worth."""
         self.record(value, now_ms)
         over = self._spent - self._bound * BURST_S
         if over <= 0.0:
@@ -287,7 +297,7 @@ class SmoothBucket:
         return min(mutation_throttle_time_ms(-over, self._bound), self._max_throttle_ms)
 
     def would_throttle_ms(self, value: float, now_ms: int) -> int:
-        """Return the throttle time in ms that recording a value would give, and leave everything as it is."""
+        """Return the throttle time in ms that recording a value would give, without changing the state."""
         kept = (self._spent, self._last_ms, self.recorded_ms)
         throttle_ms = self.record_and_throttle_ms(value, now_ms)
         self._spent, self._last_ms, self.recorded_ms = kept
@@ -295,23 +305,30 @@ class SmoothBucket:
 
     @property
     def memory(self) -> tuple[float, ...]:
-        """The figures that `remember` takes: what is spent, and when that was counted."""
+        """The snapshot for `remember`: the tokens spent and the time of that count."""
         return (self._spent, float(self._last_ms))
 
     def remember(self, memory: tuple[float, ...], shift_ms: int) -> None:
-        """Nothing; the bucket is what another one was, `shift_ms` later. Raises `ValueError` for other figures."""
+        """Restore the state of another bucket, with its time moved by `shift_ms`.
+
+        Raises:
+            ValueError: Figures of another kind of bucket.
+        """
         self._spent, last_ms = memory
         self._last_ms = int(last_ms) + shift_ms
 
     def peek(self, now_ms: int) -> float:
-        """What was spent and not yet refilled, per second of the bucket; above the bound it is a debt."""
+        """Return the tokens spent and not yet refilled, per second of the burst.
+
+        A value above the bound is a debt.
+        """
         refilled = self._bound * (max(0, now_ms - self._last_ms) / 1000.0)
         return max(0.0, self._spent - refilled) / BURST_S
 
     def is_blank(self, now_ms: int) -> bool:
-        """Return whether a new bucket in its place would hold nobody back less: nothing is spent any more."""
+        """Return whether a new bucket in its place would decide the same, because nothing is spent."""
         return self.peek(now_ms) == 0.0
 
     def is_in_debt(self, now_ms: int) -> bool:
-        """Return whether more is spent than the second's worth now."""
+        """Return whether more than the second's worth is spent now."""
         return self.peek(now_ms) > self._bound

@@ -1,8 +1,9 @@
-"""Which quotas a broker charges each API with: the table by which the daemon decides, tests check and docs tell.
+"""The quotas that a broker charges for each API: the table behind the daemon, the tests and the docs.
 
-`connection_creation_rate` is in no row: a broker charges it when it accepts a connection, before it reads a request.
+No row has `connection_creation_rate`: a broker charges it when it accepts a connection, before it reads a request.
+
 **Source:** `KafkaApis.handle`, `ControllerApis.handle`, `RequestHandlerHelper` and `DefaultAutoTopicCreationManager` of
-Kafka 4.3.1, for APIs that its brokers no longer serve those of 3.9.2; the tests compare every row with their bytecode.
+Kafka 4.3.1, and those of 3.9.2 for APIs that only its brokers serve. The tests compare every row with their bytecode.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 
 
 class RequestTime(Enum):
-    """Whose `request_percentage` the time on a broker's threads counts for."""
+    """The client whose `request_percentage` pays for the time on a broker's threads."""
 
     CHARGED = "the client's"
     UNLESS_UNANSWERED = "the client's; nobody's without acknowledgement (`acks=0`)"
@@ -25,7 +26,7 @@ class RequestTime(Enum):
 
 
 class Mutation(Enum):
-    """How `controller_mutation_rate` counts the partitions of topics that a request makes, grows or deletes."""
+    """The topics of a request whose partitions count for `controller_mutation_rate`."""
 
     NONE = "not at all"
     REQUESTED = "those that the request names"
@@ -34,14 +35,14 @@ class Mutation(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiCharges:
-    """What one API is charged with, beside the time that it takes."""
+    """The charges of one API."""
 
     byte_rate: QuotaType | None = None
-    """PRODUCE: the bytes of the request; FETCH: those of the response; None: neither."""
+    """The byte rate: PRODUCE for the request's bytes, FETCH for the response's bytes, None for neither."""
     request_time: RequestTime = RequestTime.CHARGED
     mutation: Mutation = Mutation.NONE
     strict_since: int | None = None
-    """The first version in which topics over the quota are refused instead of waited for; None: not charged so."""
+    """The first version whose topics over the quota are refused instead of delayed; None: no such charge."""
 
 
 _TIME_ALONE: Final = ApiCharges()
@@ -89,12 +90,15 @@ QUOTA_CHARGES: Final[Mapping[int, ApiCharges]] = MappingProxyType(
         **dict.fromkeys(range(89, 93), _TIME_ALONE),
     }
 )
-"""By API key, every API of Kafka 4.3.1 and those that only 3.9.2 has. An API that is newer is charged with its time."""
+"""The charges by API key, for every API of Kafka 4.3.1 and those that only 3.9.2 has.
+
+A newer API is charged with its time.
+"""
 
 RESPONSE_BYTES: Final = frozenset(key for key, row in QUOTA_CHARGES.items() if row.byte_rate is QuotaType.FETCH)
-"""The APIs whose responses count for `consumer_byte_rate`, and whose time is charged when those are there."""
+"""The APIs whose responses count for `consumer_byte_rate`, and whose time is charged with the response."""
 
 
 def charges_of(api_key: int) -> ApiCharges:
-    """Return what an API is charged with."""
+    """Return the charges of an API."""
     return QUOTA_CHARGES.get(api_key, _TIME_ALONE)

@@ -1,8 +1,9 @@
-"""The quotas of one type over all clients of one process: who draws on which bucket, and how long each is held back.
+"""The quotas of one type over all clients of one process: their buckets and their throttle times.
 
-Invariants: limits, buckets and throttle times are those of a broker that was told the same in the same order. Nothing
-is recorded before the first quota of the type is configured (but see `record_without_throttle`). A new limit reaches
-a bucket before its next use. Not safe for several threads at once.
+Invariants: limits, buckets and throttle times equal those of a broker with the same updates in the same order. No
+method records anything before the first quota of the type (except `record_without_throttle`). A new limit reaches a
+bucket before its next use. Not safe for several threads at once.
+
 **Source:** `ClientQuotaManager`, `ClientRequestQuotaManager`, `ControllerMutationQuotaManager` of Kafka 4.0.
 """
 
@@ -37,13 +38,13 @@ from kafka_quotas.core.resolution.quota_resolver import NEVER, AppliedQuota, Buc
 __all__ = ["IDLE_MS", "BucketState", "ClientQuotaManager", "Limiter", "QuotaType", "RateAlgorithm"]
 
 MAX_HANDLES: Final = 100_000
-"""How many handles are kept to be found again by name; what clients hold themselves stays right in any case."""
+"""The number of handles kept by name; handles that clients hold stay valid in any case."""
 MAX_HANDLE_NAME: Final = 256
-"""Handles of clients with longer names than this are not kept, so that names can't fill memory."""
+"""The longest name of a client whose handle is kept, so that names can't fill memory."""
 
 
 class ClientQuotaManager:
-    """The quotas of one type: configured by `update_quota`, asked by user and client-id, at times in ms."""
+    """The quotas of one type, set by `update_quota` and charged by user and client-id."""
 
     def __init__(
         self,
@@ -58,12 +59,12 @@ class ClientQuotaManager:
         """Make a manager without buckets.
 
         Args:
-            quota_type: what is limited.
-            window: over what a rate is measured.
-            algorithm: how a rate is measured.
-            mutations: how controller mutations are.
-            limits: the limits, which managers may share; None for limits of its own.
-            pool: where buckets are counted, which managers may share; None for one of its own, without a bound.
+            quota_type: The kind of quota.
+            window: The window of a rate.
+            algorithm: The algorithm of rates.
+            mutations: The algorithm of controller mutations.
+            limits: The limits, which managers may share; None for limits of its own.
+            pool: The pool of the buckets, which managers may share; None for an unbounded one of its own.
         """
         self.quota_type = quota_type
         self.window = window
@@ -91,23 +92,25 @@ class ClientQuotaManager:
         return self._resolver.enabled
 
     def update_quota(self, entity: Entity, bound: float | None) -> None:
-        """Set the limit of an entity (in the unit of the key), or remove it (None).
+        """Set the limit of an entity in the unit of the key, or remove it (None).
 
-        Raises `UsageError` for an entity with neither user nor client-id.
+        Raises:
+            UsageError: An entity with neither user nor client-id.
         """
         self._resolver.update(entity, bound)
 
     def update_static_quota(self, entity: Entity, bound: float | None) -> None:
-        """Set or remove (None) a limit of static configuration, which lies below all others.
+        """Set or remove (None) a limit of static configuration, which ranks below all others.
 
-        Raises `UsageError` for an entity that is no client-id.
+        Raises:
+            UsageError: An entity that is no client-id.
         """
         self._resolver.update_static(entity, bound)
 
     def limiter(self, user: str, client_id: str) -> "Limiter":
-        """Return the handle of a user's client-id, which stays right whatever is configured later.
+        """Return the handle of a user's client-id, which stays valid through every configuration.
 
-        Handles are found again while a quota is configured; as long as none is, nothing is kept of any client.
+        The manager keeps handles by name only once a quota is configured.
         """
         limiter = self._limiters.get((user, client_id))
         if limiter is None:
@@ -119,64 +122,80 @@ class ClientQuotaManager:
         return limiter
 
     def record_and_throttle_ms(self, user: str, client_id: str, value: float, now_ms: int) -> int:
-        """The throttle time in ms after recording a value; 0 where the quota holds, or none was ever configured.
+        """Record a value and return the throttle time in ms.
 
-        Controller mutations are checked before they are recorded, and not recorded where they are refused.
+        The manager checks controller mutations before it records them, and does not record refused ones.
+
+        Returns:
+            The throttle time; 0 within the quota, or if none was ever configured.
         """
         return (self._limiters.get((user, client_id)) or self.limiter(user, client_id)).record(value, now_ms)
 
     def record_without_throttle(self, user: str, client_id: str, value: float, now_ms: int) -> None:
-        """Record a value without a check: the next check sees it. As in Kafka this makes a bucket in any case."""
+        """Record a value without a check.
+
+        The next check includes it. As in Kafka, this always makes a bucket.
+        """
         self._bucket_of(user, client_id).record(value, now_ms)
 
     def unrecord(self, user: str, client_id: str, value: float, now_ms: int) -> None:
-        """Take a value back that was recorded for nothing, such as the size of a refused fetch."""
+        """Take back a recorded value that was not used, such as the size of a refused fetch."""
         self._bucket_of(user, client_id).record(-value, now_ms)
 
     def quota(self, user: str, client_id: str) -> float | None:
-        """The limit that applies, None where it is unlimited."""
+        """Return the limit that applies, or None if it is unlimited."""
         return self._resolver.limit(self._resolver.bucket(user, client_id))
 
     def match(self, user: str, client_id: str) -> AppliedQuota | None:
-        """The limit that applies with its entity and level, None where it is unlimited."""
+        """Return the limit that applies with its entity and level, or None if it is unlimited."""
         return self._resolver.match(self._resolver.bucket(user, client_id))
 
     def bucket(self, user: str, client_id: str) -> tuple[str, str] | None:
-        """The tags of the bucket that is drawn on: sanitized user and client-id; None before any configuration."""
+        """Return the tags of a client's bucket: sanitized user and client-id (None before any configuration)."""
         return bucket_tags(self._resolver.bucket(user, client_id)) if self.enabled else None
 
     def max_value_in_window(self, user: str, client_id: str) -> float | None:
-        """The most that can be recorded within the whole windows without a violation; None where it is unlimited."""
+        """Return the most that fits into the whole windows without a violation, or None if it is unlimited."""
         if not self.enabled:
             return None
         bucket = self._bucket_of(user, client_id)
         return self.max_value(self._resolver.limit(bucket.name))
 
     def max_value(self, limit: float | None) -> float | None:
-        """What a limit comes to over `samples - 1` windows, or in a smooth bucket; None for no limit."""
+        """Return what a limit allows over `samples - 1` windows, or in a smooth bucket.
+
+        Returns:
+            The amount; None without a limit.
+        """
         if limit is None:
             return None
         span_s = BURST_S if self.algorithm is RateAlgorithm.SMOOTH else (self.window.samples - 1) * self.window.window_s
         return limit * span_s
 
     def strict_quota(self, user: str, client_id: str) -> MutationQuota:
-        """A strict quota for one request of a client: it refuses while there is a debt. It keeps its bucket."""
+        """Return a strict quota for one request of a client, which refuses while its bucket is in debt.
+
+        The quota keeps its bucket through every configuration.
+        """
         if not self.enabled:
             return UnboundedMutationQuota()
         return StrictMutationQuota(self, self._mutation_bucket_of(user, client_id))
 
     def permissive_quota(self, user: str, client_id: str) -> MutationQuota:
-        """A permissive quota for one request of a client: it accepts, and tells the wait. It keeps its bucket."""
+        """Return a permissive quota for one request of a client, which accepts and reports the wait.
+
+        The quota keeps its bucket through every configuration.
+        """
         if not self.enabled:
             return UnboundedMutationQuota()
         return PermissiveMutationQuota(self, self._mutation_bucket_of(user, client_id))
 
     def buckets(self, now_ms: int) -> list[BucketState]:
-        """All buckets, sorted by their tags; asking changes none of them."""
+        """Return the state of all buckets sorted by their tags, without changing any."""
         return sorted((self.state(bucket, now_ms) for bucket in self._buckets.values()), key=lambda state: state.tags)
 
     def state(self, bucket: QuotaBucket, now_ms: int) -> BucketState:
-        """Return what is reported of one bucket of this manager."""
+        """Return the reported state of one bucket of this manager."""
         name = bucket.name
         return BucketState(
             tags=bucket_tags(name),
@@ -187,7 +206,7 @@ class ClientQuotaManager:
         )
 
     def throttled(self, user: str, client_id: str, throttle_ms: int, now_ms: int) -> None:
-        """Count a throttle time that a client was given in what its bucket reports, if it has one."""
+        """Add a client's throttle time to the average that its bucket reports, if it has a bucket."""
         name = self._resolver.bucket(user, client_id)
         average = self._throttles.get(name)
         if average is None:
@@ -197,13 +216,14 @@ class ClientQuotaManager:
         average.record(throttle_ms, now_ms)
 
     def memories(self) -> list[BucketSnapshot]:
-        """What is to be remembered of the buckets that were recorded to; asking changes none of them."""
+        """Return snapshots of the buckets that have records, without changing any."""
         return [memory for bucket in self._buckets.values() if (memory := memory_of(bucket)) is not None]
 
     def remember(self, memory: BucketSnapshot, shift_ms: int) -> None:
-        """Let a bucket go on from what another one remembers, with all its times moved by `shift_ms`.
+        """Restore a bucket from a snapshot, with all its times moved by `shift_ms`.
 
-        Raises `ValueError` for figures of another kind of bucket or another window.
+        Raises:
+            ValueError: Figures of another kind of bucket or another window.
         """
         bucket = self._new_bucket(memory.name)
         if memory.kind != type(bucket).__name__:
@@ -219,27 +239,33 @@ class ClientQuotaManager:
         bucket.generation = NEVER
 
     def expire_idle(self, now_ms: int) -> int:
-        """Forget the pool's buckets without a record for more than an hour; return how many those were."""
+        """Remove the pool's buckets without a record for more than an hour, and return their number."""
         gone = sum(self._pool.expire_idle(now_ms))
         self.drop_handles()
         return gone
 
     def drop_handles(self) -> None:
-        """Drop the handles that are kept by name; those in use elsewhere go on working."""
+        """Drop the handles that are kept by name.
+
+        Handles in use elsewhere continue to work.
+        """
         self._limiters.clear()
 
     def forget(self, bucket: QuotaBucket) -> None:
-        """Drop a bucket: handles find that out, and draw on a new one."""
+        """Drop a bucket.
+
+        Handles notice that by the generation and take a new bucket.
+        """
         del self._buckets[bucket.name]
         self._throttles.pop(bucket.name, None)
         self._resolver.generation += 1
 
     def keeps(self, bucket: QuotaBucket) -> bool:
-        """Return whether a bucket was not forgotten since."""
+        """Return whether a bucket is still in use here."""
         return self._buckets.get(bucket.name) is bucket
 
     def renewed(self, bucket: QuotaBucket) -> QuotaBucket:
-        """The same bucket with the bound that holds now."""
+        """Return the same bucket with its current bound."""
         limits = self._resolver
         if bucket.generation != limits.generation:
             if limits.changed_since(bucket.generation, *bucket.name):
@@ -249,18 +275,22 @@ class ClientQuotaManager:
         return bucket
 
     def match_of(self, bucket: QuotaBucket) -> AppliedQuota | None:
-        """The limit of a bucket with its entity and level, None where it is unlimited."""
+        """Return the limit of a bucket with its entity and level, or None if it is unlimited."""
         return self._resolver.match(bucket.name)
 
     def resolve(self, user: str, client_id: str) -> tuple[QuotaBucket | None, AppliedQuota | None]:
-        """The bucket that is drawn on, with its bound, and the limit behind it; no bucket before any configuration."""
+        """Return a client's bucket with its current bound, and its limit.
+
+        Returns:
+            The bucket and the limit; no bucket before any configuration.
+        """
         if not self.enabled:
             return None, None
         bucket = self._bucket_of(user, client_id)
         return bucket, self.match_of(bucket)
 
     def _bucket_of(self, user: str, client_id: str) -> QuotaBucket:
-        """The bucket that a user's client-id draws on, with its bound; made where there is none."""
+        """Return the bucket of a user's client-id with its current bound, making one if there is none."""
         name = self._resolver.bucket(user, client_id)
         bucket = self._buckets.get(name)
         if bucket is None:
@@ -268,7 +298,7 @@ class ClientQuotaManager:
         return self.renewed(bucket)
 
     def _keep(self, bucket: QuotaBucket) -> QuotaBucket:
-        """Return a new bucket, which has its place from now on."""
+        """Register a new bucket and return it."""
         bucket.generation = NEVER
         self._pool.add(bucket, self)
         self._buckets[bucket.name] = bucket
@@ -289,7 +319,10 @@ class ClientQuotaManager:
 
 
 class Limiter:
-    """A user's client-id at one quota manager: the cheap way to record, right whatever is configured meanwhile."""
+    """A cheap handle on a user's client-id at one quota manager.
+
+    It stays valid through every configuration.
+    """
 
     __slots__ = ("_bucket", "_generation", "_limits", "_manager", "_match", "client_id", "user")
 
@@ -303,64 +336,77 @@ class Limiter:
         self._match: AppliedQuota | None = None
 
     def record(self, value: float, now_ms: int) -> int:
-        """The throttle time in ms after recording a value; 0 where the quota holds, or none was ever configured."""
+        """Record a value and return the throttle time in ms.
+
+        Returns:
+            The throttle time; 0 within the quota, or if none was ever configured.
+        """
         bucket = self._bucket if self._generation == self._limits.generation else self._resolve()
         return 0 if bucket is None else bucket.record_and_throttle_ms(value, now_ms)
 
     def admit(self, value: float, now_ms: int) -> bool:
-        """Whether a value was recorded, which surely gives no throttle time; False says nothing and records nothing."""
+        """Record a value if that certainly gives no throttle time, and return whether it did.
+
+        False records nothing and does not mean a violation.
+        """
         bucket = self._bucket if self._generation == self._limits.generation else self._resolve()
         return bucket is None or (type(bucket) is RateBucket and bucket.admit(value, now_ms))
 
     def record_without_throttle(self, value: float, now_ms: int) -> None:
-        """Record a value without a check: the next check sees it. Nothing happens before any configuration."""
+        """Record a value without a check, if any quota was configured.
+
+        The next check includes it.
+        """
         bucket = self._resolve()
         if bucket is not None:
             bucket.record(value, now_ms)
 
     def unrecord(self, value: float, now_ms: int) -> None:
-        """Take a value back that was recorded for nothing."""
+        """Take back a recorded value that was not used."""
         self.record_without_throttle(-value, now_ms)
 
     def throttled(self, throttle_ms: int, now_ms: int) -> None:
-        """Nothing; the client was given a throttle time, which counts in what is told of its bucket."""
+        """Add a throttle time of the client to the average that its bucket reports."""
         self._manager.throttled(self.user, self.client_id, throttle_ms, now_ms)
 
     def mutation_quota(self, *, strict: bool) -> MutationQuota:
-        """The quota for one request that creates, grows or deletes topics; only of a manager of such quotas."""
+        """Return the quota for one request that creates, grows or deletes topics.
+
+        The manager must be of controller mutations.
+        """
         make = self._manager.strict_quota if strict else self._manager.permissive_quota
         return make(self.user, self.client_id)
 
     @property
     def quota_type(self) -> QuotaType:
-        """What is limited."""
+        """The kind of quota."""
         return self._manager.quota_type
 
     @property
     def bound(self) -> float | None:
-        """The limit that applies, None where it is unlimited."""
+        """The limit that applies, or None if it is unlimited."""
         self._resolve()
         return None if self._match is None else self._match.limit
 
     @property
     def entity(self) -> Entity | None:
-        """The entity whose limit applies, None where it is unlimited."""
+        """The entity whose limit applies, or None if it is unlimited."""
         self._resolve()
         return None if self._match is None else self._match.entity
 
     @property
     def bucket(self) -> tuple[str, str] | None:
-        """The tags of the bucket that is drawn on; None before any configuration."""
+        """The tags of the client's bucket, or None before any configuration."""
         bucket = self._resolve()
         return None if bucket is None else bucket_tags(bucket.name)
 
     @property
     def max_value_in_window(self) -> float | None:
-        """The most that can be recorded within the whole windows without a violation; None where it is unlimited."""
+        """The most that fits into the whole windows without a violation, or None if it is unlimited."""
         return self._manager.max_value(self.bound)
 
     def would_throttle_ms(self, value: float, now_ms: int) -> int:
-        """Return the throttle time in ms that recording a value would give; nothing is recorded."""
+        """Return the throttle time in ms that recording a value would give, without recording it."""
         bucket = self._resolve()
         if bucket is None:
             return 0
@@ -370,14 +416,14 @@ class Limiter:
         return copy.deepcopy(bucket).record_and_throttle_ms(value, now_ms)
 
     def peek(self, now_ms: int) -> float | None:
-        """The rate per second (or the tokens left) of the bucket; None before any configuration."""
+        """Return the rate per second (or the tokens left) of the bucket, or None before any configuration."""
         bucket = self._resolve()
         return None if bucket is None else bucket.peek(now_ms)
 
     def _resolve(self) -> QuotaBucket | None:
-        """The bucket with the bound that holds now; None before any configuration.
+        """Return the bucket with its current bound, or None before any configuration.
 
-        It is looked up anew only where a change concerns this client, or its bucket was forgotten.
+        Looks the bucket up again only after a change that concerns this client, or after the bucket was dropped.
         """
         limits, bucket = self._limits, self._bucket
         if self._generation != limits.generation:

@@ -1,9 +1,10 @@
-"""Events replayed through one algorithm of this project, decision by decision.
+"""Replay of events through one quota algorithm of this project, decision by decision.
 
-Invariants: pure, in the order of the events, one event in memory at a time. The levels reported are looked at without
-observing, so a replay leaves the algorithm in the state that enforcement would. Times may stand still or go back. In an
-open loop every event happens when it is due; in a closed loop one client waits out every delay before its next event,
-and repeats what was refused.
+In an open loop every event happens when it is due. In a closed loop one client waits out every delay before its next
+event and repeats refused events.
+
+Invariants: a replay is pure and keeps one event in memory. It peeks at the levels that it reports, so the algorithm
+ends in the state that enforcement would leave. Times may stay equal or go back.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,14 +23,14 @@ RETRY_BACKOFF_MS: Final = 100
 """The least time before a refused event is repeated: the `retry.backoff.ms` of Kafka's clients."""
 
 MAX_ATTEMPTS: Final = 1000
-"""How often an event is tried in a closed loop before the client goes on to the next."""
+"""The maximum number of attempts per event in a closed loop."""
 
 MAX_SPREAD_SAMPLES: Final = 100_000
-"""More samples than that would take a spread longer than a person waits."""
+"""The maximum number of samples of a spread, which keeps a replay within a few seconds."""
 
 
 class Algorithm(StrEnum):
-    """The algorithms that events can be replayed through."""
+    """The algorithms that a replay can use."""
 
     RATE = "rate"
     BOUNDED = "bounded"
@@ -47,7 +48,11 @@ SPREADS: Final = (Algorithm.SPREAD_EVEN, Algorithm.SPREAD_FILL)
 
 
 class EventOperation(StrEnum):
-    """What an event does: record and check, record or take back unchecked, check and then record, or only check."""
+    """The operation of an event.
+
+    `record` records and then checks. `record_nocheck` and `unrecord` only record. `strict` checks before it records.
+    `check` records nothing.
+    """
 
     RECORD = "record"
     RECORD_NOCHECK = "record_nocheck"
@@ -58,37 +63,41 @@ class EventOperation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An amount (bytes, partitions, percent-seconds) at a time, and what is done with it (None: what is usual)."""
+    """An amount at a time, and the operation to apply."""
 
     t_ms: int
     amount: float
+    """The amount in bytes, partitions or percent-seconds."""
     operation: EventOperation | None = None
+    """The operation; None for the usual one of the algorithm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one operation came to.
-
-    `level` is the rate per second (or the tokens) that was judged: after the amount for `record`, before it for
-    `strict` and `check`. `after` is the level once all is done. `window_ms` is set for a rate above its bound.
-    """
+    """The result of one operation."""
 
     admitted: bool
     level: float
+    """The rate per second (or the tokens) that decided: after the amount for `record`, before it otherwise."""
     after: float
+    """The level after the operation."""
     throttle_ms: int
     window_ms: int | None = None
+    """The window of a rate above its bound; else None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedDecision:
-    """The outcome of an event that was due at `due_ms` and happened at `t_ms`, on the given attempt (from 1)."""
+    """The outcome of one attempt at an event."""
 
     due_ms: int
+    """The time of the event in the input."""
     t_ms: int
+    """The time of the attempt."""
     amount: float
     operation: EventOperation
     attempt: int
+    """The number of the attempt, from 1."""
     outcome: Outcome
 
 
@@ -96,28 +105,41 @@ class SimulatedLimiter(Protocol):
     """One algorithm with its state."""
 
     def apply(self, operation: EventOperation, amount: float, now_ms: int) -> Outcome:
-        """The outcome of an operation at a time."""
+        """Apply an operation at a time and return its outcome."""
         ...
 
     def level(self, now_ms: int) -> float:
-        """The rate per second or the tokens at a time; looking changes nothing."""
+        """Return the rate per second or the tokens at a time without changing the state."""
         ...
 
 
 def usual_operation(algorithm: Algorithm) -> EventOperation:
-    """What an event does that does not say: rates record and then check, admission algorithms check first."""
+    """Return the operation of an event that names none.
+
+    Rates record and then check. Admission algorithms check first.
+    """
     return EventOperation.STRICT if algorithm in (Algorithm.TOKEN_BUCKET, *SPREADS) else EventOperation.RECORD
 
 
 def operations(algorithm: Algorithm) -> tuple[EventOperation, ...]:
-    """The operations that an algorithm takes; the drafts that spread are only defined for admission."""
+    """Return the operations that an algorithm supports.
+
+    KIP-599's drafts define the spreads for admission only.
+    """
     return (EventOperation.STRICT, EventOperation.CHECK) if algorithm in SPREADS else tuple(EventOperation)
 
 
 def new_limiter(algorithm: Algorithm, *, bound: float, samples: int, window_ms: int) -> SimulatedLimiter:
-    """An algorithm in its first state: `bound` per second over `samples` samples of `window_ms`.
+    """Return an algorithm in its initial state.
 
-    Raises `UsageError` for a spread over more than `MAX_SPREAD_SAMPLES` samples.
+    Args:
+        algorithm: The algorithm.
+        bound: The quota per second.
+        samples: The number of samples.
+        window_ms: The length of one sample.
+
+    Raises:
+        UsageError: A spread over more than `MAX_SPREAD_SAMPLES` samples.
     """
     if algorithm in SPREADS:
         if samples > MAX_SPREAD_SAMPLES:
@@ -130,9 +152,9 @@ def new_limiter(algorithm: Algorithm, *, bound: float, samples: int, window_ms: 
 
 
 def full_bucket_ms(*, samples: int, window_ms: int) -> int:
-    """The earliest time at which a new token bucket is full, a whole number of windows, in ms.
+    """Return the earliest time in ms at which a new token bucket is full, a whole number of windows.
 
-    On a broker the clock began in 1970 and every new bucket is full; a replay of times that start at 0 adds this.
+    On a broker the clock began in 1970 and every new bucket is full. A replay of times that start at 0 adds this.
     """
     return samples * window_ms
 
@@ -145,9 +167,14 @@ def replay(
     origin_ms: int = 0,
     closed_loop: bool = False,
 ) -> Iterator[SimulatedDecision]:
-    """The decisions on the events, in order, as they are taken.
+    """Yield the decisions on the events, in order.
 
-    `origin_ms` is added to the times that the limiter sees, not to those reported.
+    Args:
+        events: The events in the order of their replay.
+        limiter: The algorithm with its state.
+        usual: The operation of events that name none.
+        origin_ms: The offset of the times that the limiter sees; the decisions report times without it.
+        closed_loop: Whether the client waits out its delays and repeats refused events.
     """
     free_ms: int | None = None
     for event in events:
@@ -170,7 +197,7 @@ def replay(
 
 
 class _PeekableStat(Protocol):
-    """A stat whose value can be looked at without observing."""
+    """A stat with a `peek` that does not change its state."""
 
     def record(self, value: float, now_ms: int) -> None: ...
 
@@ -191,7 +218,7 @@ _STATS: Final[Mapping[Algorithm, Callable[[int, int], _PeekableStat]]] = {
 
 
 class _SensorLimiter:
-    """A stat of Kafka's under its quota."""
+    """One of Kafka's stats under a quota."""
 
     def __init__(self, sensor: Sensor, stat: _PeekableStat) -> None:
         self._sensor = sensor
@@ -230,7 +257,10 @@ def _outcome(violation: Violation | None, level: float, after: float, *, admitte
 
 
 class _SpreadLimiter:
-    """One of the drafts that spread a burst; it only knows requests, and a request of nothing is a check."""
+    """One of the drafts that spread a burst.
+
+    It has requests only, so a check is a request of 0.
+    """
 
     def __init__(self, spread: SpreadEvenRate | SpreadFillRate) -> None:
         self._spread = spread

@@ -1,10 +1,11 @@
-"""Thresholds on what a broker takes in: one for all topics together, and one per topic, stated or shared out.
+"""Thresholds on a broker's inbound data: one total for all topics, and one per topic, stated or shared.
 
-Data is rejected only where both the broker is over its total and the topic over its own threshold. A topic without a
-stated threshold gets an equal share of what the stated ones leave; topics count in that if they have a leader on this
-broker.
-Invariants: all stated thresholds, wherever led, never sum to more than the total; rejected data counts in no rate.
-Figures are bytes per second, times ms.
+A broker rejects data only if its total and the topic's own threshold are both exceeded. A topic without a stated
+threshold gets an equal share of what the stated ones leave. Only topics with a leader on this broker get a share.
+
+Invariants: the stated thresholds, wherever their topics are led, never sum to more than the total. Rejected data counts
+in no rate. Rates are bytes per second, times ms.
+
 **Source:** "Broker-side quota V1"; Kafka itself never had this.
 """
 
@@ -17,7 +18,7 @@ from kafka_quotas.core.model.threshold import ThresholdSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdDecision:
-    """Whether data for a topic is taken, and the rates and thresholds (bytes/s, None: none) that decided it."""
+    """The decision on data for a topic, with the rates and thresholds (bytes/s, None: none) behind it."""
 
     admitted: bool
     topic: str
@@ -28,7 +29,7 @@ class ThresholdDecision:
 
     @property
     def reason(self) -> str:
-        """Why data was rejected, in words for a log."""
+        """The reason for a rejection, as text for a log."""
         return (
             f"topic {self.topic} takes in {self.topic_rate:.0f} bytes/s of its {self.topic_threshold:.0f}, "
             f"and the broker {self.total_rate:.0f} of its {self.total_threshold:.0f}"
@@ -47,13 +48,18 @@ class TopicThresholds:
 
     @property
     def total(self) -> float | None:
-        """The total of the broker, None for none."""
+        """The total of the broker in bytes/s, or None for no total."""
         return self._total
 
     def configure(self, *, total: float | None, topics: Mapping[str, float]) -> None:
-        """Nothing; the total (None: none) and the thresholds of topics are these from now on, rates are kept.
+        """Set the total and the thresholds of all topics, keeping the rates.
 
-        Raises `InvalidQuotaError` where the topics' sum to more than the total; nothing is changed then.
+        Args:
+            total: The total in bytes/s; None for none.
+            topics: The stated thresholds in bytes/s by topic.
+
+        Raises:
+            InvalidQuotaError: The thresholds of the topics sum to more than the total; the configuration is unchanged.
         """
         refused = ThresholdSettings(topics=topics, totals={} if total is None else {None: total}).refusal()
         if refused is not None:
@@ -63,38 +69,53 @@ class TopicThresholds:
         self._share_out()
 
     def set_total(self, bytes_per_second: float | None) -> None:
-        """Set the total, or remove it (None). Raises what `configure` raises."""
+        """Set the total, or remove it (None).
+
+        Raises:
+            InvalidQuotaError: The thresholds of the topics sum to more than the total.
+        """
         self.configure(total=bytes_per_second, topics=self._stated)
 
     def set_topic(self, topic: str, bytes_per_second: float | None) -> None:
-        """Set the threshold of a topic, or remove it (None). Raises what `configure` raises."""
+        """Set the threshold of a topic, or remove it (None).
+
+        Raises:
+            InvalidQuotaError: The thresholds of the topics sum to more than the total.
+        """
         stated = {name: value for name, value in self._stated.items() if name != topic}
         if bytes_per_second is not None:
             stated[topic] = bytes_per_second
         self.configure(total=self._total, topics=stated)
 
     def set_topics(self, led: Iterable[str], now_ms: int) -> None:
-        """Nothing; these are the topics with a leader on this broker from now on. New ones start at a rate of 0."""
+        """Set the topics that have a leader on this broker, starting new ones at a rate of 0."""
         self._meters = {topic: self._meters.get(topic) or EwmaMeter(now_ms) for topic in led}
         self._share_out()
 
     def threshold(self, topic: str) -> float | None:
-        """The threshold of a topic: its own, else the share; None without a total or for a topic not led here."""
+        """Return the threshold of a topic: its own, or else the share.
+
+        Returns:
+            Bytes per second; None without a total, or for an unstated topic that is not led here.
+        """
         if topic in self._stated:
             return self._stated[topic]
         return self._share if topic in self._meters else None
 
     def decide(self, topic: str, now_ms: int) -> ThresholdDecision:
-        """The decision on data for a topic; it counts as taken in once `record` is told.
+        """Return the decision on data for a topic without recording the data.
 
-        A topic not seen before counts as led here from now on.
+        A new topic counts as led here from this call.
         """
         if topic not in self._meters:
             self.set_topics((*self._meters, topic), now_ms)
         return self.look(topic, now_ms)
 
     def look(self, topic: str, now_ms: int) -> ThresholdDecision:
-        """The decision on data for a topic, which is nothing to one not seen before: it has no threshold yet."""
+        """Return the decision on data for a topic without adding a new topic.
+
+        A topic that is not led here has no share and is admitted.
+        """
         meter = self._meters.get(topic)
         topic_rate = 0.0 if meter is None else meter.rate(now_ms)
         total_rate = self._total_meter.rate(now_ms)
@@ -110,7 +131,11 @@ class TopicThresholds:
         )
 
     def admitted_in_ms(self, topic: str, now_ms: int) -> int:
-        """After how many ms a topic is admitted again if nothing is taken in meanwhile; 0 where it is now."""
+        """Return the time until a topic is admitted again if no more data arrives.
+
+        Returns:
+            Milliseconds; 0 if the topic is admitted now.
+        """
         if self.look(topic, now_ms).admitted:
             return 0
         total, threshold = self._total, self.threshold(topic)
@@ -119,35 +144,44 @@ class TopicThresholds:
         return min(self._total_meter.falls_in_ms(total, now_ms), self._meters[topic].falls_in_ms(threshold, now_ms))
 
     def record(self, topic: str, size: float, now_ms: int) -> None:
-        """Nothing; `size` bytes for a topic were taken in (below 0: they were not, after all)."""
+        """Count `size` bytes for a topic as taken in.
+
+        Args:
+            topic: The topic.
+            size: The bytes; a negative size takes bytes back.
+            now_ms: The time.
+        """
         if topic not in self._meters:
             self.set_topics((*self._meters, topic), now_ms)
         self._meters[topic].record(size, now_ms)
         self._total_meter.record(size, now_ms)
 
     def produce(self, topic: str, size: int, now_ms: int) -> ThresholdDecision:
-        """The decision on `size` bytes for a topic; they count as taken in where they are admitted."""
+        """Return the decision on `size` bytes for a topic, and record them if they are admitted."""
         decision = self.decide(topic, now_ms)
         if decision.admitted:
             self.record(topic, size, now_ms)
         return decision
 
     def rates(self, now_ms: int) -> dict[str, float]:
-        """The rate of each topic led here, by name, and that of all together under the empty name (bytes/s)."""
+        """Return the rate of each topic led here in bytes/s, with that of all together under the empty name."""
         return {"": self._total_meter.rate(now_ms)} | {
             topic: meter.rate(now_ms) for topic, meter in self._meters.items()
         }
 
     def memories(self, now_ms: int) -> Iterator[tuple[str, tuple[float, ...]]]:
-        """The figures of each meter that measures anything, by topic; of all together under the empty name."""
+        """Yield the snapshot of each active meter by topic, with that of all together under the empty name."""
         for topic, meter in (("", self._total_meter), *self._meters.items()):
             if meter.rate(now_ms) >= 1.0 or meter.is_counting:
                 yield topic, meter.memory
 
     def remember(self, topic: str, memory: tuple[float, ...], shift_ms: int) -> None:
-        """Nothing; a topic's meter (empty: that of all together) goes on in place of another, moved by `shift_ms`.
+        """Restore a topic's meter (empty: that of all together) from a snapshot, moved by `shift_ms`.
 
-        The topic counts as led here. Raises `ValueError` for figures that are none of a meter.
+        The topic counts as led here.
+
+        Raises:
+            ValueError: Figures that are no snapshot of a meter.
         """
         meter = EwmaMeter(0)
         meter.remember(memory, shift_ms)
@@ -158,7 +192,7 @@ class TopicThresholds:
         self._share_out()
 
     def _share_out(self) -> None:
-        """Compute what each led topic without a stated threshold gets; nothing where there is none, or no total."""
+        """Compute the share of each led topic without a stated threshold, if there is one and a total."""
         unstated = sum(topic not in self._stated for topic in self._meters)
         if self._total is None or not unstated:
             self._share = None

@@ -1,4 +1,4 @@
-"""Which stored quota applies to whom: Kafka's order of precedence, and the explanation of it.
+"""Resolution of stored quotas for a client: Kafka's order of precedence, and its explanation.
 
-Imports `core.model`. *Effective* is what a client really gets, *shadowed* is a quota that another one goes before.
+Imports `core.model`. *Effective* is the quota that a client gets, *shadowed* is one that another quota precedes.
 """

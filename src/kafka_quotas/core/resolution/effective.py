@@ -1,7 +1,7 @@
-"""What applies to a client: per quota key the limit, who won, what lost, who shares the bucket, and what to beware of.
+"""The quotas that apply to a client by key: the limit, the winner, the losers, the sharing of buckets, and warnings.
 
-The answer is that of a freshly started broker over the entries given; `history_levels` adds kinds of levels that it
-is to remember from before. Limits hold per broker.
+The result is that of a freshly started broker with the given entries; `history_levels` adds kinds of levels that were
+in use before. Limits hold per broker.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,17 +42,15 @@ class Overridden(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveQuota:
-    """What applies under one quota key; `limit`, `entity` and `level` are None where it is unlimited.
-
-    `bucket` holds Kafka's tags, the sanitized user and the client-id (`""`: not told apart by this), or `ip` and the
-    address; it is None where nothing is counted at all.
-    """
+    """The quota that applies under one key."""
 
     key: QuotaKey
     limit: float | None
+    """The limit; None where it is unlimited, as for `entity` and `level`."""
     entity: Entity | None
     level: Level | None
     bucket: tuple[str, str] | None
+    """Kafka's tags (sanitized user and client-id, `""` for any), or `ip` and the address; None without a bucket."""
     overridden: tuple[Overridden, ...]
     shared_with: str
     warnings: tuple[str, ...]
@@ -72,7 +70,10 @@ class EffectiveQuotas:
                 self._by_key[QUOTA_KEYS[name]].update_static(entity, limit)
 
     def _store(self, entity: Entity, quotas: Mapping[str, float]) -> None:
-        """Nothing; keys that are no quotas, or not of this kind of entity, are passed over as brokers do."""
+        """Store the quotas of an entity, skipping the keys that brokers skip.
+
+        Those are unknown keys and keys of another kind of entity.
+        """
         of_ip = entity.ip is not ABSENT
         for name, limit in quotas.items():
             key = QUOTA_KEYS.get(name)
@@ -84,17 +85,20 @@ class EffectiveQuotas:
                 self._by_key[key].update(entity, limit)
 
     def for_client(self, user: str, client_id: str) -> tuple[EffectiveQuota, ...]:
-        """One answer per quota key of users and client-ids; a client that names none has the client-id `""`."""
+        """Return the effective quota per key of users and client-ids.
+
+        A client that names no client-id has the client-id `""`.
+        """
         return tuple(_of_client(key, resolver, user, client_id) for key, resolver in self._by_key.items())
 
     def winner(self, key: QuotaKey, user: str, client_id: str) -> Entity | None:
-        """The entity whose limit applies to a client under one key, None where none does; no more than that is told."""
+        """Return the entity whose limit applies to a client under one key, or None."""
         resolver = self._by_key[key]
         match = resolver.match(resolver.bucket(user, client_id)) if resolver.enabled else None
         return None if match is None else match.entity
 
     def for_ip(self, ip: str) -> EffectiveQuota:
-        """The answer for connections from an address."""
+        """Return the answer for connections from an address."""
         found = self._by_address.candidates(ip)
         return EffectiveQuota(
             key=CONNECTION_CREATION_RATE,
@@ -117,10 +121,10 @@ def effective_quotas(
     history_levels: Iterable[LevelKind] = (),
     static: Entries = (),
 ) -> tuple[EffectiveQuota, ...]:
-    """What applies to a user's client-id (where either is given) and to an address (where that is given), by key.
+    """Return what applies to a client and to an address, as far as they are given, by key.
 
-    A user left out is `ANONYMOUS`, a client-id left out the empty one. `static` holds levels 9 and 10 as entries of
-    client-ids. Whoever asks for many clients keeps an `EffectiveQuotas` instead.
+    A missing user is `ANONYMOUS`, a missing client-id the empty one. `static` holds levels 9 and 10 as entries of
+    client-ids. For many clients use an `EffectiveQuotas`.
     """
     quotas = EffectiveQuotas(entries, history_levels=history_levels, static=static)
     found: tuple[EffectiveQuota, ...] = ()
@@ -170,7 +174,7 @@ def _sharers(bucket: Bucket | None, kinds: frozenset[LevelKind]) -> str:
 def _warnings(
     client_defaults: list[AppliedQuota], client_id: str, match: AppliedQuota | None, fitting: list[AppliedQuota]
 ) -> Iterable[str]:
-    """What a reader of the stored entities might not expect."""
+    """Return what a reader of the stored entities might not expect."""
     if not client_id:
         for default in client_defaults:
             if match is None or int(default.level) < int(match.level):

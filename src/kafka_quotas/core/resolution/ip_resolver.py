@@ -1,8 +1,9 @@
-"""Which connection quota applies to an address: its own, else the default, else none.
+"""Resolution of the connection quota of an address: its own, else the default, else none.
 
-Invariants: addresses are compared as addresses, not as text; each address has a bucket of its own, also under the
+Invariants: addresses are compared as addresses, not as text. Each address has a bucket of its own, also under the
 default.
-**Source:** `ConnectionQuotas.connectionRateForIp` (4.0), Java's `InetAddress` for what is one address.
+
+**Source:** `ConnectionQuotas.connectionRateForIp` (4.0), Java's `InetAddress` for the identity of addresses.
 """
 
 from ipaddress import IPv6Address, ip_address
@@ -14,9 +15,9 @@ from kafka_quotas.core.resolution.quota_resolver import AppliedQuota
 
 
 def canonical_address(text: str) -> str:
-    """The one spelling of an address, whichever of Java's it came in; text that is no address stays as it is.
+    """Return the canonical spelling of an address, or the text itself if it is no address.
 
-    An IPv4 address inside IPv6 is that IPv4 address, and a zone does not tell two addresses apart.
+    An IPv4 address inside IPv6 is that IPv4 address, and a zone makes no difference.
     """
     packed = _packed(text)
     if packed is None:
@@ -28,7 +29,7 @@ def canonical_address(text: str) -> str:
 
 
 def is_address(text: str) -> bool:
-    """Whether the text is an address and not a host name, which only a broker resolves."""
+    """Return whether the text is an address and not a host name, which only a broker resolves."""
     return _packed(text) is not None
 
 
@@ -49,7 +50,8 @@ class IpQuotaResolver:
     def update(self, entity: Entity, limit: float | None) -> None:
         """Set the limit of an address or of the default, or remove it (None).
 
-        Raises `UsageError` for an entity that is no address.
+        Raises:
+            UsageError: An entity that is no address.
         """
         ip = entity.ip
         if isinstance(ip, Absent) or len(entity.parts) != 1:
@@ -62,15 +64,15 @@ class IpQuotaResolver:
             self._limits[canonical_address(ip)] = (entity, float(limit))
 
     def bucket(self, ip: str) -> tuple[str, str]:
-        """The bucket of an address: the pair of `ip` and the address in its one spelling."""
+        """Return the bucket of an address: the pair of `ip` and the address in its one spelling."""
         return ("ip", canonical_address(ip))
 
     def match(self, ip: str) -> AppliedQuota | None:
-        """The limit of an address (connections per second) with its entity and level, None where it is unlimited."""
+        """Return the limit of an address (connections per second) with its entity and level (None: unlimited)."""
         return next(iter(self.candidates(ip)), None)
 
     def candidates(self, ip: str) -> list[AppliedQuota]:
-        """The limit of the address itself and the default, as far as they are stored, the first one wins."""
+        """Return the stored limits of the address itself and of the default, the winner first."""
         found = []
         own = self._limits.get(canonical_address(ip))
         if own is not None:

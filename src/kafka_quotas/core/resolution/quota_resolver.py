@@ -1,12 +1,13 @@
-"""Which entity, limit and bucket apply to a user and client-id, for one quota key.
+"""Resolution of the entity, limit and bucket of a user and client-id, for one quota key.
 
-Two steps, in this order, as Kafka does it: the bucket is chosen by the kinds of levels ever used, then the limit is
-looked up from the bucket alone. So an empty client-id is never limited by a client default, on any level.
+As in Kafka, the first step chooses the bucket by the kinds of levels ever used, and the second one looks the limit up
+from the bucket alone. So a client default never limits an empty client-id, on any level.
 
-Invariants: a kind of level once used stays used, removals included; names are raw, only `bucket_tags` sanitizes.
+Invariants: a kind of level once used stays used, removals included. Names are raw, only `bucket_tags` sanitizes.
 Sanitizing maps different names to different tags, so buckets of raw names are shared exactly as Kafka's are.
-`changed_since` never misses a change that concerns a client, and names no other client for a change of one entity, as
-long as few entities change between two looks.
+`changed_since` never misses a change that concerns a client, and reports no other client for a change of one entity, as
+long as few entities change between two calls.
+
 **Source:** `ClientQuotaManager.updateQuota` and `DefaultQuotaCallback` (4.0); static levels 9 and 10: KIP-13.
 """
 
@@ -29,7 +30,7 @@ _Name = str | Absent | None
 _Key = tuple[_Name, _Name]
 
 MAX_CHANGES: Final = 1000
-"""How many changed entities are told apart. After more of them every client is looked up anew, once."""
+"""The number of changed entities to track; beyond it every client repeats its lookup once."""
 NEVER: Final = -1
 """The generation of what was never looked up."""
 
@@ -71,14 +72,15 @@ class AppliedQuota:
 
 
 def bucket_tags(bucket: Bucket) -> tuple[str, str]:
-    """The tags by which Kafka names a bucket: the sanitized user and the raw client-id."""
+    """Return the tags by which Kafka names a bucket: the sanitized user and the raw client-id."""
     return sanitize(bucket[0]), bucket[1]
 
 
 def level_kind(entity: Entity) -> LevelKind:
-    """The kind of level that an entity of user and client-id parts belongs to.
+    """Return the kind of level that an entity of user and client-id parts belongs to.
 
-    Raises `UsageError` for an entity with neither part.
+    Raises:
+        UsageError: An entity with neither part.
     """
     has_user, has_client = entity.user is not ABSENT, entity.client_id is not ABSENT
     if not (has_user or has_client):
@@ -118,9 +120,12 @@ class QuotaResolver:
         return frozenset(self._kinds)
 
     def update(self, entity: Entity, limit: float | None) -> None:
-        """Set the limit of an entity, or remove it (None); either way its kind of level is in use from now on.
+        """Set the limit of an entity, or remove it (None).
 
-        Raises `UsageError` for an entity with neither user nor client-id.
+        Either puts the entity's kind of level in use for good.
+
+        Raises:
+            UsageError: An entity with neither user nor client-id.
         """
         kind = level_kind(entity)
         is_new_kind = kind not in self._kinds
@@ -133,9 +138,10 @@ class QuotaResolver:
         self._note_change(key, of_all=is_new_kind)
 
     def update_static(self, entity: Entity, limit: float | None) -> None:
-        """Set or remove (None) a limit of static configuration: of a client-id (level 9) or the default (level 10).
+        """Set or remove (None) a static limit: of a client-id (level 9) or the default (level 10).
 
-        Raises `UsageError` for an entity that is no client-id.
+        Raises:
+            UsageError: An entity that is no client-id.
         """
         client_id = entity.client_id
         if isinstance(client_id, Absent) or len(entity.parts) != 1:
@@ -150,12 +156,12 @@ class QuotaResolver:
         self._note_change((ABSENT, client_id), of_all=had_any != bool(self._static))
 
     def changed_since(self, generation: int, user: str, client_id: str) -> bool:
-        """Return whether a change since a generation may concern a user's client-id, or the bucket of these names.
+        """Return whether a change since a generation may concern a client or the bucket of these names.
 
         Args:
-            generation: `generation` at the last look, `NEVER` where there was none.
-            user: the raw user, empty for a bucket that does not tell users apart.
-            client_id: the raw client-id, empty for a bucket that does not tell them apart.
+            generation: The `generation` of the last call, `NEVER` for none.
+            user: The raw user, empty for a bucket of any user.
+            client_id: The raw client-id, empty for a bucket of any client-id.
         """
         if self._all_changed > generation:
             return True
@@ -169,7 +175,7 @@ class QuotaResolver:
         )
 
     def _note_change(self, key: _Key, *, of_all: bool) -> None:
-        """Note for whom a look before this change holds no more: a default part stands for any name."""
+        """Note whose lookups a change invalidates, where a default part covers any name."""
         self.generation += 1
         user, client_id = (part if isinstance(part, str) else None for part in key)
         if of_all or (user is None and client_id is None) or len(self._changes) >= MAX_CHANGES:
@@ -179,9 +185,9 @@ class QuotaResolver:
             self._changes[user, client_id] = self.generation
 
     def bucket(self, user: str, client_id: str) -> Bucket:
-        """The bucket that a user's client-id draws on; meaningful where `enabled`.
+        """Return the bucket of a user's client-id, meaningful only if `enabled`.
 
-        Static limits lie below everything else: only a client that finds no limit otherwise falls to their bucket.
+        Static limits rank below everything else: only a client without another limit gets their bucket.
         """
         bucket = self._stored_bucket(user, client_id)
         if self._static and self._stored_match(bucket) is None:
@@ -189,19 +195,19 @@ class QuotaResolver:
         return bucket
 
     def match(self, bucket: Bucket) -> AppliedQuota | None:
-        """The limit of a bucket with its entity and level, None where it is unlimited."""
+        """Return the limit of a bucket with its entity and level, None where it is unlimited."""
         found = self._stored_match(bucket)
         if found is None and self._static and not bucket[0]:
             found = self._static.get(bucket[1]) or self._static.get(None)
         return found
 
     def limit(self, bucket: Bucket) -> float | None:
-        """The limit of a bucket, None where it is unlimited."""
+        """Return the limit of a bucket, None where it is unlimited."""
         found = self.match(bucket)
         return None if found is None else found.limit
 
     def candidates(self, user: str, client_id: str) -> Iterator[AppliedQuota]:
-        """Every limit whose entity fits a user's client-id, most specific first, whichever of them wins."""
+        """Yield every limit whose entity fits a user's client-id, most specific first, whichever of them wins."""
         keys = {key for bucket in ((user, client_id), (user, ""), ("", client_id)) for key in _bucket_keys(bucket)}
         yield from sorted(
             (self._limits[key] for key in keys if key in self._limits), key=lambda match: int(match.level)
@@ -209,12 +215,12 @@ class QuotaResolver:
         yield from (self._static[name] for name in (client_id, None) if name in self._static)
 
     def client_defaults(self, user: str) -> list[AppliedQuota]:
-        """The stored defaults of client-ids that fit a user: what an empty client-id escapes."""
+        """Return the stored defaults of client-ids that fit a user: what an empty client-id escapes."""
         keys: tuple[_Key, ...] = ((user, None), (None, None), (ABSENT, None))
         return [self._limits[key] for key in keys if key in self._limits]
 
     def _stored_bucket(self, user: str, client_id: str) -> Bucket:
-        """The bucket by Kafka's rule: by the one kind in use, else by the first of levels 1 to 6 that is stored."""
+        """Return the bucket by Kafka's rule: the one kind in use, else the first stored of levels 1 to 6."""
         kinds = self._kinds
         if len(kinds) > 1:
             return self._first_stored_bucket(user, client_id)
@@ -225,7 +231,7 @@ class QuotaResolver:
         return ("", client_id)
 
     def _first_stored_bucket(self, user: str, client_id: str) -> Bucket:
-        """The bucket of the first stored entity of levels 1 to 6, else of the client-id.
+        """Return the bucket of the first stored entity of levels 1 to 6, else of the client-id.
 
         Whether an entity is stored is asked with the names as they are, an empty client-id included.
         """
@@ -241,7 +247,7 @@ class QuotaResolver:
         return ("", client_id)
 
     def _stored_match(self, bucket: Bucket) -> AppliedQuota | None:
-        """The first stored limit among those that a bucket's own kind of level has."""
+        """Return the first stored limit among those that a bucket's own kind of level has."""
         for key in _bucket_keys(bucket):
             if key in self._limits:
                 return self._limits[key]
@@ -249,7 +255,7 @@ class QuotaResolver:
 
 
 def _bucket_keys(bucket: Bucket) -> tuple[_Key, ...]:
-    """The entities that may limit a bucket, most specific first."""
+    """Return the entities that may limit a bucket, most specific first."""
     user, client_id = bucket
     if user and client_id:
         return ((user, client_id), (user, None), (None, client_id), (None, None))
@@ -259,7 +265,7 @@ def _bucket_keys(bucket: Bucket) -> tuple[_Key, ...]:
 
 
 def entity_level(entity: Entity) -> Level:
-    """The level of an entity of user and client-id parts, 1 to 8."""
+    """Return the level of an entity of user and client-id parts, 1 to 8."""
     user, client_id = entity.user, entity.client_id
     if user is ABSENT:
         return 8 if client_id is None else 7

@@ -1,7 +1,7 @@
-"""What buckets of quotas were seen doing at brokers, and what that says about the clients behind them.
+"""The observed usage of quota buckets at brokers, and whether their clients are throttled.
 
-Invariants: names are raw, `""` says that a bucket is not told apart by user or client-id, as Kafka's tags do; rates are
-in the unit of the quota key and are those of the broker's own window; a gap is not zero: what is not known is absent.
+Invariants: names are raw. `""` means any user or client-id, as in Kafka's tags. Rates are in the unit of the quota key
+and over the broker's own window. An unknown figure is absent, not zero.
 """
 
 import math
@@ -16,7 +16,7 @@ from kafka_quotas.core.resolution.effective import EffectiveQuota
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """One bucket at one broker: its rate, its throttle time (ms) and its limit; the latter two None where not told."""
+    """The usage of one bucket at one broker."""
 
     broker: str
     key: str
@@ -24,7 +24,9 @@ class Usage:
     client_id: str
     observed: float
     throttle_ms: float | None = None
+    """The throttle time; None if the broker does not report it."""
     limit: float | None = None
+    """The limit; None if the broker does not report it."""
 
     @property
     def tags(self) -> tuple[str, str]:
@@ -33,20 +35,20 @@ class Usage:
 
 
 def usage_under(quota: EffectiveQuota, usages: Iterable[Usage]) -> tuple[Usage, ...]:
-    """What was seen of the bucket that an answer about a client names, one per broker, sorted by broker."""
+    """Return the usage of an effective quota's bucket, one per broker, sorted by broker."""
     found = [usage for usage in usages if usage.key == quota.key.name and usage.tags == quota.bucket]
     return tuple(sorted(found, key=lambda usage: usage.broker))
 
 
 def share_used(observed: float, limit: float | None) -> float | None:
-    """The part of a limit that is used, 1 for all of it; None without a limit, or with the explicit unlimited."""
+    """Return the used part of a limit, 1 for all of it, or None without a limit or with `unlimited`."""
     if limit is None or limit <= 0 or limit >= float(2**53):
         return None
     return observed / limit
 
 
 def is_held_back(usage: Usage, limit: float | None) -> bool:
-    """Whether the bucket's clients are throttled: by the throttle time, or where that is not told by the rate."""
+    """Return whether the bucket's clients are throttled, by the throttle time or else by the rate."""
     if limit is None:
         return False
     if usage.throttle_ms is not None:
@@ -57,10 +59,13 @@ def is_held_back(usage: Usage, limit: float | None) -> bool:
 def ending_limit(
     key: str, limit: float, usages: Iterable[Usage], *, window: QuotaWindow = DEFAULT_WINDOW
 ) -> float | None:
-    """The smallest limit with which none of these buckets would be throttled now; None where none is.
+    """Return the smallest limit that would throttle none of these buckets now.
 
-    A throttle time X over a window W comes from the rate `limit * (1 + X / W)`. That of requests is bounded, so it says
-    less than their rate. Whole-number keys are rounded up.
+    A throttle time X over a window W comes from the rate `limit * (1 + X / W)`. That of requests is bounded, so their
+    rate is more exact. Whole-number keys are rounded up.
+
+    Returns:
+        The limit; None if no bucket is throttled.
     """
     held = [usage for usage in usages if is_held_back(usage, limit)]
     if not held:
