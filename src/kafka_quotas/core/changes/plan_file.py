@@ -47,7 +47,7 @@ def plan_from(document: Mapping[str, Any]) -> KeptPlan:
     """Return the plan in a JSON document.
 
     Raises:
-        UsageError: It is of another version, incomplete, or names an entity or key twice.
+        UsageError: The plan is of another version, incomplete, or names an entity or key twice.
     """
     if document.get("schema") != PLAN_SCHEMA:
         raise UsageError(f"not a plan of this version: {document.get('schema')!r}", hint=_HINT)

@@ -133,7 +133,7 @@ def parse_value(text: str) -> float:
     """Return the double that a stored text means, read as a Java double.
 
     Raises:
-        StoreError: It means none.
+        StoreError: The text is no double.
     """
     try:
         return java_double.parse(text)

@@ -59,7 +59,7 @@ def entity_filter(types: Sequence[str], names: Sequence[str]) -> QuotaFilter:
     """Return the strict filter a command asks brokers for.
 
     Raises:
-        KafkaConfigsError: There are more names than types.
+        KafkaConfigsError: More names than types.
     """
     if len(names) > len(types):
         raise KafkaConfigsError("More entity names specified than entity types")

@@ -97,7 +97,7 @@ class Options:
         """Return the one value of an option, None where it was not given.
 
         Raises:
-            KafkaConfigsError: It was given more than once.
+            KafkaConfigsError: A repeated option.
         """
         values = self.values(name)
         if len(values) > 1:

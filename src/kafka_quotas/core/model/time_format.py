@@ -53,7 +53,7 @@ def parse_instant(text: str) -> int:
     """Return the milliseconds since the epoch that an ISO 8601 text with a zone means.
 
     Raises:
-        ValueError: It is no such text.
+        ValueError: The text is no such instant.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:

@@ -192,7 +192,7 @@ def _value(key: str, value: object, *, lenient: bool) -> float | None:
     """Return the value of a key (units of the key), None where it is declared as not set.
 
     Raises:
-        InvalidQuotaError: It can't be understood.
+        InvalidQuotaError: A value that can't be understood.
     """
     if value is None:
         return None

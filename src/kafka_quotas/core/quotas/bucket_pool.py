@@ -80,8 +80,8 @@ class BucketPool:
         """Make an empty pool.
 
         Args:
-            max_bytes: The limit on the memory of all buckets, counted as `BUCKET_BYTES` and the size of their names; None
-                for no limit.
+            max_bytes: The memory limit of all buckets, counted as `BUCKET_BYTES` and the size of their names; None for
+                no limit.
             clock: The clock for idle times and debts, required with `max_bytes`.
 
         Raises:

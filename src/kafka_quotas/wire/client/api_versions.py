@@ -1,4 +1,4 @@
-"""ApiVersions as a client asks it: which requests a broker takes, and in which versions.
+"""A client's ApiVersions request: the requests that a broker supports, and their versions.
 
 **Source:** KIP-35, KIP-511; `ApiVersionsRequest.json`, Kafka 4.1.
 """
@@ -25,7 +25,7 @@ class OfferedVersions(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRequest(ClientRequest[OfferedVersions]):
-    """Asks what a broker takes, and tells it who asks."""
+    """A request for the broker's versions that names the client software."""
 
     software_name: str = "kafka-quotas"
     software_version: str = "0"
@@ -45,7 +45,10 @@ class VersionRequest(ClientRequest[OfferedVersions]):
             writer.tags()
 
     def read(self, reader: FieldReader, version: int) -> OfferedVersions:
-        """Return what the broker takes; an answer with an error has the form of version 0 and is read no further."""
+        """Return the versions of the broker.
+
+        A response with an error has the form of version 0, so only its error code is read.
+        """
         error_code = reader.int16()
         if error_code:
             return OfferedVersions(error_code=error_code, ranges={})

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas and AlterClientQuotas as a client asks them.
+"""A client's DescribeClientQuotas and AlterClientQuotas requests.
 
 **Source:** KIP-546; `DescribeClientQuotasRequest.json`, `AlterClientQuotasRequest.json`, Kafka 4.1.
 """
@@ -41,10 +41,11 @@ class EntityChanges(NamedTuple):
 
 
 class EntityOutcome(NamedTuple):
-    """What became of the changes to one entity; error code 0 if they were made."""
+    """The result of the changes to one entity."""
 
     entity: Entity
     error_code: int
+    """The error code; 0 for success."""
     error_message: str | None
 
 
@@ -82,10 +83,11 @@ class DescribeQuotasRequest(ClientRequest[DescribedQuotas]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterQuotasRequest(ClientRequest[tuple[EntityOutcome, ...]]):
-    """Changes the quotas of some entities; with `validate_only` nothing is written."""
+    """A change of the quotas of some entities."""
 
     entries: tuple[EntityChanges, ...]
     validate_only: bool
+    """Whether the broker only validates and writes nothing."""
 
     name: ClassVar[str] = "quota"
     api_key: ClassVar[int] = 49
@@ -120,7 +122,10 @@ class AlterQuotasRequest(ClientRequest[tuple[EntityOutcome, ...]]):
         return outcomes
 
     def asks_to_try_again(self, answer: tuple[EntityOutcome, ...]) -> bool:
-        """Return whether no controller was there to do anything; setting the same values twice would do no harm."""
+        """Return whether no controller was available to apply the changes.
+
+        Setting the same values twice is harmless.
+        """
         return bool(answer) and all(outcome.error_code in _PASSING_ERRORS for outcome in answer)
 
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs as a client asks it: settings of brokers and topics.
+"""A client's DescribeConfigs request: settings of brokers and topics.
 
 **Source:** KIP-133, KIP-226; `DescribeConfigsRequest.json`, `DescribeConfigsResponse.json`, Kafka 4.1.
 """
@@ -17,10 +17,11 @@ _TYPE_AND_DOCUMENTATION_SINCE: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigValue:
-    """A setting; None if it is not set or must not be told."""
+    """One setting."""
 
     name: str
     value: str | None
+    """The value; None if it is not set or sensitive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

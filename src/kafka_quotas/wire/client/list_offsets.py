@@ -1,4 +1,4 @@
-"""ListOffsets as a client asks it: where a partition ends.
+"""A client's ListOffsets request: the end offset of a partition.
 
 **Source:** `ListOffsetsRequest.json`, Kafka 4.1; KIP-79.
 """

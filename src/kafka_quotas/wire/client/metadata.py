@@ -1,6 +1,6 @@
-"""Metadata as a client asks it: the brokers of a cluster, and who leads which partition.
+"""A client's Metadata request: the brokers of a cluster, and the leaders of partitions.
 
-The parts of an answer are tuples, of which a cluster with a million partitions makes a million.
+The parts of a response are tuples, because a cluster with a million partitions needs a million of them.
 
 **Source:** `MetadataRequest.json`, `MetadataResponse.json`, Kafka 4.1.
 """
@@ -26,10 +26,11 @@ class Broker(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """A partition and the broker that leads it; -1 for none."""
+    """A partition and its leader."""
 
     number: int
     leader_id: int
+    """The node id of the leader; -1 for none."""
 
 
 class Topic(NamedTuple):
@@ -41,10 +42,11 @@ class Topic(NamedTuple):
 
 
 class Metadata(NamedTuple):
-    """A cluster as one of its brokers sees it; `controller_id` is -1 if it knows of none."""
+    """A cluster as one of its brokers knows it."""
 
     brokers: tuple[Broker, ...]
     controller_id: int
+    """The node id of the controller; -1 if unknown."""
     topics: tuple[Topic, ...]
 
 

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments as a client asks it: whether partitions are being moved.
+"""A client's ListPartitionReassignments request: whether partitions are being moved.
 
 **Source:** KIP-455; `ListPartitionReassignmentsRequest.json`, Kafka 4.1.
 """

@@ -1,6 +1,6 @@
-"""Requests whose only purpose is to cost a broker something: one small message per API, said in one old version.
+"""Requests whose only purpose is their cost to a broker: one small message per API, each in one old version.
 
-The versions are ones that every broker from Kafka 2.4 to 4.x takes, all with a throttle time in the response.
+Every broker from Kafka 2.4 to 4.x supports these versions, all with a throttle time in the response.
 
 **Source:** the message definitions of Kafka 3.9 and 4.1.
 """
@@ -19,18 +19,21 @@ _INT64: Final = Struct(">q")
 
 
 class ProbeAnswer(NamedTuple):
-    """What is looked at in an answer: the throttle time in ms, and how many bytes it has behind its length field."""
+    """The measured part of a response."""
 
     throttle_ms: int
+    """The throttle time."""
     size: int
+    """The number of bytes after the length field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostProbe(ClientRequest[ProbeAnswer]):
-    """A request with this body; `throttle_last` says that the throttle time ends the answer instead of starting it."""
+    """A request with this body."""
 
     body: bytes
     throttle_last: bool = False
+    """Whether the throttle time ends the response instead of starting it."""
 
     broker_since: ClassVar[str] = "2.4"
 
@@ -68,7 +71,7 @@ def produce_probe(target: Target, records: bytes) -> CostProbe:
 
 
 def fetch_probe(target: Target, *, offset: int, max_bytes: int) -> CostProbe:
-    """Return a Fetch that does not wait; at the end of the partition it finds nothing."""
+    """Return a Fetch that does not wait and finds no data at the end of the partition."""
     body = _writer()
     for value in (-1, 0, 0, max_bytes):
         body.int32(value)
@@ -149,7 +152,7 @@ def _find_coordinator(target: Target) -> CostProbe:
 
 
 def _join_group(target: Target) -> CostProbe:
-    """A first JoinGroup, which the coordinator answers with a member id at once."""
+    """Return a first JoinGroup, which the coordinator answers with a member id at once."""
     body = _writer()
     body.string(target.group)
     body.int32(10_000)
@@ -174,7 +177,7 @@ def _sync_group(target: Target) -> CostProbe:
 
 
 def _member_head(target: Target) -> FieldWriter:
-    """A group, a generation, a member that is none, no instance."""
+    """Return a group, a generation, a member that is none, no instance."""
     body = _writer()
     body.string(target.group)
     body.int32(1)
@@ -221,7 +224,7 @@ def _writer() -> FieldWriter:
 
 
 def _topic_head(body: FieldWriter, target: Target) -> None:
-    """One topic with one partition, its number 0."""
+    """Append one topic with one partition, number 0."""
     body.count(1)
     body.string(target.topic)
     body.count(1)
@@ -229,7 +232,7 @@ def _topic_head(body: FieldWriter, target: Target) -> None:
 
 
 def _made(name: str, api_key: int, version: int, body: FieldWriter, *, throttle_last: bool = False) -> CostProbe:
-    """The probe of an API: `ClientRequest` knows what a request is by its class, so each gets one."""
+    """Return the probe of an API: `ClientRequest` knows what a request is by its class, so each gets one."""
     facts = {
         "name": name,
         "api_key": api_key,

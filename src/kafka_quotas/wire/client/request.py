@@ -1,6 +1,6 @@
-"""Requests that we send ourselves: what each of them has to tell, and the frames around them.
+"""Requests that we send ourselves: their common interface, and their frames.
 
-A request knows the versions in which it can be said; which of them is used is settled by the broker's ApiVersions.
+A request knows the versions that it supports; the broker's ApiVersions decide which of them is used.
 
 **Source:** KIP-35, KIP-482; `RequestHeader`, `ResponseHeader`, Kafka 4.1.
 """
@@ -26,10 +26,7 @@ class VersionRange(NamedTuple):
 
 
 class ClientRequest(ABC, Generic[Answer]):
-    """A request and how its answer is read.
-
-    `broker_since` is the first release of Kafka whose brokers take it in a version of `versions`.
-    """
+    """A request and the reader of its response."""
 
     __slots__ = ()
 
@@ -39,6 +36,7 @@ class ClientRequest(ABC, Generic[Answer]):
     flexible_since: ClassVar[int]
     plain_answer_header: ClassVar[bool] = False
     broker_since: ClassVar[str]
+    """The first release of Kafka whose brokers support a version of `versions`."""
 
     @abstractmethod
     def write(self, writer: FieldWriter, version: int) -> None:
@@ -46,7 +44,11 @@ class ClientRequest(ABC, Generic[Answer]):
 
     @abstractmethod
     def read(self, reader: FieldReader, version: int) -> Answer:
-        """Return the answer. *Raises* `ProtocolError` if it is none."""
+        """Return the answer.
+
+        Raises:
+            ProtocolError: The bytes are no such response.
+        """
 
     def asks_to_try_again(self, answer: Answer) -> bool:  # noqa: ARG002 - most answers never do
         """Return whether the answer is that nothing was done, for a reason that passes."""
@@ -54,7 +56,7 @@ class ClientRequest(ABC, Generic[Answer]):
 
 
 def version_of(request: ClientRequest[Answer], offered: Mapping[int, VersionRange]) -> int | None:
-    """Return the highest version that both sides know; None if there is none."""
+    """Return the highest version that both sides know, or None."""
     theirs = offered.get(request.api_key)
     if theirs is None:
         return None
@@ -63,7 +65,14 @@ def version_of(request: ClientRequest[Answer], offered: Mapping[int, VersionRang
 
 
 def request_frame(request: ClientRequest[Answer], version: int, *, correlation_id: int, client_id: str | None) -> bytes:
-    """Return the whole frame of a request, length field included; the client-id None is null."""
+    """Return the whole frame of a request, length field included.
+
+    Args:
+        request: The request.
+        version: The version of its API.
+        correlation_id: The number that the response repeats.
+        client_id: The client-id; None for null.
+    """
     header = FieldWriter(flexible=False)
     header.int16(request.api_key)
     header.int16(version)
@@ -79,7 +88,8 @@ def request_frame(request: ClientRequest[Answer], version: int, *, correlation_i
 def read_answer(request: ClientRequest[Answer], version: int, content: bytes, *, correlation_id: int) -> Answer:
     """Return the answer in the content of a frame (behind its length field).
 
-    *Raises* `ProtocolError` if it answers another request or can't be read to its end.
+    Raises:
+        ProtocolError: The response is to another request, or is not consumed to its end.
     """
     if content[:_CORRELATION_ID_BYTES] != correlation_id.to_bytes(_CORRELATION_ID_BYTES, "big"):
         raise ProtocolError("the answer belongs to another request")

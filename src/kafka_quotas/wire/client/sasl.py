@@ -1,4 +1,4 @@
-"""SaslHandshake and SaslAuthenticate as a client asks them.
+"""A client's SaslHandshake and SaslAuthenticate requests.
 
 **Source:** KIP-43, KIP-152, KIP-368; `SaslHandshakeRequest.json`, `SaslAuthenticateRequest.json`, Kafka 4.1.
 """

@@ -1,4 +1,4 @@
-"""A record batch of one record, for whoever needs a few of them and no library for that.
+"""A record batch of one record, for callers that need only a few of them.
 
 **Source:** KIP-98; `DefaultRecordBatch`, `DefaultRecord`, Kafka 4.3; CRC-32C as in RFC 3720, appendix B.4.
 """

@@ -1,15 +1,10 @@
-"""Changes of topics in the versions that brokers refuse by a mutation quota: strictly, with error 89.
+"""A client's requests to create, delete and grow topics, with and without errors of a mutation quota.
 
-Older versions are accepted always and answered late instead, see `topic_changes`. Brokers from Kafka 2.7 to 4.x take
-these.
+`TopicMutation` and its subclasses use the versions that brokers refuse by a mutation quota: strictly, with error 89.
+Brokers from Kafka 2.7 to 4.x support these. `CreateTopics` and `DeleteTopics` use versions that every broker from Kafka
+2.4 to 4.x supports. They have no error for a mutation quota: a broker accepts them and answers late instead.
 
 **Source:** KIP-599; `CreateTopicsRequest.json`, `DeleteTopicsRequest.json`, `CreatePartitionsRequest.json`, Kafka 4.1.
-
-Making and removing many topics at once, as versions that every broker from Kafka 2.4 to 4.x takes.
-
-These versions know no error for a mutation quota: a broker answers late instead.
-
-**Source:** `CreateTopicsRequest.json`, `DeleteTopicsRequest.json`, Kafka 4.1; KIP-599.
 """
 
 from abc import abstractmethod
@@ -24,27 +19,30 @@ from kafka_quotas.wire.protocol.api import NEVER
 
 
 class WantedTopic(NamedTuple):
-    """A topic to be made; a replication factor of -1 is the broker's default."""
+    """A topic to create."""
 
     name: str
     partitions: int
     replication_factor: int
+    """The replication factor; -1 for the broker's default."""
 
 
 class TopicOutcome(NamedTuple):
-    """What became of one topic; an error code of 0 is success."""
+    """The result of one topic."""
 
     name: str
     error_code: int
+    """The error code; 0 for success."""
     error_message: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopics(ClientRequest[tuple[TopicOutcome, ...]]):
-    """Makes topics; `timeout_ms` is how long the broker may take."""
+    """A request to create topics."""
 
     topics: Sequence[WantedTopic]
     timeout_ms: int
+    """The time that the broker may take."""
 
     name: ClassVar[str] = "CreateTopics"
     api_key: ClassVar[int] = 19
@@ -74,10 +72,11 @@ class CreateTopics(ClientRequest[tuple[TopicOutcome, ...]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopics(ClientRequest[tuple[TopicOutcome, ...]]):
-    """Removes topics by their names; `timeout_ms` is how long the broker may take."""
+    """A request to delete topics by name."""
 
     topics: Sequence[str]
     timeout_ms: int
+    """The time that the broker may take."""
 
     name: ClassVar[str] = "DeleteTopics"
     api_key: ClassVar[int] = 20
@@ -104,10 +103,11 @@ THROTTLING_QUOTA_EXCEEDED: Final = 89
 
 
 class MutatedTopic(NamedTuple):
-    """A topic to be made, to go, or to grow; `partitions` are those it is to have (0 where it is to go)."""
+    """A topic to create, delete or grow."""
 
     name: str
     partitions: int
+    """The partition count after the change; 0 to delete."""
 
 
 class MutationAnswer(NamedTuple):
@@ -119,15 +119,15 @@ class MutationAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMutation(ClientRequest[MutationAnswer]):
-    """A change of some topics; `timeout_ms` is how long the broker may take.
-
-    `replication_factor` counts for new topics. With `validate_only` nothing is done.
-    """
+    """A change of some topics."""
 
     topics: Sequence[MutatedTopic]
     timeout_ms: int
+    """The time that the broker may take."""
     replication_factor: int = -1
+    """The replication factor of new topics; -1 for the broker's default."""
     validate_only: bool = False
+    """Whether the broker only validates the change."""
 
     broker_since: ClassVar[str] = "2.7"
 
@@ -196,7 +196,7 @@ class MakeTopics(TopicMutation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropTopics(TopicMutation):
-    """Removes topics; the request knows no `validate_only`."""
+    """A request to delete topics, whose API has no `validate_only`."""
 
     name: ClassVar[str] = "DeleteTopics"
     api_key: ClassVar[int] = 20

@@ -1,11 +1,10 @@
-"""How a version of a message spells its texts, arrays and tagged fields: the old way, or compactly.
+"""The encoding of texts, arrays and tagged fields in a version of a message: classic or compact.
 
-Every message has one of two spellings throughout its body. With it, one description of a message serves all versions.
-Positions are offsets into the frame, `end` is where the frame ends; nothing is read at or behind it.
+Every message has one of the two encodings throughout its body, so one description of a message serves all versions.
+Positions are offsets into the frame, and `end` is the end of the frame: no function reads at or after it. A topic id is
+16 bytes that identify a topic besides its name (KIP-516).
 
 **Source:** KIP-482.
-
-Topic ids: 16 bytes that name a topic beside its name (KIP-516).
 """
 
 from collections.abc import Callable, Sequence
@@ -37,8 +36,10 @@ from kafka_quotas.wire.codec.skip import (
 )
 
 MAX_ELEMENTS: Final = 10_000
-"""Most topics, or partitions of all topics, of a request that is read whole. Each takes 2 to 4 us, in which nobody
-else is served; a broker is advised to have 4,000 partitions at most."""
+"""The maximum number of topics, or partitions of all topics, in a request that is read whole.
+
+Each takes 2 to 4 us, which delays all other clients. The advised limit for a broker is 4,000 partitions.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class Spelling:
     array: Callable[..., Skip]
     """Makes the step over an array of plain values, from their layout."""
     tags: Layout
-    """What stands at the end of each structure: a tag section, or nothing."""
+    """The end of each structure: a tag section, or no step."""
     no_tags: bytes
     array_count: Callable[[Buffer, int, int], tuple[int, int]]
     string_span: Callable[[Buffer, int, int], tuple[int, int]]
@@ -76,7 +77,7 @@ class Spelling:
         return (-1 if text is None else len(content)).to_bytes(2, "big", signed=True) + content
 
     def encoded_count(self, count: int) -> bytes:
-        """Return what precedes so many elements of an array."""
+        """Return the encoded element count of an array."""
         return encode_unsigned_varint(count + 1) if self.is_compact else count.to_bytes(4, "big")
 
 
@@ -123,10 +124,10 @@ class ElementList(NamedTuple):
 def element_list(
     form: Spelling, element: Layout, frame: Buffer, offset: int, end: int, *, at_most: int | None = None
 ) -> ElementList:
-    """Return where the array at `offset` has its elements, of the layout `element`; null has none.
+    """Return the spans of the elements of layout `element` in the array at `offset`, none for null.
 
     Raises:
-        ProtocolError: There are more than `at_most`, or what is there can't be such an array.
+        ProtocolError: More than `at_most` elements, or bytes that can't be such an array.
     """
     count, position = form.array_count(frame, offset, end)
     if at_most is not None and count > at_most:
@@ -153,4 +154,4 @@ TopicId: TypeAlias = bytes
 
 TOPIC_ID_BYTES: Final = 16
 NO_TOPIC_ID: Final[TopicId] = bytes(TOPIC_ID_BYTES)
-"""The id that stands for none."""
+"""The id that means no topic."""

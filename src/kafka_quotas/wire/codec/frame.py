@@ -1,7 +1,7 @@
 """Frames: four bytes of length and that many bytes of content.
 
-The limits here are what keeps memory bounded against peers that send rubbish: a length field is believed only within
-them, before a single byte of the frame is kept.
+The limits here bound memory against peers that send garbage: a length field outside them is refused before any byte of
+the frame is stored.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from kafka_quotas.wire.codec.skip import Buffer
 
 FRAME_LENGTH_BYTES: Final = 4
 MAX_REQUEST_BYTES: Final = 100 * 1024 * 1024
-"""Longest request that a broker takes by default (`socket.request.max.bytes`); it closes the connection on more."""
+"""The broker's default limit (`socket.request.max.bytes`), beyond which it closes the connection."""
 MAX_RESPONSE_BYTES: Final = 2**31 - 1
 """Longest response that the length field can announce. Responses are relayed piece by piece, so it needs no memory."""
 MAX_GATHERED_BYTES: Final = 64 * 1024 * 1024
@@ -23,7 +23,8 @@ MAX_UNAUTHENTICATED_BYTES: Final = 512 * 1024
 def checked_frame_length(buffer: Buffer, offset: int, *, limit: int) -> int | None:
     """Return the number of bytes that follow the length field at `offset`, or None if it isn't all there.
 
-    *Raises* `ProtocolError` if the length is negative or above `limit`.
+    Raises:
+        ProtocolError: The length is negative or above `limit`.
     """
     field = buffer[offset : offset + FRAME_LENGTH_BYTES]
     if len(field) < FRAME_LENGTH_BYTES:

@@ -1,7 +1,7 @@
-"""How a part of a message is made as long as it was, after its length has gone out.
+"""Padding of a message part to its original length, after that length was sent.
 
-**Source:** KIP-482: readers pass over tagged fields that they don't know; `ByteUtils.readUnsignedVarint`, Kafka 4.3,
-reads a varint that is longer than it has to be.
+**Source:** KIP-482: readers skip unknown tagged fields; `ByteUtils.readUnsignedVarint`, Kafka 4.3, reads a varint that
+is longer than necessary.
 """
 
 from typing import Final
@@ -14,9 +14,12 @@ PADDING_TAG: Final = 9999
 
 
 def padded_tags(count: int, fields: bytes, length: int) -> bytes:
-    """Return a tag section of `length` bytes: `count` tagged fields, encoded in `fields`, and one more that fills it.
+    """Return a tag section of `length` bytes: `count` encoded tagged fields and one more that fills it.
 
-    *Raises* `ProtocolError` if there is no room for one more; three bytes above those of the fields always are.
+    Three bytes more than those of the fields are always enough.
+
+    Raises:
+        ProtocolError: Too few bytes for one more field.
     """
     head = encode_unsigned_varint(count + 1) + fields
     tag = encode_unsigned_varint(max(PADDING_TAG, _last_tag(fields) + 1))

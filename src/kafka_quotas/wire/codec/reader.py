@@ -1,6 +1,6 @@
-"""Reading the fields of a Kafka message, in the plain form and in the compact one of flexible versions.
+"""A reader of the fields of a Kafka message, in the classic encoding and in the compact one of flexible versions.
 
-Invariant: a false length or count ends in `TruncatedError` before anything of that size is made.
+Invariant: a false length or count ends in `TruncatedError` before an allocation of that size.
 
 **Source:** KIP-482; `org.apache.kafka.common.protocol.types.Type`, Kafka 4.1.
 """
@@ -25,9 +25,9 @@ _FLOAT64: Final = Struct(">d")
 
 
 class FieldReader:
-    """Reads fields one after the other; `flexible` says in which form strings, bytes and arrays are.
+    """A reader of consecutive fields, with strings, bytes and arrays compact if `flexible`.
 
-    Every call *raises* `TruncatedError` if the message ends inside the field, `ProtocolError` if it can't be one.
+    Every call raises `TruncatedError` at the end of the message inside a field, `ProtocolError` for invalid bytes.
     """
 
     __slots__ = ("_buffer", "_end", "_flexible", "_offset")
@@ -95,7 +95,7 @@ class FieldReader:
         return value
 
     def byte_string(self) -> bytes:
-        """Return bytes; null is read as none."""
+        """Read bytes, where null is empty."""
         if self._flexible:
             start, end = compact_span(self._buffer, self._offset, self._end)
             self._offset = max(start, end)
@@ -105,7 +105,7 @@ class FieldReader:
         return self._buffer[start : self._offset]
 
     def count(self) -> int:
-        """Return the number of elements of an array, which follow; 0 for null."""
+        """Read the number of elements of an array, 0 for null."""
         count_of = compact_array_count if self._flexible else array_count
         count, self._offset = count_of(self._buffer, self._offset, self._end)
         if count > self.left:  # an element takes a byte at least
@@ -113,7 +113,7 @@ class FieldReader:
         return count
 
     def skip(self, size: int) -> None:
-        """Read past so many bytes."""
+        """Skip `size` bytes."""
         if not 0 <= size <= self.left:
             raise TruncatedError
         self._offset += size
@@ -126,7 +126,7 @@ class FieldReader:
         self._offset += size
 
     def tags(self) -> None:
-        """Read past the tagged fields at the end of a structure; versions that have none have nothing there."""
+        """Skip the tagged fields at the end of a structure, if the version has them."""
         if self._flexible:
             self._offset = tags(self._buffer, self._offset, self._end)
 

@@ -1,9 +1,9 @@
-"""How to step over fields of the Kafka protocol without decoding them.
+"""Functions that skip fields of the Kafka protocol without decoding them.
 
-A *layout* is a tuple of steps: an int is so many bytes of fixed size, a function steps over one field of variable
-size. Every step takes `(buffer, offset, end)` and returns the offset behind its field. `end` is where the message
-ends and never beyond the buffer; no step reads a byte at or behind it. Fixed sizes are added up unchecked, so `walk`
-checks where it ended, and a caller that reads at the offset it got is safe.
+A *layout* is a tuple of steps: an int is a number of bytes of fixed size, a function skips one field of variable size.
+Every step takes `(buffer, offset, end)` and returns the offset after its field. `end` is the end of the message and
+never beyond the buffer. No step reads a byte at or after it. Fixed sizes are added without a check, so `walk` checks
+its result, and a caller can safely read at that offset.
 
 **Source:** KIP-482 (compact types, tagged fields); `org.apache.kafka.common.protocol.types.Type`, Kafka 4.1.
 """
@@ -34,9 +34,11 @@ class TruncatedError(ProtocolError):
 
 
 def read_unsigned_varint(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
-    """Return the varint at `offset` and the offset behind it.
+    """Return the varint at `offset` and the offset after it.
 
-    *Raises* `TruncatedError` if it goes on at `end`, `ProtocolError` if it holds more than 32 bits.
+    Raises:
+        TruncatedError: The varint is incomplete at `end`.
+        ProtocolError: The varint holds more than 32 bits.
     """
     if offset < end and (first := buffer[offset]) < 0x80:
         return first, offset + 1
@@ -66,7 +68,11 @@ def encode_unsigned_varint(value: int) -> bytes:
 
 
 def read_int16(buffer: Buffer, offset: int, end: int) -> int:
-    """Return the signed 16-bit integer at `offset`. *Raises* `TruncatedError` if `end` comes before its own."""
+    """Return the signed 16-bit integer at `offset`.
+
+    Raises:
+        TruncatedError: The integer is incomplete at `end`.
+    """
     if offset + 2 > end:
         raise TruncatedError
     value = buffer[offset] << 8 | buffer[offset + 1]
@@ -74,7 +80,11 @@ def read_int16(buffer: Buffer, offset: int, end: int) -> int:
 
 
 def read_int32(buffer: Buffer, offset: int, end: int) -> int:
-    """Return the signed 32-bit integer at `offset`. *Raises* `TruncatedError` if `end` comes before its own."""
+    """Return the signed 32-bit integer at `offset`.
+
+    Raises:
+        TruncatedError: The integer is incomplete at `end`.
+    """
     if offset + 4 > end:
         raise TruncatedError
     value: int = _INT32.unpack_from(buffer, offset)[0]
@@ -82,7 +92,7 @@ def read_int32(buffer: Buffer, offset: int, end: int) -> int:
 
 
 def _behind(offset: int, length: int, end: int) -> int:
-    """Return the offset behind `length` bytes; -1 stands for null, which has none."""
+    """Return the offset after `length` bytes, where a length of -1 (null) has no bytes."""
     if length < 0:
         if length != -1:
             raise ProtocolError(f"a field has the length {length}")
@@ -93,14 +103,14 @@ def _behind(offset: int, length: int, end: int) -> int:
 
 
 def string_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
-    """Return where the text of a string starts and ends; for null the end is before the start."""
+    """Return start and end of the text of a string, with the end before the start for null."""
     length = read_int16(buffer, offset, end)
     behind = _behind(offset + 2, length, end)
     return offset + 2, behind if length >= 0 else offset + 1
 
 
 def compact_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
-    """Return where the content of a compact string or bytes starts and ends; for null the end is before the start."""
+    """Return the span of the content of a compact string or bytes (null: the end is before the start)."""
     if offset < end and (length := buffer[offset]) < 0x80:
         start = offset + 1
     else:
@@ -112,7 +122,7 @@ def compact_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
 
 
 def bytes_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
-    """Return where the content of bytes or records starts and ends; for null the end is before the start."""
+    """Return start and end of the content of bytes or records, with the end before the start for null."""
     length = read_int32(buffer, offset, end)
     behind = _behind(offset + 4, length, end)
     return offset + 4, behind if length >= 0 else offset + 3
@@ -163,7 +173,9 @@ def tags(buffer: Buffer, offset: int, end: int) -> int:
 def walk(layout: Layout, buffer: Buffer, offset: int, end: int) -> int:
     """Return the offset behind all fields of a layout.
 
-    *Raises* `ProtocolError` if they can't be what the layout says, `TruncatedError` if `end` comes before theirs.
+    Raises:
+        ProtocolError: The bytes don't match the layout.
+        TruncatedError: `end` comes before theirs.
     """
     for step in layout:
         offset = offset + step if isinstance(step, int) else step(buffer, offset, end)
@@ -222,10 +234,10 @@ def _elements(count_of: Callable[[Buffer, int, int], tuple[int, int]], element: 
 
 
 def _plain(pairs: tuple[tuple[int, Skip], ...], size: int) -> tuple[int, bytes]:
-    """Return where the steps of an element start and what they find if all of them find nothing; empty if unknown.
+    """Return the start of an element's steps and the bytes of empty fields, or empty bytes if unknown.
 
-    A partition without an error is such an element: its last fields are no errors, no message and no tags. Comparing
-    them at once is several times faster than stepping over each.
+    A partition without an error is such an element: its last fields are no errors, no message and no tags. One
+    comparison is several times faster than a step per field.
     """
     if size or any(fixed for fixed, _ in pairs[1:]) or any(step not in _FINDS_NOTHING for _, step in pairs):
         return 0, b""
@@ -233,7 +245,10 @@ def _plain(pairs: tuple[tuple[int, Skip], ...], size: int) -> tuple[int, bytes]:
 
 
 def _paired(element: Layout) -> tuple[tuple[tuple[int, Skip], ...], int]:
-    """Return a layout as (fixed size, step behind it) and the fixed size behind the last step, for a tight loop."""
+    """Return a layout as (fixed size, step after it) and the fixed size after the last step.
+
+    This form suits a tight loop.
+    """
     pairs: list[tuple[int, Skip]] = []
     fixed = 0
     for step in element:

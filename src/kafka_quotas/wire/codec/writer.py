@@ -1,4 +1,4 @@
-"""Writing the fields of a Kafka message, in the plain form and in the compact one of flexible versions.
+"""A writer of the fields of a Kafka message, in the classic encoding and in the compact one of flexible versions.
 
 **Source:** KIP-482; `org.apache.kafka.common.protocol.types.Type`, Kafka 4.1.
 """
@@ -16,7 +16,7 @@ _FLOAT64: Final = Struct(">d")
 
 
 class FieldWriter:
-    """Appends fields to a message; `flexible` says in which form strings, bytes and arrays are."""
+    """A writer of consecutive fields, with strings, bytes and arrays compact if `flexible`."""
 
     __slots__ = ("_bytes", "_flexible")
 
@@ -49,7 +49,11 @@ class FieldWriter:
         self._bytes.append(value)
 
     def string(self, value: str | None) -> None:
-        """Append a string, None for null. *Raises* `UsageError` if Kafka has no such string."""
+        """Append a string, None for null.
+
+        Raises:
+            UsageError: Kafka has no such string.
+        """
         if value is None:
             self._bytes += b"\0" if self._flexible else b"\xff\xff"
             return
@@ -70,7 +74,7 @@ class FieldWriter:
         self._bytes += value
 
     def count(self, elements: int | None) -> None:
-        """Append the number of elements of an array, which follow; None for null."""
+        """Append the element count of an array, None for null."""
         if self._flexible:
             self._bytes += encode_unsigned_varint(0 if elements is None else elements + 1)
         else:

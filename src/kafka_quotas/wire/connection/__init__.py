@@ -1,4 +1,4 @@
-"""What happens before the first Kafka request: PROXY headers, TLS hello, certificates' names, SCRAM.
+"""The start of a connection before the first Kafka request: PROXY headers, TLS hello, certificates' names, SCRAM.
 
-Imports `wire.codec`. No socket is touched; parsers take bytes and say when they need more.
+Imports `wire.codec`. Parsers use no socket: they take bytes and report when they need more.
 """

@@ -1,10 +1,10 @@
-"""The name in a certificate, written as Kafka's authorizers and quotas know it.
+"""The name in a certificate as Kafka's authorizers and quotas see it.
 
-The order is the reverse of the certificate's, so that the common name usually comes first; nine attribute types have
+The order is the reverse of the certificate's, so that the common name usually comes first. Nine attribute types have
 a keyword, all others are numbers with their value in hexadecimal.
 
 **Source:** RFC 2253 as `javax.security.auth.x500.X500Principal.getName()` of Java 17 writes it, which
-`DefaultKafkaPrincipalBuilder` (Kafka 4.1) takes; X.690 for the encoding.
+`DefaultKafkaPrincipalBuilder` (Kafka 4.1) uses; X.690 for the encoding.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,8 @@ class _Element(NamedTuple):
 def subject_name(certificate: bytes) -> str:
     """Return the subject of a DER certificate in the form `CN=alice,OU=payments,O=Example`.
 
-    *Raises* `ProtocolError` if it is no certificate.
+    Raises:
+        ProtocolError: The bytes are no certificate.
     """
     outer = _element(certificate, 0, len(certificate), _SEQUENCE)
     signed = _element(certificate, outer.content, outer.end, _SEQUENCE)
@@ -59,7 +60,7 @@ def subject_name(certificate: bytes) -> str:
 
 
 def _relative_name(data: bytes, name: _Element) -> str:
-    """Return one part of a name; it may hold several attributes."""
+    """Return one part of a name, with all its attributes."""
     if name.tag != _SET:
         raise ProtocolError("a part of a certificate's name is no set")
     return "+".join(_attribute(data, pair) for pair in _elements(data, name.content, name.end))
@@ -108,7 +109,11 @@ def _elements(data: bytes, start: int, end: int) -> Iterator[_Element]:
 
 
 def _element(data: bytes, start: int, end: int, tag: int | None = None) -> _Element:
-    """Return the element at an offset. *Raises* `ProtocolError` if there is none, or one of another tag."""
+    """Return the element at an offset.
+
+    Raises:
+        ProtocolError: A missing element, or one of another tag.
+    """
     if start + 2 > end:
         raise ProtocolError("a certificate ends inside an element")
     length, content = data[start + 1], start + 2

@@ -1,7 +1,7 @@
-"""The header with which a load balancer says whose connection it passes on: PROXY protocol, version 2.
+"""The header in which a load balancer names the original client: PROXY protocol, version 2.
 
-It comes once, in front of all else: a signature of 12 bytes, version and command, family, the length of what follows,
-then the addresses, then fields that are passed over.
+It comes once, before everything else: a signature of 12 bytes, version and command, family, the length of the rest,
+then the addresses, then fields that the parser skips.
 
 **Source:** HAProxy's `proxy-protocol.txt`, section 2.2.
 """
@@ -41,7 +41,11 @@ class ProxySource(NamedTuple):
 
 
 def parse_proxy_head(head: bytes) -> ProxyHead:
-    """Return what the first `HEAD_BYTES` say. *Raises* `ProtocolError` if they are no such header."""
+    """Return what the first `HEAD_BYTES` say.
+
+    Raises:
+        ProtocolError: The bytes are no such header.
+    """
     signature, version_command, family, rest_bytes = _HEAD.unpack(head)
     if signature != SIGNATURE:
         raise ProtocolError(
@@ -57,9 +61,10 @@ def parse_proxy_head(head: bytes) -> ProxyHead:
 
 
 def proxied_source(head: ProxyHead, rest: bytes) -> ProxySource | None:
-    """Return whose connection it is; None where the balancer speaks for itself, or tells no address of the internet.
+    """Return the original client's address, or None for the balancer's own connection and other families.
 
-    *Raises* `ProtocolError` if the rest is too short for its family.
+    Raises:
+        ProtocolError: The rest is too short for its family.
     """
     if head.command == _LOCAL or head.family not in _ADDRESSES:
         return None

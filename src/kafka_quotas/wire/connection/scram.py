@@ -1,6 +1,6 @@
-"""SCRAM as a client speaks it: three messages, and proof that the server knows the password as well.
+"""The client's side of SCRAM: three messages, and the check that the server knows the password as well.
 
-Names and passwords are taken as they are, as Kafka does: without SASLprep. No channel binding.
+Names and passwords are used unchanged, as in Kafka: without SASLprep. There is no channel binding.
 
 **Source:** RFC 5802, RFC 7677; `ScramSaslClient`, `ScramFormatter`, Kafka 4.1.
 """
@@ -18,7 +18,7 @@ _MANDATORY: Final = "m"
 FEWEST_ITERATIONS: Final = 4096
 """A server that asks for fewer is not believed: it could be one that collects passwords."""
 MOST_ITERATIONS: Final = 10_000_000
-"""A server that asks for more only wants to keep us busy; brokers have 16,384 at most."""
+"""The limit on the server's iterations, against servers that waste our time; brokers have 16,384 at most."""
 _NO_CHANNEL_BINDING: Final = "n,,"
 _HASHES: Final[Mapping[str, Callable[..., "hashlib._Hash"]]] = {
     "SCRAM-SHA-256": hashlib.sha256,
@@ -45,7 +45,11 @@ class ScramClient:
         return f"{_NO_CHANNEL_BINDING}{self._first_bare}".encode()
 
     def final_message(self, server_first: bytes) -> bytes:
-        """Return the client's proof. *Raises* `ProtocolError` if the server's message is none or can't be trusted."""
+        """Return the client's proof.
+
+        Raises:
+            ProtocolError: The server's message is invalid or can't be trusted.
+        """
         fields = _fields(server_first)
         if _MANDATORY in fields:  # RFC 5802, section 5.1: a client that does not know it must end the login
             raise ProtocolError("the server asks for an extension of SCRAM that we don't know")
@@ -64,7 +68,11 @@ class ScramClient:
         return f"{without_proof},p={_encoded(proof)}".encode()
 
     def check_server(self, server_final: bytes) -> None:
-        """Return nothing if the server has proved itself. *Raises* `ProtocolError` if it has not."""
+        """Return nothing if the server has proved itself.
+
+        Raises:
+            ProtocolError: A server that doesn't know the password.
+        """
         shown = _decoded(_fields(server_final).get("v", ""))
         if not self._server_signature or not hmac.compare_digest(shown, self._server_signature):
             raise ProtocolError("the server could not prove that it knows the password")

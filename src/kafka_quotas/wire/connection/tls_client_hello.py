@@ -1,4 +1,4 @@
-"""The host name that a TLS client asks for, read from its first message before anything is answered.
+"""The host name that a TLS client requests, read from its first message before any response.
 
 **Source:** RFC 8446, sections 4.1.2 and 5.1; RFC 6066, section 3.
 """
@@ -9,7 +9,7 @@ from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.wire.codec.skip import Buffer
 
 MAX_HELLO_BYTES: Final = 16 * 1024
-"""Longest first message that is waited for; with keys against quantum computers they take some 2 KiB."""
+"""The limit on the first message; with post-quantum keys it takes some 2 KiB."""
 _HANDSHAKE, _CLIENT_HELLO, _SERVER_NAME, _HOST_NAME = 22, 1, 0, 0
 _RECORD_HEAD: Final = 5
 _HELLO_HEAD: Final = 4
@@ -17,7 +17,7 @@ _VERSION_AND_RANDOM: Final = 34
 
 
 class _Reader:
-    """Reads from a whole message; raises `ProtocolError` at its end."""
+    """A reader of a whole message, whose end raises `ProtocolError`."""
 
     def __init__(self, data: bytes, offset: int, end: int) -> None:
         self._data, self._offset, self._end = data, offset, end
@@ -45,9 +45,10 @@ class _Reader:
 
 
 def wanted_bytes(buffer: Buffer) -> int:
-    """Return how many bytes the client's first message takes as far as these first ones tell, at least 5.
+    """Return the length of the client's first message as far as these first bytes show, at least 5.
 
-    *Raises* `ProtocolError` if this is no TLS, or the message is longer than `MAX_HELLO_BYTES`.
+    Raises:
+        ProtocolError: The bytes are no TLS, or the message is longer than `MAX_HELLO_BYTES`.
     """
     if buffer[:1] and buffer[0] != _HANDSHAKE:
         raise ProtocolError("the client doesn't speak TLS")
@@ -75,7 +76,8 @@ def wanted_bytes(buffer: Buffer) -> int:
 def requested_host(records: bytes) -> str | None:
     """Return the host name in a client's whole first message, None if it has none.
 
-    *Raises* `ProtocolError` if it is no such message.
+    Raises:
+        ProtocolError: The bytes are no such message.
     """
     message = _joined(records)
     if not message or message[0] != _CLIENT_HELLO:

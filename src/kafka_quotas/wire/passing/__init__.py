@@ -1,4 +1,4 @@
-"""Messages that pass the proxy: what is read from them on the way, and what is patched in place.
+"""Messages that pass the proxy: the fields read on the way, and the patches in place.
 
-Imports `wire.protocol` and `wire.codec`. A *patch* changes bytes of a frame; nothing here decodes a whole message.
+Imports `wire.protocol` and `wire.codec`. A *patch* changes bytes of a frame. No module here decodes a whole message.
 """

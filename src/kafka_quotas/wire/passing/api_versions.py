@@ -1,8 +1,8 @@
-"""The ApiVersions exchange: the one place where client and broker agree on versions, and where we have our say.
+"""The ApiVersions exchange, in which client and broker agree on versions, and the proxy's limits on it.
 
-Every maximum in a response is lowered to what we can patch, so that no client ever uses a version in which it would
-be handed a broker's own address or a throttle time would be out of reach. APIs that we don't know are left as they
-are: they are relayed untouched.
+The proxy lowers every maximum in a response to what it can patch. So no client ever uses a version in which it would
+get a broker's own address or in which the throttle time would be out of reach. APIs that the proxy doesn't know stay
+as they are and are relayed unchanged.
 
 **Source:** KIP-35, KIP-511; `ApiVersionsResponse`, `RequestContext.buildResponseSend`, Kafka 4.1.
 """
@@ -45,21 +45,28 @@ class _Entry(NamedTuple):
 
 
 def is_unsupported_version_answer(buffer: Buffer, body: int, end: int) -> bool:
-    """Return whether the response body at `body` says UNSUPPORTED_VERSION: it has the form of version 0 then.
+    """Return whether the response body at `body` is UNSUPPORTED_VERSION.
 
-    *Raises* `TruncatedError` if the error code is not within `end`.
+    Such a body always has the form of version 0.
+
+    Raises:
+        TruncatedError: The error code is not within `end`.
     """
     return read_int16(buffer, body, end) == UNSUPPORTED_VERSION
 
 
 def clamp(frame: Buffer, api_version: int, *, serves: Serves | None = None) -> bytes:
-    """Return the response frame with each API's highest version lowered to the highest that we can handle.
+    """Return the response frame with each API's highest version lowered to the proxy's.
 
-    APIs that `serves` says no to are left out; None serves all of them.
+    An API of which the broker serves only versions above the proxy's is left out.
 
-    `frame` is the whole response, length field included, to a request of `api_version`; it may have the form of
-    version 0 if its error says so. An API of which the broker serves only versions above ours is left out.
-    *Raises* `ProtocolError` if the frame is no ApiVersions response.
+    Args:
+        frame: The whole response, length field included.
+        api_version: The version of the request; the response may have the form of version 0 if its error says so.
+        serves: Whether the proxy serves an API, which is left out otherwise; None serves all of them.
+
+    Raises:
+        ProtocolError: The frame is no ApiVersions response.
     """
     body = whole_response_body(API_VERSIONS, api_version, frame)
     entries = _entries(frame, api_version, body)
@@ -94,7 +101,11 @@ def _is_flexible(frame: Buffer, api_version: int, body: int) -> bool:
 
 
 def _entries(frame: Buffer, api_version: int, body: int) -> list[_Entry]:
-    """Return the APIs of a response. *Raises* `ProtocolError` if they end behind the frame."""
+    """Return the APIs of a response.
+
+    Raises:
+        ProtocolError: The entries end after the frame.
+    """
     is_flexible = _is_flexible(frame, api_version, body)
     end = len(frame)
     count, offset = (compact_array_count if is_flexible else array_count)(frame, body + 2, end)

@@ -1,10 +1,10 @@
-"""The addresses of brokers in responses: which nodes are named, and the same response naming others.
+"""The addresses of brokers in responses: reading them, and replacing them in a copy of the response.
 
-A client goes where a broker tells it to, so whoever stands between them has to replace these addresses in every
-response that holds some: Metadata, FindCoordinator, DescribeCluster, Produce from version 10, ShareFetch and
-ShareAcknowledge. Only the addresses are replaced; all other bytes, unknown tagged fields among them, are copied.
+A client connects to the addresses that a broker returns, so a proxy replaces them in every response that holds some:
+Metadata, FindCoordinator, DescribeCluster, Produce from version 10, ShareFetch and ShareAcknowledge. It copies all
+other bytes, including unknown tagged fields.
 
-Invariant: `rewrite_addresses` with a translation that changes nothing returns the frame it was given.
+Invariant: `rewrite_addresses` with a translation that changes nothing returns the same frame.
 
 **Source:** the message definitions, see `api_table`; KIP-951 for the endpoints of new leaders.
 """
@@ -67,24 +67,32 @@ class AddressSpan(NamedTuple):
 
 
 class BrokerList(NamedTuple):
-    """All brokers of a frame; `size_start` is where a tagged field has the size of `content_start:content_end`."""
+    """All brokers of a frame."""
 
     places: list[AddressSpan]
     size_start: int
+    """The offset of the size of `content_start:content_end` in a tagged field."""
     content_start: int
     content_end: int
 
 
 def carries_addresses(api_key: int, api_version: int) -> bool:
-    """Return whether responses of this version can hold broker addresses, so that they are to be gathered whole."""
+    """Return whether responses of this version can hold broker addresses and must be read whole."""
     return (api_key, api_version) in _LAYOUTS
 
 
 def broker_addresses(api_key: int, api_version: int, frame: Buffer) -> tuple[NamedBroker, ...]:
-    """Return the brokers that a response names, in its order; empty if it names none.
+    """Return the brokers of a response in its order.
 
-    `frame` is the whole response, length field included. Placeholders (node -1, no host, no real port) are left out.
-    *Raises* `ProtocolError` if the frame can't be a response of this API and version.
+    Placeholders (node -1, no host, no real port) are left out.
+
+    Args:
+        api_key: The API of the request.
+        api_version: The version of the request.
+        frame: The whole response, length field included.
+
+    Raises:
+        ProtocolError: The frame can't be a response of this API and version.
     """
     found = _find(api_key, api_version, frame)
     places = found.places if found is not None else []
@@ -95,7 +103,10 @@ def rewrite_addresses(api_key: int, api_version: int, frame: Buffer, translate: 
     """Return the response frame with every broker's address translated, its length fields made right.
 
     `frame` is the whole response, length field included; placeholders (node -1, no host, no real port) stay as they
-    are. *Raises* `ProtocolError` if the frame can't be a response of this API and version.
+    are.
+
+    Raises:
+        ProtocolError: The frame can't be a response of this API and version.
     """
     found = _find(api_key, api_version, frame)
     if found is None or not found.places:
@@ -118,9 +129,10 @@ def replaced_list(frame: Buffer, found: BrokerList, translate: Translate, *, is_
 
 
 def tagged_list(api_key: int, api_version: int, buffer: Buffer, offset: int) -> BrokerList | None:
-    """Return the brokers in the tag section at `offset`, which ends the buffer; None if it holds none.
+    """Return the brokers in the tag section at `offset`, which ends the buffer, or None if it holds none.
 
-    *Raises* `ProtocolError` if there is no tag section.
+    Raises:
+        ProtocolError: A missing tag section.
     """
     layout = _LAYOUTS.get((api_key, api_version))
     if layout is None or layout.kind is not BrokerListKind.TAGGED:
@@ -131,7 +143,8 @@ def tagged_list(api_key: int, api_version: int, buffer: Buffer, offset: int) -> 
 def untagged_list(api_key: int, api_version: int, buffer: Buffer, offset: int) -> BrokerList:
     """Return the brokers of the compact array at `offset`, of a version whose brokers are in one.
 
-    *Raises* `ProtocolError` if there is none.
+    Raises:
+        ProtocolError: A missing list of brokers.
     """
     layout = _LAYOUTS[api_key, api_version]
     end = len(buffer)

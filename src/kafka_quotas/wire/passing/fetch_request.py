@@ -1,9 +1,9 @@
-"""The limits that a Fetch request asks for, lowered in place, and the replica that it claims to come from.
+"""The limits in a Fetch request, lowered in place, and the replica id that it claims.
 
-A broker hands out at most what a client's quota allows in one quota window, because a response above that would be
-refused again and again and the consumer would starve. From outside the same is done by lowering the request's own
-`max_bytes`. Requests of versions 0 to 2 have no such field, only one limit per partition, which the broker leaves
-alone as well: of those only `min_bytes` is lowered.
+A broker returns at most what a client's quota allows in one quota window, because it would refuse a larger response
+again and again and the consumer would starve. The proxy has the same effect by lowering the request's own `max_bytes`.
+Requests of versions 0 to 2 have no such field, only one limit per partition, which the broker keeps as well: of those
+only `min_bytes` is lowered.
 
 **Source:** KIP-74, KAFKA-9677; `KafkaApis.handleFetchRequest` (`maxQuotaWindowBytes`, `fetchMaxBytes`,
 `fetchMinBytes`), Kafka 4.1; KIP-903 for the replica id that moved into a tagged field.
@@ -34,7 +34,7 @@ SESSIONS_SINCE: Final = 7
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
-"""Requests of this epoch and the initial one name all their partitions; those of others only what changed."""
+"""The epoch of sessionless requests; they and initial ones name all their partitions, others only the changes."""
 REPLICA_STATE_TAG: Final = 1
 NO_REPLICA: Final = -1
 """The replica id of a consumer. A broker that follows sends its own, which is 0 or more."""
@@ -56,19 +56,21 @@ _BODY_V15: Final[Layout] = (
 
 
 class FetchLimits(NamedTuple):
-    """What a Fetch request asks for, in bytes; `max_bytes` is None in versions that have no such field.
+    """The limits of a Fetch request in bytes.
 
-    A tuple and not a dataclass because one is made per request on the daemon's hot path.
+    It is a tuple and not a dataclass because the daemon's hot path makes one per request.
     """
 
     min_bytes: int
     max_bytes: int | None
+    """None in versions without the field."""
 
 
 def fetch_limits(buffer: Buffer, header: RequestHeader) -> FetchLimits | None:
     """Return the limits of the request that `header` was parsed from, or None if more bytes are needed.
 
-    *Raises* `ProtocolError` if the request ends before them.
+    Raises:
+        ProtocolError: The request ends before them.
     """
     offset = _min_bytes_offset(header)
     has_max = header.api_version >= MAX_BYTES_SINCE
@@ -86,7 +88,10 @@ def cap_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_window_
     """Return the limits that the request had before, and leave none above `max_window_bytes` in it.
 
     `max_window_bytes` is what the client's quota lets pass in one window, 0 or more. None if more bytes are needed;
-    nothing is changed then. *Raises* `ProtocolError` if the request ends before its limits.
+    nothing is changed then.
+
+    Raises:
+        ProtocolError: The request ends before its limits.
     """
     limits = fetch_limits(buffer, header)
     if limits is None:
@@ -103,9 +108,13 @@ def cap_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_window_
 
 
 def fetch_session(buffer: Buffer, header: RequestHeader) -> tuple[int, int] | None:
-    """Return the id and epoch of the fetch session that a request is part of, or None if more bytes are needed.
+    """Return the id and epoch of a request's fetch session, or None if more bytes are needed.
 
-    (0, -1) in versions before there were sessions. *Raises* `ProtocolError` if the request ends before them.
+    Returns:
+        Id and epoch; (0, -1) in versions before sessions.
+
+    Raises:
+        ProtocolError: The request ends before the session.
     """
     if header.api_version < SESSIONS_SINCE:
         return NO_SESSION, FINAL_EPOCH
@@ -138,11 +147,13 @@ def final_fetch(api_version: int, *, session_id: int, correlation_id: int, clien
 
 
 def replica_id(buffer: Buffer, header: RequestHeader) -> int | None:
-    """Return the id of the broker that fetches, `NO_REPLICA` for a consumer, or None if more bytes are needed.
+    """Return the id of the fetching broker, `NO_REPLICA` for a consumer, or None if more bytes are needed.
 
-    Up to version 14 the body's first bytes tell; from version 15 on the id is behind all else, so that the whole
-    request is needed. Nothing proves the id: any client can claim one.
-    *Raises* `ProtocolError` if the request ends before the field.
+    The id starts the body up to version 14. From version 15 on it ends the request, which is then needed whole. Any
+    client can claim an id.
+
+    Raises:
+        ProtocolError: The request ends before the field.
     """
     end = min(len(buffer), header.frame_end)
     try:
@@ -156,7 +167,10 @@ def replica_id(buffer: Buffer, header: RequestHeader) -> int | None:
 
 
 def _min_bytes_offset(header: RequestHeader) -> int:
-    """Return where `min_bytes` is, which `max_bytes` follows: behind replica id (until version 14) and waiting time."""
+    """Return the offset of `min_bytes`, before `max_bytes`.
+
+    It is after the replica id (until version 14) and the waiting time.
+    """
     return header.end + (8 if header.api_version < REPLICA_TAGGED_SINCE else 4)
 
 

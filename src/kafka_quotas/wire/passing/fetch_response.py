@@ -1,18 +1,17 @@
-"""What a Fetch response is charged with, and the one that a refused fetch gets: without data.
+"""A Fetch response: the bytes to charge, the empty one of a refused fetch, and the brokers at its end.
 
-**Source:** `FetchResponse.sizeOf`, `KafkaApis.processResponseCallback`, `FetchContext.getThrottledResponse`, Kafka 4.1.
-What is charged is the size of the body plus four bytes, which is the frame's length but for the header's tag section
-that came with version 12. A throttled answer names no topics; it names the session of an incremental fetch, and none
-for one that named all its partitions, so that the client does so again.
+A broker charges the size of the body plus four bytes, which is the frame's length without the header's tag section of
+version 12 and later. A throttled response names no topics. It names the session of an incremental fetch, and none for a
+fetch of all partitions, so that the client repeats that in full.
 
-The end of a Fetch response, where from version 16 on the addresses of new leaders are, found while it passes.
+A Fetch response can be 2 GB long, and from version 16 on the addresses of new leaders are at its end, after the
+records. So only that end is buffered: `FetchTail` skips records and finds it, at any chunk boundaries, and
+`rewrite_tail` replaces the addresses without changing the length, which the client has already received. If the new
+addresses are shorter, an unknown tagged field fills the gap. If they are longer they are left out, and the client asks
+for Metadata as it does with an older broker.
 
-A Fetch response can be 2 GB long and its addresses come last, behind the records. So nothing is gathered but that end:
-`FetchTail` steps over records and finds it, however the response is cut, and `rewrite_tail` replaces the addresses
-without changing the length, which has gone out already. Where ours are shorter an unknown tagged field fills the gap;
-where they are longer the addresses are left out, and the client asks for Metadata as it does with an older broker.
-
-**Source:** KIP-951; `FetchResponse.json` (versions 16 to 18), Kafka 4.1.
+**Source:** `FetchResponse.sizeOf`, `KafkaApis.processResponseCallback`, `FetchContext.getThrottledResponse`,
+`FetchResponse.json` (versions 16 to 18), Kafka 4.1; KIP-951.
 """
 
 from struct import Struct
@@ -40,7 +39,12 @@ _SESSION: Final = Struct(">hi")
 
 
 def charged_bytes(api_version: int, frame_length: int) -> int:
-    """Return the bytes that a response counts for the fetch quota; `frame_length` is the value of its length field."""
+    """Return the bytes that a response counts for the fetch quota.
+
+    Args:
+        api_version: The version of the request.
+        frame_length: The value of the response's length field.
+    """
     return frame_length - 1 if has_header_tags(FETCH, api_version) else frame_length
 
 
@@ -52,7 +56,7 @@ def answered_session(session_id: int, epoch: int) -> int:
 def empty_fetch_response(
     api_version: int, correlation_id: int, *, session_id: int, throttle_ms: int, error_code: int = 0
 ) -> bytes:
-    """Return the frame of a response without data, with throttle time and error where the version has them."""
+    """Return the frame of a response without data, with throttle time and error if the version has them."""
     is_flexible = has_header_tags(FETCH, api_version)
     pieces = [_INT32.pack(correlation_id), b"\0" if is_flexible else b""]
     if api_version >= THROTTLE_SINCE:
@@ -64,9 +68,9 @@ def empty_fetch_response(
 
 
 def fetch_result(api_version: int, buffer: Buffer, start: int) -> tuple[int, int] | None:
-    """Return error code (0: none) and fetch session of the response at `start`, or None if more bytes are needed.
+    """Return error code and fetch session of the response at `start`, or None if more bytes are needed.
 
-    They are of the response as a whole. Versions before 7 have neither, and get (0, `NO_SESSION`).
+    Both are of the response as a whole. Versions before 7 have neither, and give (0, `NO_SESSION`).
     """
     if api_version < SESSIONS_SINCE:
         return 0, NO_SESSION
@@ -96,10 +100,11 @@ _TAG, _SIZE = 9, 10
 
 
 def is_bare(buffer: Buffer, start: int, end: int) -> bool:
-    """Return whether the whole response from `start` to `end` surely names no brokers; most do not.
+    """Return whether the whole response from `start` to `end` certainly names no brokers, as most do.
 
-    It ends with the empty tag sections of partition, topic and body then: three zeros. With brokers it would end with
-    a port, a rack without zeros and a tag section: three zeros then only behind the two upper ones of the port.
+    Such a response ends with the empty tag sections of partition, topic and body: three zeros. With brokers it would
+    end with a port, a rack without zeros and a tag section, so three zeros could only follow the two upper bytes of the
+    port.
     """
     if end - start == _SHORTEST + 4:
         return True
@@ -107,10 +112,11 @@ def is_bare(buffer: Buffer, start: int, end: int) -> bool:
 
 
 class FetchTail:
-    """Finds where the tag section of a response's body starts; is fed the frame from its length field on.
+    """A streaming search for the tag section of a response's body, fed the frame from its length field on.
 
-    A walk from one varint to the next: `_field` is which one comes, `_skip` how many bytes come before it. Everything
-    else has a fixed size, or the size that a varint says. Plain ints and one loop, for it runs per partition.
+    It steps from one varint to the next: `_field` is the kind of the next one, `_skip` the number of bytes before it.
+    All other fields have a fixed size, or the size in a varint. It uses plain ints and one loop because it runs per
+    partition.
     """
 
     __slots__ = (
@@ -137,7 +143,9 @@ class FetchTail:
         """Return the offset in the next piece, `chunk[start:end]`, or just behind it, where the tail starts.
 
         None if that is in a later piece, or the tail is one zero, as it is without any tagged field, and in this one.
-        *Raises* `ProtocolError` if this is no Fetch response, or its tail is longer than `MAX_TAIL_BYTES`.
+
+        Raises:
+            ProtocolError: This is no Fetch response, or its tail is longer than `MAX_TAIL_BYTES`.
         """
         position = start + self._skip
         while position < end or (position == end and self._field == _TAIL):
@@ -209,7 +217,7 @@ class FetchTail:
         return value + self._after_tags(self._resume)
 
     def _continues(self, byte: int) -> bool:
-        """Return whether more bytes of a varint come; if not, its value is there."""
+        """Add a byte to the varint, and return whether more bytes follow."""
         self._value |= (byte & 0x7F) << self._shift
         if byte < 0x80:
             self._shift = 0
@@ -228,9 +236,10 @@ class FetchTail:
 
 
 def rewrite_tail(api_version: int, tail: Buffer, translate: Translate) -> bytes:
-    """Return the tag section of a response's body with the brokers' addresses translated, as long as it was.
+    """Return the tag section of a response's body at its length, with the brokers' addresses translated.
 
-    *Raises* `ProtocolError` if it is none.
+    Raises:
+        ProtocolError: The tail is no tag section.
     """
     if not tail[0]:
         return bytes(tail)

@@ -1,13 +1,10 @@
-"""Metadata requests: which topics they name, whether these may be made by asking, and requests of our own.
+"""Metadata requests and responses: the topics they name, and requests of our own.
 
-Up to version 3 a broker that makes topics on first use makes every topic that is asked for; from version 4 on the
-request says whether it may.
+Up to version 3 a broker that creates topics on first use creates every requested topic. From version 4 on the request
+has a flag for it. A response has the topics' ids, their partition counts, and the brokers that lead some partitions.
 
-**Source:** `ParsedMetadataRequest.json`, Kafka 4.1; KIP-4 (allow_auto_topic_creation), KIP-516 (topic ids).
-
-The topics in Metadata responses: their ids, how many partitions they have, and which brokers lead some.
-
-**Source:** `MetadataResponse.json`, Kafka 4.1, and 3.9 for older versions; KIP-516 (topic ids).
+**Source:** `MetadataRequest.json` and `MetadataResponse.json`, Kafka 4.1, and 3.9 for older versions; KIP-4
+(allow_auto_topic_creation), KIP-516 (topic ids).
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,33 +36,33 @@ NULL_IS_ALL_SINCE: Final = 1
 AUTO_CREATION_SINCE: Final = 4
 TOPIC_ID_SINCE: Final = 10
 BY_NAME_VERSION: Final = 4
-"""The version in which topics are asked for by name: the first that can leave topics unmade; Kafka 0.11 and later."""
+"""The version of requests by name: the first that can prevent creation, since Kafka 0.11."""
 BY_ID_VERSION: Final = 12
-"""The version in which topics are asked for by id: the first that can; Kafka 3.1 and later."""
+"""The version of requests by topic id: the first that has ids, since Kafka 3.1."""
 
 BROKERS_VERSION: Final = 1
-"""The version in which brokers are asked for: the first that can name no topic; Kafka 0.10 and later."""
+"""The version of requests for brokers: the first that can name no topic, since Kafka 0.10."""
 
 _HEAD: Final = Struct(">hhi")
 _BROKER_COUNT: Final = Struct(">i")
 
 
 class ParsedMetadataRequest(NamedTuple):
-    """The topics named, in order (None: all), where they are, and whether they may be made.
-
-    `auto_creation_at` is where the request says so, None in versions that can't.
-    """
+    """The topics that a Metadata request names, and whether the broker may create them."""
 
     names: tuple[str, ...] | None
+    """The names in order; None: all topics."""
     listed: ElementList
     may_create: bool
     auto_creation_at: int | None
+    """The offset of the flag; None in versions without it."""
 
 
 def parse_metadata_request(frame: Buffer, header: RequestHeader) -> ParsedMetadataRequest:
-    """Return what a whole Metadata request asks for; topics named by id alone are left out of its names.
+    """Return the content of a whole Metadata request, with only the names of topics that have one.
 
-    *Raises* `ProtocolError` if it can't be one.
+    Raises:
+        ProtocolError: The frame can't be a Metadata request.
     """
     version = header.api_version
     form = spelling(version, FLEXIBLE_SINCE)
@@ -143,31 +140,41 @@ _NO_OPERATIONS: Final = (-(2**31)).to_bytes(4, "big", signed=True)
 
 
 class KnownTopic(NamedTuple):
-    """One topic as it is told. `name` is None where only its id was asked for and no such topic exists.
-
-    `leaders` are the node ids of the brokers that lead some of its partitions; `start` and `end` are its place.
-    """
+    """One topic of a Metadata response."""
 
     error_code: int
     name: str | None
+    """The name; None for a requested id without a topic."""
     topic_id: TopicId | None
     partitions: int
     leaders: frozenset[int]
+    """The node ids of the brokers that lead some of its partitions."""
     start: int
+    """The offset of the topic in the frame."""
     end: int
 
 
 def known_topics(api_version: int, frame: Buffer) -> tuple[KnownTopic, ...]:
-    """Return the topics of a whole Metadata response. *Raises* `ProtocolError` if it can't be one."""
+    """Return the topics of a whole Metadata response.
+
+    Raises:
+        ProtocolError: The frame can't be a Metadata response.
+    """
     form = spelling(api_version, FLEXIBLE_SINCE)
     listed = _listed(form, api_version, frame)
     return tuple(_topic(form, api_version, frame, start, end) for start, end in listed.spans)
 
 
 def with_topics(api_version: int, frame: Buffer, order: Sequence[str], absent: Mapping[str, int]) -> bytes:
-    """Return the response with just these topics, in this order; those absent are told as having an error.
+    """Return the response with only these topics, in this order.
 
-    `absent` maps their names to the error codes. A topic that the broker told nothing of is left out.
+    A topic that is neither in the response nor in `absent` is left out.
+
+    Args:
+        api_version: The version of the request.
+        frame: The whole response.
+        order: The names of the topics.
+        absent: The error codes of topics to report as absent, by name.
     """
     form = spelling(api_version, FLEXIBLE_SINCE)
     listed = _listed(form, api_version, frame)

@@ -1,15 +1,10 @@
-"""What a Produce request says before its records: the acknowledgements it wants.
+"""A Produce request: the acknowledgements it wants, and its partitions, found and cut out.
 
-A request with `acks=0` gets no response at all, so whoever pairs responses with requests has to know.
+A request with `acks=0` gets no response, which matters to any code that pairs responses with requests. Topics are
+identified by name, from version 13 on by id. The remaining parts are copied unchanged, including unknown tagged fields.
 
-**Source:** KIP-98 (transactional id from version 3), KIP-482 (compact from version 9); `ProduceRequest`, Kafka 4.1.
-
-The partitions in a Produce request: found, and cut out.
-
-Topics go by name, from version 13 on by id. What stays is copied as it is, unknown tagged fields among it.
-
-**Source:** `ProduceRequest.json`, Kafka 4.1, and 3.9 for versions 0 to 2; KIP-516 (topic ids); the
-record batch of `DefaultRecordBatch`.
+**Source:** KIP-98 (transactional id from version 3), KIP-482 (compact from version 9), KIP-516 (topic ids);
+`ProduceRequest.json`, Kafka 4.1, and 3.9 for versions 0 to 2; the record batch of `DefaultRecordBatch`.
 """
 
 from collections.abc import Callable
@@ -45,10 +40,15 @@ FLEXIBLE_SINCE: Final = 9
 
 
 def acks(buffer: Buffer, header: RequestHeader) -> int | None:
-    """Return the acknowledgements wanted (0 none, 1 the leader's, -1 all), or None if more bytes are needed to tell.
+    """Return the requested acknowledgements, or None if more bytes are needed.
 
-    `buffer` is the one that `header` was parsed from; what follows the header may be incomplete.
-    *Raises* `ProtocolError` if the request ends before the field.
+    `buffer` is the one that `header` was parsed from. The part after the header may be incomplete.
+
+    Returns:
+        0 for none, 1 for the leader's, -1 for all.
+
+    Raises:
+        ProtocolError: The request ends before the field.
     """
     frame_end = header.frame_end
     end = min(len(buffer), frame_end)
@@ -77,11 +77,12 @@ _PRODUCER_AT: Final = 43
 
 
 class Sequenced(NamedTuple):
-    """Who sends a batch and which number it has: producer id, epoch, and the sequence number of its first record."""
+    """The producer and sequence number of a batch."""
 
     producer_id: int
     epoch: int
     first: int
+    """The sequence number of its first record."""
 
 
 class ProducedPartition(NamedTuple):
@@ -117,7 +118,11 @@ class ProduceData(NamedTuple):
 
 
 def parse_produce(frame: Buffer, header: RequestHeader) -> ProduceData:
-    """Return where a whole Produce request has its partitions. *Raises* `ProtocolError` if it can't be one."""
+    """Return where a whole Produce request has its partitions.
+
+    Raises:
+        ProtocolError: The frame can't be a Produce request.
+    """
     version = header.api_version
     form = spelling(version, FLEXIBLE_SINCE)
     end = header.frame_end
@@ -154,7 +159,7 @@ def without_partitions(
 
 
 def _topic_data(form: Spelling, version: int, frame: Buffer, start: int, end: int, *, at_most: int) -> TopicData:
-    """Return the topic that starts at an offset, with at most so many partitions."""
+    """Return the topic at an offset, with at most `at_most` partitions."""
     topic, offset = topic_key(form, version, frame, start, end)
     listed = element_list(form, (4, form.bytes_field, *form.tags), frame, offset, end, at_most=at_most)
     partitions = tuple(_partition(form, frame, at, behind) for at, behind in listed.spans)
@@ -168,7 +173,10 @@ def _partition(form: Spelling, frame: Buffer, start: int, end: int) -> ProducedP
 
 
 def _sequenced(frame: Buffer, records: int, size: int) -> Sequenced | None:
-    """Return who numbered the first batch of some records; producers that number theirs send one at a time."""
+    """Return the producer and sequence number of the first batch of some records, or None.
+
+    Idempotent producers send one batch per partition.
+    """
     if size < _PRODUCER_AT + _PRODUCER.size or frame[records + _MAGIC_AT] < 2:
         return None
     producer_id, epoch, first = _PRODUCER.unpack_from(frame, records + _PRODUCER_AT)

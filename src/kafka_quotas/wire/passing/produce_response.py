@@ -1,6 +1,7 @@
-"""The results of a Produce, partition by partition, and how to put those of refused partitions among them.
+"""The results of a Produce response by partition, and the insertion of those of refused partitions.
 
-Topics go by name, from version 13 on by id. What the broker told is copied as it is, unknown tagged fields among it.
+Topics are identified by name, from version 13 on by id. The broker's results are copied unchanged, including unknown
+tagged fields.
 
 **Source:** `ProduceResponse.json`, Kafka 4.1, and 3.9 for versions 0 to 2; KIP-467 (record errors).
 """
@@ -48,14 +49,18 @@ class _TopicResults(NamedTuple):
 
 
 def partition_results(api_version: int, frame: Buffer) -> tuple[PartitionResult, ...]:
-    """Return the results of a whole Produce response, in its order. *Raises* `ProtocolError` if it can't be one."""
+    """Return the results of a whole Produce response in its order.
+
+    Raises:
+        ProtocolError: The frame can't be a Produce response.
+    """
     form = spelling(api_version, FLEXIBLE_SINCE)
     _, topics = _parsed(form, api_version, frame)
     return tuple(result for topic in topics for result in topic.results)
 
 
 def refused_partition(api_version: int, partition: int, *, error_code: int, message: str) -> bytes:
-    """Return the result of a partition that was refused; older versions have no room for the message."""
+    """Return the result of a refused partition, with the message if the version has the field."""
     form = spelling(api_version, FLEXIBLE_SINCE)
     pieces = [partition.to_bytes(4, "big", signed=True), error_code.to_bytes(2, "big"), _NO_OFFSET]
     pieces += [_NO_OFFSET] * ((api_version >= APPEND_TIME_SINCE) + (api_version >= LOG_START_SINCE))
@@ -107,7 +112,7 @@ def _merged(
     told: _TopicResults | None,
     refused: Mapping[PartitionKey, bytes],
 ) -> bytes:
-    """Return one topic's results, those refused and those that the broker told, in the request's order."""
+    """Return one topic's results in the request's order: the refused ones and the broker's."""
     topic, partitions = group
     theirs = {} if told is None else {result.partition: result for result in told.results}
     results: list[Buffer] = []

@@ -1,20 +1,17 @@
-"""The messages of authentication, as far as one who relays them has to understand them.
+"""The messages of authentication, as far as a proxy has to understand them, and the name in the first token.
 
-A client names a mechanism in SaslHandshake and then sends tokens until the broker is content. After handshake version
+A client names a mechanism in SaslHandshake and then sends tokens until the broker is satisfied. After handshake version
 0 the tokens travel in *raw frames*, four bytes of length and the token, in both directions, without any header or
-correlation id, until the mechanism is through; after version 1 each travels in SaslAuthenticate. On an authenticated
+correlation id, until the mechanism is complete. After version 1 each travels in SaslAuthenticate. On an authenticated
 connection the pair may come again (re-authentication). None of these messages has a throttle time.
 Very old clients send a raw Kerberos token without any handshake: it starts with 0x60 where a request has its API key.
 
-**Source:** KIP-43, KIP-152, KIP-368; `SaslServerAuthenticator`, `SaslClientAuthenticator`, Kafka 4.1.
+Only the broker checks passwords and signatures. A name from here is an identity only after the broker has accepted the
+authentication. Names that a token doesn't hold are reported as unknown, never guessed: GSSAPI tokens are opaque, and
+SCRAM with a delegation token names the token and not its owner.
 
-Who a client says it is, out of the first token of a SASL exchange.
-
-Nothing here checks a password or a signature: the broker does. A name from here is an identity only after the broker
-has answered that the authentication succeeded. What can't be told from the token is said, never guessed: GSSAPI
-tokens are opaque, and SCRAM with a delegation token names the token and not its owner.
-
-**Source:** RFC 4616, RFC 5802, RFC 7628; `PlainSaslServer`, `ScramMessages.ClientFirstMessage`, `ScramFormatter`,
+**Source:** KIP-43, KIP-152, KIP-368; `SaslServerAuthenticator`, `SaslClientAuthenticator`, Kafka 4.1; RFC 4616,
+RFC 5802, RFC 7628; `PlainSaslServer`, `ScramMessages.ClientFirstMessage`, `ScramFormatter`,
 `OAuthBearerClientInitialResponse`, Kafka 4.1; KIP-48 for delegation tokens, KIP-255 for OAUTHBEARER.
 """
 
@@ -55,42 +52,45 @@ _FLEXIBLE_SINCE: Final = API_TABLE[SASL_AUTHENTICATE].request_flexible_since
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthenticateResult:
-    """A broker's answer to one token.
-
-    `session_lifetime_ms` is how long the session lasts before the client has to authenticate again; 0 for ever, or
-    said by a version that can't tell.
-    """
+    """A broker's response to one token."""
 
     error_code: int
     token: bytes
     session_lifetime_ms: int
+    """The time until the client has to authenticate again; 0 for unlimited, or in versions without the field."""
 
 
 def handshake_mechanism(frame: Buffer, header: RequestHeader) -> str:
     """Return the mechanism that a SaslHandshake request asks for ("PLAIN", "SCRAM-SHA-256", ...).
 
-    *Raises* `ProtocolError` if the request, which has to be at hand as a whole, ends before it.
+    Raises:
+        ProtocolError: The request, which has to be at hand as a whole, ends before it.
     """
     start, end = string_span(frame, header.end, _whole_end(frame, header))
     return decode_utf8(bytes(frame[start:end]))
 
 
 def handshake_error_code(frame: Buffer, api_version: int) -> int:
-    """Return the error code of a whole SaslHandshake response; 0 means that the broker takes the mechanism."""
+    """Return the error code of a whole SaslHandshake response, 0 if the broker accepts the mechanism."""
     return read_int16(frame, whole_response_body(SASL_HANDSHAKE, api_version, frame), len(frame))
 
 
 def authenticate_token(frame: Buffer, header: RequestHeader) -> bytes:
     """Return the token of a SaslAuthenticate request.
 
-    *Raises* `ProtocolError` if the request, which has to be at hand as a whole, ends before the token does.
+    Raises:
+        ProtocolError: The request, which has to be at hand as a whole, ends before the token does.
     """
     start, end = _bytes_span(frame, header.end, _whole_end(frame, header), header.api_version)
     return bytes(frame[start:end])
 
 
 def authenticate_result(frame: Buffer, api_version: int) -> AuthenticateResult:
-    """Return what a whole SaslAuthenticate response says. *Raises* `ProtocolError` if it is none."""
+    """Return what a whole SaslAuthenticate response says.
+
+    Raises:
+        ProtocolError: The frame is no such message.
+    """
     end = len(frame)
     offset = whole_response_body(SASL_AUTHENTICATE, api_version, frame)
     error_code = read_int16(frame, offset, end)
@@ -112,7 +112,7 @@ def raw_token(frame: Buffer) -> bytes:
 
 
 def starts_with_gssapi_token(buffer: Buffer, offset: int = 0) -> bool | None:
-    """Return whether the frame at `offset` is a bare Kerberos token, or None if more bytes are needed to tell.
+    """Return whether the frame at `offset` is a bare Kerberos token, or None if more bytes are needed.
 
     The API key of a request would be 0x60nn, far above any that exists.
     """
@@ -128,7 +128,10 @@ def _whole_end(frame: Buffer, header: RequestHeader) -> int:
 
 
 def _bytes_span(frame: Buffer, offset: int, end: int, api_version: int) -> tuple[int, int]:
-    """Return where the content of a bytes field of SaslAuthenticate is; for null the end is before the start."""
+    """Return the span of the content of a SaslAuthenticate bytes field.
+
+    For null the end is before the start.
+    """
     if api_version >= _FLEXIBLE_SINCE:
         return compact_span(frame, offset, end)
     behind = bytes_field(frame, offset, end)
@@ -147,10 +150,11 @@ _OAUTH_FIRST: Final = re.compile(r"n,(?:a=(?P<authzid>[^,]*))?,\x01(?P<pairs>(?:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramIdentity:
-    """The name in a SCRAM client's first message; a delegation token's id if `is_delegation_token`."""
+    """The name in a SCRAM client's first message."""
 
     name: str
     is_delegation_token: bool
+    """Whether the name is the id of a delegation token."""
 
 
 def plain_user(token: bytes) -> str:
@@ -170,9 +174,10 @@ def plain_user(token: bytes) -> str:
 
 
 def scram_identity(token: bytes) -> ScramIdentity:
-    """Return the name in the first message of a SCRAM client, its `=2C` and `=3D` turned back into `,` and `=`.
+    """Return the unescaped name in the first message of a SCRAM client (`=2C` is `,` and `=3D` is `=`).
 
-    *Raises* `ProtocolError` if the token is no such message.
+    Raises:
+        ProtocolError: A token that is no such message.
     """
     match = _SCRAM_FIRST.fullmatch(_text(token))
     if match is None:
@@ -187,8 +192,10 @@ def scram_identity(token: bytes) -> ScramIdentity:
 def oauthbearer_subject(token: bytes, *, claim: str = "sub") -> str:
     """Return the named claim of the JSON web token in an OAUTHBEARER client's first message.
 
-    `claim` is the broker's `sasl.oauthbearer.sub.claim.name`. *Raises* `ProtocolError` if the message is none, its
-    token is opaque (no JSON web token) or the claim is absent or no text.
+    `claim` is the broker's `sasl.oauthbearer.sub.claim.name`.
+
+    Raises:
+        ProtocolError: The message is none, its token is opaque (no JSON web token) or the claim is absent or no text.
     """
     match = _OAUTH_FIRST.fullmatch(_text(token))
     scheme, _, bearer = (_pairs(match["pairs"], "\x01") if match else {}).get("auth", "").partition(" ")

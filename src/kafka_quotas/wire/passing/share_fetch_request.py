@@ -1,4 +1,4 @@
-"""The limits that a ShareFetch request asks for, lowered in place.
+"""The limits in a ShareFetch request, lowered in place.
 
 **Source:** KIP-932; `ShareFetchRequest.json`, Kafka 4.3.
 """
@@ -22,7 +22,9 @@ def cap_share_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_b
     """Return the offset after the limits, and leave none above `max_bytes` (0 or more) in the request.
 
     None if more bytes are needed; nothing is changed then.
-    *Raises* `ProtocolError` if the request ends before its limits.
+
+    Raises:
+        ProtocolError: The request ends before its limits.
     """
     end = min(len(buffer), header.frame_end)
     try:

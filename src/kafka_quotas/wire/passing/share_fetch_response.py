@@ -1,11 +1,11 @@
-"""A ShareFetch response: what it is charged with, its end while it passes, and what is left of a throttled one.
+"""A ShareFetch response: the bytes to charge, the brokers at its end, and the rest of a throttled one.
 
-The response can be 2 GB long and the addresses of new leaders come last, after the records. So nothing is gathered but
-that end, which is rewritten at its length, as with Fetch (`fetch_tail`).
+The response can be 2 GB long and the addresses of new leaders are at its end, after the records. So only that end is
+buffered and rewritten at its length, as with Fetch (`fetch_response`).
 
-A broker that throttles a share fetch has acquired its records already: the answer has none of them and no acquired
-ranges, only the results of the acknowledgements that the request brought. `WithoutRecords` makes the same answer of
-the one that came, without keeping a record.
+A broker that throttles a share fetch has acquired its records already: the response has no records and no acquired
+ranges, only the results of the acknowledgements in the request. `WithoutRecords` makes the same response from the
+broker's, without buffering a record.
 
 **Source:** KIP-932; `ShareFetchResponse.json`, `ShareFetchResponse.sizeOf`, `KafkaApis.processShareFetchResponse`,
 `ShareSessionContext.throttleResponse`, Kafka 4.3.1.
@@ -40,15 +40,18 @@ _Steps = Generator[int, int, None]
 
 
 def charged_bytes(frame_length: int) -> int:
-    """Return the bytes that a response without an error counts; `frame_length` is the value of its length field.
+    """Return the bytes that a response without an error counts for the fetch quota.
 
-    That is the size of the body and four bytes more. A broker leaves the few bytes of new leaders' addresses out.
+    That is the size of the body and four bytes more. A broker excludes the few bytes of new leaders' addresses.
+
+    Args:
+        frame_length: The value of the response's length field.
     """
     return frame_length - 1
 
 
 def error_code(buffer: Buffer, start: int) -> int | None:
-    """Return the error code of the response at `start` as a whole (0: none), or None if more bytes are needed."""
+    """Return the error code of the response at `start` (0: none), or None if more bytes are needed."""
     offset = start + _BODY_START + 4
     if len(buffer) < offset + 2:
         return None
@@ -63,15 +66,15 @@ def refused_share_fetch(correlation_id: int, *, throttle_ms: int, error: int) ->
 
 
 def names_no_brokers(buffer: Buffer, end: int) -> bool:
-    """Return whether the whole response up to `end` surely names no brokers; most do not.
+    """Return whether the whole response up to `end` certainly names no brokers, as most do.
 
-    It ends with an empty list and an empty tag section then. With brokers it would end with two tag sections.
+    Such a response ends with an empty list and an empty tag section. With brokers it would end with two tag sections.
     """
     return buffer[end - 2 : end] == b"\1\0"
 
 
 class _Walk:
-    """Steps through a response's fields, however it is cut; is fed the frame from its length field on."""
+    """A walk over a response's fields at any chunk boundaries, fed the frame from its length field on."""
 
     __slots__ = ("_fields", "_left", "_shift", "_skip", "_step", "_value")
 
@@ -87,7 +90,7 @@ class _Walk:
         self._skip = max(self._step, 0)
 
     def _advance(self, chunk: memoryview, position: int, end: int) -> int:
-        """Return the offset to which the present step gets, and go on to the next if that is all of it."""
+        """Return the offset that the current step reaches, and start the next step if this one is complete."""
         if self._step >= 0:
             passed = min(self._skip, end - position)
             self._skip -= passed
@@ -114,7 +117,9 @@ class ShareFetchTail(_Walk):
         """Return the offset in the next piece, `chunk[start:end]`, or just after it, where the tail starts.
 
         None if that is in a later piece.
-        *Raises* `ProtocolError` if this is no ShareFetch response, or its tail is longer than `MAX_TAIL_BYTES`.
+
+        Raises:
+            ProtocolError: This is no ShareFetch response, or its tail is longer than `MAX_TAIL_BYTES`.
         """
         position = start
         while True:
@@ -145,7 +150,8 @@ class WithoutRecords(_Walk):
     def keep(self, chunk: memoryview, start: int, end: int) -> bytes:
         """Return what is kept of the next piece, `chunk[start:end]`.
 
-        *Raises* `ProtocolError` if this is no ShareFetch response.
+        Raises:
+            ProtocolError: This is no ShareFetch response.
         """
         kept: list[Buffer] = []
         position = start
@@ -174,10 +180,12 @@ def shortened(frame: Buffer) -> bytearray:
 
 
 def rewrite_share_tail(api_version: int, tail: Buffer, translate: Translate) -> bytes:
-    """Return the list of brokers and the tag section after it, the addresses translated, as long as they were.
+    """Return the list of brokers and the tag section after it at their length, with translated addresses.
 
-    Where ours are longer the brokers are left out, and the client asks for Metadata.
-    *Raises* `ProtocolError` if the tail is none.
+    If the new addresses are longer the brokers are left out, and the client asks for Metadata.
+
+    Raises:
+        ProtocolError: The tail is no such list and section.
     """
     found = untagged_list(SHARE_FETCH, api_version, tail, 0)
     if not found.places:

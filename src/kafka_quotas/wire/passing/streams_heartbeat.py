@@ -1,6 +1,6 @@
-"""The internal topics that a broker is making for a streams group, as its heartbeat responses name them.
+"""The internal topics that a broker is creating for a streams group, from its heartbeat responses.
 
-A response has no field for them: they stand in the detail of a status, which is a text.
+A response has no field for them: they are in the detail of a status, which is a text.
 
 **Source:** KIP-1071; `StreamsGroupHeartbeatResponse.json`, `InternalTopicManager` and
 `KafkaApis.handleStreamsGroupHeartbeat`, Kafka 4.3.1.
@@ -18,7 +18,7 @@ MISSING_INTERNAL_TOPICS: Final = 3
 """The status code whose detail names the topics."""
 DETAIL_START: Final = "Internal topics are missing: "
 MAY_NOT_CREATE: Final = "Unauthorized to CREATE on topics "
-"""What the detail goes on with where the broker creates none of them."""
+"""The continuation of the detail if the broker creates none of them."""
 
 _BEFORE_STATUS: Final[Layout] = (6, compact_string, compact_string, 16)
 """Throttle time and error, its message, the member, its epoch and three intervals."""
@@ -27,7 +27,10 @@ _BEFORE_STATUS: Final[Layout] = (6, compact_string, compact_string, 16)
 def topics_in_the_making(api_version: int, frame: Buffer) -> tuple[str, ...]:
     """Return the names of the internal topics that the broker makes because of this heartbeat.
 
-    `frame` is the whole response. *Raises* `ProtocolError` if it can't be one.
+    `frame` is the whole response.
+
+    Raises:
+        ProtocolError: The frame can't be such a response.
     """
     end = len(frame)
     body = whole_response_body(STREAMS_GROUP_HEARTBEAT, api_version, frame)

@@ -1,11 +1,10 @@
-"""`throttle_time_ms` of a response: found without decoding the response, and raised in place.
+"""The `throttle_time_ms` of a response, found without decoding the response, and raised in place.
 
-It is the first field of the body for nearly all APIs, so the first bytes of a response are enough, however long it
-is. In Produce, ApiVersions and the delegation token responses it comes later and the whole frame may be needed;
-`throttle_needs_whole` says for which.
+It is the first field of the body for nearly all APIs, so the first bytes of any response are enough. In Produce,
+ApiVersions and the delegation token responses it comes later and may need the whole frame: see `throttle_needs_whole`.
 
 **Source:** the message definitions, see `api_table`; `AbstractResponse.maybeSetThrottleTimeMs`, Kafka 4.1. A broker
-that forwarded a request answers with the larger of two throttle times (`KafkaApis`, KIP-590), and so do we.
+that forwarded a request answers with the larger of two throttle times (`KafkaApis`, KIP-590), and so does the proxy.
 """
 
 from struct import Struct
@@ -51,7 +50,7 @@ def has_throttle(api_key: int, api_version: int) -> bool:
 
 
 def throttle_needs_whole(api_key: int, api_version: int) -> bool:
-    """Return whether finding the field takes more than the response's first bytes, so that it is to be gathered."""
+    """Return whether finding the field takes the whole response, not only its first bytes."""
     place = (api_key, api_version)
     return place in _LAYOUTS and place not in _FIXED
 
@@ -60,7 +59,10 @@ def throttle_offset(api_key: int, api_version: int, frame: Buffer, start: int = 
     """Return the offset of the throttle time in the response whose frame begins at `start`.
 
     None if this version carries none or is unknown to us, `NEED_MORE` if the field isn't wholly within the bytes at
-    hand. *Raises* `ProtocolError` if the response can't be of this API and version.
+    hand.
+
+    Raises:
+        ProtocolError: The response can't be of this API and version.
     """
     place = (api_key, api_version)
     fixed = _FIXED.get(place)
@@ -105,10 +107,13 @@ def read_throttle_ms(frame: Buffer, offset: int) -> int:
 def patch_throttle(
     frame: bytearray | memoryview, api_key: int, api_version: int, throttle_ms: int, start: int = 0
 ) -> int | None:
-    """Return the throttle time the response came with, and leave the larger of that and `throttle_ms` in it.
+    """Raise the throttle time of a response to `throttle_ms`, and return its time before.
 
-    None if the response has no such field and `NEED_MORE` if more of it is needed; nothing is changed then.
-    *Raises* `ProtocolError` if the response can't be of this API and version.
+    Returns:
+        The broker's throttle time in ms; None if the response has no such field, `NEED_MORE` if more of it is needed.
+
+    Raises:
+        ProtocolError: The response can't be of this API and version.
     """
     offset = throttle_offset(api_key, api_version, frame, start)
     if offset is None or offset == NEED_MORE:

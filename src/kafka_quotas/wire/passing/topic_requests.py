@@ -1,15 +1,10 @@
-"""CreateTopics requests: which topics are to be made with how many partitions, and the same request for fewer topics.
+"""CreateTopics, CreatePartitions and DeleteTopics requests: their topics, and the same request with fewer topics.
 
-**Source:** `CreateTopicsRequest.json`, Kafka 4.1, and 3.9 for versions 0 and 1; KIP-195 (validate only), KIP-464
-(partitions of -1: the broker's default).
+CreateTopics and CreatePartitions name partition counts. DeleteTopics identifies topics by name or, from version 6 on,
+by id.
 
-CreatePartitions requests: which topics are to grow to how many partitions.
-
-**Source:** `CreatePartitionsRequest.json`, Kafka 4.1; KIP-195.
-
-DeleteTopics requests: which topics are to go, by name or, from version 6 on, by id.
-
-**Source:** `DeleteTopicsRequest.json`, Kafka 4.1, and 3.9 for version 0; KIP-516 (topic ids).
+**Source:** `CreateTopicsRequest.json`, `CreatePartitionsRequest.json`, `DeleteTopicsRequest.json`, Kafka 4.1, and 3.9
+for older versions; KIP-195 (validate only), KIP-464 (partitions of -1: the broker's default), KIP-516 (topic ids).
 """
 
 from typing import Final, NamedTuple, TypeAlias
@@ -48,7 +43,11 @@ class CreatePartitionsRequest(NamedTuple):
 
 
 def parse_create_partitions(frame: Buffer, header: RequestHeader) -> CreatePartitionsRequest:
-    """Return what a whole CreatePartitions request asks for. *Raises* `ProtocolError` if it can't be one."""
+    """Return what a whole CreatePartitions request asks for.
+
+    Raises:
+        ProtocolError: The frame can't be such a request.
+    """
     form = spelling(header.api_version, PARTITIONS_FLEXIBLE_SINCE)
     end = header.frame_end
     assignments = form.structs(form.array(4))
@@ -73,14 +72,13 @@ VALIDATE_ONLY_SINCE: Final = 1
 
 
 class NewTopic(NamedTuple):
-    """A topic as a request wants it: `partitions` as written (-1: the default), or as many as have replicas assigned.
-
-    `is_assigned` says that the number is that of manual assignments.
-    """
+    """A topic that a request creates or grows."""
 
     name: str
     partitions: int
+    """The count in the request (-1: the broker's default), or that of its manual assignments."""
     is_assigned: bool
+    """Whether the count is that of manual assignments."""
 
 
 class CreateTopicsRequest(NamedTuple):
@@ -92,7 +90,11 @@ class CreateTopicsRequest(NamedTuple):
 
 
 def parse_create_topics(frame: Buffer, header: RequestHeader) -> CreateTopicsRequest:
-    """Return what a whole CreateTopics request asks for. *Raises* `ProtocolError` if it can't be one."""
+    """Return what a whole CreateTopics request asks for.
+
+    Raises:
+        ProtocolError: The frame can't be such a request.
+    """
     form = spelling(header.api_version, CREATE_FLEXIBLE_SINCE)
     end = header.frame_end
     assignments = form.structs(4, form.array(4))
@@ -122,7 +124,7 @@ TOPICS_SINCE: Final = 6
 """First version whose elements are structures, with a name or an id."""
 
 TopicKey: TypeAlias = str | TopicId | None
-"""What names a topic: its name or its id; None is what names none."""
+"""The name or id of a topic, or None for neither."""
 
 
 class DeleteTopicsRequest(NamedTuple):
@@ -133,7 +135,11 @@ class DeleteTopicsRequest(NamedTuple):
 
 
 def parse_delete_topics(frame: Buffer, header: RequestHeader) -> DeleteTopicsRequest:
-    """Return what a whole DeleteTopics request asks for. *Raises* `ProtocolError` if it can't be one."""
+    """Return what a whole DeleteTopics request asks for.
+
+    Raises:
+        ProtocolError: The frame can't be such a request.
+    """
     form = spelling(header.api_version, DELETE_FLEXIBLE_SINCE)
     has_ids = header.api_version >= TOPICS_SINCE
     element: Layout = (form.string, TOPIC_ID_BYTES, *form.tags) if has_ids else (form.string,)

@@ -1,6 +1,6 @@
-"""What CreateTopics, DeleteTopics and CreatePartitions answer: a result for each topic, and how to put some of ours in.
+"""The responses of CreateTopics, DeleteTopics and CreatePartitions: results by topic, and the insertion of ours.
 
-The results of a broker are copied as they are, unknown tagged fields among them.
+The broker's results are copied unchanged, including unknown tagged fields.
 
 **Source:** `CreateTopicsResponse.json`, `DeleteTopicsResponse.json`, `CreatePartitionsResponse.json`, Kafka 4.1.
 """
@@ -53,16 +53,15 @@ _NO_DETAILS: Final = (-1).to_bytes(4, "big", signed=True) + (-1).to_bytes(2, "bi
 
 
 class TopicResult(NamedTuple):
-    """One topic's result: its name and id as far as they are told, and how many partitions it has got, None: not told.
-
-    `start` and `end` are its place in the frame.
-    """
+    """One topic's result."""
 
     name: str | None
     topic_id: TopicId | None
     error_code: int
     partitions: int | None
+    """The partition count; None if the response has none."""
     start: int
+    """The offset of the result in the frame."""
     end: int
 
     @property
@@ -72,14 +71,18 @@ class TopicResult(NamedTuple):
 
 
 def topic_results(api_key: int, api_version: int, frame: Buffer) -> tuple[TopicResult, ...]:
-    """Return the results of a whole response, in its order. *Raises* `ProtocolError` if it can't be one."""
+    """Return the results of a whole response, in its order.
+
+    Raises:
+        ProtocolError: The frame can't be such a response.
+    """
     form = spelling(api_version, _SINCE[api_key].flexible)
     listed = _listed(api_key, api_version, form, frame)
     return tuple(_result(api_key, api_version, form, frame, span) for span in listed.spans)
 
 
 def refused_topic(api_key: int, api_version: int, key: TopicKey, *, error_code: int, message: str) -> bytes:
-    """Return the result of a topic that was refused; older versions have no room for the message."""
+    """Return the result of a refused topic, with the message if the version has the field."""
     since = _SINCE[api_key]
     form = spelling(api_version, since.flexible)
     pieces = [form.encoded_text(key if isinstance(key, str) else None)]
@@ -96,9 +99,9 @@ def refused_topic(api_key: int, api_version: int, key: TopicKey, *, error_code: 
 def with_refused(
     api_key: int, api_version: int, frame: Buffer, order: Sequence[TopicKey], refused: Mapping[TopicKey, bytes]
 ) -> bytes:
-    """Return the response with the refused topics' results in it, in the order in which the request named all topics.
+    """Return the response with the refused topics' results added, in the order of the request.
 
-    Results of the broker that answer none of these come last.
+    Results of the broker for other topics come last.
     """
     form = spelling(api_version, _SINCE[api_key].flexible)
     listed = _listed(api_key, api_version, form, frame)

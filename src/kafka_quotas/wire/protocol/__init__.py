@@ -1,4 +1,4 @@
-"""What all APIs have in common: the table of APIs, headers of requests and responses, error codes.
+"""The common parts of all APIs: the table of APIs, headers of requests and responses, error codes.
 
-Imports `wire.codec`. The table is generated; it says for each API and version where throttle time and addresses are.
+Imports `wire.codec`. The generated table has the place of throttle time and addresses for each API and version.
 """

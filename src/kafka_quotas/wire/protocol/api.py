@@ -12,10 +12,11 @@ NEVER: Final = 0x7FFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottleLayout:
-    """Where `throttle_time_ms` is from version `since` on: behind the fields of `before`, from the body's start."""
+    """The place of `throttle_time_ms` from version `since` on."""
 
     since: int
     before: Layout
+    """The fields before it, from the body's start."""
 
 
 class BrokerListKind(Enum):
@@ -29,36 +30,35 @@ class BrokerListKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressLayout:
-    """Where broker addresses are from version `since` on.
-
-    `before` leads from the body's start to the list (to the tag section if it is tagged); in each element
-    `element_before` leads to the node id, which host and port follow; `element_after` leads to the next one.
-    """
+    """The place of broker addresses from version `since` on."""
 
     since: int
     kind: BrokerListKind
     before: Layout
+    """The fields from the body's start to the list, or to the tag section of a tagged list."""
     element_before: Layout
+    """The fields of an element before the node id, which host and port follow."""
     element_after: Layout
+    """The fields after the port, up to the next element."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """One API: the versions we can handle and what has to be known to patch its responses.
-
-    `min_version` to `max_version` is what we handle; versions below `schema_since` come from definitions older than
-    Kafka 4's or are supplied by hand. `request_flexible_since` and `response_header_v1_since` are the versions from
-    which headers carry tagged fields.
-    """
+    """One API: its supported versions and the layouts that patching its responses needs."""
 
     key: int
     name: str
     min_version: int
+    """The lowest version that we handle."""
     schema_since: int
+    """The first version of Kafka 4's definitions; lower ones come from older definitions or are written by hand."""
     max_version: int
+    """The highest version that we handle."""
     by_hand: bool = False
     request_flexible_since: int = NEVER
+    """The first version whose request header has tagged fields."""
     response_header_v1_since: int = NEVER
+    """The first version whose response header has tagged fields."""
     throttle: tuple[ThrottleLayout, ...] = ()
     addresses: tuple[AddressLayout, ...] = ()
 
@@ -67,13 +67,13 @@ class Api:
         return self.min_version <= version <= self.max_version
 
     def throttle_layout(self, version: int) -> ThrottleLayout | None:
-        """Return where the throttle time is in this version, or None if it has none or is beyond what we handle."""
+        """Return the place of the throttle time in this version, or None if it has none or is too new."""
         if version > self.max_version:
             return None
         return next((layout for layout in reversed(self.throttle) if version >= layout.since), None)
 
     def address_layout(self, version: int) -> AddressLayout | None:
-        """Return where broker addresses are in this version, or None if it has none or is beyond what we handle."""
+        """Return the place of broker addresses in this version, or None if it has none or is too new."""
         if version > self.max_version:
             return None
         return next((layout for layout in reversed(self.addresses) if version >= layout.since), None)

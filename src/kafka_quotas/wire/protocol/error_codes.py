@@ -42,7 +42,7 @@ _NAMES: Final = """
 
 
 def error_name(code: int) -> str:
-    """Return Kafka's name of an error code; `error N` for one that is newer than this table."""
+    """Return Kafka's name of an error code, or `error N` for a code newer than this table."""
     if code == _UNKNOWN_SERVER_ERROR:
         return "UNKNOWN_SERVER_ERROR"
     return _NAMES[code] if 0 <= code < len(_NAMES) else f"error {code}"

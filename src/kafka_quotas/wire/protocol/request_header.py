@@ -1,8 +1,8 @@
 """The header of a request, read from the first bytes of its frame.
 
-A frame is four bytes of length and that many bytes; every request starts with API key, version, correlation id and,
-but for version 0 of ControlledShutdown, a client id of the old, not compact, form in every header version. That is
-why key, version, correlation id and client id can be read even of APIs we know nothing about.
+A frame is four bytes of length and that many bytes. Every request starts with API key, version, correlation id and,
+except in version 0 of ControlledShutdown, a client id in the classic encoding of every header version. That is why
+these four can be read even of unknown APIs.
 
 **Source:** KIP-482; `RequestHeader.parse` and `ApiKeys.requestHeaderVersion`, Kafka 4.1.
 """
@@ -31,21 +31,22 @@ _FLEXIBLE_SINCE: Final = {api.key: api.request_flexible_since for api in API_TAB
 
 
 class RequestHeader(NamedTuple):
-    """A request's header and where its body starts.
+    """A request's header and its place in the buffer.
 
-    A tuple and not a dataclass because one is made per request on the daemon's hot path. `start` is the offset of the
-    frame's length field in the buffer, `frame_length` its value (the bytes that follow it), `end` the offset of the
-    body's first byte; of an API or version that `api_table` doesn't know `end` may be before a tag section. A null
-    client id is an empty one, as it is for the broker.
+    It is a tuple and not a dataclass because the daemon's hot path makes one per request.
     """
 
     api_key: int
     api_version: int
     correlation_id: int
     client_id: str
+    """The client id; a null one is empty, as it is for the broker."""
     end: int
+    """The offset of the body's first byte, or of a tag section for APIs and versions unknown to `api_table`."""
     start: int
+    """The offset of the frame's length field."""
     frame_length: int
+    """The value of the length field: the number of bytes that follow it."""
 
     @property
     def frame_end(self) -> int:
@@ -56,10 +57,11 @@ class RequestHeader(NamedTuple):
 def parse_request_header(
     buffer: Buffer, offset: int = 0, *, max_frame_bytes: int = MAX_REQUEST_BYTES
 ) -> RequestHeader | None:
-    """Return the header of the request whose frame starts at `offset`, or None if more bytes are needed to tell.
+    """Return the header of the request whose frame starts at `offset`, or None if more bytes are needed.
 
-    *Raises* `ProtocolError` if the frame's length is negative, too short for a header or above `max_frame_bytes`, or
-    if the header doesn't fit its frame or is longer than `MAX_HEADER_BYTES`.
+    Raises:
+        ProtocolError: The frame's length is negative, too short for a header or above `max_frame_bytes`, or the header
+            doesn't fit its frame or is longer than `MAX_HEADER_BYTES`.
     """
     if len(buffer) - offset < _FIXED.size:
         return _parse_short(buffer, offset, max_frame_bytes)

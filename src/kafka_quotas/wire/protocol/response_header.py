@@ -1,12 +1,10 @@
 """The header of a response: the correlation id of its request and, in version 1, tagged fields.
 
-A response doesn't say which API and version it answers: responses come in the order of their requests, and the
-correlation id is there to make sure of it. ApiVersions answers with header version 0 always, so that a client can
-read an error from a broker that is older than itself.
+A response doesn't name its API and version: responses come in the order of their requests, and the correlation id is a
+check of it. ApiVersions always answers with header version 0, so that a client can read an error from a broker that is
+older than itself. Some fields need the response as a whole, not only its first bytes.
 
 **Source:** KIP-482, KIP-511; `ApiKeys.responseHeaderVersion`, Kafka 4.1.
-
-A response that is at hand as a whole, for what can't be done on its first bytes.
 """
 
 from struct import Struct
@@ -32,7 +30,9 @@ def parse_response_head(
     """Return (frame length, correlation id) of the response at `offset`, or None if more bytes are needed.
 
     The frame length doesn't count the four bytes of the length field itself.
-    *Raises* `ProtocolError` if the length is negative, too short for a response or above `max_frame_bytes`.
+
+    Raises:
+        ProtocolError: The length is negative, too short for a response or above `max_frame_bytes`.
     """
     if len(buffer) - offset < RESPONSE_HEAD_BYTES:
         return None
@@ -43,14 +43,15 @@ def parse_response_head(
 
 
 def has_header_tags(api_key: int, api_version: int) -> bool:
-    """Return whether the response's header is of version 1; False for APIs that are not in the table."""
+    """Return whether the response's header is of version 1, and False for unknown APIs."""
     return api_version >= _V1_SINCE.get(api_key, NEVER)
 
 
 def response_body_offset(api_key: int, api_version: int, buffer: Buffer, offset: int = 0) -> int | None:
-    """Return the offset of the body's first byte of the response at `offset`, or None if more bytes are needed.
+    """Return the offset of the body of the response at `offset`, or None if more bytes are needed.
 
-    *Raises* `ProtocolError` if the header doesn't fit the frame.
+    Raises:
+        ProtocolError: The header doesn't fit the frame.
     """
     head = parse_response_head(buffer, offset)
     if head is None:
@@ -70,7 +71,8 @@ def response_body_offset(api_key: int, api_version: int, buffer: Buffer, offset:
 def whole_response_body(api_key: int, api_version: int, frame: Buffer) -> int:
     """Return the offset of the body in a response frame, length field included.
 
-    *Raises* `ProtocolError` if `frame` is not exactly one frame or its header doesn't fit.
+    Raises:
+        ProtocolError: `frame` is not exactly one frame or its header doesn't fit.
     """
     head = parse_response_head(frame)
     if head is None or head[0] != len(frame) - FRAME_LENGTH_BYTES:
