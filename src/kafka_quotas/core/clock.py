@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time in milliseconds since the epoch."""
+    """A source of the time in milliseconds since the epoch."""
 
     def now_ms(self) -> int:
         """Return milliseconds since the epoch, which may stay the same or go back."""
@@ -22,7 +22,7 @@ class VirtualClock:
         self._now_ms = now_ms
 
     def now_ms(self) -> int:
-        """Return the time it was last set to, in milliseconds since the epoch."""
+        """Return the current time of this clock in milliseconds since the epoch."""
         return self._now_ms
 
     def advance(self, delta_ms: int) -> int:

@@ -24,7 +24,10 @@ class UsageError(KafkaQuotasError):
 
 
 class InvalidQuotaError(UsageError):
-    """An entity, key or value that the rules of a store refuse."""
+    """An entity, key or value that the rules of a store refuse.
+
+    `code` is Kafka's name of the error for the same request (`INVALID_REQUEST`, `UNSUPPORTED_VERSION`, ...).
+    """
 
     def __init__(self, message: str, *, code: str = "INVALID_REQUEST", hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -32,7 +35,7 @@ class InvalidQuotaError(UsageError):
 
 
 class StoreError(KafkaQuotasError):
-    """A store did not do what it was asked to."""
+    """A failure of a store."""
 
 
 class StoreUnreachableError(StoreError):
@@ -40,11 +43,11 @@ class StoreUnreachableError(StoreError):
 
 
 class UnconfirmedError(StoreUnreachableError):
-    """A change was sent, and it is not known whether it was made: the answer was lost."""
+    """A change that was sent without a response, so that its result is unknown."""
 
 
 class NotVisibleError(UnconfirmedError):
-    """A change was accepted, and did not show in time when it was read back."""
+    """An accepted change that did not show in time when it was read back."""
 
 
 class StoreRefusedError(StoreError):
@@ -56,4 +59,4 @@ class ProtocolError(KafkaQuotasError):
 
 
 class VerdictError(KafkaQuotasError):
-    """Everything ran, and what was to be shown did not hold."""
+    """A complete run whose result is not the required one."""

@@ -24,7 +24,10 @@ _NONE: Final = "(none)"
 
 
 class KnownClient(NamedTuple):
-    """Who connects, as pairs (type, name): a name of None is any other, an empty client-id is none."""
+    """A client as pairs (type, name).
+
+    A name of None is any other, an empty client-id is none.
+    """
 
     parts: tuple[tuple[str, str | None], ...]
 
@@ -46,7 +49,7 @@ class ClientQuotas(NamedTuple):
 
 
 class Affected(NamedTuple):
-    """A client and a quota key under which something else applies to it afterwards."""
+    """A client and a quota key whose effective quota changes."""
 
     client: KnownClient
     key: str
@@ -64,7 +67,7 @@ class BlastRadius:
 
 
 def blast_radius(stored: Content, plan: Plan) -> BlastRadius:
-    """For whom what applies is different once a plan is carried out."""
+    """Return the clients whose effective quotas a plan changes."""
     after = plan.applied_to(stored)
     known = sorted({*stored, *after}, key=lambda entity: entity.sort_key)
     affected: list[Affected] = []
@@ -128,7 +131,7 @@ class _Comparison:
         }
 
     def affected(self, touched: set[Entity]) -> Iterator[Affected]:
-        """Who is affected, user by user, then by client-id."""
+        """Return the affected clients, user by user, then by client-id."""
         general = {client_id: self._compared(None, client_id) for client_id in (*self._client_ids, None)}
         crossings = self._crossings(touched)
         named: dict[str, list[str]] = {}
@@ -197,7 +200,7 @@ def _resolver(limits: _Limits) -> QuotaResolver:
 
 
 def _affected_addresses(key: QuotaKey, before: _Limits, after: _Limits) -> Iterator[Affected]:
-    """Yield the addresses to which something else applies, and any other."""
+    """Yield the addresses whose effective quota changes, and any other."""
     sides = IpQuotaResolver(), IpQuotaResolver()
     for resolver, limits in zip(sides, (before, after), strict=True):
         for entity, limit in limits.items():
@@ -212,7 +215,7 @@ def _affected_addresses(key: QuotaKey, before: _Limits, after: _Limits) -> Itera
 
 
 def _free_name(taken: "set[str | None] | set[str]") -> str:
-    """Return a name that nothing is stored for."""
+    """Return a name without stored quotas."""
     name = ANY_OTHER
     while name in taken:
         name += "'"

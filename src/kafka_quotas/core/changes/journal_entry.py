@@ -39,12 +39,12 @@ class JournalEntry:
 
     @property
     def quotas(self) -> set[tuple[Entity, str]]:
-        """The quotas that it is about, by entity and key."""
+        """The changed quotas by entity and key."""
         return {(change.entity, change.key) for change in self.changes}
 
     @property
     def settles(self) -> str | None:
-        """The id of the entry that is undone by this one for certain."""
+        """The id of the entry that this one certainly reverts."""
         return self.reverts if self.confirmed else None
 
 

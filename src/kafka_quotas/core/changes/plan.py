@@ -28,7 +28,7 @@ _KEY_ORDER: Final = {name: index for index, name in enumerate(STORED_KEYS)}
 
 
 class StalePlanError(KafkaQuotasError):
-    """The store is not as it was when the plan was made."""
+    """A store that has changed since the plan was made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +42,13 @@ class PlannedChange:
 
     @property
     def is_removal(self) -> bool:
-        """Whether the quota goes, and the entity falls to its next level."""
+        """Whether the change removes the quota, so that the entity falls to its next level."""
         return self.new is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Changes sorted by entity and key, and the `fingerprint` of all that was stored beside them."""
+    """Changes sorted by entity and key, and the `fingerprint` of everything else in the store."""
 
     changes: tuple[PlannedChange, ...]
     fingerprint: str

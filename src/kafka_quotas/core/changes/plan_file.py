@@ -39,7 +39,7 @@ def plan_text(kept: KeptPlan) -> str:
 
 
 def is_plan(document: object) -> bool:
-    """Return whether a JSON document says that it is a plan, of whatever version."""
+    """Return whether a JSON document declares itself a plan, of any version."""
     return isinstance(document, Mapping) and str(document.get("schema", "")).startswith("kafka-quotas.plan/")
 
 
@@ -90,7 +90,7 @@ def change_from(document: Mapping[str, Any]) -> PlannedChange:
 
 
 def _number(value: float | None) -> int | float | str | None:
-    """Return a value as JSON can hold it: whole where it is whole."""
+    """Return a value as JSON can hold it, whole if possible."""
     if value is None:
         return None
     if not math.isfinite(value):

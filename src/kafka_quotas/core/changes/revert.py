@@ -15,7 +15,7 @@ from kafka_quotas.core.model.entity import Entity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revert:
-    """The changes of one run that are to be undone, as they were made."""
+    """The changes of one run to revert, as they were made."""
 
     entry_id: str
     changes: tuple[PlannedChange, ...]
@@ -64,9 +64,9 @@ def opposite(changes: Iterable[PlannedChange], stored: Content, *, force: bool =
 
 
 def due_undos(entries: Sequence[JournalEntry], *, store_url: str, now_ms: int) -> tuple[Revert, ...]:
-    """Return what is to be undone in a store at `now_ms`, newest first.
+    """Return the changes to revert in a store at `now_ms`, newest first.
 
-    A quota that was changed for a while once more, and not yet for long enough, waits for that.
+    A quota with a second temporary change that is not yet due waits for that one.
     """
     undos: list[Revert] = []
     held: set[tuple[Entity, str]] = set()  # quotas that a later change, still in force, has set
@@ -88,11 +88,11 @@ def due_undos(entries: Sequence[JournalEntry], *, store_url: str, now_ms: int) -
 
 
 def settled_ids(entries: Sequence[JournalEntry]) -> set[str]:
-    """Return the ids of all entries that another entry has reverted for certain."""
+    """Return the ids of all entries that another entry has certainly reverted."""
     return {entry.settles for entry in entries if entry.settles is not None}
 
 
 def stores_with_undos(entries: Sequence[JournalEntry], *, now_ms: int) -> tuple[str, ...]:
-    """Return the addresses of the stores in which something is to be undone at `now_ms`, sorted."""
+    """Return the sorted addresses of the stores with changes to revert at `now_ms`."""
     urls = sorted({entry.store_url for entry in entries if entry.undo_at_ms is not None})
     return tuple(url for url in urls if due_undos(entries, store_url=url, now_ms=now_ms))

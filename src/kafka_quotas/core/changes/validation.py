@@ -48,7 +48,7 @@ _DEFAULT_FLAGS = {USER: "--user-default", CLIENT_ID: "--client-default", IP: "--
 
 
 def kraft_verdict(pairs: Pairs, changes: Iterable[Change], *, resolves: Resolves) -> InvalidQuotaError | None:
-    """Return what a KRaft controller refuses about changes to an entity in one request, or None."""
+    """Return a KRaft controller's error for changes to an entity in one request, or None."""
     requested = tuple(changes)
     parts = _parts(pairs)
     latest = as_hash_map(requested, len(requested))
@@ -100,7 +100,7 @@ def our_refusals(entity: Entity, changes: Mapping[str, float | None] | Sequence[
 
 
 def _parts(pairs: Pairs) -> Mapping[str | None, str | None]:
-    """Return the entity as the map Kafka makes of it: of a type named twice, the last name counts."""
+    """Return the entity as Kafka's map, where the last name of a repeated type counts."""
     listed = tuple(pairs)
     return as_hash_map(listed, len(listed))
 
@@ -110,7 +110,7 @@ def _java(text: str | None) -> str:
 
 
 def _odd_part(parts: Mapping[str | None, str | None]) -> InvalidQuotaError | None:
-    """Return what both modes refuse about the types and names themselves."""
+    """Return the error of both modes for the types and names themselves, or None."""
     if not parts:
         return InvalidQuotaError("Invalid empty client quota entity")
     for kind, name in parts.items():
@@ -204,7 +204,7 @@ def _zookeeper_value_verdict(
 
 
 def _unmeant_entity(entity: Entity) -> InvalidQuotaError | None:
-    """Why an entity can't be meant as it was given."""
+    """Return the error of an entity that can't be meant, or None."""
     if not entity.parts:
         return InvalidQuotaError(
             "no entity is named", hint="name a user, a client-id, both, or an ip; --user-default is the default user"
@@ -226,7 +226,7 @@ def _unmeant_entity(entity: Entity) -> InvalidQuotaError | None:
 
 
 def _unmeant_key(entity: Entity, name: str) -> InvalidQuotaError | None:
-    """Why a key can't be meant, or not for this entity."""
+    """Return the error of a key that can't be meant or not on this entity, or None."""
     key = QUOTA_KEYS.get(name)
     if name in THRESHOLD_KEYS:
         return misplaced_threshold(name)
@@ -249,7 +249,7 @@ def _unmeant_key(entity: Entity, name: str) -> InvalidQuotaError | None:
 
 
 def _unmeant_value(key: QuotaKey, value: float) -> InvalidQuotaError | None:
-    """Why a value can't be meant."""
+    """Return the error of a value that can't be meant, or None."""
     unlimited = f"write {key.name}=unlimited for no limit"
     if not math.isfinite(value):
         return InvalidQuotaError(f"{key.name} must be a finite number, not {value}", hint=unlimited)

@@ -39,7 +39,7 @@ _LABELS = {USER: "user-principal", CLIENT_ID: "client-id", IP: "ip"}
 
 
 class Action(Enum):
-    """What a command does."""
+    """The actions of a command."""
 
     ALTER = "alter"
     DESCRIBE = "describe"
@@ -48,7 +48,7 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaConfigsCommand:
-    """A command that was understood: types and names as it paired them, and the keys to set and to remove."""
+    """A parsed command: its types and names as it paired them, and the keys to set and to remove."""
 
     action: Action
     options: Options
@@ -64,7 +64,7 @@ class KafkaConfigsCommand:
 
     @property
     def quota_filter(self) -> QuotaFilter:
-        """The filter for what is described, or for what is stored before it is altered."""
+        """The filter of the entities to describe, or to read before an alteration."""
         return entity_filter(self.types, self.names)
 
     @property
@@ -110,10 +110,10 @@ class KafkaConfigsCommand:
 def parse_arguments(
     arguments: Sequence[str], *, resolves: Callable[[str], bool], load_properties: LoadProperties
 ) -> KafkaConfigsCommand:
-    """Return the command that the arguments ask for.
+    """Return the command of the arguments.
 
     Raises:
-        KafkaConfigsError: The original refuses them, and for what it does beside quotas.
+        KafkaConfigsError: Arguments that the original refuses, or actions of it other than quotas.
     """
     return command_of(checked_options(arguments, resolves=resolves), load_properties=load_properties)
 
@@ -135,10 +135,10 @@ def checked_options(arguments: Sequence[str], *, resolves: Callable[[str], bool]
 
 
 def command_of(options: Options, *, load_properties: LoadProperties) -> KafkaConfigsCommand:
-    """Return the command that checked options ask for.
+    """Return the command of checked options.
 
     Raises:
-        KafkaConfigsError: The original refuses it, and for what it does beside quotas.
+        KafkaConfigsError: Options that the original refuses, or actions of it other than quotas.
     """
     if options.has("version"):
         return KafkaConfigsCommand(action=Action.VERSION, options=options)

@@ -51,12 +51,12 @@ def entity_names(options: Options) -> list[str]:
 
 
 def entity(types: Sequence[str], names: Sequence[str]) -> Entity:
-    """Return the quota entity of types and as many names."""
+    """Return the quota entity of the types with their names."""
     return Entity.from_pairs((QUOTA_TYPES[kind], name or None) for kind, name in zip(types, names, strict=True))
 
 
 def entity_filter(types: Sequence[str], names: Sequence[str]) -> QuotaFilter:
-    """Return the strict filter a command asks brokers for.
+    """Return the strict filter of a command's request to brokers.
 
     Raises:
         KafkaConfigsError: More names than types.

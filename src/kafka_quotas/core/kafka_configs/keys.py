@@ -63,7 +63,7 @@ def check_zookeeper_keys(added: Mapping[str, str], deleted: Sequence[str]) -> No
 
 
 def as_scala(name: str, items: Iterable[str]) -> str:
-    """Items as a Scala collection of that name prints them."""
+    """Return items as a Scala collection of that name prints them."""
     return f"{name}({', '.join(items)})"
 
 

@@ -92,7 +92,7 @@ def broker_failure(code: str, message: str, *, hint: str | None = None) -> Kafka
 
 
 def controllers_not_asked() -> KafkaConfigsError:
-    """Return the error that every quota command with `--bootstrap-controller` ends in, at Kafka 4.3 too."""
+    """Return the error of every quota command with `--bootstrap-controller`, as in Kafka 4.3."""
     return broker_failure(
         "UNSUPPORTED_ENDPOINT_TYPE",
         "This Admin API is not yet supported when communicating directly with the controller quorum.",
@@ -101,7 +101,7 @@ def controllers_not_asked() -> KafkaConfigsError:
 
 
 def unreadable_file(path: str, error: UsageError) -> KafkaConfigsError:
-    """Return the error for a file of properties that can't be read, whose cause is a system's error."""
+    """Return the error for an unreadable file of properties, from a system error."""
     cause = error.__cause__
     if isinstance(cause, FileNotFoundError):
         return KafkaConfigsError(path, error_class="java.nio.file.NoSuchFileException", hint=error.hint)

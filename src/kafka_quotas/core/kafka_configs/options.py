@@ -94,7 +94,7 @@ class Options:
         return tuple(value for found, value in self.found if found == name and value is not None)
 
     def value(self, name: str) -> str | None:
-        """Return the one value of an option, None where it was not given.
+        """Return the one value of an option, or None if it is missing.
 
         Raises:
             KafkaConfigsError: A repeated option.

@@ -29,7 +29,7 @@ THRESHOLD_TYPES: Final = (TOPIC, BROKER)
 
 
 class Absent(Enum):
-    """The type of `ABSENT`, which says that an entity has no part of a type."""
+    """The type of `ABSENT`, the marker of a part that an entity does not have."""
 
     ABSENT = "absent"
 
@@ -131,7 +131,7 @@ class Entity:
 
     @property
     def sort_key(self) -> tuple[tuple[int, bool, str], ...]:
-        """What listings are sorted by: type by type, the default after the names."""
+        """The sort key of listings: type by type, the default after the names."""
         return tuple((_TYPE_ORDER.get(kind, 9), name is None, name or "") for kind, name in self.parts)
 
     def __str__(self) -> str:

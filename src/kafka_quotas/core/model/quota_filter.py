@@ -19,7 +19,7 @@ from kafka_quotas.core.model.entity import CLIENT_ID, ENTITY_TYPES, IP, THRESHOL
 
 
 class Match(Enum):
-    """How a component matches a name."""
+    """The ways in which a component matches a name."""
 
     EXACT = "exact"
     DEFAULT = "default"
@@ -28,7 +28,7 @@ class Match(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterComponent:
-    """One condition: the entity has a part of this type and its name matches. `name` only with `EXACT`."""
+    """One condition: the entity has a part of this type whose name matches."""
 
     entity_type: str
     match: Match
@@ -58,7 +58,7 @@ def matches(quota_filter: QuotaFilter, entity: Entity) -> bool:
 
 
 def filter_verdict_kraft(quota_filter: QuotaFilter) -> InvalidQuotaError | None:
-    """Return what a KRaft broker refuses about a filter, or None.
+    """Return a KRaft broker's error for a filter, or None.
 
     **Source:** `ClientQuotasImage.describe` (Kafka 4.0).
     """
@@ -90,7 +90,7 @@ def filter_verdict_local(quota_filter: QuotaFilter) -> InvalidQuotaError | None:
 
 
 def filter_verdict_zk(quota_filter: QuotaFilter) -> InvalidQuotaError | None:
-    """Return what a broker in ZooKeeper mode refuses about a filter, or None.
+    """Return the error of a broker in ZooKeeper mode for a filter, or None.
 
     **Source:** `ZkAdminManager.describeClientQuotas` (Kafka 3.9).
     """
@@ -133,7 +133,7 @@ def _component_matches(component: FilterComponent, entity: Entity) -> bool:
 
 
 def _kraft_component_verdict(component: FilterComponent, seen: set[str]) -> InvalidQuotaError | None:
-    """Return what is wrong with one component, given the types before it."""
+    """Return the error of one component, given the types before it, or None."""
     kind, match = component.entity_type, component.match
     if not kind:
         return InvalidQuotaError("Invalid empty entity type.")
@@ -178,7 +178,7 @@ def _test(selector: str) -> Callable[[Entity], bool]:
 
 
 def single_entity(quota_filter: QuotaFilter) -> Entity | None:
-    """Return the one entity that a filter without faults can match, None where it may match several."""
+    """Return the one entity that a valid filter can match, or None if it may match several."""
     if not quota_filter.strict or not quota_filter.components:
         return None
     if any(component.match is Match.ANY for component in quota_filter.components):

@@ -29,7 +29,7 @@ class ValueType(Enum):
 
 
 class Unit(Enum):
-    """What one unit of a key's value is."""
+    """The units of the keys' values."""
 
     BYTES_PER_SECOND = "bytes/s"
     PERCENT = "% of one thread"

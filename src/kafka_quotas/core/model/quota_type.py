@@ -13,7 +13,7 @@ from kafka_quotas.core.model.quota_key import (
 
 
 class QuotaType(Enum):
-    """What a quota manager limits."""
+    """The kinds of quotas, one per quota manager."""
 
     PRODUCE = "produce"
     FETCH = "fetch"

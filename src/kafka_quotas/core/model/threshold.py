@@ -54,7 +54,7 @@ def suggest_stored_key(name: str) -> QuotaKey | None:
 
 
 def is_threshold_entity(entity: Entity) -> bool:
-    """Return whether an entity is one that thresholds are set on: a topic or a broker."""
+    """Return whether an entity is a topic or a broker, which have thresholds."""
     return any(kind in KEY_OF_KIND for kind, _ in entity.parts)
 
 
@@ -66,7 +66,7 @@ _OPTIONS: Final = {TOPIC: "--topic NAME", BROKER: "--broker ID or --broker-defau
 
 
 def unmeant_threshold_entity(entity: Entity) -> InvalidQuotaError | None:
-    """Why a topic or broker can't be meant as it was given, or None."""
+    """Return the error of a topic or broker that can't be meant, or None."""
     kinds = [kind for kind, _ in entity.parts]
     if len(kinds) > 1:
         return InvalidQuotaError(
@@ -96,7 +96,7 @@ def _unmeant_topic(name: str | None) -> InvalidQuotaError | None:
 
 
 def unmeant_threshold_key(entity: Entity, name: str) -> InvalidQuotaError | None:
-    """Why a key can't be meant for this topic or broker, or None."""
+    """Return the error of a key that can't be meant for this topic or broker, or None."""
     kind = entity.parts[0][0]
     key = KEY_OF_KIND[kind]
     if name == key.name:
@@ -105,13 +105,13 @@ def unmeant_threshold_key(entity: Entity, name: str) -> InvalidQuotaError | None
 
 
 def misplaced_threshold(name: str) -> InvalidQuotaError:
-    """Why a threshold's key is refused for a user, a client-id or an ip."""
+    """Return the error of a threshold's key on a user, a client-id or an ip."""
     kind = TOPIC if name == TOPIC_THRESHOLD.name else BROKER
     return InvalidQuotaError(f"{THRESHOLD_KEYS[name].name} is set on a {kind}", hint=f"name it with {_OPTIONS[kind]}")
 
 
 def no_place_for(entity: Entity) -> InvalidQuotaError:
-    """Why a store that holds Kafka's own configuration refuses a threshold."""
+    """Return the error of a threshold in a store that holds Kafka's own configuration."""
     return InvalidQuotaError(
         f"Kafka has no thresholds, so this store can't hold one of {entity}",
         hint="keep it in a local store, or in the policy file of the daemon",
@@ -161,16 +161,16 @@ class ThresholdSettings:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is rejected anywhere: without a total no threshold counts."""
+        """Whether no threshold is in force, because without a total none counts."""
         return not self.totals
 
     def total_of(self, broker: str | None) -> float | None:
-        """Return the total of a broker by its node id (None: not known yet), None where it has none."""
+        """Return the total of a broker by its node id (None: not known yet), or None if it has none."""
         own = None if broker is None else self.totals.get(broker)
         return self.totals.get(None) if own is None else own
 
     def refusal(self) -> InvalidQuotaError | None:
-        """Why these thresholds are refused together, None where they are not."""
+        """Return the error of these thresholds together, or None."""
         stated = sum(self.topics.values())
         for broker, total in sorted(self.totals.items(), key=lambda item: (item[1], item[0] or "")):
             if stated > total:

@@ -85,7 +85,7 @@ def _lay_over(found: dict[Entity, Declaration], entries: Iterable[Declaration]) 
 
 
 class _Reader:
-    """Turns raw entries into declarations and keeps the problems it meets."""
+    """A converter of raw entries into declarations that collects problems."""
 
     def __init__(self, documents: Sequence[QuotaDocument], overlays: Sequence[QuotaDocument]) -> None:
         self.problems: list[Diagnostic] = []
@@ -134,7 +134,7 @@ class _Reader:
             self.report(entry.place, refused.message, hint)
 
     def _quotas(self, raw: Mapping[str, object], place: SourceLocation, *, lenient: bool) -> dict[str, float | None]:
-        """Return the values of the keys that can be understood."""
+        """Return the values of the valid keys."""
         quotas: dict[str, float | None] = {}
         for key, value in raw.items():
             try:
@@ -189,7 +189,7 @@ def entity_of(raw: Mapping[str, object]) -> Entity:
 
 
 def _value(key: str, value: object, *, lenient: bool) -> float | None:
-    """Return the value of a key (units of the key), None where it is declared as not set.
+    """Return the value of a key (units of the key), or None if it is declared as not set.
 
     Raises:
         InvalidQuotaError: A value that can't be understood.

@@ -40,7 +40,7 @@ class SourceLocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """What is wrong somewhere in a file, and what to do about it."""
+    """A problem at a location of a file, and the advice on it."""
 
     place: SourceLocation
     message: str
@@ -61,7 +61,7 @@ class QuotaFileError(UsageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawEntry:
-    """An entry as it was written: `entity`, `quotas` and perhaps `invalid`, unchecked but for their types."""
+    """An entry as written: `entity`, `quotas` and perhaps `invalid`, unchecked except for their types."""
 
     place: SourceLocation
     entity: Mapping[str, object]
@@ -158,7 +158,7 @@ def without_duplicates(pairs: Iterable[tuple[str, object]], place: SourceLocatio
 
 
 def shown(value: object) -> str:
-    """Return a found value in a message: short, and on one line."""
+    """Return a value as short text on one line for a message."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

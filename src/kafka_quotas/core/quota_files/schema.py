@@ -95,12 +95,12 @@ def _entry() -> dict[str, Any]:
 
 
 def _pairing(entity: dict[str, Any], quotas: dict[str, Any]) -> dict[str, Any]:
-    """Return an entity of one kind has quotas of its kind."""
+    """Return the schema that pairs entities of one kind with quotas of that kind."""
     return {"properties": {"entity": entity, "quotas": quotas}}
 
 
 def _alone(kind: str, text: str, name: dict[str, Any], *, has_default: bool = False) -> dict[str, Any]:
-    """Return an entity of one type that is combined with no other."""
+    """Return the schema of an entity of a single type."""
     properties: dict[str, Any] = {kind: name}
     if has_default:
         properties[f"{kind}{DEFAULT_SUFFIX}"] = {"description": f"The same as {kind}: null, for TOML.", "const": True}

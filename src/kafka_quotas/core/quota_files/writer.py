@@ -29,7 +29,7 @@ _TAKEN_WORDS: Final = {"null", "true", "false", "yes", "no", "on", "off", "y", "
 
 
 class FileFormat(StrEnum):
-    """What a file of quotas is written in."""
+    """The formats of quota files."""
 
     YAML = "yaml"
     JSON = "json"
@@ -94,7 +94,7 @@ def _sorted(quotas: Quotas) -> list[tuple[str, float]]:
 
 
 def _value(key: str, value: float) -> str:
-    """Return a figure as every format takes it, or a word that has to be quoted."""
+    """Return a figure as every format takes it, or a word to quote."""
     known = STORED_KEYS.get(key)
     if known is not None and value == float(known.unlimited):
         return UNLIMITED

@@ -33,7 +33,7 @@ _PASSED_OVER = "{entity} fits, but does not apply: the levels in use lead to ano
 
 
 class Overridden(NamedTuple):
-    """A stored limit that fits as well, and lost."""
+    """A stored limit that matches a client and loses."""
 
     level: Level
     entity: Entity
@@ -57,7 +57,7 @@ class EffectiveQuota:
 
 
 class EffectiveQuotas:
-    """The entries of a store, ready to answer for any number of clients."""
+    """The entries of a store, indexed for lookups of many clients."""
 
     def __init__(self, entries: Entries, *, history_levels: Iterable[LevelKind] = (), static: Entries = ()) -> None:
         history = tuple(history_levels)
@@ -98,7 +98,7 @@ class EffectiveQuotas:
         return None if match is None else match.entity
 
     def for_ip(self, ip: str) -> EffectiveQuota:
-        """Return the answer for connections from an address."""
+        """Return the effective connection quota of an address."""
         found = self._by_address.candidates(ip)
         return EffectiveQuota(
             key=CONNECTION_CREATION_RATE,
@@ -155,7 +155,7 @@ def _as_overridden(matches: Iterable[AppliedQuota]) -> tuple[Overridden, ...]:
 
 
 def _sharers(bucket: Bucket | None, kinds: frozenset[LevelKind]) -> str:
-    """Who draws on a bucket, in words."""
+    """Return the clients that share a bucket, as text."""
     if bucket is None:
         return "nobody: nothing is counted"
     user, client_id = (shown_name(name) if name else "" for name in bucket)
@@ -174,7 +174,7 @@ def _sharers(bucket: Bucket | None, kinds: frozenset[LevelKind]) -> str:
 def _warnings(
     client_defaults: list[AppliedQuota], client_id: str, match: AppliedQuota | None, fitting: list[AppliedQuota]
 ) -> Iterable[str]:
-    """Return what a reader of the stored entities might not expect."""
+    """Yield what a reader of the stored entities might not expect."""
     if not client_id:
         for default in client_defaults:
             if match is None or int(default.level) < int(match.level):

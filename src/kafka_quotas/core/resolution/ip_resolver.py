@@ -64,7 +64,7 @@ class IpQuotaResolver:
             self._limits[canonical_address(ip)] = (entity, float(limit))
 
     def bucket(self, ip: str) -> tuple[str, str]:
-        """Return the bucket of an address: the pair of `ip` and the address in its one spelling."""
+        """Return the bucket of an address: the pair of `ip` and its canonical spelling."""
         return ("ip", canonical_address(ip))
 
     def match(self, ip: str) -> AppliedQuota | None:

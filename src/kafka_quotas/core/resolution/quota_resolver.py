@@ -55,7 +55,7 @@ LEVEL_PATHS: dict[Level, str] = {
 
 
 class LevelKind(Enum):
-    """The kinds of levels a broker remembers as used: by client-id, by user, by the pair of both."""
+    """The kinds of levels whose use a broker remembers: by client-id, by user, by the pair of both."""
 
     CLIENT = "client"
     USER = "user"
@@ -106,12 +106,12 @@ class QuotaResolver:
 
     @property
     def count(self) -> int:
-        """How many limits are set, static ones included."""
+        """The number of limits, static ones included."""
         return len(self._limits) + len(self._static)
 
     @property
     def enabled(self) -> bool:
-        """Whether any quota of this key was ever configured: before that, nothing is recorded at all."""
+        """Whether any quota of this key was ever configured, before which brokers record nothing."""
         return bool(self._kinds or self._static)
 
     @property
@@ -195,19 +195,19 @@ class QuotaResolver:
         return bucket
 
     def match(self, bucket: Bucket) -> AppliedQuota | None:
-        """Return the limit of a bucket with its entity and level, None where it is unlimited."""
+        """Return the limit of a bucket with its entity and level, or None if it is unlimited."""
         found = self._stored_match(bucket)
         if found is None and self._static and not bucket[0]:
             found = self._static.get(bucket[1]) or self._static.get(None)
         return found
 
     def limit(self, bucket: Bucket) -> float | None:
-        """Return the limit of a bucket, None where it is unlimited."""
+        """Return the limit of a bucket, or None if it is unlimited."""
         found = self.match(bucket)
         return None if found is None else found.limit
 
     def candidates(self, user: str, client_id: str) -> Iterator[AppliedQuota]:
-        """Yield every limit whose entity fits a user's client-id, most specific first, whichever of them wins."""
+        """Yield every limit whose entity matches a user's client-id, most specific first."""
         keys = {key for bucket in ((user, client_id), (user, ""), ("", client_id)) for key in _bucket_keys(bucket)}
         yield from sorted(
             (self._limits[key] for key in keys if key in self._limits), key=lambda match: int(match.level)
@@ -215,7 +215,7 @@ class QuotaResolver:
         yield from (self._static[name] for name in (client_id, None) if name in self._static)
 
     def client_defaults(self, user: str) -> list[AppliedQuota]:
-        """Return the stored defaults of client-ids that fit a user: what an empty client-id escapes."""
+        """Return the stored defaults of client-ids for a user, which an empty client-id escapes."""
         keys: tuple[_Key, ...] = ((user, None), (None, None), (ABSENT, None))
         return [self._limits[key] for key in keys if key in self._limits]
 

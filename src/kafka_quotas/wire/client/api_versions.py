@@ -17,7 +17,10 @@ _THROTTLE_TIME_SINCE: Final = 1
 
 
 class OfferedVersions(NamedTuple):
-    """The versions that a broker takes, by API key. With an error there may be none."""
+    """The versions that a broker supports, by API key.
+
+    With an error there may be none.
+    """
 
     error_code: int
     ranges: Mapping[int, VersionRange]

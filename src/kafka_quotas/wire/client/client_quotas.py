@@ -19,14 +19,17 @@ _MATCH_TYPES: Final = {Match.EXACT: 0, Match.DEFAULT: 1, Match.ANY: 2}
 
 
 class StoredQuotas(NamedTuple):
-    """An entity and its quotas. There may be a hundred thousand, so this is a tuple."""
+    """An entity and its quotas.
+
+    It is a tuple because there may be a hundred thousand.
+    """
 
     entity: Entity
     quotas: Mapping[str, float]
 
 
 class DescribedQuotas(NamedTuple):
-    """What a broker says is stored, or an error."""
+    """The stored quotas in a broker's response, or an error."""
 
     error_code: int
     error_message: str | None
@@ -51,7 +54,7 @@ class EntityOutcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeQuotasRequest(ClientRequest[DescribedQuotas]):
-    """Asks for the stored quotas that a filter matches."""
+    """A request for the stored quotas that a filter matches."""
 
     quota_filter: QuotaFilter
 
@@ -73,7 +76,7 @@ class DescribeQuotasRequest(ClientRequest[DescribedQuotas]):
         writer.tags()
 
     def read(self, reader: FieldReader, version: int) -> DescribedQuotas:  # noqa: ARG002
-        """Return what is stored."""
+        """Return the stored quotas."""
         reader.int32()  # throttle_time_ms
         error_code, error_message = reader.int16(), reader.string()
         entries = tuple(_stored(reader) for _ in range(reader.count()))
@@ -115,7 +118,7 @@ class AlterQuotasRequest(ClientRequest[tuple[EntityOutcome, ...]]):
         writer.tags()
 
     def read(self, reader: FieldReader, version: int) -> tuple[EntityOutcome, ...]:  # noqa: ARG002
-        """Return what became of each entity, in no particular order."""
+        """Return the result of each entity, in no particular order."""
         reader.int32()  # throttle_time_ms
         outcomes = tuple(_outcome(reader) for _ in range(reader.count()))
         reader.tags()

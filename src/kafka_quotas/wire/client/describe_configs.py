@@ -36,7 +36,7 @@ class ConfigResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConfigsRequest(ClientRequest[tuple[ConfigResult, ...]]):
-    """Asks for the named settings of some resources of one type (`TOPIC` or `BROKER`)."""
+    """A request for the named settings of some resources of one type (`TOPIC` or `BROKER`)."""
 
     resource_type: int
     resource_names: tuple[str, ...]

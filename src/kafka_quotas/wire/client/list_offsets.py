@@ -18,7 +18,7 @@ _LATEST: Final = -1
 
 
 class FoundOffset(NamedTuple):
-    """The offset behind the last record, or an error."""
+    """The offset after the last record, or an error."""
 
     error_code: int
     offset: int
@@ -26,7 +26,7 @@ class FoundOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndOffset(ClientRequest[FoundOffset]):
-    """Asks the leader of a partition for its end."""
+    """A request to the leader of a partition for its end offset."""
 
     topic: str
     partition: int

@@ -18,7 +18,7 @@ _AUTHORIZED_OPERATIONS_SINCE: Final = 8
 
 
 class Broker(NamedTuple):
-    """A broker that is up, and where it says it can be reached."""
+    """A live broker and its advertised address."""
 
     node_id: int
     host: str
@@ -52,7 +52,7 @@ class Metadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataRequest(ClientRequest[Metadata]):
-    """Asks for the brokers and some topics: those named, or all with None. No topic is made by asking."""
+    """A request for the brokers and some topics (None: all), without creating any."""
 
     topics: tuple[str, ...] | None = ()
 

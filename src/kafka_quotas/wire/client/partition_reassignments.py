@@ -22,7 +22,7 @@ class Reassignments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListReassignmentsRequest(ClientRequest[Reassignments]):
-    """Asks for all partitions that are being moved."""
+    """A request for all partitions that are being moved."""
 
     timeout_ms: int
 
@@ -39,7 +39,7 @@ class ListReassignmentsRequest(ClientRequest[Reassignments]):
         writer.tags()
 
     def read(self, reader: FieldReader, version: int) -> Reassignments:  # noqa: ARG002
-        """Return what is being moved."""
+        """Return the topics with moving partitions."""
         reader.int32()  # throttle_time_ms
         error_code, error_message = reader.int16(), reader.string()
         topics = tuple(_topic(reader) for _ in range(reader.count()))

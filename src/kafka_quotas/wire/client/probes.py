@@ -52,7 +52,10 @@ class CostProbe(ClientRequest[ProbeAnswer]):
 
 
 class Target(NamedTuple):
-    """What probes name: a topic whose partition 0 the broker leads, the end of that, and a consumer group."""
+    """The objects that probes name.
+
+    They are a topic whose partition 0 the broker leads, the end of that partition, and a consumer group.
+    """
 
     topic: str
     end_offset: int
@@ -89,7 +92,7 @@ def fetch_probe(target: Target, *, offset: int, max_bytes: int) -> CostProbe:
 
 
 def small_probes(target: Target) -> tuple[CostProbe, ...]:
-    """Return a probe of every other API that clients use all day long."""
+    """Return a probe of every other API that clients use regularly."""
     return (
         _list_offsets(target),
         _metadata(target),
@@ -152,7 +155,7 @@ def _find_coordinator(target: Target) -> CostProbe:
 
 
 def _join_group(target: Target) -> CostProbe:
-    """Return a first JoinGroup, which the coordinator answers with a member id at once."""
+    """Return a first JoinGroup, to which the coordinator immediately returns a member id."""
     body = _writer()
     body.string(target.group)
     body.int32(10_000)
@@ -206,7 +209,7 @@ def _describe_configs(target: Target) -> CostProbe:
 
 
 def topic_check(target: Target) -> CostProbe:
-    """Return a CreateTopics that only asks whether a topic of one partition could be made, and makes none."""
+    """Return a CreateTopics that only validates a topic of one partition."""
     body = _writer()
     body.count(1)
     body.string(target.topic)
@@ -232,7 +235,10 @@ def _topic_head(body: FieldWriter, target: Target) -> None:
 
 
 def _made(name: str, api_key: int, version: int, body: FieldWriter, *, throttle_last: bool = False) -> CostProbe:
-    """Return the probe of an API: `ClientRequest` knows what a request is by its class, so each gets one."""
+    """Return the probe of an API as an instance of its own class.
+
+    `ClientRequest` identifies a request by its class.
+    """
     facts = {
         "name": name,
         "api_key": api_key,

@@ -19,7 +19,7 @@ _CORRELATION_ID_BYTES: Final = 4
 
 
 class VersionRange(NamedTuple):
-    """The lowest and the highest version of a request that a broker takes."""
+    """The lowest and the highest version of a request that a broker supports."""
 
     lowest: int
     highest: int
@@ -44,14 +44,14 @@ class ClientRequest(ABC, Generic[Answer]):
 
     @abstractmethod
     def read(self, reader: FieldReader, version: int) -> Answer:
-        """Return the answer.
+        """Return the response.
 
         Raises:
             ProtocolError: The bytes are no such response.
         """
 
     def asks_to_try_again(self, answer: Answer) -> bool:  # noqa: ARG002 - most answers never do
-        """Return whether the answer is that nothing was done, for a reason that passes."""
+        """Return whether the broker did nothing for a temporary reason."""
         return False
 
 
@@ -86,7 +86,7 @@ def request_frame(request: ClientRequest[Answer], version: int, *, correlation_i
 
 
 def read_answer(request: ClientRequest[Answer], version: int, content: bytes, *, correlation_id: int) -> Answer:
-    """Return the answer in the content of a frame (behind its length field).
+    """Return the response in the content of a frame (after its length field).
 
     Raises:
         ProtocolError: The response is to another request, or is not consumed to its end.

@@ -17,7 +17,7 @@ _SESSION_LIFETIME_SINCE: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mechanisms:
-    """Whether the mechanism asked for is taken (error code 0), and those that would be."""
+    """Whether the broker accepts the mechanism (error code 0), and the mechanisms it supports."""
 
     error_code: int
     offered: tuple[str, ...]
@@ -25,7 +25,10 @@ class Mechanisms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandshakeRequest(ClientRequest[Mechanisms]):
-    """Asks to log in by a mechanism. After version 0 its tokens travel in raw frames."""
+    """A request to log in by a mechanism.
+
+    After version 0 its tokens travel in raw frames.
+    """
 
     mechanism: str
 
@@ -40,14 +43,14 @@ class HandshakeRequest(ClientRequest[Mechanisms]):
         writer.string(self.mechanism)
 
     def read(self, reader: FieldReader, version: int) -> Mechanisms:  # noqa: ARG002
-        """Return whether the mechanism is taken."""
+        """Return whether the broker accepts the mechanism."""
         error_code = reader.int16()
         return Mechanisms(error_code=error_code, offered=tuple(reader.text() for _ in range(reader.count())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerToken:
-    """The broker's answer to a token: its own, or an error."""
+    """The broker's token in response to one, or an error."""
 
     error_code: int
     error_message: str | None
@@ -56,7 +59,7 @@ class ServerToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthenticateRequest(ClientRequest[ServerToken]):
-    """Hands over one token of the mechanism."""
+    """A request with one token of the mechanism."""
 
     token: bytes
 

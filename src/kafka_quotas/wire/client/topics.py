@@ -64,7 +64,7 @@ class CreateTopics(ClientRequest[tuple[TopicOutcome, ...]]):
         writer.boolean(value=False)  # validate only
 
     def read(self, reader: FieldReader, version: int) -> tuple[TopicOutcome, ...]:
-        """Return what became of each topic."""
+        """Return the result of each topic."""
         del version
         reader.int32()  # throttle_time_ms
         return tuple(TopicOutcome(reader.text(), reader.int16(), reader.string()) for _ in range(reader.count()))
@@ -93,7 +93,7 @@ class DeleteTopics(ClientRequest[tuple[TopicOutcome, ...]]):
         writer.int32(self.timeout_ms)
 
     def read(self, reader: FieldReader, version: int) -> tuple[TopicOutcome, ...]:
-        """Return what became of each topic."""
+        """Return the result of each topic."""
         del version
         reader.int32()  # throttle_time_ms
         return tuple(TopicOutcome(reader.text(), reader.int16(), None) for _ in range(reader.count()))
@@ -111,7 +111,7 @@ class MutatedTopic(NamedTuple):
 
 
 class MutationAnswer(NamedTuple):
-    """The throttle time in ms, and what became of each topic."""
+    """The throttle time in ms, and the result of each topic."""
 
     throttle_ms: int
     outcomes: tuple[TopicOutcome, ...]
@@ -146,17 +146,17 @@ class TopicMutation(ClientRequest[MutationAnswer]):
         writer.tags()
 
     def write_end(self, writer: FieldWriter) -> None:
-        """Append what is behind the timeout."""
+        """Append the fields after the timeout."""
         writer.boolean(value=self.validate_only)
 
     def read(self, reader: FieldReader, version: int) -> MutationAnswer:
-        """Return what became of each topic."""
+        """Return the throttle time and the result of each topic."""
         del version
         throttle_ms = reader.int32()
         return MutationAnswer(throttle_ms, tuple(self.read_outcome(reader) for _ in range(reader.count())))
 
     def read_outcome(self, reader: FieldReader) -> TopicOutcome:
-        """Return what became of one topic."""
+        """Return the result of one topic."""
         outcome = TopicOutcome(reader.text(), reader.int16(), reader.string())
         reader.tags()
         return outcome
@@ -164,7 +164,7 @@ class TopicMutation(ClientRequest[MutationAnswer]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MakeTopics(TopicMutation):
-    """Makes topics."""
+    """A request to create topics."""
 
     name: ClassVar[str] = "CreateTopics"
     api_key: ClassVar[int] = 19
@@ -181,7 +181,7 @@ class MakeTopics(TopicMutation):
         writer.tags()
 
     def read_outcome(self, reader: FieldReader) -> TopicOutcome:
-        """Return what became of one topic."""
+        """Return the result of one topic."""
         outcome = TopicOutcome(reader.text(), reader.int16(), reader.string())
         reader.int32()  # partitions
         reader.int16()  # replication factor
@@ -213,7 +213,7 @@ class DropTopics(TopicMutation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatePartitions(TopicMutation):
-    """Gives topics more partitions."""
+    """A request to give topics more partitions."""
 
     name: ClassVar[str] = "CreatePartitions"
     api_key: ClassVar[int] = 37

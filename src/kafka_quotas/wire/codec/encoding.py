@@ -44,7 +44,7 @@ Each takes 2 to 4 us, which delays all other clients. The advised limit for a br
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spelling:
-    """The steps over fields in one spelling, and the bytes of some."""
+    """The steps over fields in one encoding, and the bytes of some."""
 
     is_compact: bool
     string: Skip
@@ -63,7 +63,7 @@ class Spelling:
         return self.array(*element, *self.tags)
 
     def text(self, frame: Buffer, offset: int, end: int) -> tuple[str | None, int]:
-        """Return the text of a string, None for null, and the offset behind it."""
+        """Return the text of a string, None for null, and the offset after it."""
         start, behind = self.string_span(frame, offset, end)
         if behind < start:
             return None, start
@@ -106,7 +106,7 @@ COMPACT: Final = Spelling(
 
 
 def spelling(api_version: int, flexible_since: int) -> Spelling:
-    """Return the spelling of a message's version, whose flexible versions start with `flexible_since`."""
+    """Return the encoding of a message's version, where flexible versions start with `flexible_since`."""
     return COMPACT if api_version >= flexible_since else OLD
 
 
@@ -114,11 +114,14 @@ _TOO_MANY: Final = f"requests that have to be read as a whole may name {MAX_ELEM
 
 
 class ElementList(NamedTuple):
-    """An array: `start` is where its count is, `spans` where its elements are, `end` is behind the last."""
+    """An array in a frame."""
 
     start: int
+    """The offset of its count."""
     spans: tuple[tuple[int, int], ...]
+    """The start and end of each element."""
     end: int
+    """The offset after the last element."""
 
 
 def element_list(
@@ -145,7 +148,7 @@ def element_list(
 
 
 def with_elements(form: Spelling, frame: Buffer, listed: ElementList, elements: Sequence[Buffer]) -> bytes:
-    """Return the frame with these elements in place of those listed, and the length that it has then."""
+    """Return the frame with these elements in place of those listed, and with its new length."""
     before = frame[FRAME_LENGTH_BYTES : listed.start]
     return framed(b"".join((before, form.encoded_count(len(elements)), *elements, frame[listed.end :])))
 

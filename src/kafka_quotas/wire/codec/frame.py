@@ -36,7 +36,7 @@ def checked_frame_length(buffer: Buffer, offset: int, *, limit: int) -> int | No
 
 
 def _hint(field: bytes) -> str | None:
-    """Return what else speaks like this: the usual reason of an absurd length is another protocol."""
+    """Return the likely protocol of an absurd length, which usually comes from another one."""
     if field[:2] == b"\x16\x03":
         return "this looks like a TLS handshake on a plaintext port"
     if field in (b"GET ", b"POST", b"HEAD", b"HTTP"):

@@ -40,7 +40,7 @@ class FieldReader:
 
     @property
     def left(self) -> int:
-        """How many bytes were not read yet."""
+        """The number of unread bytes."""
         return self._end - self._offset
 
     def int8(self) -> int:
@@ -119,7 +119,7 @@ class FieldReader:
         self._offset += size
 
     def skip_int32s(self) -> None:
-        """Read past an array of 32-bit integers."""
+        """Skip an array of 32-bit integers."""
         size = 4 * self.count()
         if size > self.left:
             raise TruncatedError

@@ -27,7 +27,7 @@ _INT32: Final = Struct(">i")
 
 
 class TruncatedError(ProtocolError):
-    """The bytes end inside a field: more are needed, or the message is broken if there are no more."""
+    """The end of the bytes inside a field: more are needed, or the message is broken."""
 
     def __init__(self, message: str = "the message ends inside a field") -> None:
         super().__init__(message)
@@ -129,12 +129,12 @@ def bytes_span(buffer: Buffer, offset: int, end: int) -> tuple[int, int]:
 
 
 def string(buffer: Buffer, offset: int, end: int) -> int:
-    """Return the offset behind a string, nullable or not."""
+    """Return the offset after a string, nullable or not."""
     return _behind(offset + 2, read_int16(buffer, offset, end), end)
 
 
 def compact_string(buffer: Buffer, offset: int, end: int) -> int:
-    """Return the offset behind a compact string, nullable or not."""
+    """Return the offset after a compact string, nullable or not."""
     if offset < end and (length := buffer[offset]) < 0x80:
         # One byte holds length + 1, or 0 for null: the field takes that many bytes, and null takes one.
         offset += length or 1
@@ -148,18 +148,18 @@ def compact_string(buffer: Buffer, offset: int, end: int) -> int:
 
 
 def compact_bytes(buffer: Buffer, offset: int, end: int) -> int:
-    """Return the offset behind compact bytes or records, nullable or not."""
+    """Return the offset after compact bytes or records, nullable or not."""
     length, start = read_unsigned_varint(buffer, offset, end)
     return _behind(start, length - 1, end)
 
 
 def bytes_field(buffer: Buffer, offset: int, end: int) -> int:
-    """Return the offset behind bytes or records, nullable or not."""
+    """Return the offset after bytes or records, nullable or not."""
     return _behind(offset + 4, read_int32(buffer, offset, end), end)
 
 
 def tags(buffer: Buffer, offset: int, end: int) -> int:
-    """Return the offset behind a section of tagged fields, known and unknown alike."""
+    """Return the offset after a section of tagged fields, known and unknown alike."""
     if offset < end and not buffer[offset]:
         return offset + 1
     count, offset = read_unsigned_varint(buffer, offset, end)
@@ -171,7 +171,7 @@ def tags(buffer: Buffer, offset: int, end: int) -> int:
 
 
 def walk(layout: Layout, buffer: Buffer, offset: int, end: int) -> int:
-    """Return the offset behind all fields of a layout.
+    """Return the offset after all fields of a layout.
 
     Raises:
         ProtocolError: The bytes don't match the layout.

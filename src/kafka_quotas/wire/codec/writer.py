@@ -25,7 +25,7 @@ class FieldWriter:
         self._flexible = flexible
 
     def content(self) -> bytes:
-        """Return all that was written."""
+        """Return all written bytes."""
         return bytes(self._bytes)
 
     def int8(self, value: int) -> None:
@@ -85,6 +85,6 @@ class FieldWriter:
         self._bytes += content
 
     def tags(self) -> None:
-        """Append the end of a structure: no tagged fields, and nothing in versions that have none."""
+        """Append the end of a structure: an empty tag section, or nothing in versions without one."""
         if self._flexible:
             self._bytes.append(0)

@@ -33,7 +33,7 @@ _PADDING: Final = " \r"
 
 
 class _Element(NamedTuple):
-    """One element of DER: its tag, and where it and its content are."""
+    """One element of DER: its tag, and the places of it and of its content."""
 
     tag: int
     start: int

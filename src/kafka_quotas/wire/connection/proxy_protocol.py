@@ -26,7 +26,7 @@ _ADDRESSES: Final = {_TCP4: (socket.AF_INET, 4), _TCP6: (socket.AF_INET6, 16)}
 
 
 class ProxyHead(NamedTuple):
-    """The first 16 bytes: what the rest means and how long it is."""
+    """The first 16 bytes: the meaning and length of the rest."""
 
     command: int
     family: int
@@ -34,14 +34,14 @@ class ProxyHead(NamedTuple):
 
 
 class ProxySource(NamedTuple):
-    """Whose connection it is."""
+    """The address of the original client."""
 
     ip: str
     port: int
 
 
 def parse_proxy_head(head: bytes) -> ProxyHead:
-    """Return what the first `HEAD_BYTES` say.
+    """Return the parsed first `HEAD_BYTES`.
 
     Raises:
         ProtocolError: The bytes are no such header.

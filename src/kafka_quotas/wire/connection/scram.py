@@ -41,7 +41,7 @@ class ScramClient:
         self._server_signature = b""
 
     def first_message(self) -> bytes:
-        """Return what the client says first."""
+        """Return the client's first message."""
         return f"{_NO_CHANNEL_BINDING}{self._first_bare}".encode()
 
     def final_message(self, server_first: bytes) -> bytes:
@@ -68,10 +68,10 @@ class ScramClient:
         return f"{without_proof},p={_encoded(proof)}".encode()
 
     def check_server(self, server_final: bytes) -> None:
-        """Return nothing if the server has proved itself.
+        """Check the server's proof that it knows the password.
 
         Raises:
-            ProtocolError: A server that doesn't know the password.
+            ProtocolError: A server without a valid proof.
         """
         shown = _decoded(_fields(server_final).get("v", ""))
         if not self._server_signature or not hmac.compare_digest(shown, self._server_signature):

@@ -35,7 +35,10 @@ Serves: TypeAlias = Callable[[int], bool]
 
 
 class _Entry(NamedTuple):
-    """One API of a response and where its bytes are. A response has some 80, so this is a tuple."""
+    """One API of a response and the place of its bytes.
+
+    It is a tuple because a response has some 80 of them.
+    """
 
     api_key: int
     min_version: int
@@ -81,10 +84,10 @@ def clamp(frame: Buffer, api_version: int, *, serves: Serves | None = None) -> b
 
 
 def unsupported_version_answer(correlation_id: int) -> bytes:
-    """Return the frame that answers an ApiVersions request of a version above ours.
+    """Return the response to an ApiVersions request of a version above the proxy's.
 
-    It has the form of version 0 whatever was asked and names the versions of ApiVersions itself, with which a client
-    then asks again (KIP-511).
+    It always has the form of version 0 and names the versions of ApiVersions itself, one of which the client uses for its
+    next attempt (KIP-511).
     """
     api = API_TABLE[API_VERSIONS]
     served = _RANGE.pack(API_VERSIONS, api.min_version, api.max_version)

@@ -49,7 +49,7 @@ _LAYOUTS: Final[dict[tuple[int, int], AddressLayout]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedBroker:
-    """One broker as a response names it."""
+    """One broker in a response."""
 
     node_id: int
     host: str
@@ -57,12 +57,14 @@ class NamedBroker:
 
 
 class AddressSpan(NamedTuple):
-    """One broker in a frame: `start` is where the host's length is, `port_start` where the port is."""
+    """One broker in a frame."""
 
     node_id: int
     start: int
+    """The offset of the host's length."""
     host: str
     port_start: int
+    """The offset of the port."""
     port: int
 
 
@@ -100,10 +102,9 @@ def broker_addresses(api_key: int, api_version: int, frame: Buffer) -> tuple[Nam
 
 
 def rewrite_addresses(api_key: int, api_version: int, frame: Buffer, translate: Translate) -> bytes:
-    """Return the response frame with every broker's address translated, its length fields made right.
+    """Return the response frame with translated broker addresses and corrected length fields.
 
-    `frame` is the whole response, length field included; placeholders (node -1, no host, no real port) stay as they
-    are.
+    `frame` is the whole response, length field included. Placeholders (node -1, no host, no real port) stay unchanged.
 
     Raises:
         ProtocolError: The frame can't be a response of this API and version.
@@ -158,7 +159,7 @@ def untagged_list(api_key: int, api_version: int, buffer: Buffer, offset: int) -
 
 
 def _find(api_key: int, api_version: int, frame: Buffer) -> BrokerList | None:
-    """Return where the brokers of a response are, or None if this version never has any."""
+    """Return the places of the brokers in a response, or None if this version never has any."""
     layout = _LAYOUTS.get((api_key, api_version))
     if layout is None:
         return None
@@ -196,7 +197,7 @@ def _find_tagged(layout: AddressLayout, frame: Buffer, offset: int) -> BrokerLis
 def _places(
     layout: AddressLayout, frame: Buffer, count: int, offset: int, end: int, *, is_compact: bool
 ) -> list[AddressSpan]:
-    """Return where the addresses of `count` brokers are, the first of them starting at `offset`."""
+    """Return the places of the addresses of `count` brokers from `offset` on."""
     span = compact_span if is_compact else string_span
     before, after = layout.element_before, layout.element_after
     places: list[AddressSpan] = []

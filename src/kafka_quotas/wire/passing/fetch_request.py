@@ -85,10 +85,12 @@ def fetch_limits(buffer: Buffer, header: RequestHeader) -> FetchLimits | None:
 
 
 def cap_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_window_bytes: int) -> FetchLimits | None:
-    """Return the limits that the request had before, and leave none above `max_window_bytes` in it.
+    """Lower the limits of the request to `max_window_bytes`, and return the limits before.
 
-    `max_window_bytes` is what the client's quota lets pass in one window, 0 or more. None if more bytes are needed;
-    nothing is changed then.
+    `max_window_bytes` is the client's quota for one window, 0 or more.
+
+    Returns:
+        The limits; None if more bytes are needed, which changes nothing.
 
     Raises:
         ProtocolError: The request ends before its limits.

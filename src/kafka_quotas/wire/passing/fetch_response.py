@@ -49,7 +49,7 @@ def charged_bytes(api_version: int, frame_length: int) -> int:
 
 
 def answered_session(session_id: int, epoch: int) -> int:
-    """Return the session that an empty answer names, by the session and epoch of the request."""
+    """Return the session that an empty response names, by the session and epoch of the request."""
     return NO_SESSION if epoch in (INITIAL_EPOCH, FINAL_EPOCH) else session_id
 
 
@@ -140,7 +140,7 @@ class FetchTail:
         self._resume = _HEADER_TAGS
 
     def find(self, chunk: memoryview, start: int, end: int) -> int | None:
-        """Return the offset in the next piece, `chunk[start:end]`, or just behind it, where the tail starts.
+        """Return the offset in the next piece, `chunk[start:end]`, or just after it, where the tail starts.
 
         None if that is in a later piece, or the tail is one zero, as it is without any tagged field, and in this one.
 

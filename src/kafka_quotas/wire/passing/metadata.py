@@ -82,7 +82,7 @@ def parse_metadata_request(frame: Buffer, header: RequestHeader) -> ParsedMetada
 
 
 def ask_by_name(names: Sequence[str] | None, *, correlation_id: int, client_id: str) -> bytes:
-    """Return the request for some topics, None for all of them, that makes none of them."""
+    """Return the request for some topics (None: all) that creates none of them."""
     listed = (-1).to_bytes(4, "big", signed=True) if names is None else _encoded_names(OLD, names)
     return _request(BY_NAME_VERSION, correlation_id, client_id, listed + b"\0")
 
@@ -102,7 +102,7 @@ def ask_for_brokers(*, correlation_id: int, client_id: str) -> bytes:
 
 
 def has_brokers(frame: Buffer) -> bool:
-    """Return whether the answer to `ask_for_brokers` names a broker: those that are errors name none."""
+    """Return whether the response to `ask_for_brokers` names a broker, which an error response does not."""
     offset = RESPONSE_HEAD_BYTES
     return len(frame) >= offset + _BROKER_COUNT.size and _BROKER_COUNT.unpack_from(frame, offset)[0] > 0
 
@@ -125,7 +125,7 @@ def _is_all(form: Spelling, frame: Buffer, listed: ElementList, version: int) ->
 
 
 def _fixed_bytes(layout: Layout) -> int:
-    """Return how many bytes the fixed fields of a layout take."""
+    """Return the size of the fixed fields of a layout."""
     return sum(step for step in layout if isinstance(step, int))
 
 

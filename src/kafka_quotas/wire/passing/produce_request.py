@@ -86,7 +86,7 @@ class Sequenced(NamedTuple):
 
 
 class ProducedPartition(NamedTuple):
-    """One partition's data: how many bytes of records, who numbered them (None: nobody), and its place."""
+    """One partition's data: the size of its records, their producer (None: not idempotent), and its place."""
 
     partition: int
     size: int
@@ -96,7 +96,7 @@ class ProducedPartition(NamedTuple):
 
 
 class TopicData(NamedTuple):
-    """One topic of a request: its partitions in order, where they are listed, and its own place."""
+    """One topic of a request: its partitions in order, and the places of the list and of the topic."""
 
     topic: ProducedTopic
     partitions: tuple[ProducedPartition, ...]
@@ -106,7 +106,7 @@ class TopicData(NamedTuple):
 
 
 class ProduceData(NamedTuple):
-    """The topics of a request in order, and where they are."""
+    """The topics of a request in order, and their place."""
 
     topics: tuple[TopicData, ...]
     listed: ElementList
@@ -118,7 +118,7 @@ class ProduceData(NamedTuple):
 
 
 def parse_produce(frame: Buffer, header: RequestHeader) -> ProduceData:
-    """Return where a whole Produce request has its partitions.
+    """Return the topics and partitions of a whole Produce request with their places.
 
     Raises:
         ProtocolError: The frame can't be a Produce request.
@@ -144,7 +144,7 @@ def parse_produce(frame: Buffer, header: RequestHeader) -> ProduceData:
 def without_partitions(
     frame: Buffer, header: RequestHeader, data: ProduceData, is_cut: Callable[[PartitionKey], bool]
 ) -> bytes | None:
-    """Return the request without the partitions that are cut, None where nothing is left of it."""
+    """Return the request without the cut partitions, or None if none is left."""
     form = spelling(header.api_version, FLEXIBLE_SINCE)
     elements: list[Buffer] = []
     for topic in data.topics:
@@ -184,12 +184,12 @@ def _sequenced(frame: Buffer, records: int, size: int) -> Sequenced | None:
 
 
 def topic_layout(form: Spelling, version: int) -> Layout:
-    """Return the layout of what a topic goes by."""
+    """Return the layout of a topic's name or id."""
     return (TOPIC_ID_BYTES,) if version >= TOPIC_ID_SINCE else (form.string,)
 
 
 def topic_key(form: Spelling, version: int, frame: Buffer, start: int, end: int) -> tuple[ProducedTopic, int]:
-    """Return what a topic goes by, and the offset behind it."""
+    """Return a topic's name or id, and the offset after it."""
     if version >= TOPIC_ID_SINCE:
         return bytes(frame[start : start + TOPIC_ID_BYTES]), start + TOPIC_ID_BYTES
     name, offset = form.text(frame, start, end)

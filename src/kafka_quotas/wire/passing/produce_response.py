@@ -40,7 +40,7 @@ class PartitionResult(NamedTuple):
 
 
 class _TopicResults(NamedTuple):
-    """One topic of a response: its partitions in order, where they are listed, and its own place."""
+    """One topic of a response: its partitions in order, and the places of the list and of the topic."""
 
     results: tuple[PartitionResult, ...]
     listed: ElementList
@@ -72,9 +72,9 @@ def refused_partition(api_version: int, partition: int, *, error_code: int, mess
 def with_refused_partitions(
     api_version: int, frame: Buffer, order: Sequence[PartitionKey], refused: Mapping[PartitionKey, bytes]
 ) -> bytes:
-    """Return the response with the refused partitions' results in it, all in the order of the request.
+    """Return the response with the refused partitions' results added, in the order of the request.
 
-    A topic of the broker's response that answers nothing of the request comes last.
+    Topics of the broker that the request does not name come last.
     """
     form = spelling(api_version, FLEXIBLE_SINCE)
     listed, topics = _parsed(form, api_version, frame)

@@ -86,7 +86,7 @@ def authenticate_token(frame: Buffer, header: RequestHeader) -> bytes:
 
 
 def authenticate_result(frame: Buffer, api_version: int) -> AuthenticateResult:
-    """Return what a whole SaslAuthenticate response says.
+    """Return the content of a whole SaslAuthenticate response.
 
     Raises:
         ProtocolError: The frame is no such message.
@@ -107,7 +107,7 @@ def authenticate_result(frame: Buffer, api_version: int) -> AuthenticateResult:
 
 
 def raw_token(frame: Buffer) -> bytes:
-    """Return the token of a raw frame: all behind its length field."""
+    """Return the token of a raw frame: everything after its length field."""
     return bytes(frame[FRAME_LENGTH_BYTES:])
 
 

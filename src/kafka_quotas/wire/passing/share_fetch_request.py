@@ -19,9 +19,10 @@ _UP_TO_LIMITS: Final[Layout] = (compact_string, compact_string, 16)
 
 
 def cap_share_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_bytes: int) -> int | None:
-    """Return the offset after the limits, and leave none above `max_bytes` (0 or more) in the request.
+    """Lower the limits in the request to `max_bytes` (0 or more), and return the offset after them.
 
-    None if more bytes are needed; nothing is changed then.
+    Returns:
+        The offset; None if more bytes are needed, which changes nothing.
 
     Raises:
         ProtocolError: The request ends before its limits.

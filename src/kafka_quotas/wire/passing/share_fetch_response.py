@@ -109,7 +109,7 @@ class _Walk:
 
 
 class ShareFetchTail(_Walk):
-    """Finds where the list of brokers starts, which the body's tag section follows."""
+    """A streaming search for the list of brokers, which the body's tag section follows."""
 
     __slots__ = ()
 
@@ -139,7 +139,7 @@ class ShareFetchTail(_Walk):
 
 
 class WithoutRecords(_Walk):
-    """Keeps all of a response but its records and the ranges that were acquired with them."""
+    """A streaming filter that drops the records of a response and the ranges acquired with them."""
 
     __slots__ = ("_keeps",)
 
@@ -148,10 +148,10 @@ class WithoutRecords(_Walk):
         self._keeps = True
 
     def keep(self, chunk: memoryview, start: int, end: int) -> bytes:
-        """Return what is kept of the next piece, `chunk[start:end]`.
+        """Return the kept parts of the next piece, `chunk[start:end]`.
 
         Raises:
-            ProtocolError: This is no ShareFetch response.
+            ProtocolError: The frame is no ShareFetch response.
         """
         kept: list[Buffer] = []
         position = start
@@ -175,7 +175,7 @@ class WithoutRecords(_Walk):
 
 
 def shortened(frame: Buffer) -> bytearray:
-    """Return a frame that was kept in part with the length that it has now."""
+    """Return a frame that was kept in part, with its new length."""
     return bytearray(framed(bytes(frame[4:])))
 
 

@@ -25,9 +25,7 @@ _BEFORE_STATUS: Final[Layout] = (6, compact_string, compact_string, 16)
 
 
 def topics_in_the_making(api_version: int, frame: Buffer) -> tuple[str, ...]:
-    """Return the names of the internal topics that the broker makes because of this heartbeat.
-
-    `frame` is the whole response.
+    """Return the names of the internal topics that the broker creates because of this heartbeat.
 
     Raises:
         ProtocolError: The frame can't be such a response.

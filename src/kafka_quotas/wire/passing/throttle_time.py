@@ -45,7 +45,7 @@ _FIXED: Final[dict[tuple[int, int], tuple[int, bool]]] = {
 
 
 def has_throttle(api_key: int, api_version: int) -> bool:
-    """Return whether responses of this version carry a throttle time that we know the place of."""
+    """Return whether responses of this version carry a throttle time at a known place."""
     return (api_key, api_version) in _LAYOUTS
 
 
@@ -77,7 +77,7 @@ def throttle_offset(api_key: int, api_version: int, frame: Buffer, start: int = 
 
 
 def _search(api_key: int, api_version: int, layout: Layout, frame: Buffer, start: int) -> int | None:
-    """Return the offset by walking from the body's start, or None if this answer has no field."""
+    """Return the offset by walking from the body's start, or None if this response has no field."""
     body = start + RESPONSE_HEAD_BYTES + 1
     if len(frame) < body or frame[body - 1] or not has_header_tags(api_key, api_version):
         found = response_body_offset(api_key, api_version, frame, start)

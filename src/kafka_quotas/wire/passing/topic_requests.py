@@ -28,14 +28,14 @@ PARTITIONS_FLEXIBLE_SINCE: Final = 2
 
 
 class GrownTopic(NamedTuple):
-    """A topic and the number of partitions that it is to have in all."""
+    """A topic and its total number of partitions after the change."""
 
     name: str
     partitions: int
 
 
 class CreatePartitionsRequest(NamedTuple):
-    """The topics in order, where they are, and whether nothing is to be made."""
+    """The topics in order, their place, and whether the request only validates."""
 
     topics: tuple[GrownTopic, ...]
     listed: ElementList
@@ -43,7 +43,7 @@ class CreatePartitionsRequest(NamedTuple):
 
 
 def parse_create_partitions(frame: Buffer, header: RequestHeader) -> CreatePartitionsRequest:
-    """Return what a whole CreatePartitions request asks for.
+    """Return the content of a whole CreatePartitions request.
 
     Raises:
         ProtocolError: The frame can't be such a request.
@@ -82,7 +82,7 @@ class NewTopic(NamedTuple):
 
 
 class CreateTopicsRequest(NamedTuple):
-    """The topics in order, where they are, and whether nothing is to be made."""
+    """The topics in order, their place, and whether the request only validates."""
 
     topics: tuple[NewTopic, ...]
     listed: ElementList
@@ -90,7 +90,7 @@ class CreateTopicsRequest(NamedTuple):
 
 
 def parse_create_topics(frame: Buffer, header: RequestHeader) -> CreateTopicsRequest:
-    """Return what a whole CreateTopics request asks for.
+    """Return the content of a whole CreateTopics request.
 
     Raises:
         ProtocolError: The frame can't be such a request.
@@ -128,14 +128,14 @@ TopicKey: TypeAlias = str | TopicId | None
 
 
 class DeleteTopicsRequest(NamedTuple):
-    """The topics in order, each by its name or its id, and where they are."""
+    """The topics in order, each by its name or its id, and their place."""
 
     topics: tuple[TopicKey, ...]
     listed: ElementList
 
 
 def parse_delete_topics(frame: Buffer, header: RequestHeader) -> DeleteTopicsRequest:
-    """Return what a whole DeleteTopics request asks for.
+    """Return the content of a whole DeleteTopics request.
 
     Raises:
         ProtocolError: The frame can't be such a request.

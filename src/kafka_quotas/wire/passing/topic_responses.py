@@ -34,7 +34,7 @@ from kafka_quotas.wire.protocol.response_header import has_header_tags, whole_re
 
 
 class _Since(NamedTuple):
-    """From which version on the responses of an API have a field."""
+    """The versions from which on the responses of an API have a field."""
 
     flexible: int
     throttle: int
@@ -66,7 +66,7 @@ class TopicResult(NamedTuple):
 
     @property
     def keys(self) -> tuple[TopicKey, ...]:
-        """What the request may have named the topic by."""
+        """The keys by which the request may have named the topic."""
         return tuple(key for key in (self.name, self.topic_id) if key is not None)
 
 

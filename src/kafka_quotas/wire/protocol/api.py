@@ -20,7 +20,7 @@ class ThrottleLayout:
 
 
 class BrokerListKind(Enum):
-    """How the addresses of brokers are held in a response."""
+    """The encodings of broker addresses in a response."""
 
     SINGLE = "one broker, its fields among those of the body"
     ARRAY = "an array"
@@ -63,7 +63,7 @@ class Api:
     addresses: tuple[AddressLayout, ...] = ()
 
     def handles(self, version: int) -> bool:
-        """Return whether this version is one that we can patch."""
+        """Return whether we can patch this version."""
         return self.min_version <= version <= self.max_version
 
     def throttle_layout(self, version: int) -> ThrottleLayout | None:

@@ -50,7 +50,7 @@ class RequestHeader(NamedTuple):
 
     @property
     def frame_end(self) -> int:
-        """Return the offset behind the frame's last byte."""
+        """Return the offset after the frame's last byte."""
         return self.start + FRAME_LENGTH_BYTES + self.frame_length
 
 
@@ -93,7 +93,7 @@ def parse_request_header(
 
 
 def _parse_short(buffer: Buffer, offset: int, max_frame_bytes: int) -> RequestHeader | None:
-    """Return the header where the usual fixed part is not there: too few bytes, or a header of version 0."""
+    """Return the header of a frame that has too few bytes for the usual one, or a header of version 0."""
     length = checked_frame_length(buffer, offset, limit=max_frame_bytes)
     if length is None:
         return None
@@ -113,7 +113,7 @@ def _parse_short(buffer: Buffer, offset: int, max_frame_bytes: int) -> RequestHe
 
 
 def _behind_tags(buffer: Buffer, tags_start: int, start: int, length: int) -> int | None:
-    """Return the offset behind the header's tagged fields, or None if more bytes are needed."""
+    """Return the offset after the header's tagged fields, or None if more bytes are needed."""
     frame_end = start + FRAME_LENGTH_BYTES + length
     header_limit = min(frame_end, start + MAX_HEADER_BYTES)
     try:
