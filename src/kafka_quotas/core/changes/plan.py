@@ -22,7 +22,7 @@ Content = Mapping[Entity, Mapping[str, float]]
 Declared = Mapping[Entity, Mapping[str, float | None]]
 """What is asked for: as `Content`, where None asks for a key not to be set."""
 Owns = Callable[[Entity], bool]
-"""Whether whoever asks may decide about an entity at all."""
+"""Whether a caller manages an entity."""
 
 _KEY_ORDER: Final = {name: index for index, name in enumerate(STORED_KEYS)}
 

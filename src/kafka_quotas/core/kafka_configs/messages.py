@@ -57,7 +57,7 @@ def _about_ignored_words(command: KafkaConfigsCommand) -> Iterator[str]:
 FUTURE = "java.util.concurrent.ExecutionException: "
 """What stands before an error that a broker's answer, or the lack of one, ended in."""
 OURS = ""
-"""The error class of what only this program can run into; it is told without one."""
+"""The error class of errors of this program alone, reported without a class."""
 TIMED_OUT = "REQUEST_TIMED_OUT"
 ZOOKEEPER_TIMED_OUT = "kafka.zookeeper.ZooKeeperClientTimeoutException"
 

@@ -109,7 +109,7 @@ def document_of(tree: object, source: str, *, lines: Sequence[int] = ()) -> Quot
         except QuotaFileError as error:
             problems.append(error.problem)
             if len(problems) == MOST_PROBLEMS:
-                break  # whoever wrote this meant another kind of file
+                break  # probably another kind of file
     return QuotaDocument(
         place=place,
         values=_mapping(sections.get("values") or {}, place, "values"),

@@ -1,4 +1,4 @@
-"""The quotas that a broker charges for each API: the table behind the daemon, the tests and the docs.
+"""The quotas that a broker charges for each API: the table of the daemon, the tests and the docs.
 
 No row has `connection_creation_rate`: a broker charges it when it accepts a connection, before it reads a request.
 

@@ -21,7 +21,7 @@ from kafka_quotas.core.model.entity import ABSENT, Absent, Entity
 from kafka_quotas.core.model.sanitizer import sanitize
 
 Bucket = tuple[str, str]
-"""Raw user and client-id that a bucket belongs to; `""`: not told apart by this."""
+"""Raw user and client-id of a bucket; `""` for any."""
 
 Level = int | str
 """1 (most specific) to 8, 9 and 10 for static configuration, or `ip` and `ip-default`."""

@@ -86,8 +86,8 @@ def clamp(frame: Buffer, api_version: int, *, serves: Serves | None = None) -> b
 def unsupported_version_answer(correlation_id: int) -> bytes:
     """Return the response to an ApiVersions request of a version above the proxy's.
 
-    It always has the form of version 0 and names the versions of ApiVersions itself, one of which the client uses for its
-    next attempt (KIP-511).
+    It always has the form of version 0 and names the versions of ApiVersions itself, one of which the client uses for
+    its next attempt (KIP-511).
     """
     api = API_TABLE[API_VERSIONS]
     served = _RANGE.pack(API_VERSIONS, api.min_version, api.max_version)
@@ -130,8 +130,10 @@ def _clamped(frame: Buffer, entry: _Entry, serves: Serves | None) -> Buffer | No
     if serves is not None and not serves(key):
         return None
     api = API_TABLE.get(key)
+    # Unknown APIs are relayed unchanged.
     if api is None or highest <= api.max_version:
         return frame[start:end]
+    # There is no version that both the broker and the proxy handle.
     if lowest > api.max_version:
         return None
     return _RANGE.pack(key, lowest, api.max_version) + bytes(frame[start + _RANGE.size : end])

@@ -113,6 +113,7 @@ def rewrite_addresses(api_key: int, api_version: int, frame: Buffer, translate: 
     if found is None or not found.places:
         return bytes(frame)
     content = replaced_list(frame, found, translate, is_compact=has_header_tags(api_key, api_version))
+    # A tagged field carries its own size, which changes with the addresses.
     size = encode_unsigned_varint(len(content)) if found.size_start < found.content_start else b""
     return framed(b"".join((frame[FRAME_LENGTH_BYTES : found.size_start], size, content, frame[found.content_end :])))
 
@@ -208,6 +209,7 @@ def _places(
         host_start, host_end = span(frame, offset + 4, end)
         port_start = max(host_start, host_end)
         port = read_int32(frame, port_start, end)
+        # Placeholders name no broker, so there is no address to replace.
         if node_id >= 0 and host_end > host_start and 0 < port <= MAX_PORT:
             host = bytes(frame[host_start:host_end]).decode("utf-8", "replace")
             places.append(_new(AddressSpan, (node_id, offset + 4, host, port_start, port)))

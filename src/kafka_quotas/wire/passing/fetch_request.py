@@ -34,7 +34,7 @@ SESSIONS_SINCE: Final = 7
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
-"""The epoch of sessionless requests; they and initial ones name all their partitions, others only the changes."""
+"""The epoch of requests without a session; they and initial ones name all their partitions."""
 REPLICA_STATE_TAG: Final = 1
 NO_REPLICA: Final = -1
 """The replica id of a consumer. A broker that follows sends its own, which is 0 or more."""
@@ -102,8 +102,10 @@ def cap_fetch(buffer: bytearray | memoryview, header: RequestHeader, max_window_
     offset = _min_bytes_offset(header)
     if max_bytes is not None and max_bytes > max_window_bytes:
         _INT32.pack_into(buffer, offset + 4, max_window_bytes)
+    # Versions 0 to 2 have no `max_bytes`; their `min_bytes` is capped all the same.
     if max_bytes is None or max_bytes > max_window_bytes:
         max_bytes = max_window_bytes
+    # A broker would wait for bytes that it may not return.
     if min_bytes > max_bytes:
         _INT32.pack_into(buffer, offset, max_bytes)
     return limits
@@ -120,7 +122,7 @@ def fetch_session(buffer: Buffer, header: RequestHeader) -> tuple[int, int] | No
     """
     if header.api_version < SESSIONS_SINCE:
         return NO_SESSION, FINAL_EPOCH
-    offset = _min_bytes_offset(header) + 9  # behind the limits and the isolation level
+    offset = _min_bytes_offset(header) + 9  # after the limits and the isolation level
     if offset + 8 > header.frame_end:
         raise TruncatedError
     if offset + 8 > len(buffer):
@@ -163,6 +165,7 @@ def replica_id(buffer: Buffer, header: RequestHeader) -> int | None:
             return read_int32(buffer, header.end, end)
         return _tagged_replica_id(buffer, walk(_BODY_V15, buffer, header.end, end), end)
     except TruncatedError:
+        # The bytes at hand end here, not the request.
         if end < header.frame_end:
             return None
         raise
@@ -184,4 +187,5 @@ def _tagged_replica_id(buffer: Buffer, offset: int, end: int) -> int:
         if tag == REPLICA_STATE_TAG:
             return read_int32(buffer, offset, min(end, offset + size))
         offset += size
+    # Consumers leave the replica state out.
     return NO_REPLICA

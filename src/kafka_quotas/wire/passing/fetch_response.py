@@ -45,11 +45,13 @@ def charged_bytes(api_version: int, frame_length: int) -> int:
         api_version: The version of the request.
         frame_length: The value of the response's length field.
     """
+    # The charge excludes the header's tag section, which is one byte because no header tag exists.
     return frame_length - 1 if has_header_tags(FETCH, api_version) else frame_length
 
 
 def answered_session(session_id: int, epoch: int) -> int:
     """Return the session that an empty response names, by the session and epoch of the request."""
+    # A fetch of all partitions gets no session, so that the client repeats it in full.
     return NO_SESSION if epoch in (INITIAL_EPOCH, FINAL_EPOCH) else session_id
 
 
@@ -63,6 +65,7 @@ def empty_fetch_response(
         pieces.append(_INT32.pack(throttle_ms))
     if api_version >= SESSIONS_SINCE:
         pieces.append(_SESSION.pack(error_code, session_id))
+    # No topics, and in flexible versions no tagged fields.
     pieces.append(b"\1\0" if is_flexible else bytes(4))
     return framed(b"".join(pieces))
 
@@ -74,6 +77,7 @@ def fetch_result(api_version: int, buffer: Buffer, start: int) -> tuple[int, int
     """
     if api_version < SESSIONS_SINCE:
         return 0, NO_SESSION
+    # Error code and session follow the throttle time of 4 bytes.
     offset = start + RESPONSE_HEAD_BYTES + has_header_tags(FETCH, api_version) + 4
     if len(buffer) < offset + _SESSION.size:
         return None
@@ -153,6 +157,7 @@ class FetchTail:
                 return self._found(chunk, position, end, self._left - (position - start))
             value = chunk[position]
             position += 1
+            # A varint of several bytes may be split between two chunks.
             if value >= 0x80 or self._shift:
                 if self._continues(value):
                     continue
@@ -167,6 +172,7 @@ class FetchTail:
         field = self._field
         if field == _RECORDS:
             self._field = _PARTITION_TAGS
+            # A compact size is one more than the number of bytes, 0 is null.
             return value - 1 if value else 0
         if field == _ABORTED:
             return self._aborted_or_records(value - 1)
@@ -228,6 +234,7 @@ class FetchTail:
         return True
 
     def _found(self, chunk: memoryview, position: int, end: int, tail_bytes: int) -> int | None:
+        # A tail of a single zero has no tagged field, so there are no brokers to rewrite.
         if tail_bytes == 1 and position < end and not chunk[position]:
             return None
         if tail_bytes > MAX_TAIL_BYTES:
@@ -251,6 +258,7 @@ def rewrite_tail(api_version: int, tail: Buffer, translate: Translate) -> bytes:
     others = bytes(tail[found.content_end :])
     field = b"\0" + encode_unsigned_varint(len(content)) + content
     gap = len(tail) - len(encode_unsigned_varint(count)) - len(field) - len(others)
+    # The response's length has gone out: longer addresses don't fit, so padding replaces the brokers.
     if gap < 0:
         return padded_tags(count - 1, others, len(tail))
     if gap <= 2:  # too short for a field: the size can be written with more bytes than it needs

@@ -38,7 +38,7 @@ TOPIC_ID_SINCE: Final = 10
 BY_NAME_VERSION: Final = 4
 """The version of requests by name: the first that can prevent creation, since Kafka 0.11."""
 BY_ID_VERSION: Final = 12
-"""The version of requests by topic id: the first that has ids, since Kafka 3.1."""
+"""The version of requests by topic id: the first that accepts them, since Kafka 3.1."""
 
 BROKERS_VERSION: Final = 1
 """The version of requests for brokers: the first that can name no topic, since Kafka 0.10."""
@@ -73,8 +73,10 @@ def parse_metadata_request(frame: Buffer, header: RequestHeader) -> ParsedMetada
     if not _is_all(form, frame, listed, version):
         found = (form.text(frame, start + _fixed_bytes(id_bytes), behind)[0] for start, behind in listed.spans)
         names = tuple(name for name in found if name is not None)
+        # Only versions with topic ids allow a null name.
         if len(names) < len(listed.spans) and not id_bytes:
             raise ProtocolError("a topic of a Metadata request has no name")
+    # Older versions have no flag, and the broker may create any topic that they name.
     if version < AUTO_CREATION_SINCE:
         return ParsedMetadataRequest(names, listed, True, None)  # noqa: FBT003 - a tuple's field
     walk((1,), frame, listed.end, end)
@@ -117,6 +119,7 @@ def _request(version: int, correlation_id: int, client_id: str, rest: bytes) -> 
 
 def _is_all(form: Spelling, frame: Buffer, listed: ElementList, version: int) -> bool:
     """Return whether the request asks for every topic: an empty list in version 0, null later."""
+    # An empty list means all topics in version 0, and none in later versions.
     if version < NULL_IS_ALL_SINCE:
         return not listed.spans
     if form.is_compact:

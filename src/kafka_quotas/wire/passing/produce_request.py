@@ -54,11 +54,13 @@ def acks(buffer: Buffer, header: RequestHeader) -> int | None:
     end = min(len(buffer), frame_end)
     offset = header.end
     try:
+        # The transactional id comes before the acknowledgements.
         if header.api_version >= TRANSACTIONAL_ID_SINCE:
             skip = compact_string if header.api_version >= FLEXIBLE_SINCE else string
             offset = skip(buffer, offset, end)
         return read_int16(buffer, offset, end)
     except TruncatedError:
+        # The bytes at hand end here, not the request.
         if end < frame_end:
             return None
         raise
@@ -177,6 +179,7 @@ def _sequenced(frame: Buffer, records: int, size: int) -> Sequenced | None:
 
     Idempotent producers send one batch per partition.
     """
+    # Message formats before magic 2 have no producer id.
     if size < _PRODUCER_AT + _PRODUCER.size or frame[records + _MAGIC_AT] < 2:
         return None
     producer_id, epoch, first = _PRODUCER.unpack_from(frame, records + _PRODUCER_AT)

@@ -97,6 +97,7 @@ def authenticate_result(frame: Buffer, api_version: int) -> AuthenticateResult:
     offset = (compact_string if api_version >= _FLEXIBLE_SINCE else string)(frame, offset + 2, end)
     token_start, token_end = _bytes_span(frame, offset, end, api_version)
     lifetime_ms = 0
+    # Version 0 has no session lifetime (KIP-368).
     if api_version >= SESSION_LIFETIME_SINCE:
         lifetime_start = max(token_start, token_end)
         if lifetime_start + 8 > end:

@@ -62,6 +62,7 @@ def error_code(buffer: Buffer, start: int) -> int | None:
 def refused_share_fetch(correlation_id: int, *, throttle_ms: int, error: int) -> bytes:
     """Return the frame of a response that refuses the request with an error code."""
     head = correlation_id.to_bytes(4, "big") + b"\0" + throttle_ms.to_bytes(4, "big")
+    # After the error: no message, no lock duration, no topics, no brokers, no tagged fields.
     return framed(head + _INT16.pack(error) + b"\0" + bytes(4) + b"\1\1\0")
 
 
@@ -158,6 +159,7 @@ class WithoutRecords(_Walk):
         while True:
             if self._step == _RECORDS_FOLLOW:
                 self._keeps = False
+                # A throttled response has the partition's acknowledgement results only.
                 kept.append(_EMPTY)
                 self._next()
             elif self._step == _RECORDS_END:
@@ -195,6 +197,7 @@ def rewrite_share_tail(api_version: int, tail: Buffer, translate: Translate) -> 
     tag_count, tags_start = read_unsigned_varint(tail, found.content_end, len(tail))
     tags, section = bytes(tail[tags_start:]), bytes(tail[found.content_end :])
     gap = len(tail) - count_bytes - len(content) - len(section)
+    # The response's length has gone out: longer addresses don't fit, so padding replaces the brokers.
     if gap < 0:
         return _NO_BROKERS + padded_tags(tag_count, tags, len(tail) - len(_NO_BROKERS))
     count, _ = read_unsigned_varint(tail, 0, len(tail))

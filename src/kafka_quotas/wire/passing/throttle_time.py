@@ -22,7 +22,7 @@ from kafka_quotas.wire.protocol.response_header import (
 )
 
 NEED_MORE: Final = -1
-"""Returned where the answer is behind the bytes at hand."""
+"""The result if the bytes at hand do not reach the field."""
 MAX_THROTTLE_MS: Final = 2**31 - 1
 """The most the field can hold: 24.8 days."""
 
@@ -68,6 +68,7 @@ def throttle_offset(api_key: int, api_version: int, frame: Buffer, start: int = 
     fixed = _FIXED.get(place)
     if fixed is not None and len(frame) - start >= fixed[0] + 4:
         offset, may_have_tags = fixed
+        # Without header tags the field has a fixed place.
         if not may_have_tags or not frame[start + RESPONSE_HEAD_BYTES]:
             if _INT32.unpack_from(frame, start)[0] < offset:
                 raise ProtocolError("a response is too short for its throttle time")
@@ -87,11 +88,13 @@ def _search(api_key: int, api_version: int, layout: Layout, frame: Buffer, start
     frame_end = start + FRAME_LENGTH_BYTES + _INT32.unpack_from(frame, start)[0]
     end = min(len(frame), frame_end)
     try:
+        # This error has the form of version 0, which has no throttle time.
         if api_key == API_VERSIONS and is_unsupported_version_answer(frame, body, end):
             return None
         offset = walk(layout, frame, body, end)
         read_int32(frame, offset, end)
     except TruncatedError:
+        # The bytes at hand end here, not the response.
         if end < frame_end:
             return NEED_MORE
         raise
@@ -119,6 +122,7 @@ def patch_throttle(
     if offset is None or offset == NEED_MORE:
         return offset
     upstream_ms = read_throttle_ms(frame, offset)
+    # The client waits for the longer of the two, as for a request that a broker forwarded (KIP-590).
     if throttle_ms > upstream_ms:
         _INT32.pack_into(frame, offset, min(throttle_ms, MAX_THROTTLE_MS))
     return max(upstream_ms, 0)
