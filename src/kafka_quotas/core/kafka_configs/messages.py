@@ -55,7 +55,7 @@ def _about_ignored_words(command: KafkaConfigsCommand) -> Iterator[str]:
 
 
 FUTURE = "java.util.concurrent.ExecutionException: "
-"""What stands before an error that a broker's answer, or the lack of one, ended in."""
+"""The prefix of an error from a broker's response or a missing one."""
 OURS = ""
 """The error class of errors of this program alone, reported without a class."""
 TIMED_OUT = "REQUEST_TIMED_OUT"

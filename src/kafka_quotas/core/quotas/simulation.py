@@ -78,7 +78,7 @@ class Outcome:
 
     admitted: bool
     level: float
-    """The rate per second (or the tokens) that decided: after the amount for `record`, before it otherwise."""
+    """The rate per second (or the tokens) that decided: before the amount for `strict` and `check`, else after it."""
     after: float
     """The level after the operation."""
     throttle_ms: int

@@ -72,7 +72,7 @@ VALIDATE_ONLY_SINCE: Final = 1
 
 
 class NewTopic(NamedTuple):
-    """A topic that a request creates or grows."""
+    """A topic that a CreateTopics request names."""
 
     name: str
     partitions: int
