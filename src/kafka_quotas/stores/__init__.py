@@ -1,1 +1,1 @@
-"""Where quotas are kept: the embedded local store, ZooKeeper, Kafka itself, static files."""
+"""Stores of quotas: the embedded local store, ZooKeeper, Kafka itself and static files."""

@@ -1,6 +1,6 @@
-"""Whether a store accepts an alteration: our refusals first, then the rules of Kafka that the store follows.
+"""Validation of alterations: our own refusals first, then the rules of Kafka that the store follows.
 
-Names that Kafka accepts and ZooKeeper can't hold.
+A name that Kafka accepts and ZooKeeper can't hold is refused for ZooKeeper stores only.
 """
 
 from enum import Enum
@@ -16,12 +16,15 @@ _RELATIVE: Final = frozenset({".", ".."})
 
 
 def has_znode(entity: Entity) -> bool:
-    """Whether ZooKeeper can have a znode for an entity: paths take no `.` and no `..`, and sanitizing keeps dots."""
+    """Return whether ZooKeeper can have a znode for an entity.
+
+    A path must not contain `.` or `..` as a component, and sanitizing leaves dots as they are.
+    """
     return not any(name in _RELATIVE for _, name in entity.parts)
 
 
 class ValidationRules(Enum):
-    """Whose rules decide about an alteration."""
+    """The rules that decide about an alteration."""
 
     KRAFT = "kraft"
     """Our refusals and those of the KRaft controller."""
@@ -30,15 +33,15 @@ class ValidationRules(Enum):
     ZOOKEEPER = "zookeeper"
     """Those of `KRAFT`, and those of brokers in ZooKeeper mode, which can't take IPv6 addresses for example."""
     ZOOKEEPER_ONLY = "zookeeper-only"
-    """The rules of brokers in ZooKeeper mode and nothing else (`--allow-invalid`)."""
+    """The rules of brokers in ZooKeeper mode alone (`--allow-invalid`)."""
     OURS_ONLY = "ours-only"
-    """Our refusals alone, for a store whose server gives its own verdict."""
+    """Our refusals alone, for a store whose server validates alterations itself."""
     SERVER_ONLY = "server-only"
-    """Nothing but that server's own verdict (`--allow-invalid`)."""
+    """The verdict of that server alone (`--allow-invalid`)."""
 
 
 def refusal(alteration: Alteration, *, rules: ValidationRules) -> InvalidQuotaError | None:
-    """Why the alteration is refused, None where it is accepted."""
+    """Return the error that refuses the alteration, None where it is accepted."""
     unwritable = _unwritable_name(alteration)
     if unwritable is not None:
         return unwritable
@@ -60,7 +63,7 @@ def refusal(alteration: Alteration, *, rules: ValidationRules) -> InvalidQuotaEr
 
 
 def _quota_refusal(alteration: Alteration, *, rules: ValidationRules) -> InvalidQuotaError | None:
-    """Why quotas of Kafka's are refused by our own rules, and by those of a Kafka."""
+    """Return the error by which our rules, or those of a Kafka, refuse client quotas."""
     pairs, changes = alteration.entity.parts, tuple(alteration.changes.items())
     refused = our_refusals(alteration.entity, alteration.changes)
     if refused is not None or rules is ValidationRules.OURS_ONLY:
@@ -72,7 +75,7 @@ def _quota_refusal(alteration: Alteration, *, rules: ValidationRules) -> Invalid
 
 
 def name_resolves(host: str) -> bool:
-    """Whether this machine finds an address for a host name, as the controller would have to."""
+    """Return whether this machine resolves a host name, as the controller would have to."""
     import socket  # noqa: PLC0415 - only host names as ip entities need it
 
     try:
@@ -83,7 +86,10 @@ def name_resolves(host: str) -> bool:
 
 
 def _unwritable_name(alteration: Alteration) -> InvalidQuotaError | None:
-    """The refusal of a name that is no Unicode text, such as one from a command line in another encoding."""
+    """Return the refusal of a name that is not valid UTF-8.
+
+    Such a name may come from a command line in another encoding.
+    """
     for kind, name in alteration.entity.parts:
         try:
             (name or "").encode()

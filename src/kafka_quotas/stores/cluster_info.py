@@ -1,4 +1,4 @@
-"""What a cluster tells beside its quotas: whatever decides whether, and how, the stored quotas work."""
+"""Facts about a cluster, beside its quotas, that decide whether and how the stored quotas work."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,16 +17,18 @@ TOPIC_THROTTLES: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationThrottle:
-    """A throttle of replication: the broker or topic that it is set on, as `broker 1`, and the property."""
+    """A throttle of replication traffic, set on a broker or a topic."""
 
     place: str
+    """The broker or topic, such as `broker 1`."""
     name: str
+    """The name of the property."""
     value: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableZnode:
-    """A znode that could not be read, and why."""
+    """A znode that could not be read, with the reason."""
 
     path: str
     reason: str
@@ -34,22 +36,24 @@ class UnreadableZnode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInfo:
-    """What could be learnt; what could not is in `unknown`, a line each.
-
-    `callbacks`: broker to the class that decides about quotas in Kafka's place. `threads`: broker to the number of its
-    I/O and network threads. `reassigning`: whether partitions are being moved (None: unknown). `too_old`: brokers
-    before 2.7. `unanswered`: brokers that are listed and could not be asked, and why. `empty_znodes`: nodes of entities
-    that hold nothing any more. `unreadable`: znodes that can't be read; where there are any, `readable` has the quotas
-    of the others.
-    """
+    """The facts that one look at a cluster found."""
 
     callbacks: Mapping[str, str] = field(default_factory=dict)
+    """The class that decides about quotas in Kafka's place, by broker."""
     threads: Mapping[str, int] = field(default_factory=dict)
+    """The number of I/O and network threads, by broker."""
     replication_throttles: tuple[ReplicationThrottle, ...] = ()
     reassigning: bool | None = None
+    """Whether partitions are being moved, None where that is not known."""
     too_old: tuple[str, ...] = ()
+    """The brokers older than 2.7."""
     unanswered: Mapping[str, str] = field(default_factory=dict)
+    """The brokers that the cluster lists and that did not answer, with the reason."""
     empty_znodes: tuple[str, ...] = ()
+    """The znodes of entities that no longer hold anything."""
     unreadable: tuple[UnreadableZnode, ...] = ()
+    """The znodes that can't be read."""
     readable: tuple[QuotaEntry, ...] = ()
+    """The quotas of all other znodes, where some are unreadable."""
     unknown: tuple[str, ...] = ()
+    """The facts that could not be found out, a line each."""

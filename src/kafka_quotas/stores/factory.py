@@ -1,4 +1,7 @@
-"""The one way to a store: an address in, a `Store` out. Only the kind that is asked for is imported."""
+"""The only way to open a store: from an address to a `Store`.
+
+Only the modules of the requested kind of store are imported.
+"""
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.stores.settings import StoreSettings
@@ -9,11 +12,16 @@ _DEFAULTS = StoreSettings()
 
 
 def open_store(url: str | None, *, settings: StoreSettings = _DEFAULTS) -> Store:
-    """The store at `url`, None for the local store in the user's data folder.
+    """Return the store at `url`, without writing or connecting yet.
 
-    Nothing is written by opening: a local file appears with the first change, a server is contacted at the first call.
+    A local file appears with the first change, and a server is contacted at the first call.
 
-    Raises `UsageError` where the address can't be understood, or a property in `settings` can't be meant.
+    Args:
+        url: The address of the store, None for the local store in the user's data folder.
+        settings: How to open it.
+
+    Raises:
+        UsageError: The address can't be parsed, or a property in `settings` has no valid value.
     """
     address = StoreUrl(kind=StoreKind.LOCAL, path=default_local_path()) if url is None else parse_store_url(url)
     match address.kind:
@@ -32,7 +40,7 @@ def open_store(url: str | None, *, settings: StoreSettings = _DEFAULTS) -> Store
 
 
 def _open_local(address: StoreUrl, settings: StoreSettings, *, make_folder: bool) -> Store:
-    """The local store; its folder is made only where it is the user's own data folder."""
+    """Return the local store, which creates its folder only where `make_folder` is set."""
     from kafka_quotas.stores.local.store import LocalStore  # noqa: PLC0415 - loads sqlite3
 
     if address.path is None:
@@ -41,7 +49,6 @@ def _open_local(address: StoreUrl, settings: StoreSettings, *, make_folder: bool
 
 
 def _open_static(address: StoreUrl) -> Store:
-    """The read-only store over a file of static quotas."""
     from kafka_quotas.stores.static import StaticStore  # noqa: PLC0415 - one kind of several
 
     if address.path is None:

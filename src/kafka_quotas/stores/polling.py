@@ -1,7 +1,7 @@
-"""Waiting by looking again and again, with the clock and the pause as arguments.
+"""Waiting by polling, with the clock and the pause as arguments.
 
-Invariants: the condition is tried at least once, also with no time left; `stop` ends every wait, from any thread, and
-what the condition then finds closed is no error.
+Invariants: the condition is tried at least once, even with no time left. `stop` ends every wait, from any thread, and
+an error of the condition after `stop` counts as its end.
 """
 
 import threading
@@ -12,10 +12,7 @@ from kafka_quotas.core.errors import StoreError
 
 
 class Polling:
-    """Tries a condition every `interval_s` seconds until it holds, the time is up, or `stop` is called.
-
-    `pause(seconds)` waits and tells whether to stop; without one it is a wait on the event that `stop` sets.
-    """
+    """A wait that tries a condition at a fixed interval until it holds."""
 
     def __init__(
         self,
@@ -24,6 +21,13 @@ class Polling:
         monotonic_s: Callable[[], float] = time.monotonic,
         pause: Callable[[float], bool] | None = None,
     ) -> None:
+        """Prepare a wait that has not begun.
+
+        Args:
+            interval_s: The pause between two tries (seconds).
+            monotonic_s: The clock (seconds).
+            pause: Waits for a number of seconds and returns whether to stop, None for a wait that `stop` ends.
+        """
         self._interval_s = interval_s
         self._monotonic_s = monotonic_s
         self._stopped = threading.Event()
@@ -35,11 +39,14 @@ class Polling:
         return self._stopped.is_set()
 
     def stop(self) -> None:
-        """Nothing; every present and later wait ends at once."""
+        """End every present and later wait at once."""
         self._stopped.set()
 
     def until(self, holds: Callable[[], bool], *, timeout_s: float) -> bool:
-        """Whether the condition came to hold within `timeout_s` seconds; False also after `stop`."""
+        """Wait until the condition holds, and return whether it did within `timeout_s` seconds.
+
+        After `stop` the result is False.
+        """
         deadline_s = self._monotonic_s() + timeout_s
         while not self._stopped.is_set():
             try:

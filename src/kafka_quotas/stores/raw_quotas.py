@@ -1,4 +1,4 @@
-"""What `kafka-configs` needs of brokers and of ZooKeeper: quotas asked for as they are, without any rule of ours."""
+"""The interfaces through which `kafka-configs` reaches brokers and ZooKeeper, without any rule of ours."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -10,7 +10,10 @@ from kafka_quotas.stores.store import QuotaEntry
 
 
 class BrokerAnswerError(StoreError):
-    """A broker's answer that is an error: `code` is Kafka's name of it, the message its text."""
+    """An error that a broker answered, with the broker's own text as message.
+
+    `code` is Kafka's name of the error.
+    """
 
     def __init__(self, message: str, *, code: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -18,35 +21,44 @@ class BrokerAnswerError(StoreError):
 
 
 class RawQuotas(Protocol):
-    """Quotas at brokers. Every call may raise `BrokerAnswerError` or `StoreUnreachableError`."""
+    """Quotas at brokers.
+
+    Every call may raise `BrokerAnswerError` or `StoreUnreachableError`.
+    """
 
     url: str
     """The address under which `open_store` opens the same quotas."""
 
     def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
-        """The matching entries, sorted by entity."""
+        """Return the matching entries, sorted by entity."""
         ...
 
     def alter(self, entity: Entity, changes: Sequence[tuple[str, float | None]]) -> None:
-        """Nothing; the keys are set, or removed where the value is None, in this order, also when one occurs twice."""
+        """Set each key, or remove it where the value is None.
+
+        The changes are applied in this order, even where a key occurs twice.
+        """
         ...
 
     def close(self) -> None:
-        """Nothing; connections are released."""
+        """Release the connections."""
         ...
 
 
 class UserConfigs(Protocol):
-    """The configurations of users as texts. Every call may raise a `StoreError`; None is the default user."""
+    """The configurations of users, as texts.
+
+    Every call may raise a `StoreError`. The name None is the default user.
+    """
 
     def of_user(self, name: str | None) -> Mapping[str, str]:
-        """What is stored for a user, empty where nothing is."""
+        """Return the stored configuration of a user, empty where there is none."""
         ...
 
     def of_all_users(self) -> list[tuple[str | None, Mapping[str, str]]]:
-        """Every user with what is stored, sorted by name, the default user last."""
+        """Return every user with the stored configuration, sorted by name, the default user last."""
         ...
 
     def close(self) -> None:
-        """Nothing; connections are released."""
+        """Release the connections."""
         ...

@@ -1,8 +1,7 @@
-"""Whether a store's servers can be talked to at all: told at once, with the reason that client libraries hide.
+"""A probe of a store's servers that reports at once why they can't be reached.
 
-They retry a refused connection, or a certificate they don't trust, until the time is up; the reason is in their log.
-
-Why a connection could not be made, in a few words.
+Client libraries retry a refused connection, or a certificate that they don't trust, until the time is up, and leave the
+reason in their log.
 """
 
 import socket
@@ -16,7 +15,7 @@ from kafka_quotas.stores.server_address import ServerAddress
 
 
 def network_reason(error: OSError) -> str:
-    """The reason, in small letters: "connection refused", "no answer", "name or service not known"."""
+    """Return the reason in lower case, such as "connection refused" or "no answer"."""
     if isinstance(error, TimeoutError):
         return "no answer"
     return (error.strerror or str(error)).lower()
@@ -26,10 +25,17 @@ _PROBE_TIMEOUT_S: Final = 5.0
 
 
 def check_reachable(servers: Sequence[str], *, url: str, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
-    """Nothing, where one of the servers (host:port) takes a connection, with `tls` a TLS one.
+    """Check that at least one of the servers accepts a connection.
 
-    Raises `StoreUnreachableError` with the reason of each server where none does, `StoreRefusedError` for a TLS
-    handshake that failed.
+    Args:
+        servers: The servers, as host:port.
+        url: The address of the store, for messages.
+        timeout_s: The longest wait for each server (seconds), at most 5.
+        tls: The context for a TLS handshake after connecting, None for plaintext.
+
+    Raises:
+        StoreUnreachableError: None of the servers accepts a connection. The message has the reason of each.
+        StoreRefusedError: A TLS handshake failed.
     """
     reasons = []
     for server in servers:
@@ -50,7 +56,7 @@ def check_reachable(servers: Sequence[str], *, url: str, timeout_s: float, tls: 
 
 
 def _probe(server: str, *, timeout_s: float, tls: ssl.SSLContext | None) -> None:
-    """Nothing; a connection was made and closed again."""
+    """Open a connection to a server and close it again."""
     address = ServerAddress.parse(server)
     with closing(socket.create_connection(address, timeout=timeout_s)) as plain:
         if tls is not None:

@@ -1,4 +1,4 @@
-"""The host and port of one server, as addresses of stores and brokers' Metadata name it."""
+"""The host and port of one server, in store addresses and in the Metadata of brokers."""
 
 from typing import NamedTuple, Self
 
@@ -11,7 +11,7 @@ class ServerAddress(NamedTuple):
 
     @classmethod
     def parse(cls, server: str) -> Self:
-        """Return the address in host:port or [IPv6 address]:port."""
+        """Return the address in a text of the form host:port or [IPv6 address]:port."""
         host, _, port = server.rpartition(":")
         return cls(host.strip("[]"), int(port))
 

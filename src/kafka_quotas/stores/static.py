@@ -1,9 +1,9 @@
-"""The read-only store over KIP-13's static quotas: four properties in a file, levels 9 and 10 below all others.
+"""The read-only store of KIP-13's static quotas: four properties of a file.
 
-Contract: a default is the entry of the default client-id, an override the entry of its client-id; that they rank below
-the eight levels is for callers of `core.resolution.effective` and the daemon to say, by passing them as static quotas.
-Other properties in the file, such as the rest of a `server.properties`, are ignored.
-**Source:** KIP-13, "Quota Overrides" and "Configuration".
+Contract: a default is the entry of the default client-id, an override the entry of its client-id. That they rank as
+levels 9 and 10, below the eight of dynamic quotas, is decided by callers of `core.resolution.effective` and by the
+daemon, which pass them as static quotas. Other properties in the file, such as the rest of a `server.properties`, are
+ignored. **Source:** KIP-13, "Quota Overrides" and "Configuration".
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,9 +25,12 @@ _NAMES: Final = tuple(f"{prefix}.{suffix}" for prefix in _KEYS for suffix in ("d
 
 
 def read_static_quotas(path: Path) -> tuple[QuotaEntry, ...]:
-    """The static quotas in a file, sorted by entity (bytes per second; the default client-id is the default).
+    """Return the static quotas in a file, sorted by entity (bytes per second).
 
-    Raises `UsageError` where the file can't be read or a property can't be understood.
+    The default is the entry of the default client-id.
+
+    Raises:
+        UsageError: The file can't be read or a property can't be parsed.
     """
     try:
         return static_quotas(read_properties(path))
@@ -36,9 +39,10 @@ def read_static_quotas(path: Path) -> tuple[QuotaEntry, ...]:
 
 
 def static_properties_missing(store_url: str) -> str | None:
-    """What to say of a store where it is a file that has none of the four properties, None for any other store.
+    """Return a warning for a static store whose file has none of the four properties, None for any other.
 
-    Raises `UsageError` where the file can't be read.
+    Raises:
+        UsageError: The file can't be read.
     """
     scheme, _, path = store_url.partition(":")
     if scheme != "static" or any(name in _NAMES for name in read_properties(Path(path))):
@@ -47,10 +51,11 @@ def static_properties_missing(store_url: str) -> str | None:
 
 
 def static_quotas(properties: Mapping[str, str]) -> tuple[QuotaEntry, ...]:
-    """The static quotas among some properties, sorted by entity.
+    """Return the static quotas among some properties, sorted by entity.
 
-    Raises `InvalidQuotaError` for a value that is no size, an override without a colon, a client-id named twice in one
-    property, or a property that is none of the four but looks like one.
+    Raises:
+        InvalidQuotaError: A value is no size, an override has no colon, a client-id occurs twice in one property, or a
+        property resembles the four but is none of them.
     """
     quotas: dict[Entity, dict[str, float]] = {}
     for name in properties:
@@ -66,7 +71,7 @@ def static_quotas(properties: Mapping[str, str]) -> tuple[QuotaEntry, ...]:
 
 
 class StaticStore:
-    """The static quotas of a file; the file is read anew at every call."""
+    """The static quotas of a file, which is read anew at every call."""
 
     def __init__(self, path: Path, *, polling: Polling | None = None) -> None:
         self.url = f"static:{path}"
@@ -74,9 +79,12 @@ class StaticStore:
         self._polling = polling or Polling(POLL_INTERVAL_S)
 
     def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
-        """The matching entries, sorted by entity.
+        """Return the matching entries, sorted by entity.
 
-        Raises `InvalidQuotaError` for a filter that Kafka would refuse, `UsageError` for a file that can't be read.
+        Raises:
+            InvalidQuotaError: Kafka would refuse the filter.
+            UsageError: The file can't be read.
+            StoreError: The store was closed.
         """
         if self._polling.stopped:
             raise StoreError(f"the store was closed: {self.url}")
@@ -86,7 +94,11 @@ class StaticStore:
         return [entry for entry in read_static_quotas(self._path) if matches(quota_filter, entry.entity)]
 
     def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
-        """Never anything: raises `StoreRefusedError`."""
+        """Refuse every alteration.
+
+        Raises:
+            StoreRefusedError: Always.
+        """
         del entries, validate_only
         raise StoreRefusedError(
             f"static quotas are read-only: {self._path}",
@@ -94,7 +106,11 @@ class StaticStore:
         )
 
     def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
-        """The content as soon as the file's text differs; None after `timeout_s` or when closed."""
+        """Wait until the file's content differs from revision `since`, and return the new content.
+
+        Returns:
+            The content and its revision, None after `timeout_s` seconds or when the store is closed.
+        """
         found: list[Snapshot] = []
 
         def changed() -> bool:
@@ -107,11 +123,11 @@ class StaticStore:
         return found[0] if self._polling.until(changed, timeout_s=timeout_s) else None
 
     def close(self) -> None:
-        """Nothing; a `watch` in another thread ends."""
+        """End every `watch`, in any thread."""
         self._polling.stop()
 
     def _revision(self) -> str:
-        """A digest of the file's bytes."""
+        """Return a digest of the file's bytes."""
         from hashlib import sha256  # noqa: PLC0415 - only a watch needs it
 
         try:
@@ -123,7 +139,7 @@ class StaticStore:
 
 
 def _of_one_key(key: QuotaKey, default: str | None, overrides: str | None) -> Iterator[tuple[Entity, float]]:
-    """The entities of one quota key with their limits (bytes per second)."""
+    """Yield the entities of one quota key with their limits (bytes per second)."""
     if default is not None and _unquoted(default):
         yield Entity.of(client_id=None), _limit(key, _unquoted(default))
     seen: set[str] = set()
@@ -140,7 +156,7 @@ def _of_one_key(key: QuotaKey, default: str | None, overrides: str | None) -> It
 
 
 def _limit(key: QuotaKey, text: str) -> float:
-    """A limit above 0, in bytes per second."""
+    """Return a limit above 0, in bytes per second."""
     value = parse_quota_value(key, text)
     if value <= 0:
         raise InvalidQuotaError(f"a static quota must be greater than 0: {text!r}", hint="leave it out for no limit")
@@ -148,7 +164,7 @@ def _limit(key: QuotaKey, text: str) -> float:
 
 
 def _unquoted(text: str) -> str:
-    """A value without blanks around it and without the quotes that KIP-13 writes around overrides."""
+    """Return a value without surrounding blanks and without the quotes that KIP-13 puts around overrides."""
     stripped = text.strip()
     if len(stripped) >= 2 and stripped[0] == stripped[-1] == '"':
         return stripped[1:-1].strip()

@@ -1,4 +1,4 @@
-"""How long servers are waited for, out of Kafka's client properties.
+"""Timeouts for a store's servers, from Kafka's client properties.
 
 **Source:** `AdminClientConfig` and `KafkaAdminClient.configureDefaultApiTimeoutMs`, Kafka 4.3.
 """
@@ -26,10 +26,10 @@ class Timeouts:
 
 
 def timeouts(settings: StoreSettings) -> Timeouts:
-    """Return the timeouts that the client properties ask for, else those of the settings.
+    """Return the timeouts of the client properties, or else those of the settings.
 
     Raises:
-        UsageError: A timeout is no positive whole number of milliseconds, or a request would outlast its call.
+        UsageError: A timeout is not a positive whole number of milliseconds, or a request would outlast its call.
     """
     properties = settings.client_properties
     call_s, request_s = _seconds(properties, CALL), _seconds(properties, REQUEST)

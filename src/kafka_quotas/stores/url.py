@@ -1,6 +1,6 @@
 """The addresses of stores: `local:PATH`, `zk://HOST:PORT,.../CHROOT`, `kafka://HOST:PORT,...`, `static:FILE`.
 
-Invariants: a parsed address is whole (ports filled in, `~` expanded, paths absolute) and holds no secret; its text
+Invariants: a parsed address is complete (ports filled in, `~` expanded, paths absolute) and holds no secret. Its text
 opens the same store from any working folder.
 """
 
@@ -17,7 +17,7 @@ _HOST_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/@\[\]]+)(?::(?P<por
 
 
 class StoreKind(Enum):
-    """The kinds of store, by the scheme of their address."""
+    """A kind of store, named by the scheme of its address."""
 
     LOCAL = "local"
     ZOOKEEPER = "zk"
@@ -31,12 +31,15 @@ _DEFAULT_PORTS = {StoreKind.ZOOKEEPER: 2181, StoreKind.KAFKA: 9092}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreUrl:
-    """A parsed address: `path` for files, `servers` (host:port) and `chroot` (`""` or `/...`) for servers."""
+    """A parsed address."""
 
     kind: StoreKind
     path: Path | None = None
+    """The file, for stores that are files."""
     servers: tuple[str, ...] = ()
+    """The servers as host:port, for stores on servers."""
     chroot: str = ""
+    """The chroot in ZooKeeper, `""` or `/...`."""
 
     def __str__(self) -> str:
         if self.path is not None:
@@ -45,9 +48,10 @@ class StoreUrl:
 
 
 def parse_store_url(url: str) -> StoreUrl:
-    """The parsed address.
+    """Parse the address of a store.
 
-    Raises `UsageError` for an unknown scheme, an empty path or a server that is not host:port.
+    Raises:
+        UsageError: The scheme is unknown, the path is empty, or a server is not host:port.
     """
     scheme, colon, rest = url.strip().partition(":")
     kind = _ALIASES.get(scheme.lower()) if colon else None
@@ -62,19 +66,19 @@ def parse_store_url(url: str) -> StoreUrl:
 
 
 def absolute_path(text: str) -> Path:
-    """The absolute path that a text means, `~` expanded; links are kept as they are."""
+    """Return the absolute path for a text, with `~` expanded and links left as they are."""
     return Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - resolve() would follow links
 
 
 def default_local_path() -> Path:
-    """Where the local store lives when nothing else was chosen: `quotas.db` in the user's data folder."""
+    """Return the default path of the local store: `quotas.db` in the user's data folder."""
     from platformdirs import user_data_path  # noqa: PLC0415 - only an unchosen store needs it
 
     return user_data_path("kafka-quotas", appauthor=False) / "quotas.db"
 
 
 def _unknown_scheme_hint(url: str, rest: str) -> str:
-    """The likely meaning of an address without a known scheme."""
+    """Return a hint at the likely meaning of an address without a known scheme."""
     if rest.isdigit() or rest.partition("/")[0].isdigit():
         return f"a bare host:port is kafka://{url} or zk://{url}"
     if "://" not in url and ("/" in url or url.endswith((".db", ".sqlite"))):
@@ -83,7 +87,7 @@ def _unknown_scheme_hint(url: str, rest: str) -> str:
 
 
 def _server_url(kind: StoreKind, url: str, rest: str) -> StoreUrl:
-    """The address of a kind that is reached over the network."""
+    """Return the address of a store on servers."""
     servers, slash, chroot = rest.removeprefix("//").partition("/")
     if "@" in servers:
         raise UsageError(
@@ -101,7 +105,7 @@ def _server_url(kind: StoreKind, url: str, rest: str) -> StoreUrl:
 
 
 def _host_port(kind: StoreKind, url: str, server: str) -> str:
-    """One server as host:port."""
+    """Return one server as host:port, with the default port of its kind filled in."""
     match = _HOST_PORT.fullmatch(server.strip())
     port = int(match["port"]) if match and match["port"] else _DEFAULT_PORTS[kind]
     if match is None or not 0 < port <= 65535:

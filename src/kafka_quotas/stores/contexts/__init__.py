@@ -1,4 +1,4 @@
-"""Contexts: named clusters in `contexts.toml`, each with its store, its login and its secrets.
+"""Contexts: named clusters in `contexts.toml`, each with its store, its login and references to its secrets.
 
-Imports `stores.url` and `stores.settings`. Secrets are referred to and never held.
+Imports `stores.url` and `stores.settings`.
 """

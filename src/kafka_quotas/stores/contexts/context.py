@@ -1,7 +1,6 @@
-"""Contexts: named clusters, each with its store and how to log in there.
+"""A context: a named cluster with the address of its store and the login for it.
 
-Invariants: a context holds references to secrets, never secrets; what a context says about logging in goes to its own
-store and to no other.
+Invariants: a context holds references to secrets, never secrets. Its login goes to its own store and to no other.
 """
 
 import re
@@ -24,33 +23,40 @@ _DIGEST_LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """A named cluster: the address of its store, a file of client properties, a login, and further client properties.
-
-    `folder` is where relative paths are meant from: the folder of the contexts file.
-    """
+    """A named cluster: the address of its store, a login and further client properties."""
 
     name: str
     store_url: str
+    """The address of the store."""
     folder: Path
+    """The folder of the contexts file, which relative paths start from."""
     command_config: str | None = None
+    """A file of client properties."""
     username: str | None = None
+    """The user who logs in, None without a login."""
     password: Secret | None = None
+    """A reference to the user's password."""
     properties: Mapping[str, str | Secret] = field(default_factory=dict)
+    """Further client properties, secrets as references."""
 
     @property
     def logs_in(self) -> bool:
-        """Whether the context says anything about logging in."""
+        """Whether the context sets anything that concerns the login."""
         return bool(self.command_config or self.username or self.properties)
 
     @property
     def command_config_path(self) -> Path | None:
-        """The file of client properties."""
+        """The path of the file of client properties, None without one."""
         return None if self.command_config is None else self.folder / Path(self.command_config).expanduser()
 
     def client_properties(self) -> dict[str, str]:
-        """The client properties with every secret in them: those of the file, of the context, then the login.
+        """Return the client properties, with every secret read and filled in.
 
-        Raises `UsageError` where the file can't be read, `KafkaQuotasError` where a secret can't be had.
+        Those of the context override those of the file, and the login overrides both.
+
+        Raises:
+            UsageError: The file can't be read.
+            KafkaQuotasError: A secret can't be read.
         """
         path = self.command_config_path
         found = {} if path is None else read_properties(path)
@@ -61,7 +67,7 @@ class Context:
         return found
 
     def _login(self, properties: Mapping[str, str], password: str) -> dict[str, str]:
-        """The properties that log the user in."""
+        """Return the properties that log the user in."""
         if parse_store_url(self.store_url).kind is StoreKind.ZOOKEEPER:
             return {"zookeeper.sasl.jaas.config": _jaas(_DIGEST_LOGIN, self.username or "", password)}
         scram = properties.get("sasl.mechanism", "").strip().upper().startswith("SCRAM")
@@ -73,14 +79,15 @@ class Context:
 
 
 def is_secret_property(name: str) -> bool:
-    """Whether a client property of this name holds a secret."""
+    """Return whether a client property of this name holds a secret."""
     return not name.endswith((".location", ".url")) and _SECRET_NAME.search(name) is not None
 
 
 def checked_context_name(name: str) -> str:
-    """The name.
+    """Return the name where a context can have it.
 
-    Raises `UsageError` where a context can't be called so.
+    Raises:
+        UsageError: The name has characters that are not allowed.
     """
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
         raise UsageError(f"not a name for a context: {name!r}", hint="letters, digits and . _ - make a name")

@@ -1,7 +1,7 @@
-"""Changes to the text of a contexts file that leave the rest of it, comments included, as it is.
+"""Edits to the text of a contexts file that leave all else in it, comments included, as it is.
 
-Contract: the changed text is read again, and must say exactly what was meant; a file laid out so that a change of
-lines can't do it (contexts as inline tables, for instance) is refused and stays as it was.
+Contract: the changed text is parsed again and must give exactly the wanted contexts. A file in which edits of lines
+can't do that (contexts as inline tables, for instance) is refused and stays as it was.
 """
 
 import re
@@ -18,9 +18,10 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def with_current(contexts: Contexts, name: str | None) -> Contexts:
-    """The contexts with another one in use (None: none).
+    """Return the contexts with another one in use (None: none).
 
-    Raises `UsageError` where there is no such context, or the file has to be edited by hand.
+    Raises:
+        UsageError: There is no such context, or the file has to be edited by hand.
     """
     if name is not None:
         contexts.get(name)
@@ -34,9 +35,10 @@ def with_current(contexts: Contexts, name: str | None) -> Contexts:
 
 
 def with_context(contexts: Contexts, context: Context) -> Contexts:
-    """The contexts with this one added, or in the place of the one of its name.
+    """Return the contexts with this one added, or in the place of the one of its name.
 
-    Raises `UsageError` where the file has to be edited by hand.
+    Raises:
+        UsageError: The file has to be edited by hand.
     """
     others = tuple(other for other in contexts.contexts if other.name != context.name)
     lines = contexts.text.splitlines(keepends=True)
@@ -53,9 +55,10 @@ def with_context(contexts: Contexts, context: Context) -> Contexts:
 
 
 def without_context(contexts: Contexts, name: str) -> Contexts:
-    """The contexts but for this one; where it was in use, none is.
+    """Return the contexts without the one of this name.
 
-    Raises `UsageError` where there is no such context, or the file has to be edited by hand.
+    Raises:
+        UsageError: There is no such context, or the file has to be edited by hand.
     """
     contexts.get(name)
     left = with_current(contexts, None) if contexts.current == name else contexts
@@ -65,7 +68,10 @@ def without_context(contexts: Contexts, name: str) -> Contexts:
 
 
 def _without(lines: list[str], name: str) -> tuple[list[str], int | None]:
-    """The lines outside the tables of a context, and where its first table began (None: nowhere)."""
+    """Return the lines outside the tables of a context, and the index where its first table began.
+
+    The index is None where the context has no table.
+    """
     key = rf"(?:{re.escape(name)}|{re.escape(_quoted(name))})"
     own = re.compile(rf"\s*\[\s*contexts\s*\.\s*{key}\s*(?:\.[^\]]*)?\]")
     kept: list[str] = []
@@ -81,7 +87,7 @@ def _without(lines: list[str], name: str) -> tuple[list[str], int | None]:
 
 
 def _block(context: Context) -> Iterator[str]:
-    """The lines of a context."""
+    """Yield the lines of a context."""
     header = f"contexts.{context.name if _BARE.fullmatch(context.name) else _quoted(context.name)}"
     yield f"[{header}]\n"
     yield f"store = {_quoted(context.store_url)}\n"
@@ -98,7 +104,7 @@ def _block(context: Context) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    """A text as TOML has it, on one line."""
+    """Return a text as a TOML string on one line."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(_letter(letter) for letter in escaped) + '"'
 

@@ -31,17 +31,20 @@ _FIELDS: Final = ("store", "command_config", "username", *_PASSWORDS, "propertie
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contexts:
-    """The contexts of a file, sorted by name, and the one in use (None: none is)."""
+    """The contexts of a file, sorted by name."""
 
     path: Path
     contexts: tuple[Context, ...] = ()
     current: str | None = None
+    """The name of the context in use, None for none."""
     text: str = field(default="", repr=False)
+    """The text of the file."""
 
     def get(self, name: str) -> Context:
-        """The context of this name.
+        """Return the context of this name.
 
-        Raises `UsageError` where there is none.
+        Raises:
+            UsageError: There is none.
         """
         for context in self.contexts:
             if context.name == name:
@@ -51,23 +54,24 @@ class Contexts:
         raise UsageError(f"there is no context {name!r} in {self.path}", hint=hint)
 
     def at(self, store_url: str) -> Context | None:
-        """The context of a store: the one in use if it is of this store, else the first by name."""
+        """Return the context of a store: the one in use if it is of this store, else the first by name."""
         wanted = parse_store_url(store_url)
         found = [context for context in self.contexts if parse_store_url(context.store_url) == wanted]
         return next((context for context in found if context.name == self.current), found[0] if found else None)
 
 
 def contexts_path() -> Path:
-    """Where the contexts of this user are."""
+    """Return the path of this user's contexts file."""
     from platformdirs import user_config_path  # noqa: PLC0415 - only who needs contexts pays for it
 
     return user_config_path("kafka-quotas", appauthor=False) / "contexts.toml"
 
 
 def read_contexts(path: Path) -> Contexts:
-    """The contexts in a file; none where there is no file.
+    """Return the contexts in a file, none where there is no file.
 
-    Raises `UsageError` where the file can't be read or understood.
+    Raises:
+        UsageError: The file can't be read or parsed.
     """
     try:
         text = path.read_text("utf-8")
@@ -80,9 +84,10 @@ def read_contexts(path: Path) -> Contexts:
 
 
 def parse_contexts(text: str, *, path: Path) -> Contexts:
-    """The contexts in the text of the file at `path`.
+    """Return the contexts in the text of the file at `path`.
 
-    Raises `UsageError` where it is not understood.
+    Raises:
+        UsageError: The text can't be parsed.
     """
     import tomllib  # noqa: PLC0415 - only who has contexts pays for it
 
@@ -106,9 +111,10 @@ def parse_contexts(text: str, *, path: Path) -> Contexts:
 
 
 def write_contexts(contexts: Contexts) -> None:
-    """Nothing; the file holds the text of the contexts, and nobody but the user can read it.
+    """Write the text of the contexts to their file, readable by the user alone.
 
-    Raises `UsageError` where it can't be written.
+    Raises:
+        UsageError: The file can't be written.
     """
     path = contexts.path
     try:
@@ -156,7 +162,7 @@ def _password(table: Mapping[str, Any]) -> Secret | None:
 
 
 def _property(name: str, value: object) -> str | Secret:
-    """A client property: a plain text, or a reference such as `{ file = "..." }`."""
+    """Return a client property: a plain text, or a reference such as `{ file = "..." }`."""
     if isinstance(value, dict):
         places = {place.value: place for place in SecretPlace}
         if len(value) != 1 or not places.keys() >= value.keys():

@@ -1,7 +1,7 @@
 """Secrets that contexts refer to and never hold: in a file, in an environment variable, or printed by a command.
 
-Invariants: a secret is read at the moment it is needed, never kept, never part of a message; what a reference shows of
-itself is no secret either, so of a command only the program's name.
+Invariants: a secret is read when it is needed, never kept, and never part of a message. The text of a reference shows
+no secret either, so it has only the program's name of a command.
 """
 
 import os
@@ -19,7 +19,7 @@ COMMAND_TIMEOUT_S = 60.0
 
 
 class SecretPlace(StrEnum):
-    """Where a secret is."""
+    """The kind of place that holds a secret."""
 
     FILE = "file"
     VARIABLE = "variable"
@@ -28,19 +28,25 @@ class SecretPlace(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """A reference to a secret: the file's path, the variable's name, or the command line."""
+    """A reference to a secret."""
 
     place: SecretPlace
     where: str
+    """The file's path, the variable's name, or the command line."""
 
     def __str__(self) -> str:
         shown = shlex.split(self.where)[0] if self.place is SecretPlace.COMMAND else self.where
         return f"(secret, from the {self.place} {shown})"
 
     def read(self, *, folder: Path, environment: Mapping[str, str] = os.environ) -> str:
-        """The secret, line ends at its end removed; relative paths are meant from `folder`.
+        """Read the secret and remove line ends at its end.
 
-        Raises `KafkaQuotasError` where it can't be had, or is empty.
+        Args:
+            folder: The folder that relative paths start from.
+            environment: The environment variables.
+
+        Raises:
+            KafkaQuotasError: The secret can't be read, or is empty.
         """
         match self.place:
             case SecretPlace.FILE:
@@ -63,9 +69,14 @@ _HINTS = {
 
 
 def secret_at(place: SecretPlace, where: object) -> Secret:
-    """The reference to a secret; a command may come as a list of words.
+    """Return the reference to a secret.
 
-    Raises `UsageError` where it refers to nothing.
+    Args:
+        place: The kind of place.
+        where: The path, name or command line. A command may also be a list of words.
+
+    Raises:
+        UsageError: The reference is empty or malformed.
     """
     if place is SecretPlace.COMMAND and isinstance(where, list) and all(isinstance(word, str) for word in where):
         where = shlex.join(where)
@@ -88,7 +99,10 @@ def _read_file(path: Path) -> str:
 
 
 def _read_command(command: str, folder: Path) -> str:
-    """What the command prints; it may ask on the terminal, and what it says on standard error is shown."""
+    """Return what the command prints on standard output.
+
+    It may prompt on the terminal, and its standard error is shown.
+    """
     words = shlex.split(command)
     try:
         # The command is the user's own, from a file that only the user writes; no shell sees it.

@@ -1,4 +1,4 @@
-"""Files of this machine: written whole or not at all, property files, and the journal of changes.
+"""Files on this machine: text files replaced atomically, property files, and the journal of changes.
 
 Imports `core` alone.
 """

@@ -1,7 +1,8 @@
-"""Files of text that are replaced as a whole, so that whoever reads one sees the old content or the new.
+"""Atomic replacement of text files, by which readers see the old content or the new.
 
-Invariants: the new content is on the disk before it takes the name; where that fails nothing is left behind and the old
-file is what it was. A link stays a link, and what is no file (a pipe, /dev/stdout) is simply written to.
+Invariants: the new content is on the disk before it takes the name. Where a write fails, no temporary file is left and
+the old file is unchanged. A link stays a link, and a target that is no file (a pipe, /dev/stdout) is written to
+directly.
 """
 
 import os
@@ -14,10 +15,12 @@ from kafka_quotas.core.errors import KafkaQuotasError
 
 
 def replace_text(path: Path, parts: Iterable[str], *, private: bool = False, most: int = 0o7777) -> None:
-    """Replace the content of a file; its permissions stay, a new one has the usual ones, or none for others.
+    """Replace the content of a file.
+
+    The permissions of an existing file stay. A new one has the usual permissions, or none for other users.
 
     Args:
-        path: The file; a link stays one.
+        path: The file, or a link to it.
         parts: The text, piece by piece.
         private: Whether the file is for its owner alone, whatever its permissions were.
         most: The permissions that the file may have at most, those of an old one included.
@@ -31,7 +34,10 @@ def replace_text(path: Path, parts: Iterable[str], *, private: bool = False, mos
 
 @contextmanager
 def replacing(path: Path, *, private: bool = False, most: int = 0o7777) -> Iterator[TextIO]:
-    """Open what takes the place of a file at the end, as `replace_text` says; after an error the old one stays."""
+    """Open a file that replaces another at the end of the block, like `replace_text`.
+
+    After an error the old file stays.
+    """
     target = path.resolve()
     if target.exists() and not target.is_file():
         with target.open("w", encoding="utf-8") as file:
@@ -52,9 +58,10 @@ def replacing(path: Path, *, private: bool = False, most: int = 0o7777) -> Itera
 
 
 def save_text(path: Path, parts: Iterable[str]) -> None:
-    """Nothing; the file that a user named holds the text.
+    """Write the text to a file that a user named.
 
-    Raises `KafkaQuotasError` where it can't be written.
+    Raises:
+        KafkaQuotasError: The file can't be written.
     """
     try:
         replace_text(path, parts)

@@ -1,9 +1,9 @@
-"""The journal: files of JSON lines on this machine that say what was changed, in which store, by whom and why.
+"""The journal: files of JSON lines on this machine that record each change, its store, its author and its reason.
 
-Contract: an entry is appended by one write to a file opened for appending, so several processes may write at once; a
-line that a full disk cut short damages no other. No entry is ever changed. A file of 16 MiB is put aside, and of those
-the oldest is removed once there are more than seven and nothing in it is still to be undone.
-Invariants: the files belong to the user alone (mode 0600); reading never makes one, and begins with the newest entry.
+Contract: each entry is one write to a file opened for appending, which lets several processes write at once. A line
+that a full disk cut short damages no other. No entry is ever changed. A file of 16 MiB is put aside, and of those the
+oldest is removed once there are more than seven and nothing in it is still to be undone. Invariants: the files belong
+to the user alone (mode 0600). Reading never creates one, and begins with the newest entry.
 """
 
 import os
@@ -22,22 +22,24 @@ from kafka_quotas.stores.files.journal_files import JournalFiles, lines_from_end
 FULL_BYTES: Final = 16 * 1024 * 1024
 """Size at which a file is put aside; 100,000 changes take about 20 MB."""
 FILES_KEPT: Final = 7
-"""Full files beside the current one: a run that changes 400,000 quotas can still be undone."""
+"""Full files beside the current one, enough to undo a run that changes 400,000 quotas."""
 _MARKS: Final = (b'"undo_at": ', b'"reverts": ')
-"""What is in the lines of entries that are to be undone, and of those that undo them."""
+"""Texts in the lines of entries that are to be undone, and of those that undo them."""
 _END_OF_TIME_MS: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalContent:
-    """The entries in the order in which they were written, and how many lines could not be read."""
+    """Entries of the journal."""
 
     entries: tuple[JournalEntry, ...]
+    """The entries, in the order in which they were written."""
     damaged_lines: int = 0
+    """The number of lines that could not be parsed."""
 
 
 class Journal:
-    """The journal in the file at `path`; file and folder are made with the first entry."""
+    """The journal in the file at `path`, which the first entry creates together with its folder."""
 
     def __init__(self, path: Path, *, full_bytes: int = FULL_BYTES, files_kept: int = FILES_KEPT) -> None:
         self.path = path
@@ -46,10 +48,10 @@ class Journal:
         self._files_kept = files_kept
 
     def append(self, entry: JournalEntry) -> None:
-        """Write an entry behind the last one.
+        """Write an entry after the last one.
 
         Raises:
-            StoreError: It can't be written, or not whole.
+            StoreError: The entry can't be written, or not whole.
         """
         line = entry_line(entry).encode()
         try:
@@ -64,7 +66,10 @@ class Journal:
             raise StoreError(f"cannot write the journal {self.path}: the disk is full")
 
     def read(self, *, limit: int | None = None) -> JournalContent:
-        """Return the last `limit` entries (None: all), and how many damaged lines are among them.
+        """Return the last entries and the number of damaged lines among them.
+
+        Args:
+            limit: The number of entries, None for all.
 
         Raises:
             StoreError: The journal can't be read.
@@ -74,7 +79,7 @@ class Journal:
         return JournalContent(entries=tuple(reversed(newest)), damaged_lines=len(damaged))
 
     def newest_first(self, damaged: list[bytes] | None = None) -> Iterator[JournalEntry]:
-        """Yield the entries from the newest on; lines that are none go into `damaged`.
+        """Yield the entries from the newest on, and collect damaged lines in `damaged`.
 
         Raises:
             StoreError: The journal can't be read.
@@ -87,9 +92,10 @@ class Journal:
                 damaged.append(line)
 
     def since_oldest_pending(self) -> tuple[JournalEntry, ...]:
-        """Return the entries from the oldest one on that may still have to be undone, in their order; none where none.
+        """Return the entries from the oldest one that may still have to be undone, in their order.
 
-        Only lines that say when they are to be undone, or what they undo, are read whole to find that one.
+        The result is empty where no entry has to be undone. To find the oldest, only lines with a mark of `_MARKS` are
+        parsed.
 
         Raises:
             StoreError: The journal can't be read.
@@ -118,7 +124,7 @@ class Journal:
             raise StoreError(f"cannot read the journal {self.path}: {error.strerror or error}") from error
 
     def _put_aside(self) -> None:
-        """Put the current file aside where it is full, and remove the oldest one that nobody needs."""
+        """Put a full current file aside, and remove the oldest file that is not needed."""
         try:
             if self.path.stat().st_size < self._full_bytes:
                 return
@@ -147,7 +153,7 @@ class Journal:
 
 
 def default_journal_path() -> Path:
-    """Where the journal is when nothing else was chosen: `journal.jsonl` in the user's state folder."""
+    """Return the default path of the journal: `journal.jsonl` in the user's state folder."""
     from platformdirs import user_state_path  # noqa: PLC0415 - only who writes or reads the journal needs it
 
     return user_state_path("kafka-quotas", appauthor=False) / "journal.jsonl"
@@ -162,6 +168,6 @@ def _entry(line: bytes) -> JournalEntry | None:
 
 
 def _ends_inside_a_line(descriptor: int) -> bool:
-    """Whether the last line was cut short, so that the next one must not be glued to it."""
+    """Return whether the last line was cut short, which calls for a line end before the next one."""
     size = os.fstat(descriptor).st_size
     return size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"

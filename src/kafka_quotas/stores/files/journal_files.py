@@ -1,7 +1,7 @@
-"""The files of a journal: the current one, and older ones that were full; each read by lines from its end.
+"""The files of a journal: the current one and full older ones, each read by lines from its end.
 
-Invariants: the files are `NAME`, `NAME.1` (the newest full one), `NAME.2` and so on, all of mode 0600; a process that
-writes or renames holds an exclusive lock on the current one, a process that opens them for reading a shared one.
+Invariants: the files are `NAME`, `NAME.1` (the newest full one), `NAME.2` and so on, all of mode 0600. A process that
+writes or renames holds an exclusive lock on the current one, and a process that opens them for reading a shared one.
 """
 
 import errno
@@ -24,12 +24,15 @@ class JournalFiles:
         self._path = path
 
     def older(self) -> list[Path]:
-        """Return the full files that there are, newest first."""
+        """Return the existing full files, newest first."""
         return list(takewhile(Path.exists, map(self._numbered, count(1))))
 
     @contextmanager
     def writing(self) -> Iterator[int]:
-        """Lend a descriptor of the current file for the block, which nobody else writes to meanwhile.
+        """Open the current file and lock it for the block.
+
+        Yields:
+            The descriptor of the file, open for appending.
 
         Raises:
             OSError: The file can't be opened.
@@ -45,14 +48,14 @@ class JournalFiles:
                     return
 
     def rotate(self) -> None:
-        """Rename the current file, whose lock the caller holds, and number the older ones anew."""
+        """Rename the current file, whose lock the caller holds, and renumber the older ones."""
         for number, path in reversed(list(enumerate(self.older(), start=1))):
             path.replace(self._numbered(number + 1))
         self._path.replace(self._numbered(1))
 
     @contextmanager
     def reading(self) -> Iterator[Sequence[BinaryIO]]:
-        """Lend all files for the block, newest first, as they are at one moment.
+        """Open all files for the block, newest first, as they are at one moment.
 
         Raises:
             FileNotFoundError: There is no journal.
@@ -69,7 +72,10 @@ class JournalFiles:
             yield files
 
     def _locked_current(self, stack: ExitStack) -> BinaryIO | None:
-        """Return the current file, which stays where it is for now; None where it was renamed and not made anew yet."""
+        """Return the current file under a lock that keeps it from being renamed.
+
+        The result is None where the file was renamed and no new one exists yet.
+        """
         while True:
             try:
                 current = stack.enter_context(self._path.open("rb"))
@@ -84,7 +90,7 @@ class JournalFiles:
 
 
 def lines_from_end(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file without their ends, the last first; lines of white space are left out."""
+    """Yield the lines of a file without line ends, the last first, blank ones left out."""
     position = file.seek(0, os.SEEK_END)
     pieces: list[bytes] = []  # of the line that is not whole yet, its end first
     while position > 0:
@@ -105,7 +111,10 @@ def lines_from_end(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _lock(descriptor: int, operation: int) -> None:
-    """Lock the file, where its kind of file has locks: `/dev/null` may be the journal."""
+    """Lock the file, where its kind of file has locks.
+
+    The journal may be `/dev/null`.
+    """
     try:
         fcntl.flock(descriptor, operation)
     except OSError:
@@ -113,7 +122,7 @@ def _lock(descriptor: int, operation: int) -> None:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Return whether an open file is the one at a path still."""
+    """Return whether an open file is still the one at a path."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Property files on disk: what `--command-config` names, and static quotas."""
+"""Property files on disk, such as those of `--command-config` and of static quotas."""
 
 from pathlib import Path
 
@@ -7,17 +7,21 @@ from kafka_quotas.core.java.properties import parse_properties, property_pairs
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """The properties in a file, by key; the text is UTF-8, or ISO-8859-1 (as in Java) where it is no UTF-8.
+    """Return the properties in a file, by key.
 
-    Raises `UsageError` where the file can't be read.
+    The text is UTF-8, or ISO-8859-1 (as in Java) where it is not valid UTF-8.
+
+    Raises:
+        UsageError: The file can't be read.
     """
     return parse_properties(_text(path))
 
 
 def read_property_pairs(path: Path) -> list[tuple[str, str]]:
-    """The same with a key as often as it occurs.
+    """Return the properties in a file as pairs, with a key as often as it occurs.
 
-    Raises `UsageError` where the file can't be read.
+    Raises:
+        UsageError: The file can't be read.
     """
     return property_pairs(_text(path))
 

@@ -1,4 +1,4 @@
-"""A login at a broker: the handshake over the mechanism, and its tokens back and forth.
+"""A SASL login at a broker: the handshake over the mechanism and the exchange of tokens.
 
 **Source:** KIP-43, KIP-152; `SaslClientAuthenticator`, Kafka 4.1.
 """
@@ -24,7 +24,10 @@ _RAW_TOKENS_UNTIL: Final = 0
 
 
 class SaslAuthenticator:
-    """Logs in over one channel; `version_of` tells in which version the broker takes a request."""
+    """A login over one connection.
+
+    `version_of` returns the version in which the broker takes a request.
+    """
 
     def __init__(
         self, channel: BrokerConnection, *, version_of: Callable[[ClientRequest[Any]], int], url: str, deadline_s: float
@@ -35,10 +38,11 @@ class SaslAuthenticator:
         self._deadline_s = deadline_s
 
     def log_in(self, login: SaslMechanism) -> None:
-        """Nothing; the broker knows who we are.
+        """Authenticate at the broker by the mechanism.
 
-        Raises `BrokerRefusedError` where it does not take the mechanism or the credentials, `OSError` where the
-        connection fails.
+        Raises:
+            BrokerRefusedError: The broker does not take the mechanism or the credentials.
+            OSError: The connection fails.
         """
         handshake = HandshakeRequest(mechanism=login.mechanism)
         version = self._version_of(handshake)
@@ -58,7 +62,7 @@ class SaslAuthenticator:
             raise self._refused(f": {error.message}") from error
 
     def _answered(self, token: bytes, *, raw: bool) -> bytes:
-        """The broker's answer to a token."""
+        """Send a token and return the broker's answer to it."""
         if raw:
             return self._channel.exchange_raw(token, deadline_s=self._deadline_s)
         request = AuthenticateRequest(token=token)
@@ -73,7 +77,7 @@ class SaslAuthenticator:
         )
 
     def _no_login(self, code: int, offered: tuple[str, ...]) -> BrokerRefusedError:
-        """The error for a handshake that was refused."""
+        """Return the error for a refused handshake."""
         if code == UNSUPPORTED_SASL_MECHANISM:
             problem, name = f"does not take this sasl.mechanism, but {', '.join(offered)}", "UNSUPPORTED_SASL_MECHANISM"
         elif code == ILLEGAL_SASL_STATE:

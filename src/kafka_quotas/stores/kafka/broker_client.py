@@ -1,7 +1,7 @@
-"""One broker: a connection made at the first request and after each failure, versions settled, logged in.
+"""A client of one broker, which connects, settles versions and logs in at the first request and after each failure.
 
-Contract: used by any number of threads, one request at a time. A network failure is an `OSError` and drops the
-connection; what another attempt would not mend is a `StoreError`.
+Contract: any number of threads may use a client, one request at a time. A network failure is an `OSError` and drops the
+connection. An error that another attempt would not mend is a `StoreError`.
 """
 
 import threading
@@ -23,9 +23,16 @@ _LOGIN_HINT: Final = "if the port wants a login, set security.protocol to SASL_P
 
 
 class BrokerClient:
-    """A broker at an address; `url` is what messages call its cluster."""
+    """Requests to one broker over one connection."""
 
     def __init__(self, address: ServerAddress, *, access: KafkaAccess, url: str) -> None:
+        """Prepare a client without connecting.
+
+        Args:
+            address: The broker's address.
+            access: How to connect and log in.
+            url: The address of the cluster, for messages.
+        """
         self._address = address
         self._server = str(address)
         self._url = url
@@ -47,13 +54,14 @@ class BrokerClient:
         """Return the answer to a request.
 
         Args:
-            request: What to ask.
-            contact_deadline_s: When a connection that has to be made first is there at the latest.
-            deadline_s: When the whole answer is there at the latest.
-            begin_deadline_s: When the answer begins to arrive at the latest, None for `deadline_s`.
+            request: The request.
+            contact_deadline_s: The time by which a connection that has to be made first is ready.
+            deadline_s: The time by which the whole answer has arrived.
+            begin_deadline_s: The time by which the answer begins to arrive, None for `deadline_s`.
 
         Raises:
-            StoreRefusedError: The broker does not let us in or does not know the request.
+            StoreRefusedError: The broker refuses the connection or does not know the request.
+            StoreError: The broker's bytes are no answer.
             OSError: A failure that may pass.
         """
         with self._lock:
@@ -74,7 +82,7 @@ class BrokerClient:
             return answer
 
     def close(self) -> None:
-        """Nothing; the connection is gone, and a request in another thread ends with an error."""
+        """Close the connection, which ends a request in another thread with an error."""
         self._closed = True
         channel = self._channel
         if channel is not None:
@@ -83,7 +91,7 @@ class BrokerClient:
             self._drop()
 
     def _opened(self, deadline_s: float) -> BrokerConnection:
-        """The connection, ready for requests."""
+        """Connect and return the connection, ready for requests."""
         wrap: Wrap | None = None
         if self._access.tls is not None:
             from kafka_quotas.stores.kafka.tls import wrapped  # noqa: PLC0415 - loads ssl
@@ -105,7 +113,7 @@ class BrokerClient:
         return channel
 
     def _settled_versions(self, channel: BrokerConnection, deadline_s: float) -> Mapping[int, VersionRange]:
-        """What the broker takes, by API key."""
+        """Return the versions that the broker takes, by API key."""
         request = VersionRequest()
         try:
             offered = channel.exchange(request, request.versions.highest, deadline_s=deadline_s)
@@ -118,7 +126,7 @@ class BrokerClient:
         return offered.ranges
 
     def _version(self, request: ClientRequest[Answer]) -> int:
-        """The version in which the broker takes a request."""
+        """Return the version in which the broker takes a request."""
         version = version_of(request, self._offered)
         if version is not None:
             return version
@@ -131,7 +139,7 @@ class BrokerClient:
         raise BrokerRefusedError(f"the brokers at {self._url} {problem}", code="UNSUPPORTED_VERSION", hint=hint)
 
     def _dropped(self, error: OSError) -> OSError | BrokerRefusedError:
-        """The error to raise for a network failure, which has cost the connection."""
+        """Drop the connection after a network failure, and return the error to raise."""
         connected = self._channel is not None
         self._drop()
         if self._access.tls is not None:

@@ -1,4 +1,4 @@
-"""What the brokers of a cluster say about themselves: settings that decide what quotas mean, and who leads a topic."""
+"""Questions to brokers about themselves: the settings that decide what quotas mean, and the leaders of a topic."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,35 +20,42 @@ _DEFAULTS = StoreSettings()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """Settings of one broker by Kafka's property names; those that are not set are not there."""
+    """Settings of one broker."""
 
     node_id: int
     properties: Mapping[str, str]
+    """Values by Kafka's property name, without the properties that are not set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsOfBrokers:
-    """The settings of the brokers that answered, in the order of their ids, and which did not, and why (None: all)."""
+    """The settings of the brokers that answered."""
 
     brokers: tuple[BrokerSettings, ...]
+    """The settings, in the order of broker ids."""
     missing: str | None = None
+    """The brokers that did not answer, with the reasons, None where all did."""
 
 
 class KafkaCluster:
-    """Read-only questions to the brokers of a cluster; connects at the first one."""
+    """Read-only requests to the brokers of a cluster, connected at the first one."""
 
     def __init__(self, address: StoreUrl, *, settings: StoreSettings = _DEFAULTS) -> None:
         self._connection = ClusterClient(address, settings=settings)
 
     def broker_ids(self) -> tuple[int, ...]:
-        """The ids of the brokers that are up, sorted.
+        """Return the ids of the brokers that are up, sorted.
 
-        Raises `StoreUnreachableError` where no broker answers, `StoreRefusedError` where the credentials are refused.
+        Raises:
+            StoreUnreachableError: No broker answers.
+            StoreRefusedError: The credentials are refused.
         """
         return self._connection.node_ids()
 
     def broker_settings(self, names: Sequence[str]) -> SettingsOfBrokers:
-        """Return the named settings of every broker that answers, each asked by itself.
+        """Return the named settings of every broker that answers.
+
+        Each broker is asked for its own settings.
 
         Raises:
             StoreUnreachableError: No broker answers at all.
@@ -62,9 +69,12 @@ class KafkaCluster:
         )
 
     def leaders(self, topic: str) -> Mapping[int, int]:
-        """The broker that leads each partition of a topic, by partition; partitions without a leader are left out.
+        """Return the id of the leader by partition of a topic, without partitions that have none.
 
-        Raises `StoreError` where there is no such topic or it may not be seen, and what `broker_ids` raises.
+        Raises:
+            StoreError: The topic does not exist or may not be seen.
+            StoreUnreachableError: No broker answers.
+            StoreRefusedError: The credentials are refused.
         """
         (found,) = self._connection.send(MetadataRequest(topics=(topic,))).topics
         if found.error_code:
@@ -73,11 +83,11 @@ class KafkaCluster:
         return dict(sorted(leaders.items()))
 
     def close(self) -> None:
-        """Nothing; the connections are closed."""
+        """Close the connections."""
         self._connection.close()
 
     def _settings_of(self, node_id: int, names: Sequence[str]) -> Mapping[str, str]:
-        """The named settings of one broker."""
+        """Return the named settings of one broker."""
         request = DescribeConfigsRequest(
             resource_type=BROKER, resource_names=(str(node_id),), config_names=tuple(names)
         )

@@ -1,8 +1,8 @@
-"""The connection to a Kafka cluster: any of its brokers or a certain one, made at first use, errors in our words.
+"""A client of a Kafka cluster, which sends requests to any of its brokers or to a certain one.
 
-Contract: a request is repeated until the time is up where the connection fails or a broker asks to try again; what is
-sent here (setting a key to a value, reading) does no harm when done twice. The first contact is not repeated where
-nothing listens at any address.
+Contract: it connects at first use, and its errors are in our words. A request is repeated until the time is up where
+the connection fails or a broker asks for another attempt. All that is sent here (setting a key to a value, reading) is
+idempotent. The first contact is not repeated where nothing listens at any address.
 """
 
 import threading
@@ -27,20 +27,20 @@ from kafka_quotas.wire.protocol.error_codes import error_name
 
 RETRY_INTERVAL_S: Final = 0.25
 _CONTACT_S: Final = 5.0
-"""Longest wait for one broker to let us in before another attempt, and for one of many to begin its answer."""
+"""Longest wait for one broker to accept us before another attempt, and for one of many to begin its answer."""
 _NOTHING_LISTENS_S: Final = 10.0
-"""How long all known brokers may refuse connections until we believe that none of them comes back soon."""
+"""Seconds for which all known brokers may refuse connections until none is expected back soon."""
 _SHUT_OUTS: Final = 3
-"""So often in a row a broker may end a fresh connection until we believe that it means it."""
+"""Number of fresh connections in a row that a broker may end until the client gives up."""
 _ACL_RESOURCES: Final = {"CLUSTER_AUTHORIZATION_FAILED": "cluster", "TOPIC_AUTHORIZATION_FAILED": "topic"}
-"""What an ACL is missing on, by the error that says so."""
+"""The resource on which an ACL is missing, by Kafka's name of the error."""
 Answer = TypeVar("Answer")
 _REFUSED_TWICE: Final = 2
-"""So often one of many brokers may refuse a connection; others answer meanwhile, so it is not waited for."""
+"""Number of connections that one of many brokers may refuse until the client does without it."""
 
 
 class ClusterClient:
-    """Connections to the brokers of one cluster, used by any number of threads."""
+    """Connections to the brokers of one cluster, for use by any number of threads."""
 
     def __init__(self, address: StoreUrl, *, settings: StoreSettings) -> None:
         self.url = str(address)
@@ -55,7 +55,11 @@ class ClusterClient:
         self._closed = False
 
     def send(self, request: ClientRequest[Answer], *, node_id: int | None = None) -> Answer:
-        """Return the answer to a request, from any broker or from the one named.
+        """Return the answer to a request.
+
+        Args:
+            request: The request.
+            node_id: The broker to send it to, None for any.
 
         Raises:
             LostAnswerError: The request was sent, and no broker answered in time.
@@ -88,11 +92,11 @@ class ClusterClient:
         return answers[-1]
 
     def send_to(self, request: ClientRequest[Answer], *, node_id: int) -> Answer:
-        """Return the answer of one broker of `node_ids` to a read, given up sooner than by `send`.
+        """Return the answer of one broker of `node_ids` to a read, with less patience than `send`.
 
         Raises:
-            UnresponsiveBrokerError: It does not answer, or did not lately.
-            StoreRefusedError: It does not let us in, or does not know the request.
+            UnresponsiveBrokerError: The broker does not answer, or did not lately.
+            StoreRefusedError: The broker refuses the connection, or does not know the request.
         """
         server = self._nodes.get(node_id)
         if server is None:
@@ -118,7 +122,13 @@ class ClusterClient:
         return tuple(sorted(self._nodes))
 
     def error(self, code: int, message: str | None, *, missing_acl: str) -> StoreError | InvalidQuotaError:
-        """The error of ours for an error code in a response; `missing_acl` is the operation that the request needs."""
+        """Return our error for an error code in a response.
+
+        Args:
+            code: The error code.
+            message: The broker's own text.
+            missing_acl: The operation that the request needs an ACL for.
+        """
         name = error_name(code)
         resource = _ACL_RESOURCES.get(name)
         if resource is not None:
@@ -132,7 +142,7 @@ class ClusterClient:
         return StoreError(f"{self.url} answered {name}" + (f": {message}" if message else ""))
 
     def close(self) -> None:
-        """Nothing; all connections are closed, and no other will be opened."""
+        """Close all connections, and refuse to open others."""
         self._closed = True
         with self._lock:
             peers = list(self._peers.values())
@@ -144,7 +154,10 @@ class ClusterClient:
             raise StoreError(f"the store was closed: {self.url}")
 
     def _asked_any(self, request: ClientRequest[Answer], deadline_s: float) -> Answer:
-        """The answer of the first broker that gives one; the one that did is asked first the next time."""
+        """Return the answer of the first broker that gives one.
+
+        That broker comes first for the next request.
+        """
         known = dict.fromkeys((*self._servers, *self._nodes.values()))
         servers = sorted(known, key=lambda server: self._unresponsive.reason(server) is not None)
         failures: list[OSError] = []
@@ -165,7 +178,10 @@ class ClusterClient:
         raise next((error for error in failures if not isinstance(error, NoConnectionError)), failures[-1])
 
     def _asked_node(self, request: ClientRequest[Answer], node_id: int, deadline_s: float) -> Answer:
-        """The answer of one broker; where it can't be reached, its address is looked up anew the next time."""
+        """Return the answer of one broker.
+
+        Where the broker can't be reached, the next request looks up its address again.
+        """
         if node_id not in self._nodes:
             self._remember_nodes(self._asked_any(MetadataRequest(), deadline_s))
         server = self._nodes.get(node_id)
@@ -181,7 +197,10 @@ class ClusterClient:
         self._nodes = {broker.node_id: ServerAddress(broker.host, broker.port) for broker in metadata.brokers}
 
     def _asked_patiently(self, request: ClientRequest[Answer], server: ServerAddress) -> Answer:
-        """Return the answer of one of many brokers; a lost connection is made again, a refused one tried once more."""
+        """Return the answer of one of many brokers.
+
+        A lost connection is made again, and a refused one is tried once more.
+        """
         patience_s = self._timeouts.request_s or min(_CONTACT_S, self._timeouts.call_s)
         begin_deadline_s = time.monotonic() + patience_s
         answers: list[Answer] = []
@@ -207,7 +226,7 @@ class ClusterClient:
     def _asked(
         self, request: ClientRequest[Answer], server: ServerAddress, deadline_s: float, *, begins: bool = False
     ) -> Answer:
-        """Return the answer that is there by the deadline, or with `begins` has begun to arrive by then."""
+        """Return the answer of one broker that is complete, or with `begins` has begun, by the deadline."""
         with self._lock:
             peer = self._peers.get(server)
             if peer is None:
@@ -226,7 +245,12 @@ class ClusterClient:
         return answer
 
     def _give_up_early(self, failures: list[OSError], *, since_s: float) -> None:
-        """Nothing, unless a broker has ended fresh connections too often, or for too long there was none at all."""
+        """Refuse to continue after too many ended connections, or too long without any connection.
+
+        Raises:
+            StoreUnreachableError: No broker accepted a connection for too long, or one ended fresh connections too
+                often.
+        """
         last = failures[-1]
         if isinstance(last, NoConnectionError) and since_s > _NOTHING_LISTENS_S:
             raise _unanswered(failures)(
@@ -250,6 +274,9 @@ class ClusterClient:
 
 
 def _unanswered(failures: Sequence[OSError]) -> type[StoreUnreachableError]:
-    """Return the kind of error for attempts that all failed: after some of them a broker may have done the request."""
+    """Return the kind of error for attempts that all failed.
+
+    After an attempt that made a connection, a broker may have carried out the request.
+    """
     never_sent = all(isinstance(error, NoConnectionError) for error in failures)
     return StoreUnreachableError if never_sent else LostAnswerError

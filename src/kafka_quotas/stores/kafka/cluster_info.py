@@ -1,4 +1,4 @@
-"""What the brokers of a cluster tell beside its quotas: threads, callbacks, replication throttles, their age."""
+"""Facts from the brokers of a cluster, beside its quotas: threads, callbacks, replication throttles and age."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -23,13 +23,17 @@ _THREADS: Final = ("num.io.threads", "num.network.threads")
 _NOT_LIMITED: Final = str(LONG_MAX)
 _TIMEOUT_MS: Final = 10_000
 _BATCH: Final = 500
-"""Topics asked about in one request."""
+"""Number of topics or brokers in one request for settings."""
 
 
 def kafka_facts(address: StoreUrl, *, settings: StoreSettings) -> ClusterInfo:
-    """What the brokers tell; what they refuse to tell is in `unknown`.
+    """Return the facts that the brokers report.
 
-    Raises `StoreUnreachableError` where no broker answers, `StoreRefusedError` where the credentials are refused.
+    What they refuse to report is in `unknown`.
+
+    Raises:
+        StoreUnreachableError: No broker answers.
+        StoreRefusedError: The credentials are refused.
     """
     with closing(ClusterClient(address, settings=settings)) as connection:
         nodes = connection.node_ids()
@@ -53,7 +57,7 @@ def kafka_facts(address: StoreUrl, *, settings: StoreSettings) -> ClusterInfo:
 
 
 def old_kafka_brokers(address: StoreUrl, *, settings: StoreSettings) -> tuple[str, ...]:
-    """Return those of the answering brokers that are before 2.7.
+    """Return the ids of the answering brokers that are older than 2.7.
 
     Raises:
         StoreUnreachableError: No broker answers.
@@ -82,9 +86,10 @@ def _broker_settings(connection: ClusterClient, nodes: Sequence[int], unknown: l
 def _configs(
     connection: ClusterClient, kind: int, places: Sequence[str], names: Sequence[str], *, node_id: int | None = None
 ) -> dict[str, Mapping[str, str]]:
-    """The named settings that are set, by place.
+    """Return the named settings that are set, by broker or topic.
 
-    Raises `StoreRefusedError` where the ACL DescribeConfigs is missing.
+    Raises:
+        StoreRefusedError: The ACL DescribeConfigs is missing.
     """
     found: dict[str, Mapping[str, str]] = {}
     for start in range(0, len(places), _BATCH):
@@ -111,7 +116,7 @@ def _of_brokers(brokers: Sequence[BrokerSettings]) -> Iterator[ReplicationThrott
 
 
 def _of_topics(connection: ClusterClient, unknown: list[str]) -> list[ReplicationThrottle]:
-    """The replication throttles of all topics that may be seen."""
+    """Return the replication throttles of all topics that may be seen."""
     response = connection.send(MetadataRequest(topics=None))
     topics = sorted(topic.name for topic in response.topics if not topic.error_code)
     try:
@@ -128,7 +133,7 @@ def _of_topics(connection: ClusterClient, unknown: list[str]) -> list[Replicatio
 
 
 def _reassigning(connection: ClusterClient, unknown: list[str]) -> bool | None:
-    """Whether partitions are being moved, None where that is not told."""
+    """Return whether partitions are being moved, None where the brokers do not report it."""
     request = ListReassignmentsRequest(timeout_ms=_TIMEOUT_MS)
     try:
         response = connection.send(request)
@@ -141,6 +146,9 @@ def _reassigning(connection: ClusterClient, unknown: list[str]) -> bool | None:
 
 
 def _knows_2_7(connection: ClusterClient, node_id: int) -> bool:
-    """Whether a broker is of 2.7 or later, by a request that came with the quotas of that release."""
+    """Return whether a broker is of 2.7 or later.
+
+    A version of CreateTopics came with the quotas of that release.
+    """
     newest = connection.send_to(VersionRequest(), node_id=node_id).ranges.get(_CREATE_TOPICS)
     return newest is not None and newest.highest >= _CREATE_TOPICS_OF_2_7

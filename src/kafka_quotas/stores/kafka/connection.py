@@ -1,7 +1,7 @@
-"""One connection to one broker: frames out, frames in, each exchange bounded by a deadline.
+"""A connection to one broker, with a deadline for each exchange of frames.
 
-Contract: whatever goes wrong with the network is an `OSError`, bytes that are not Kafka's a `ProtocolError`; after
-either the channel is of no use. `abort` ends a running exchange from another thread.
+Contract: any failure of the network is an `OSError`, and bytes that are not Kafka's are a `ProtocolError`. After either
+the connection is unusable. `abort` ends a running exchange from another thread.
 """
 
 import socket
@@ -18,7 +18,7 @@ from kafka_quotas.wire.client.request import ClientRequest, read_answer, request
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, checked_frame_length
 
 LARGEST_RESPONSE: Final = 256 * 1024 * 1024
-"""Bytes; a hundred thousand entities take about 10 MB."""
+"""Bytes, of which a hundred thousand entities take about 10 MB."""
 _PIECE: Final = 1024 * 1024
 _TLS_ALERT: Final = b"\x15\x03"
 _LARGEST_CORRELATION_ID: Final = 2**31 - 1
@@ -27,11 +27,11 @@ Wrap: TypeAlias = Callable[[socket.socket], socket.socket]
 
 
 class NoConnectionError(OSError):
-    """No connection came about; the text is the reason."""
+    """A connection that could not be made, with the reason as text."""
 
 
 class BrokerConnection:
-    """An open connection; `wrap` puts TLS over it before the first byte."""
+    """An open connection to a broker, in plaintext or TLS."""
 
     def __init__(
         self,
@@ -41,6 +41,17 @@ class BrokerConnection:
         deadline_s: float,
         wrap: Wrap | None = None,
     ) -> None:
+        """Connect to the broker.
+
+        Args:
+            address: The broker's address.
+            client_id: The client-id of all requests.
+            deadline_s: The time by which the connection is there.
+            wrap: Puts TLS over the socket before the first byte, None for plaintext.
+
+        Raises:
+            NoConnectionError: The connection can't be made.
+        """
         host, port = address
         place: Any = host.encode() if host.isascii() else host  # a text would load the tables of international names
         try:
@@ -63,27 +74,34 @@ class BrokerConnection:
     def exchange(
         self, request: ClientRequest[Answer], version: int, *, deadline_s: float, begin_deadline_s: float | None = None
     ) -> Answer:
-        """Return the answer to a request, which begins to arrive by `begin_deadline_s` (None: by its deadline)."""
+        """Return the answer to a request.
+
+        Args:
+            request: The request.
+            version: The version of its API.
+            deadline_s: The time by which the whole answer has arrived.
+            begin_deadline_s: The time by which the answer begins to arrive, None for `deadline_s`.
+        """
         self._correlation_id = self._correlation_id % _LARGEST_CORRELATION_ID + 1
         frame = request_frame(request, version, correlation_id=self._correlation_id, client_id=self._client_id)
         content = self._exchanged(frame, deadline_s, begin_deadline_s)
         return read_answer(request, version, content, correlation_id=self._correlation_id)
 
     def exchange_raw(self, token: bytes, *, deadline_s: float) -> bytes:
-        """The token that answers one, both in raw frames."""
+        """Send a token in a raw frame and return the token that answers it."""
         return self._exchanged(len(token).to_bytes(FRAME_LENGTH_BYTES, "big") + token, deadline_s)
 
     def abort(self) -> None:
-        """Nothing; an exchange in another thread ends with an error."""
+        """End an exchange in another thread with an error."""
         with suppress(OSError):
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # below TLS, whose state is the other thread's
 
     def close(self) -> None:
-        """Nothing; the connection is gone."""
+        """Close the connection."""
         self._socket.close()
 
     def _exchanged(self, frame: bytes, deadline_s: float, begin_deadline_s: float | None = None) -> bytes:
-        """Return the content of the frame that answers one."""
+        """Send a frame and return the content of the frame that answers it."""
         begin_deadline_s = deadline_s if begin_deadline_s is None else min(deadline_s, begin_deadline_s)
         self._socket.settimeout(_left(begin_deadline_s))
         self._socket.sendall(frame)
@@ -112,9 +130,10 @@ class BrokerConnection:
 
 
 def _left(deadline_s: float) -> float:
-    """The seconds until a deadline.
+    """Return the seconds until a deadline.
 
-    Raises `TimeoutError` where there are none.
+    Raises:
+        TimeoutError: The deadline has passed.
     """
     left_s = deadline_s - time.monotonic()
     if left_s <= 0:

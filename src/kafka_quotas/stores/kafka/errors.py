@@ -1,10 +1,13 @@
-"""Errors of a connection to a broker that another attempt would not mend."""
+"""Errors of a broker connection, by what the client does after them."""
 
 from kafka_quotas.core.errors import StoreRefusedError, StoreUnreachableError
 
 
 class BrokerRefusedError(StoreRefusedError):
-    """The broker, or we, refuse the connection or the request; `code` is Kafka's name of the error."""
+    """A connection or request that the broker, or this client, refuses.
+
+    `code` is Kafka's name of the error.
+    """
 
     def __init__(self, message: str, *, code: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -12,7 +15,10 @@ class BrokerRefusedError(StoreRefusedError):
 
 
 class ShutOutError(ConnectionError):
-    """A broker ended a fresh connection without a word: it may be busy, but most often it is the wrong port."""
+    """The end of a fresh connection by the broker, without an answer.
+
+    The broker may be busy, but most often the port is the wrong one.
+    """
 
     def __init__(self, message: str, *, hint: str) -> None:
         super().__init__(message)
@@ -21,4 +27,4 @@ class ShutOutError(ConnectionError):
 
 
 class LostAnswerError(StoreUnreachableError):
-    """A request was sent, and no answer came."""
+    """A request that was sent and not answered."""

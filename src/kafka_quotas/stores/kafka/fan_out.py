@@ -1,4 +1,4 @@
-"""One question to every broker of a cluster: asked side by side, so that all silent ones cost one wait together."""
+"""One request to every broker of a cluster in parallel, where all silent brokers cost a single wait."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -12,21 +12,25 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FanOut(Generic[Answer]):
-    """What brokers answered, and why others did not, each by node id in order."""
+    """The answers of brokers, and the failures of the others."""
 
     answers: Mapping[int, Answer]
+    """Answers by node id, in the order of ids."""
     failures: Mapping[int, StoreError]
+    """Errors by node id, in the order of ids."""
 
     @property
     def missing(self) -> str | None:
-        """The brokers without an answer, each with its reason in one line; None where all answered."""
+        """The reasons of all brokers without an answer, on one line, None where all answered."""
         return "; ".join(error.message for error in self.failures.values()) or None
 
     def raise_refusal(self) -> None:
-        """Raise the first refusal where no broker answered: what all of them refuse is no matter of one broker.
+        """Raise the first refusal where no broker answered.
+
+        Where some brokers answered, a refusal concerns the one broker alone.
 
         Raises:
-            StoreRefusedError: No broker answered, and one said no.
+            StoreRefusedError: No broker answered, and one refused.
         """
         refusals = [error for error in self.failures.values() if isinstance(error, StoreRefusedError)]
         if refusals and not self.answers:

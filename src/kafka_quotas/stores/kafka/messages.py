@@ -1,4 +1,4 @@
-"""DescribeClientQuotas and AlterClientQuotas: the values of stores as messages, and back."""
+"""DescribeClientQuotas and AlterClientQuotas: conversion between the values of stores and messages."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -15,16 +15,16 @@ from kafka_quotas.wire.client.client_quotas import (
 )
 
 LARGEST_REQUEST: Final = 10_000
-"""Changes in one request; a KRaft controller refuses more records in one batch (`POLICY_VIOLATION`)."""
+"""Changes in one request, as a KRaft controller refuses more records in one batch (`POLICY_VIOLATION`)."""
 
 
 def describe_request(quota_filter: QuotaFilter) -> DescribeQuotasRequest:
-    """The request for the entries that a filter matches."""
+    """Return the request for the entries that a filter matches."""
     return DescribeQuotasRequest(quota_filter=quota_filter)
 
 
 def described_entries(answer: DescribedQuotas) -> list[QuotaEntry]:
-    """The entries of an answer without error, sorted by entity."""
+    """Return the entries of an answer without error, sorted by entity."""
     entries = [
         QuotaEntry(entity=entity, quotas=dict(sorted(quotas.items()))) for entity, quotas in answer.entries if quotas
     ]
@@ -32,23 +32,26 @@ def described_entries(answer: DescribedQuotas) -> list[QuotaEntry]:
 
 
 def alter_request(alterations: Iterable[Alteration], *, validate_only: bool) -> AlterQuotasRequest:
-    """The request that applies some alterations, one entry each."""
+    """Return the request that applies some alterations, one entry each."""
     entries = tuple(EntityChanges(each.entity, tuple(each.changes.items())) for each in alterations)
     return AlterQuotasRequest(entries=entries, validate_only=validate_only)
 
 
 def alter_as_given_request(entity: Entity, changes: Iterable[tuple[str, float | None]]) -> AlterQuotasRequest:
-    """The request that makes changes to one entity in this order, also where a key occurs twice."""
+    """Return the request that makes changes to one entity in this order, even where a key occurs twice."""
     return AlterQuotasRequest(entries=(EntityChanges(entity, tuple(changes)),), validate_only=False)
 
 
 def alter_outcomes(answer: Iterable[EntityOutcome]) -> dict[Entity, tuple[int, str | None]]:
-    """The error code (0: none) and message of every entity in an answer."""
+    """Return the error code (0: none) and message by entity of an answer."""
     return {entity: (code, message) for entity, code, message in answer}
 
 
 def request_batches(alterations: Sequence[Alteration]) -> Iterator[list[Alteration]]:
-    """The alterations cut so that no batch has more than `LARGEST_REQUEST` changes; order is kept."""
+    """Yield the alterations in batches of at most `LARGEST_REQUEST` changes, in order.
+
+    An alteration with more changes than that makes a batch of its own.
+    """
     batch: list[Alteration] = []
     changes = 0
     for alteration in alterations:

@@ -1,13 +1,11 @@
-"""How a Kafka cluster is to be spoken to, out of Kafka's client properties.
+"""How to connect to a Kafka cluster, from Kafka's client properties.
 
-`security.protocol` is PLAINTEXT (default), SSL, SASL_PLAINTEXT or SASL_SSL; what belongs to TLS and to SASL is listed
-in `client_properties_tls`, `client_properties_sasl` and `client_properties_oauth`; `client.id` is the client-id of the
-requests. Other properties are ignored, `bootstrap.servers` among them: the store's address says it; those that can't be
-honoured and should be are refused by name.
+`security.protocol` is PLAINTEXT (default), SSL, SASL_PLAINTEXT or SASL_SSL. `security.tls`, `security.sasl` and
+`security.oauthbearer` list the properties of TLS and SASL. `client.id` is the client-id of the requests.
 
-Which of Kafka's client properties can't be honoured: silently left out they would change who is trusted, or asked.
-
-Properties that only tune a Java client (`retries`, `send.buffer.bytes` and the like) are ignored.
+A property that can't be honoured is refused by name where leaving it out would change who is trusted or asked. Other
+properties are ignored: `bootstrap.servers`, as the store's address has the servers, and those that only tune a Java
+client (`retries`, `send.buffer.bytes` and the like).
 """
 
 from collections.abc import Mapping
@@ -31,14 +29,15 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
     "sasl.login.class": (),
     "sasl.client.callback.handler.class": (),
 }
-"""Properties that are not supported, with the values that mean no more than leaving them out."""
+"""Properties that are not supported, with the values that are equivalent to leaving them out."""
 _PREFIXES = {"ssl.": ("SSL", "SASL_SSL"), "sasl.": ("SASL_PLAINTEXT", "SASL_SSL")}
 
 
 def refuse_unsupported(properties: Mapping[str, str], *, protocol: str) -> None:
-    """Nothing, where every property that counts with this `security.protocol` can be honoured.
+    """Refuse properties that matter with this `security.protocol` and can't be honoured.
 
-    Raises `UsageError` with the name of the first that can't.
+    Raises:
+        UsageError: There is such a property. The message names the first.
     """
     for name, usual in _USUAL.items():
         value = properties.get(name, "").strip()
@@ -53,17 +52,21 @@ _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaAccess:
-    """The client-id of our requests, TLS over connections (None: plaintext), and how to log in (None: not at all)."""
+    """The way to connect to the brokers of a cluster."""
 
     client_id: str
+    """The client-id of our requests."""
     tls: "ssl.SSLContext | None" = None
+    """TLS over connections, None for plaintext."""
     login: SaslMechanism | None = None
+    """The SASL login, None for none."""
 
 
 def kafka_access(properties: Mapping[str, str]) -> KafkaAccess:
-    """The access that client properties ask for.
+    """Return the access that client properties ask for.
 
-    Raises `UsageError` for a property that can't be meant or is not supported.
+    Raises:
+        UsageError: A property has no valid value or is not supported.
     """
     protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in _PROTOCOLS:

@@ -1,7 +1,7 @@
-"""Quotas at brokers as `kafka-configs` asks for them: what it says goes out as it stands, and once.
+"""Quotas at brokers for `kafka-configs`, which sends each change once and unchanged.
 
-Contract: unlike the Kafka store this checks nothing, merges nothing and reads nothing back; the brokers decide, and
-their error names and texts come back as they gave them.
+Contract: unlike the Kafka store this checks nothing, merges nothing and reads nothing back. The brokers decide, and
+their error names and texts are passed on as they are.
 """
 
 from collections.abc import Sequence
@@ -31,21 +31,22 @@ _DESCRIBE_ACL = "DescribeConfigs"
 _ALTER_ACL = "AlterConfigs"
 _NO_LOGIN = "SASL_AUTHENTICATION_FAILED"
 _SILENT = {"CLUSTER_AUTHORIZATION_FAILED": "Cluster authorization failed."}
-"""What Kafka's own client says where the broker gives an error without a text."""
+"""The text of Kafka's own client for an error that the broker gives without one."""
 
 
 class KafkaRawQuotas:
-    """Quotas in a Kafka cluster, asked for without any rule of ours; connects at the first call."""
+    """Quotas in a Kafka cluster without any rule of ours, connected at the first call."""
 
     def __init__(self, address: StoreUrl, *, settings: StoreSettings) -> None:
         self.url = str(address)
         self._connection = ClusterClient(address, settings=settings)
 
     def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
-        """The matching entries, sorted by entity.
+        """Return the matching entries, sorted by entity.
 
-        Raises `BrokerAnswerError` where the brokers refuse, be it the request or the credentials,
-        `StoreUnreachableError` where none answers.
+        Raises:
+            BrokerAnswerError: The brokers refuse the request or the credentials.
+            StoreUnreachableError: No broker answers.
         """
         response = self._answered(describe_request(quota_filter))
         if response.error_code:
@@ -53,18 +54,23 @@ class KafkaRawQuotas:
         return described_entries(response)
 
     def alter(self, entity: Entity, changes: Sequence[tuple[str, float | None]]) -> None:
-        """Nothing; the brokers have taken the changes, in one request; raises what `describe` raises."""
+        """Send the changes to the brokers in one request.
+
+        Raises:
+            BrokerAnswerError: The brokers refuse the request or the credentials.
+            StoreUnreachableError: No broker answers.
+        """
         response = self._answered(alter_as_given_request(entity, changes))
         for code, message in alter_outcomes(response).values():
             if code:
                 raise self._answer(code, message, missing_acl=_ALTER_ACL)
 
     def close(self) -> None:
-        """Nothing; the connections are closed."""
+        """Close the connections."""
         self._connection.close()
 
     def _answered(self, request: ClientRequest[Answer]) -> Answer:
-        """The response to a request."""
+        """Return the response to a request."""
         try:
             return self._connection.send(request)
         except StoreRefusedError as error:

@@ -1,7 +1,7 @@
 """The Kafka store: quotas in the cluster itself, through the admin protocol of any broker (2.6 and later).
 
-Contract: our refusals come first, then the broker gives its verdict. Each entity goes out as one merged entry, every
-entity's own result is looked at, and what was accepted is read back until every broker shows it.
+Contract: our refusals come first, then the broker validates. All alterations of one entity are merged into one entry,
+every entity has its own result, and accepted changes are read back until every broker shows them.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ _DEFAULTS = StoreSettings()
 
 
 class KafkaStore:
-    """Quotas in a Kafka cluster; connects at the first call."""
+    """Quotas in a Kafka cluster, connected at the first call."""
 
     def __init__(
         self, address: StoreUrl, *, settings: StoreSettings = _DEFAULTS, polling: Polling | None = None
@@ -54,11 +54,14 @@ class KafkaStore:
         self._polling = polling or Polling(POLL_INTERVAL_S)
 
     def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
-        """The matching entries, sorted by entity.
+        """Return the matching entries, sorted by entity.
 
-        Raises `InvalidQuotaError` for a filter that Kafka refuses, `StoreRefusedError` where the ACL DescribeConfigs on
-        the cluster is missing, the credentials are refused or the brokers are too old, `StoreUnreachableError` where no
-        broker answers.
+        Raises:
+            InvalidQuotaError: Kafka refuses the filter.
+            StoreRefusedError: The ACL DescribeConfigs on the cluster is missing, the credentials are refused, or the
+                brokers are too old.
+            StoreUnreachableError: No broker answers.
+            StoreError: The broker answers with another error, or the store was closed.
         """
         self._check_open()
         refused = filter_verdict_kraft(quota_filter)
@@ -70,10 +73,15 @@ class KafkaStore:
         return described_entries(response)
 
     def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
-        """One result per alteration, in order; with `validate_only` the broker checks them and writes nothing.
+        """Apply the alterations, or have the broker only check them with `validate_only`.
 
-        An alteration that was accepted and did not show in time has an error that says so. Raises what `describe`
-        raises (the ACL is AlterConfigs) where nothing was written at all.
+        Returns:
+            One result per alteration, in order. An accepted alteration that some broker does not show in time has a
+                `NotVisibleError`.
+
+        Raises:
+            StoreRefusedError: The credentials are refused or the brokers are too old, and nothing was written.
+            StoreUnreachableError: No broker answers, and nothing was written.
         """
         self._check_open()
         errors = [refusal(entry, rules=self._rules) for entry in entries]
@@ -90,9 +98,13 @@ class KafkaStore:
         ]
 
     def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
-        """The content as soon as it differs from `since`; None after `timeout_s` or when closed.
+        """Wait until the content differs from revision `since`, and return it.
 
-        Kafka has no notification for this: everything is read every half second. Raises what `describe` raises.
+        Kafka has no notification for this, so the store reads all quotas every half second. The exceptions are those of
+        `describe`.
+
+        Returns:
+            The content, None after `timeout_s` seconds or when the store is closed.
         """
         found: list[Snapshot] = []
 
@@ -106,7 +118,7 @@ class KafkaStore:
         return found[0] if self._polling.until(changed, timeout_s=timeout_s) else None
 
     def close(self) -> None:
-        """Nothing; the connections are closed, and a `watch` in another thread ends."""
+        """Close the connections and end every `watch`, in any thread."""
         self._polling.stop()
         self._connection.close()
 
@@ -115,7 +127,10 @@ class KafkaStore:
             raise StoreError(f"the store was closed: {self.url}")
 
     def _sent(self, alterations: Sequence[Alteration], *, validate_only: bool) -> dict[Entity, KafkaQuotasError | None]:
-        """Return the error per entity, None where it was accepted; after a lost connection the rest is not tried."""
+        """Send alterations and return the error per entity, None where it was accepted.
+
+        After a lost connection the remaining alterations are not sent.
+        """
         outcomes: dict[Entity, KafkaQuotasError | None] = {}
         lost: KafkaQuotasError | None = None
         for batch in request_batches(alterations):
@@ -137,7 +152,7 @@ class KafkaStore:
         return outcomes
 
     def _sent_batch(self, batch: Sequence[Alteration], *, validate_only: bool) -> dict[Entity, KafkaQuotasError | None]:
-        """The error per entity of one request, None where it was accepted."""
+        """Send one request and return the error per entity, None where it was accepted."""
         response = self._connection.send(alter_request(batch, validate_only=validate_only))
         answered = alter_outcomes(response)
         unanswered: KafkaQuotasError = StoreError(f"{self.url} said nothing about this entity")
@@ -153,7 +168,7 @@ class KafkaStore:
         return errors
 
     def _warn_of(self, found: Visibility) -> None:
-        """Warn once of brokers that were not read back."""
+        """Warn once of brokers that could not be read back from."""
         if found.not_asked is not None and found.not_asked not in self._warned:
             self._warned.add(found.not_asked)
             self._settings.warn(f"not read back from every broker: {found.not_asked}; the controller has the change")
@@ -173,7 +188,10 @@ def _unconfirmed(error: LostAnswerError) -> UnconfirmedError:
 
 
 def _merged(alterations: Sequence[Alteration]) -> list[Alteration]:
-    """One alteration per entity, in order; where a key is changed twice the later change counts."""
+    """Return one alteration per entity, in order.
+
+    Where a key is changed twice, the later change counts.
+    """
     changes: dict[Entity, dict[str, float | None]] = {}
     for alteration in alterations:
         changes.setdefault(alteration.entity, {}).update(alteration.changes)
@@ -181,7 +199,7 @@ def _merged(alterations: Sequence[Alteration]) -> list[Alteration]:
 
 
 def _revision(entries: Sequence[QuotaEntry]) -> str:
-    """A digest of the content."""
+    """Return a digest of the content."""
     from hashlib import sha256  # noqa: PLC0415 - only a watch needs it
 
     digest = sha256()

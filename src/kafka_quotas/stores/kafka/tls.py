@@ -1,4 +1,4 @@
-"""TLS over the connection to a broker, and what its failures mean."""
+"""TLS over the connection to a broker, and the meaning of its failures."""
 
 import socket
 import ssl
@@ -14,9 +14,11 @@ _NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "
 
 
 def wrapped(plain: socket.socket, *, tls: ssl.SSLContext, server: str, host: str) -> socket.socket:
-    """The connection with TLS over it.
+    """Return the connection with TLS over it.
 
-    Raises `BrokerRefusedError` where one side does not trust the other, `ShutOutError` where the other side just ends.
+    Raises:
+        BrokerRefusedError: One side does not trust the other.
+        ShutOutError: The other side ends the handshake.
     """
     try:
         return tls.wrap_socket(plain, server_hostname=host)
@@ -27,7 +29,7 @@ def wrapped(plain: socket.socket, *, tls: ssl.SSLContext, server: str, host: str
 
 
 def tls_refusal(error: ssl.SSLError, *, server: str) -> BrokerRefusedError:
-    """The error of ours for one of TLS."""
+    """Return our error for one of TLS."""
     hint = "check the trust store and the security settings in the file named with --command-config"
     reason = error.reason or ""
     if reason in _NOT_TLS:

@@ -1,4 +1,4 @@
-"""Whether an accepted change shows: a KRaft broker answers from its own copy, which follows the controller."""
+"""Reading back of accepted changes: a KRaft broker answers from its own copy, which follows the controller."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,21 +16,24 @@ from kafka_quotas.stores.store import Alteration, QuotaEntry
 
 POLL_INTERVAL_S: Final = 0.02
 _FEW: Final = 10
-"""Up to so many entities are asked for one by one, more by reading everything."""
+"""Number of entities up to which each has its own request, as more are found by reading everything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visibility:
-    """Which entities some broker did not show as altered in time, and which brokers could not be asked, and why."""
+    """What was found by reading changes back."""
 
     behind: frozenset[Entity] = frozenset()
+    """Entities that some broker did not show as altered in time."""
     not_asked: str | None = None
+    """The brokers that could not be asked, with the reasons, None where all answered."""
 
 
 def wait_until_visible(connection: ClusterClient, alterations: Sequence[Alteration], *, timeout_s: float) -> Visibility:
     """Wait until every broker that answers shows the alterations, at most `timeout_s` seconds.
 
-    A broker that can't be asked takes them over as it returns. Never raises a `StoreError`: they were made.
+    A broker that does not answer takes the alterations over when it returns. This never raises a `StoreError`, as the
+    alterations were made.
     """
     if not alterations:
         return Visibility()
@@ -58,7 +61,7 @@ def _left_behind(
 
 
 def _stored(connection: ClusterClient, node_id: int, alterations: Sequence[Alteration]) -> dict[Entity, QuotaEntry]:
-    """Return what a broker shows of some entities now."""
+    """Return what a broker currently shows of some entities."""
     few = len(alterations) <= _FEW
     filters = [_only(alteration.entity) for alteration in alterations] if few else [EVERYTHING]
     entries: list[QuotaEntry] = []
@@ -68,7 +71,7 @@ def _stored(connection: ClusterClient, node_id: int, alterations: Sequence[Alter
 
 
 def _only(entity: Entity) -> QuotaFilter:
-    """The filter that matches one entity."""
+    """Return the filter that matches one entity."""
     components = (
         FilterComponent(entity_type=kind, match=Match.DEFAULT if name is None else Match.EXACT, name=name)
         for kind, name in entity.parts
@@ -77,7 +80,7 @@ def _only(entity: Entity) -> QuotaFilter:
 
 
 def _shows(entry: QuotaEntry | None, alteration: Alteration) -> bool:
-    """Whether a stored entry has every change of an alteration."""
+    """Return whether a stored entry has every change of an alteration."""
     quotas = entry.quotas if entry is not None else {}
     for key, value in alteration.changes.items():
         stored = quotas.get(key)

@@ -1,9 +1,9 @@
 """The SQLite file of the local store: opening, schema, transactions, and SQLite's errors in our words.
 
-Contract: a file appears with the first write, never by reading; writers exclude each other by `BEGIN IMMEDIATE`;
-readers never wait (WAL). A file that was deleted is noticed at the next transaction, and so is one that replaced it.
-Invariants: `application_id` marks a file as ours, `user_version` numbers the schema; one row holds the revision, which
-grows with every change of content, and a random id, which tells a new file at the same path from the old one.
+Contract: the first write creates the file, reading never does. Writers exclude each other by `BEGIN IMMEDIATE`, and
+readers never wait (WAL). The next transaction notices that a file was deleted or replaced. Invariants: `application_id`
+marks a file as ours, `user_version` numbers the schema. One row holds the revision, which grows with every change of
+content, and a random id, which distinguishes a new file at the same path from the old one.
 """
 
 import os
@@ -34,11 +34,14 @@ _SCHEMA: Final = (
 _RETRY_S: Final = 0.01
 _NO_ACCESS: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 _NO_SPACE: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
-"""What opening comes to where the files of the write-ahead log can't grow."""
+"""Errors of opening where the files of the write-ahead log can't grow."""
 
 
 class LocalFile:
-    """One SQLite file, used by any number of threads and processes at once; a lock wait ends after `timeout_s`."""
+    """One SQLite file, for use by any number of threads and processes at once.
+
+    A wait for a lock ends after `timeout_s` seconds.
+    """
 
     def __init__(self, path: Path, *, timeout_s: float, make_folder: bool) -> None:
         self.path = path
@@ -52,9 +55,14 @@ class LocalFile:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection | None]:
-        """A connection that sees one moment of the file, or None where nothing was ever stored.
+        """Open a read transaction, which sees one moment of the file.
 
-        Raises `StoreUnreachableError` or `StoreError` where the file can't be read.
+        Yields:
+            The connection, None where no quota was ever stored.
+
+        Raises:
+            StoreUnreachableError: The file can't be opened.
+            StoreError: The file can't be read.
         """
         with self._lock, _translated(self.path):
             connection = self._current()
@@ -66,10 +74,14 @@ class LocalFile:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """A connection that holds the one write lock; what was done is committed at the end, or undone on an error.
+        """Open a transaction that holds the one write lock.
 
-        Raises `StoreRefusedError` where the file is read-only, `StoreError` where the disk is full or another process
-        kept the lock, `StoreUnreachableError` where the file can't be made.
+        The transaction is committed at the end of the block, or rolled back after an error.
+
+        Raises:
+            StoreRefusedError: The file is read-only.
+            StoreError: The disk is full, or another process kept the lock.
+            StoreUnreachableError: The file can't be created.
         """
         with self._lock, _translated(self.path):
             connection = self._current() or self._create()
@@ -84,20 +96,20 @@ class LocalFile:
                 yield connection
 
     def close(self) -> None:
-        """Nothing; the connection is released, and no other will be opened."""
+        """Release the connection, and refuse to open others."""
         with self._lock:
             self._closed = True
             self._release()
 
     def _release(self) -> None:
-        """Nothing; the present connection is closed."""
+        """Close the present connection."""
         if self._connection is not None:
             self._connection.close()
         self._connection = self._identity = None
         self._no_space = False
 
     def _current(self) -> sqlite3.Connection | None:
-        """The connection to the file that is at the path now, None where there is none."""
+        """Return the connection to the file that is at the path now, None where there is no file."""
         if self._closed:
             raise StoreError(f"the store was closed: local:{self.path}")
         try:
@@ -117,7 +129,7 @@ class LocalFile:
         return self._connection
 
     def _create(self) -> sqlite3.Connection:
-        """The connection to a file that is made now, together with its folder where that is allowed."""
+        """Create the file, and its folder where that is allowed, and return the connection to it."""
         if self._make_folder:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         elif not self.path.parent.is_dir():
@@ -134,7 +146,8 @@ class LocalFile:
     def _opened(self) -> sqlite3.Connection:
         """Return a connection to the existing file.
 
-        Where nothing can be written beside it, for want of access or of space, it reads the file as it stands.
+        Where no file can be written beside it, for want of access or of space, the connection is read-only and
+        immutable.
         """
         connection = self._connect("rw")
         try:
@@ -153,9 +166,12 @@ class LocalFile:
         return connection
 
     def _refuse_foreign_log(self) -> None:
-        """Nothing, where a file that took the place of an open one may be read.
+        """Refuse a file that replaced an open one while the log of the former file is still there.
 
-        Raises `StoreError` where the log of the former file is still there: SQLite would mix it into the new one.
+        SQLite would apply the old log to the new file.
+
+        Raises:
+            StoreError: There is such a log.
         """
         if self._has_log():
             raise StoreError(
@@ -164,12 +180,12 @@ class LocalFile:
             )
 
     def _has_log(self) -> bool:
-        """Whether changes wait in a write-ahead log beside the file."""
+        """Return whether changes wait in a write-ahead log beside the file."""
         log = self.path.with_name(self.path.name + "-wal")
         return log.exists() and log.stat().st_size > 0
 
     def _connect(self, mode: str) -> sqlite3.Connection:
-        """A new connection in autocommit mode; transactions are begun by hand."""
+        """Return a new connection in autocommit mode, in which transactions begin explicitly."""
         return sqlite3.connect(
             f"{self.path.as_uri()}?mode={mode}",
             uri=True,
@@ -179,9 +195,9 @@ class LocalFile:
         )
 
     def _use_write_ahead_log(self, connection: sqlite3.Connection) -> None:
-        """Nothing; the new file keeps a write-ahead log, so that readers never wait for a writer.
+        """Switch the new file to a write-ahead log, with which readers never wait for a writer.
 
-        SQLite does not wait for its lock here, so two processes that make the same file at once have to try again.
+        SQLite does not wait for its lock here, so two processes that create the same file at once have to retry.
         """
 
         def switched() -> bool:
@@ -198,7 +214,7 @@ class LocalFile:
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
-    """One transaction: committed at the end, rolled back on any error."""
+    """Run one transaction, committed at the end and rolled back after any error."""
     connection.execute(begin)
     try:
         yield
@@ -210,9 +226,10 @@ def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
 
 
 def _is_blank(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file has no content yet.
+    """Return whether the file has no content yet.
 
-    Raises `StoreRefusedError` where it is a database of something else, or of a newer release.
+    Raises:
+        StoreRefusedError: The file is a database of something else, or of a newer release.
     """
     application_id = connection.execute("PRAGMA application_id").fetchone()[0]
     if application_id == APPLICATION_ID:
@@ -233,7 +250,7 @@ def _is_blank(connection: sqlite3.Connection, path: Path) -> bool:
 
 @contextmanager
 def _translated(path: Path) -> Iterator[None]:
-    """Turns SQLite's and the file system's errors into ours, chained."""
+    """Translate errors of SQLite and of the file system into ours, chained."""
     try:
         yield
     except sqlite3.Error as error:
@@ -246,12 +263,12 @@ def _translated(path: Path) -> Iterator[None]:
 
 
 def _primary_code(error: sqlite3.Error) -> int:
-    """SQLite's primary result code (the low byte of the extended one); 0 where the error carries none."""
+    """Return SQLite's primary result code (the low byte of the extended one), 0 where the error has none."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _store_error(path: Path, error: sqlite3.Error) -> StoreError:
-    """The error of ours for one of SQLite's."""
+    """Return our error for one of SQLite's."""
     match _primary_code(error):
         case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
             return StoreError(

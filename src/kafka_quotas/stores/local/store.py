@@ -1,11 +1,10 @@
-"""The local store: quotas in one SQLite file, no server needed.
+"""The local store: quotas in one SQLite file, without a server.
 
-Contract: KRaft's rules and our refusals decide what is accepted; thresholds of topics and brokers, which Kafka knows
-nothing of, are held beside its quotas. The accepted alterations of one call are written in one transaction. Safe for
-several processes and threads at once.
-Invariants: reading never makes the file; a change that changes nothing leaves the revision as it is.
-
-Which alterations of one call would let the thresholds of topics sum to more than a broker's total.
+Contract: KRaft's rules and our refusals decide which alterations are accepted. Beside Kafka's quotas the store holds
+thresholds of topics and brokers, which Kafka does not know, and refuses those of topics that add up to more than a
+broker's total. The accepted alterations of one call are written in one transaction. Several processes and threads may
+use the file at once. Invariants: reading never creates the file. An alteration that changes no value leaves the
+revision as it is.
 """
 
 import json
@@ -29,10 +28,14 @@ from kafka_quotas.stores.timeouts import timeouts
 def excessive(
     alterations: Sequence[Alteration], stored: Callable[[], Iterable[QuotaEntry]]
 ) -> Mapping[Entity, InvalidQuotaError]:
-    """Entity to the reason why its alteration is refused; empty where all of them together, or each in turn, fit.
+    """Return the refused alterations of thresholds, with the reason by entity.
 
-    Together comes first, so that a total and the thresholds below it can be raised in any order in one call.
-    `stored` is asked only where a threshold is among the alterations.
+    Nothing is refused where all of them together fit, so that a total and the thresholds below it can be raised in any
+    order in one call. Otherwise each is applied in turn, and those that do not fit are refused.
+
+    Args:
+        alterations: The alterations of one call.
+        stored: Returns the content. It is called only where a threshold is among the alterations.
     """
     thresholds = [each for each in alterations if is_threshold_entity(each.entity)]
     if not thresholds:
@@ -77,7 +80,10 @@ _DEFAULTS = StoreSettings()
 
 
 class LocalStore:
-    """Quotas in the SQLite file at `path`; with `make_folder` its folder is made with the first change."""
+    """Quotas in the SQLite file at `path`.
+
+    With `make_folder` the first change creates its folder too.
+    """
 
     def __init__(
         self,
@@ -92,9 +98,11 @@ class LocalStore:
         self._polling = polling or Polling(POLL_INTERVAL_S)
 
     def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
-        """The matching entries, sorted by entity.
+        """Return the matching entries, sorted by entity.
 
-        Raises `InvalidQuotaError` for a filter that Kafka would refuse, `StoreError` where the file can't be read.
+        Raises:
+            InvalidQuotaError: Kafka would refuse the filter.
+            StoreError: The file can't be read.
         """
         self._check_open()
         refused = filter_verdict_local(quota_filter)
@@ -105,9 +113,13 @@ class LocalStore:
         return [entry for entry in entries if matches(quota_filter, entry.entity)]
 
     def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
-        """One result per alteration, in order; with `validate_only` nothing is written.
+        """Apply the alterations, or only check them with `validate_only`.
 
-        Raises `StoreError` where the file can't be written; then no alteration was applied.
+        Returns:
+            One result per alteration, in order.
+
+        Raises:
+            StoreError: The file can't be written, and no alteration was applied.
         """
         self._check_open()
         results = [
@@ -135,7 +147,11 @@ class LocalStore:
         ]
 
     def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
-        """The content as soon as its revision differs from `since`; None after `timeout_s` or when closed."""
+        """Wait until the revision differs from `since`, and return the content.
+
+        Returns:
+            The content, None after `timeout_s` seconds or when the store is closed.
+        """
         found: list[Snapshot] = []
 
         def changed() -> bool:
@@ -146,7 +162,7 @@ class LocalStore:
         return found[0] if self._polling.until(changed, timeout_s=timeout_s) else None
 
     def close(self) -> None:
-        """Nothing; the file is released, and a `watch` in another thread ends."""
+        """Release the file and end every `watch`, in any thread."""
         self._polling.stop()
         self._file.close()
 
@@ -166,7 +182,7 @@ class LocalStore:
 
 
 def _apply(connection: sqlite3.Connection, alteration: Alteration) -> None:
-    """Nothing; the changes are made in the open transaction, rows that stay the same untouched."""
+    """Make the changes in the open transaction, without touching rows that stay the same."""
     entity = _encode(alteration.entity)
     for key, value in alteration.changes.items():
         if value is None:
@@ -180,7 +196,7 @@ def _apply(connection: sqlite3.Connection, alteration: Alteration) -> None:
 
 
 def _entries(connection: sqlite3.Connection, only: Entity | None) -> list[QuotaEntry]:
-    """The stored entries sorted by entity: those of one entity, or all."""
+    """Return the stored entries, sorted by entity: those of one entity, or all."""
     quotas: dict[str, dict[str, float]] = {}
     where, arguments = ("", ()) if only is None else (" WHERE entity = ?", (_encode(only),))
     for entity, key, value in connection.execute(f"SELECT entity, key, value FROM quota{where}", arguments):  # noqa: S608 - a constant
@@ -190,16 +206,16 @@ def _entries(connection: sqlite3.Connection, only: Entity | None) -> list[QuotaE
 
 
 def _revision(connection: sqlite3.Connection) -> str:
-    """The revision of the content in the open transaction."""
+    """Return the revision of the content in the open transaction."""
     store_id, revision = connection.execute("SELECT id, revision FROM store").fetchone()
     return f"{store_id}:{revision}"
 
 
 def _encode(entity: Entity) -> str:
-    """An entity as the text it is stored under."""
+    """Return the text under which an entity is stored."""
     return json.dumps(entity.parts, ensure_ascii=False, separators=(",", ":"))
 
 
 def _decode(text: str) -> Entity:
-    """The entity stored under a text."""
+    """Return the entity that is stored under a text."""
     return Entity.from_pairs((kind, name) for kind, name in json.loads(text))

@@ -1,4 +1,4 @@
-"""Key stores, JAAS entries, SASL mechanisms and tokens, as Kafka's client properties name them.
+"""Key stores, JAAS entries, SASL mechanisms and tokens, by the names of Kafka's client properties.
 
-Imports `core` and `wire.connection`. What the product can't do is refused by name, with what to use instead.
+Imports `core` and `wire.connection`. A property that is not supported is refused by name, with an alternative.
 """

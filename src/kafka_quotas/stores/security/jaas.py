@@ -17,15 +17,17 @@ _HINT = 'for example: org.apache.kafka.common.security.plain.PlainLoginModule re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JaasLogin:
-    """One login entry: the class that logs in, and its options (they may hold secrets)."""
+    """One login entry: the class that logs in, and its options."""
 
     module: str
     options: Mapping[str, str] = field(repr=False)
+    """Values by option name, which may be secrets."""
 
     def option(self, name: str, *, property_name: str) -> str:
-        """The value of an option.
+        """Return the value of an option.
 
-        Raises `UsageError` where it is missing from the property it was read from.
+        Raises:
+            UsageError: The property that the entry was read from lacks it.
         """
         try:
             return self.options[name]
@@ -34,9 +36,10 @@ class JaasLogin:
 
 
 def parse_jaas(text: str, *, property_name: str) -> JaasLogin:
-    """The one login entry in the value of a property.
+    """Return the one login entry in the value of a property.
 
-    Raises `UsageError` where it is no such entry; the message shows nothing of the text, which may hold a password.
+    Raises:
+        UsageError: The text is no such entry. The message contains none of the text, which may hold a password.
     """
     words = _words(text, property_name)
     if len(words) < 3 or words[1].lower() not in _FLAGS or words[-1] != ";":
@@ -48,7 +51,7 @@ def parse_jaas(text: str, *, property_name: str) -> JaasLogin:
 
 
 def _words(text: str, property_name: str) -> list[str]:
-    """The words of an entry, quotes removed; `=` and `;` are words of their own."""
+    """Return the words of an entry without quotes, where each `=` and each semicolon is a word."""
     words, position, stripped = [], 0, text.strip()
     while position < len(stripped):
         match = _TOKEN.match(stripped, position)

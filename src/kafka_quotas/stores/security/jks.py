@@ -1,6 +1,6 @@
 """JKS, the key store format of Java before PKCS12: certificates in the clear, keys under a scheme of its own.
 
-It needs nothing but SHA-1, so it is read here; the one library for it in Python is little kept.
+The format takes nothing but SHA-1, and the one Python library for it is hardly maintained, so it is parsed here.
 **Source:** `sun.security.provider.JavaKeyStore` and `KeyProtector` (JDK 17).
 """
 
@@ -24,22 +24,32 @@ _BROKEN: Final = "is a broken JKS file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JksContent:
-    """Trusted certificates, and the first key with its chain ("" for none), in PEM form."""
+    """The content of a JKS file, in PEM form."""
 
     trusted: tuple[str, ...]
+    """Certificates to trust."""
     key_and_chain: str = field(repr=False)
+    """The first key with its chain, "" for none."""
 
 
 def is_jks(content: bytes) -> bool:
-    """Whether a file is in this format."""
+    """Return whether a file is in this format."""
     return content.startswith(_MAGIC)
 
 
 def read_jks(content: bytes, password: str | None, key_password: str | None) -> JksContent:
-    """The content of a file; without `password` it is not checked for changes, as in Java.
+    """Return the content of a file.
 
-    A key is under `key_password`, or the store's own where there is none. Trusted are its trusted certificates and
-    those of its keys. Raises `UsageError`, without the name of the file, for a wrong password and a broken file.
+    Trusted are the trusted certificates of the file and the first certificate of each key. The messages of exceptions
+    lack the name of the file.
+
+    Args:
+        content: The bytes of the file.
+        password: The password of the store. With None the file is not checked for changes, as in Java.
+        key_password: The password of the key, None for that of the store.
+
+    Raises:
+        UsageError: A password is wrong, or the file is broken.
     """
     if password is not None:
         _check_digest(content, password)
@@ -80,7 +90,10 @@ def _entries(reader: "_Reader", key_password: str | None) -> JksContent:
 
 
 def _opened(protected: bytes, password: str) -> bytes:
-    """The key in PKCS#8 form: it was mixed with a stream of chained digests of the password."""
+    """Return the decrypted key in PKCS#8 form.
+
+    The format mixes the key with a stream of chained digests of the password.
+    """
     sealed = _octets_of_encrypted_key(protected)
     secret = password.encode("utf-16-be")
     digest, mixed, check = sealed[:_DIGEST_LENGTH], sealed[_DIGEST_LENGTH:-_DIGEST_LENGTH], sealed[-_DIGEST_LENGTH:]
@@ -95,14 +108,17 @@ def _opened(protected: bytes, password: str) -> bytes:
 
 
 def _octets_of_encrypted_key(der: bytes) -> bytes:
-    """The encrypted octets of an `EncryptedPrivateKeyInfo`: SEQUENCE { SEQUENCE { algorithm }, OCTET STRING }."""
+    """Return the encrypted octets of an `EncryptedPrivateKeyInfo`.
+
+    Its structure is SEQUENCE { SEQUENCE { algorithm }, OCTET STRING }.
+    """
     outer, _ = _der_value(der, 0, _SEQUENCE)
     _, end = _der_value(outer, 0, _SEQUENCE)
     return _der_value(outer, end, _OCTETS)[0]
 
 
 def _der_value(der: bytes, offset: int, tag: int) -> tuple[bytes, int]:
-    """The value of a DER element of the tag, and where it ends."""
+    """Return the value of a DER element of the tag, and the offset of its end."""
     if der[offset] != tag:
         raise UsageError(_BROKEN)
     length, start = der[offset + 1], offset + 2
@@ -113,40 +129,46 @@ def _der_value(der: bytes, offset: int, tag: int) -> tuple[bytes, int]:
 
 
 def pem(label: str, der: bytes) -> str:
-    """A DER value in PEM form."""
+    """Return a DER value in PEM form."""
     return f"-----BEGIN {label}-----\n{base64.encodebytes(der).decode()}-----END {label}-----\n"
 
 
 class _Reader:
-    """Reads Java's big-endian data from front to end; raises `struct.error` or `IndexError` past it."""
+    """A reader of Java's big-endian data, from front to end.
+
+    Reading past the end raises a `struct.error` or an `IndexError`.
+    """
 
     def __init__(self, content: bytes, *, offset: int) -> None:
         self._content = content[:-_DIGEST_LENGTH]
         self._offset = offset
 
     def skip(self, length: int) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         start, self._offset = self._offset, self._offset + length
         if self._offset > len(self._content):
             raise IndexError
         return self._content[start : self._offset]
 
     def number(self) -> int:
-        """The next four bytes as a number."""
+        """Return the next four bytes as a number."""
         (value,) = struct.unpack(">I", self.skip(4))
         return int(value)
 
     def block(self) -> bytes:
-        """The next bytes after their length."""
+        """Return the bytes after a length of four bytes."""
         return self.skip(self.number())
 
     def text(self) -> str:
-        """The next text after its length in two bytes."""
+        """Return the text after a length of two bytes."""
         (length,) = struct.unpack(">H", self.skip(2))
         return self.skip(length).decode("utf-8", "replace")
 
     def certificate(self, version: int) -> str:
-        """The next certificate in PEM form; from version 2 on its type stands before it."""
+        """Return the next certificate in PEM form.
+
+        From version 2 on its type precedes it.
+        """
         if version > 1:
             self.text()
         return pem("CERTIFICATE", self.block())

@@ -1,9 +1,7 @@
-"""Key and trust stores as Kafka's properties name them: PEM, PKCS12 or JKS, told apart by what is in the file.
+"""Key and trust stores of Kafka's properties: PEM, PKCS12 or JKS, recognized by the content of the file.
 
-Java takes a PKCS12 file where JKS was said and the other way round, so the declared type decides nothing here; a type
-that none of the three can be is refused by its name.
-
-Certificates in PEM form.
+Java reads a PKCS12 file where the properties declare JKS, and the other way round, so the declared type has no effect
+here. A type other than the three is refused by its name.
 """
 
 import re
@@ -18,7 +16,7 @@ _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END [^-]*-----\n?
 
 
 def certificates_in(text: str) -> tuple[str, ...]:
-    """The certificates in a PEM text, each with its marks."""
+    """Return the certificates in a PEM text, each with its markers."""
     return tuple(_CERTIFICATE.findall(text))
 
 
@@ -29,20 +27,25 @@ _DER_SEQUENCE = b"\x30"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyStore:
-    """What a store holds, in PEM form: certificates to trust, and the client's key with its chain ("" for none).
-
-    `key_password` opens the key, None where it lies open.
-    """
+    """The content of a key or trust store, in PEM form."""
 
     trusted: tuple[str, ...] = ()
+    """Certificates to trust."""
     key_and_chain: str = field(default="", repr=False)
+    """The client's key with its chain, "" for none."""
     key_password: str | None = field(default=None, repr=False)
+    """The password of the key, None where it is not encrypted."""
 
 
 def read_key_store(properties: Mapping[str, str], kind: str) -> KeyStore | None:
-    """The store that `ssl.keystore.*` or `ssl.truststore.*` names (`kind`: `keystore`, `truststore`), None for none.
+    """Return the store that `ssl.keystore.*` or `ssl.truststore.*` names, None where they name none.
 
-    Raises `UsageError` where it can't be read, is of a type that is not supported, or its password is wrong.
+    Args:
+        properties: The client properties.
+        kind: `keystore` or `truststore`.
+
+    Raises:
+        UsageError: The file can't be read, its type is not supported, or its password is wrong.
     """
     location = f"ssl.{kind}.location"
     if not properties.get(location):
@@ -63,7 +66,7 @@ def read_key_store(properties: Mapping[str, str], kind: str) -> KeyStore | None:
 
 
 def _read(content: bytes, password: str | None, key_password: str | None) -> KeyStore:
-    """The content of a file; the errors lack its name."""
+    """Return the content of a file, with exceptions that lack its name."""
     if b"-----BEGIN " in content:
         text = content.decode("ascii", "replace")
         return KeyStore(trusted=certificates_in(text), key_and_chain=text, key_password=key_password or password or "")

@@ -1,9 +1,9 @@
-"""Where an OAUTHBEARER token comes from, by Kafka's client properties.
+"""Sources of OAUTHBEARER tokens, by Kafka's client properties.
 
 | property | meaning |
 |---|---|
-| `sasl.oauthbearer.token.endpoint.url` | `file:///...`: the file holds the token; `https://...`: asked for one |
-| `clientId`, `clientSecret`, `scope` in `sasl.jaas.config` | what the endpoint is asked with (client credentials) |
+| `sasl.oauthbearer.token.endpoint.url` | `file:///...`: a file with the token; `https://...`: an endpoint |
+| `clientId`, `clientSecret`, `scope` in `sasl.jaas.config` | the client credentials for the endpoint |
 | `sasl.oauthbearer.client.credentials.client.id`, `.client.secret`, `sasl.oauthbearer.scope` | the same, since 4.1 |
 | `unsecuredLoginStringClaim_sub` and other claims in `sasl.jaas.config` | without an endpoint: an unsigned token |
 | `extension_NAME`, `unsecuredLoginExtension_NAME` in `sasl.jaas.config` | SASL extensions |
@@ -39,19 +39,19 @@ _DEFAULT_LIFETIME_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSource:
-    """How a token is got, each time one is needed, and the SASL extensions that go with it.
-
-    `fetch` raises `StoreRefusedError` where there is none to be had.
-    """
+    """A source of tokens, with the SASL extensions that go with them."""
 
     fetch: Callable[[], str]
+    """Returns a new token, and raises a `StoreRefusedError` where the source gives none."""
     extensions: Mapping[str, str] = field(default_factory=dict)
+    """SASL extensions by name."""
 
 
 def token_source(properties: Mapping[str, str], login: JaasLogin) -> TokenSource:
-    """Where the token comes from; nothing is read or asked yet.
+    """Return the source of tokens, without reading or requesting one yet.
 
-    Raises `UsageError` for a property that can't be meant or is not supported.
+    Raises:
+        UsageError: A property has no valid value or is not supported.
     """
     _refuse_class(properties, _HANDLER, _HANDLERS)
     _refuse_class(properties, _RETRIEVER, _RETRIEVERS)
@@ -85,7 +85,7 @@ def _with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:
 
 
 def _claims(options: Mapping[str, str]) -> dict[str, Any]:
-    """The claims of an unsigned token, `lifetime_s` among them."""
+    """Return the claims of an unsigned token, with `lifetime_s` among them."""
     try:
         claims: dict[str, Any] = {
             **_with_prefix(options, f"{_UNSECURED}StringClaim_"),
@@ -105,7 +105,7 @@ def _claims(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _unsigned(claims: Mapping[str, Any]) -> str:
-    """An unsigned token with the claims, valid from now on."""
+    """Return an unsigned token with the claims, valid from now on."""
     now = time.time()
     body = {"iat": now, "exp": now + claims["lifetime_s"], **claims}
     del body["lifetime_s"]
@@ -124,7 +124,7 @@ def _from_file(path: Path) -> str:
 
 
 def _request(properties: Mapping[str, str], login: JaasLogin) -> tuple[str, bytes]:
-    """The `Authorization` header and the body with which an endpoint is asked."""
+    """Return the `Authorization` header and the body of a request for a token."""
     credentials = f"{_PREFIX}client.credentials.client."
     client_id = properties.get(f"{credentials}id") or login.option("clientId", property_name=_LOGIN)
     secret = properties.get(f"{credentials}secret") or login.option("clientSecret", property_name=_LOGIN)
@@ -136,7 +136,7 @@ def _request(properties: Mapping[str, str], login: JaasLogin) -> tuple[str, byte
 
 
 def _from_endpoint(url: str, authorization: str, body: bytes) -> str:
-    """The access token that an endpoint gives."""
+    """Return the access token from an endpoint."""
     from http.client import HTTPException  # noqa: PLC0415 - only this kind of login needs a web client
     from urllib.error import HTTPError  # noqa: PLC0415
     from urllib.request import Request, urlopen  # noqa: PLC0415

@@ -1,4 +1,7 @@
-"""PKCS12 key stores, the standard format of Java since 9. Its ciphers come from `cryptography`, an optional extra."""
+"""PKCS12 key stores, the standard format of Java since 9.
+
+The ciphers come from `cryptography`, an optional extra.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,17 +11,22 @@ from kafka_quotas.core.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pkcs12Content:
-    """Certificates to trust, and the key with its chain ("" for none), in PEM form."""
+    """The content of a PKCS12 file, in PEM form."""
 
     trusted: tuple[str, ...]
+    """Certificates to trust."""
     key_and_chain: str = field(repr=False)
+    """The key with its chain, "" for none."""
 
 
 def read_pkcs12(content: bytes, password: str | None) -> Pkcs12Content:
-    """The content of a file.
+    """Return the content of a file.
 
-    Trusted are all certificates but those that sign the one of the key: they are its chain. Raises `UsageError`,
-    without the name of the file, for a wrong password, a broken file, and where the library is missing.
+    Trusted are all certificates except those of the key's chain that sign its own. The messages of exceptions lack the
+    name of the file.
+
+    Raises:
+        UsageError: The password is wrong, the file is broken, or the library is missing.
     """
     try:
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12  # noqa: PLC0415 - optional
@@ -43,7 +51,7 @@ def read_pkcs12(content: bytes, password: str | None) -> Pkcs12Content:
 
 
 def _split(own: list[Any], others: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Those that sign the first, one by the other, and the rest."""
+    """Return the certificates that sign the first, each signed by the next, and the rest."""
     chain: list[Any] = []
     last = own[0] if own else None
     while last is not None and last.certificate.issuer != last.certificate.subject:
@@ -62,7 +70,7 @@ def _certificate(holder: Any) -> str:
 
 
 def _key(key: Any) -> str:
-    """A key in the clear."""
+    """Return a key in PEM form, unencrypted."""
     from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - optional
         Encoding,
         NoEncryption,

@@ -1,16 +1,14 @@
-"""Logging in at a broker by SASL: which tokens go back and forth, mechanism by mechanism.
-
-A login is a generator: it yields the client's tokens and is sent the broker's. It ends where the client is content and
-raises `ProtocolError` where the broker could not prove what it has to.
-
-**Source:** KIP-12, KIP-84, KIP-255; RFC 4616, 5802, 7628; `OAuthBearerSaslClient`, Kafka 4.1.
-
-The SASL side of Kafka's client properties, as a login at a broker.
+"""SASL logins at a broker, mechanism by mechanism, from Kafka's client properties.
 
 | property | meaning |
 |---|---|
 | `sasl.mechanism` | PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER |
 | `sasl.jaas.config` | the login: `username` and `password`, or the options of OAUTHBEARER |
+
+A login is a generator: it yields the client's tokens and is sent the broker's. It ends where the client is content and
+raises `ProtocolError` where the broker could not prove what it has to.
+
+**Source:** KIP-12, KIP-84, KIP-255; RFC 4616, 5802, 7628; `OAuthBearerSaslClient`, Kafka 4.1.
 """
 
 import os
@@ -32,14 +30,15 @@ _SEPARATOR: Final = "\x01"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslMechanism:
-    """A mechanism and how to begin a login by it; what it knows never shows in a `repr`."""
+    """A mechanism with its credentials."""
 
     mechanism: str
     begin: Callable[[], Tokens] = field(repr=False)
+    """Begins a login, without its credentials in any `repr`."""
 
 
 def plain_login(user: str, password: str) -> SaslMechanism:
-    """The login that hands over the password."""
+    """Return the login that sends the password."""
 
     def tokens() -> Tokens:
         yield f"\0{user}\0{password}".encode()
@@ -48,7 +47,7 @@ def plain_login(user: str, password: str) -> SaslMechanism:
 
 
 def scram_login(mechanism: str, user: str, password: str) -> SaslMechanism:
-    """The login that proves to know the password, and has the broker prove it too."""
+    """Return the login in which client and broker prove to each other that they know the password."""
 
     def tokens() -> Tokens:
         from kafka_quotas.wire.connection.scram import ScramClient  # noqa: PLC0415 - hashes that only this login needs
@@ -62,9 +61,10 @@ def scram_login(mechanism: str, user: str, password: str) -> SaslMechanism:
 
 
 def oauth_login(source: "TokenSource") -> SaslMechanism:
-    """The login with a token; each one gets a fresh one, as connections are few and a kept one would expire.
+    """Return the login with a token from a source.
 
-    It raises `StoreRefusedError` where there is no token to be had.
+    Each login fetches a new token, as connections are few and a cached token would expire. It raises a
+    `StoreRefusedError` where the source gives none.
     """
 
     def tokens() -> Tokens:
@@ -85,9 +85,10 @@ _HANDLER: Final = "sasl.login.callback.handler.class"
 
 
 def sasl_login(properties: Mapping[str, str]) -> SaslMechanism:
-    """The mechanism with its credentials.
+    """Return the mechanism with its credentials.
 
-    Raises `UsageError` for a property that can't be meant or is not supported.
+    Raises:
+        UsageError: A property has no valid value or is not supported.
     """
     mechanism = properties.get("sasl.mechanism", "").strip()
     if mechanism not in _MECHANISMS:
@@ -103,7 +104,7 @@ def sasl_login(properties: Mapping[str, str]) -> SaslMechanism:
 
 
 def _credentials(properties: Mapping[str, str], login: JaasLogin) -> tuple[str, str]:
-    """The user name and the password."""
+    """Return the user name and the password."""
     if properties.get(_HANDLER):
         raise UsageError(f"{_HANDLER} is not supported", hint=f"write username and password in {_LOGIN}")
     if login.options.get("tokenauth", "").lower() == "true":

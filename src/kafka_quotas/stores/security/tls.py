@@ -1,6 +1,6 @@
-"""The TLS side of Kafka's client properties, as a context of Python's `ssl`.
+"""TLS contexts of Python's `ssl` from Kafka's client properties, and from broker properties for listeners.
 
-| property | meaning |
+| client property | meaning |
 |---|---|
 | `ssl.truststore.location`, or `ssl.truststore.certificates` (PEM) | authorities to trust instead of the system's |
 | `ssl.keystore.location`, or `ssl.keystore.key` with `ssl.keystore.certificate.chain` (PEM) | the client's own |
@@ -10,11 +10,9 @@
 
 Contract: the broker's certificate is always verified. A key is never written to a disk.
 
-The TLS side of a listener, in the names of Kafka's broker properties, as a context of Python's `ssl`.
-
-| property | meaning |
+| property of a listener | meaning |
 |---|---|
-| `ssl.keystore.*`, `ssl.key.password` | the listener's own key and chain, as in `client_properties_tls`; needed |
+| `ssl.keystore.*`, `ssl.key.password` | the listener's own key and chain, as for a client; needed |
 | `ssl.truststore.*` | authorities whose certificates clients may show |
 | `ssl.client.auth` | `none` (default), `requested`, `required`: whether clients are asked for a certificate |
 | `ssl.enabled.protocols`, `ssl.protocol` | TLSv1.2, TLSv1.3 |
@@ -32,9 +30,10 @@ _NEWEST_ONLY = ("", "TLS", "TLSv1.3")
 
 
 def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """The TLS context.
+    """Return the TLS context of a client.
 
-    Raises `UsageError` for a property that can't be meant and for a store that can't be used.
+    Raises:
+        UsageError: A property has no valid value, or a key store can't be used.
     """
     context = ssl.create_default_context(cadata=trusted_certificates(properties))
     algorithm = properties.get("ssl.endpoint.identification.algorithm", "https")
@@ -47,7 +46,11 @@ def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def trusted_certificates(properties: Mapping[str, str]) -> str | None:
-    """The trusted certificates in PEM form, None for those of the system."""
+    """Return the trusted certificates in PEM form, None for those of the system.
+
+    Raises:
+        UsageError: The trust store can't be read or holds no certificate.
+    """
     store = read_key_store(properties, "truststore")
     if store is None:
         return properties.get("ssl.truststore.certificates") or None
@@ -57,7 +60,11 @@ def trusted_certificates(properties: Mapping[str, str]) -> str | None:
 
 
 def own_key(properties: Mapping[str, str]) -> KeyStore | None:
-    """The client's own key, None for none."""
+    """Return the key of the client or listener, None for none.
+
+    Raises:
+        UsageError: The key store can't be read or holds no key.
+    """
     store = read_key_store(properties, "keystore")
     if store is not None and not store.key_and_chain:
         raise UsageError("ssl.keystore.location holds no key", hint="or its password is missing: ssl.keystore.password")
@@ -71,7 +78,13 @@ def own_key(properties: Mapping[str, str]) -> KeyStore | None:
 
 
 def load_key(context: ssl.SSLContext, own: KeyStore) -> None:
-    """Nothing; the context has the key. Python reads keys from files only, so here is one that is only memory."""
+    """Load the key into the context, from a file that is in memory only.
+
+    Python's `ssl` reads keys from files alone.
+
+    Raises:
+        UsageError: The key or its certificate can't be used.
+    """
     try:
         with os.fdopen(os.memfd_create("key", os.MFD_CLOEXEC), "w", encoding="ascii", errors="replace") as file:
             file.write(own.key_and_chain)
@@ -84,7 +97,11 @@ def load_key(context: ssl.SSLContext, own: KeyStore) -> None:
 
 
 def limit_versions(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
-    """Nothing; the context speaks the versions of TLS that the properties allow."""
+    """Limit the context to the versions of TLS that the properties allow.
+
+    Raises:
+        UsageError: The properties allow no version that is supported.
+    """
     enabled = [name.strip() for name in properties.get("ssl.enabled.protocols", "").split(",") if name.strip()]
     versions = sorted(_VERSIONS[name] for name in enabled if name in _VERSIONS)
     if enabled and not versions:
@@ -105,9 +122,10 @@ STORE_LOCATIONS = ("ssl.keystore.location", "ssl.truststore.location")
 
 
 def server_tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """The TLS context of a listener.
+    """Return the TLS context of a listener.
 
-    Raises `UsageError` for a property that can't be meant, for a store that can't be used, and where there is no key.
+    Raises:
+        UsageError: A property has no valid value, a key store can't be used, or there is no key.
     """
     own = own_key(properties)
     if own is None:

@@ -1,5 +1,5 @@
-"""The ZooKeeper store, for clusters up to Kafka 3.9: Kafka's own znodes and change notifications.
+"""The ZooKeeper store, for clusters up to Kafka 3.9, with Kafka's own znodes and change notifications.
 
-Imports `stores.store` and `core.formats`. What is written is decided without I/O in `transaction`; `writer` carries it
-out by compare-and-set.
+Imports `stores.store` and `core.formats`. `transaction` decides without I/O what to write, and `writer` writes it by
+compare-and-set.
 """

@@ -1,6 +1,6 @@
-"""Starting kazoo's client: connected, or one error with the reason that kazoo only logs.
+"""Start of kazoo's client, which ends connected or with one error that has the reason kazoo only logs.
 
-Contract: threads of a client that is given up are gone; no traceback of theirs reaches standard error.
+Contract: the threads of a client that is given up have ended, and none of their tracebacks reaches standard error.
 """
 
 import logging
@@ -20,14 +20,14 @@ from kafka_quotas.stores.polling import Polling
 AUTH_HINT: Final = "name a file with zookeeper.auth or zookeeper.sasl.jaas.config by --command-config"
 _POLL_INTERVAL_S: Final = 0.02
 _ROUNDS: Final = 5
-"""After so many rounds of connections that all failed nothing is waited for: kazoo's pauses make it seconds."""
+"""Rounds of failed connections after which the wait ends, as kazoo's pauses make them seconds."""
 _REFUSALS: Final = (AuthFailedError, SASLException, SessionClosedRequireSaslError)
 
 
 class _Threads(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads; what ends one of them is kept instead of printed.
+    """kazoo's threads, which keep an exception that ends one of them instead of printing it.
 
-    Connections are made with our own TLS context: kazoo makes one of files in PEM form only.
+    Connections use our own TLS context, as kazoo builds one from PEM files only.
     """
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
@@ -36,7 +36,7 @@ class _Threads(SequentialThreadingHandler):  # type: ignore[misc]
         self._tls = tls
 
     def create_connection(self, address: tuple[str, int], *, hostname: str, timeout: float, **_: Any) -> socket.socket:
-        """A connected socket, as kazoo wants it."""
+        """Return a connected socket, as kazoo expects it."""
         plain = socket.create_connection(address, timeout=timeout)
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -46,7 +46,7 @@ class _Threads(SequentialThreadingHandler):  # type: ignore[misc]
             raise
 
     def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """The started thread."""
+        """Start a thread that keeps its exception, and return it."""
 
         def guarded() -> None:
             try:
@@ -58,7 +58,7 @@ class _Threads(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class _LastWarning(logging.Handler):
-    """The reason of the last failed attempt to connect, out of kazoo's log, and whether too many have failed."""
+    """A log handler that keeps the reason of the last failed attempt to connect, and counts the attempts."""
 
     def __init__(self, servers: int) -> None:
         super().__init__(logging.WARNING)
@@ -68,11 +68,11 @@ class _LastWarning(logging.Handler):
 
     @property
     def hopeless(self) -> bool:
-        """Whether no server has let a session begin, round after round."""
+        """Whether connections to all servers failed, round after round."""
         return self.failures >= _ROUNDS * self._servers
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Nothing; the reason is kept where the record has one."""
+        """Keep the reason of a failed connection."""
         if record.args and "Connection" in record.msg:
             self.reason = str(record.args[0] if isinstance(record.args, tuple) else record.args)
             self.failures += 1
@@ -81,9 +81,19 @@ class _LastWarning(logging.Handler):
 def started_client(
     hosts: str, arguments: Mapping[str, Any], *, tls: ssl.SSLContext | None, url: str, timeout_s: float
 ) -> Any:
-    """A connected client for `host:port,.../chroot`, with TLS where there is a context for it.
+    """Return a connected client.
 
-    Raises `StoreRefusedError` where the credentials are refused, `StoreUnreachableError` after `timeout_s` seconds.
+    Args:
+        hosts: The servers and the chroot, as `host:port,.../chroot`.
+        arguments: Further arguments of kazoo's client.
+        tls: The TLS context, None for plaintext.
+        url: The address of the store, for messages.
+        timeout_s: The longest wait (seconds).
+
+    Raises:
+        StoreRefusedError: The credentials are refused.
+        StoreUnreachableError: No server answers in time.
+        StoreError: The client failed otherwise.
     """
     threads, warning = _Threads(tls), _LastWarning(len(hosts.split(",")))
     log = logging.Logger("kazoo of one store", logging.WARNING)  # noqa: LOG001 - belongs to this client alone
@@ -108,7 +118,10 @@ def started_client(
 
 
 def _answers(client: Any, threads: _Threads, warning: _LastWarning, *, timeout_s: float) -> bool:
-    """Whether the client came to have a request answered: a session alone may still be refused its login."""
+    """Wait for the answer to a first request, and return whether it succeeded.
+
+    A session alone does not prove a login, which may still be refused.
+    """
     polling = Polling(_POLL_INTERVAL_S)
     pending: list[Any] = []
     started = client.start_async()
@@ -126,7 +139,7 @@ def _answers(client: Any, threads: _Threads, warning: _LastWarning, *, timeout_s
 
 
 def _no_zookeeper(url: str, warning: _LastWarning, *, tls: bool) -> StoreUnreachableError:
-    """The error for servers that take connections and end them, again and again."""
+    """Return the error for servers that accept connections and end them, again and again."""
     what = "and that the port speaks TLS" if tls else "and not TLS: zookeeper.ssl.client.enable=true speaks it"
     return StoreUnreachableError(
         f"{url} ended {warning.failures} connections ({warning.reason})", hint=f"check that it is ZooKeeper, {what}"
@@ -134,7 +147,7 @@ def _no_zookeeper(url: str, warning: _LastWarning, *, tls: bool) -> StoreUnreach
 
 
 def unreachable(url: str, *, timeout_s: float, tls: bool, reason: str = "") -> StoreUnreachableError:
-    """The error for servers that did not answer in time."""
+    """Return the error for servers that did not answer in time."""
     detail = f" ({reason})" if reason else ""
     what = "the certificates" if tls else "whether the port speaks TLS"
     return StoreUnreachableError(
@@ -143,6 +156,6 @@ def unreachable(url: str, *, timeout_s: float, tls: bool, reason: str = "") -> S
 
 
 def discard(client: Any) -> None:
-    """Nothing; the client is closed and its threads are gone."""
+    """Close the client and end its threads."""
     client.stop()
     client.close()

@@ -1,4 +1,4 @@
-"""What a cluster's ZooKeeper tells beside its quotas: left-over znodes, replication throttles, old brokers."""
+"""Facts from a cluster's ZooKeeper, beside its quotas: empty znodes, replication throttles and old brokers."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -23,9 +23,11 @@ _REGISTRATION_OF_2_7: Final = 5
 
 
 def zookeeper_facts(address: StoreUrl, *, settings: StoreSettings) -> ClusterInfo:
-    """What the znodes tell.
+    """Return the facts that the znodes hold.
 
-    Raises `StoreUnreachableError` where no server answers, `StoreRefusedError` where access is denied.
+    Raises:
+        StoreUnreachableError: No server answers.
+        StoreRefusedError: Access is denied.
     """
     with closing(ZooKeeperSession(address, settings=settings)) as session:
         znodes = ReadableZnodes(session)
@@ -44,13 +46,18 @@ def zookeeper_facts(address: StoreUrl, *, settings: StoreSettings) -> ClusterInf
 
 
 def old_zookeeper_brokers(address: StoreUrl, *, settings: StoreSettings) -> tuple[str, ...]:
-    """The brokers that register as those before 2.7 do; raises what `zookeeper_facts` raises."""
+    """Return the ids of brokers that register like those before 2.7.
+
+    Raises:
+        StoreUnreachableError: No server answers.
+        StoreRefusedError: Access is denied.
+    """
     with closing(ZooKeeperSession(address, settings=settings)) as session:
         return tuple(_too_old(session))
 
 
 def _empty(session: Znodes) -> Iterator[str]:
-    """The znodes of entities that hold neither configuration nor children, sorted."""
+    """Yield the paths of entities' znodes that have neither configuration nor children, sorted."""
     paths = _below(session, ENTITY_FOLDERS)
     nodes = session.nodes(paths)
     parents = [f"{path}/clients" for path, node in zip(paths, nodes, strict=True) if node and node.children]
@@ -61,7 +68,7 @@ def _empty(session: Znodes) -> Iterator[str]:
 
 
 def _throttles(session: Znodes, folder: str, kind: str, names: Sequence[str]) -> Iterator[ReplicationThrottle]:
-    """The replication throttles that are set below one folder."""
+    """Yield the replication throttles that are set below one folder."""
     paths = sorted(_below(session, [folder]))
     for path, node in zip(paths, session.nodes(paths), strict=True):
         config = _config(node)
@@ -72,7 +79,7 @@ def _throttles(session: Znodes, folder: str, kind: str, names: Sequence[str]) ->
 
 
 def _too_old(session: Znodes) -> Iterator[str]:
-    """The ids of brokers that register as those before 2.7 do."""
+    """Yield the ids of brokers that register like those before 2.7."""
     paths = sorted(_below(session, [_BROKERS]))
     for path, node in zip(paths, session.nodes(paths), strict=True):
         if node is not None and _registration(node) < _REGISTRATION_OF_2_7:
@@ -80,7 +87,7 @@ def _too_old(session: Znodes) -> Iterator[str]:
 
 
 def _registration(node: ZnodeState) -> int:
-    """The version of a broker's registration; a registration that can't be read counts as new."""
+    """Return the version of a broker's registration, the new one where it can't be parsed."""
     try:
         version = json.loads(node.data or b"")["version"]
     except (ValueError, TypeError, KeyError):
@@ -89,7 +96,10 @@ def _registration(node: ZnodeState) -> int:
 
 
 def _config(node: ZnodeState | None) -> dict[str, str]:
-    """The keys and values in a znode; one whose values can't be read counts as not empty."""
+    """Return the keys and values in a znode.
+
+    A znode with values that can't be parsed counts as not empty.
+    """
     try:
         return decode_config(node.data) if node is not None else {}
     except StoreError:

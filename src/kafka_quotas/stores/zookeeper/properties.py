@@ -33,9 +33,10 @@ _NOT_SUPPORTED: Final = ("cipher.suites", "crl.enable", "ocsp.enable")
 
 
 def kazoo_arguments(properties: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments of kazoo's client that client properties ask for.
+    """Return the arguments of kazoo's client that client properties ask for.
 
-    Raises `UsageError` for a property that can't be meant.
+    Raises:
+        UsageError: A property has no valid value.
     """
     arguments: dict[str, Any] = {}
     if properties.get(AUTH):
@@ -46,9 +47,12 @@ def kazoo_arguments(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def zookeeper_tls(properties: Mapping[str, str]) -> "ssl.SSLContext | None":
-    """The TLS context that client properties ask for, None without TLS; the server's certificate is always verified.
+    """Return the TLS context that client properties ask for, None without TLS.
 
-    Raises `UsageError` for a property that can't be meant and for a store that can't be used.
+    The context always verifies the server's certificate.
+
+    Raises:
+        UsageError: A property has no valid value or is not supported, or a key store can't be used.
     """
     if properties.get(f"{_SSL}client.enable", "").strip().lower() != "true":
         return None
@@ -65,12 +69,12 @@ def zookeeper_tls(properties: Mapping[str, str]) -> "ssl.SSLContext | None":
 
 
 def _named(text: str) -> str:
-    """A text about Kafka's properties as one about ZooKeeper's, which are called the same below their prefix."""
+    """Return a text about Kafka's properties with the ZooKeeper names, which differ in their prefix alone."""
     return re.sub(r"(?<![.\w])ssl\.", _SSL, text)
 
 
 def _credential(text: str) -> tuple[str, str]:
-    """The scheme and the credential of an `addauth`."""
+    """Return the scheme and the credential of an `addauth`."""
     scheme, _, credential = text.strip().partition(":")
     if not scheme or not credential or (scheme == "digest" and ":" not in credential):
         raise UsageError(f"{AUTH} is no SCHEME:CREDENTIAL", hint="for example digest:alice:secret")
@@ -78,7 +82,7 @@ def _credential(text: str) -> tuple[str, str]:
 
 
 def _sasl_options(text: str) -> dict[str, str]:
-    """The SASL options of a JAAS login."""
+    """Return the SASL options of a JAAS login."""
     login = parse_jaas(text, property_name=SASL_LOGIN)
     if not login.module.endswith("DigestLoginModule"):
         raise UsageError(

@@ -1,8 +1,7 @@
-"""Reading quotas out of ZooKeeper: one entity, or all of them.
+"""Reading of quotas from ZooKeeper, one entity or all, with or without tolerance for unreadable znodes.
 
-Reading znodes of which some can't be read: those are noted down, and the rest is read.
-
-Contract: access denied to one znode hides that one alone; whatever concerns the whole connection is raised as ever.
+Contract: `ReadableZnodes` notes a znode to which access is denied and reads the others. Errors of the whole connection
+are always raised.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,21 +28,24 @@ _CLIENTS = "clients"
 
 
 class Znodes(Protocol):
-    """Whatever znodes can be read by: a session, or one that passes over what is denied."""
+    """A source of znodes: a session, or one that skips what it may not read."""
 
     def nodes(self, paths: Sequence[str]) -> list[ZnodeState | None]:
-        """The znodes at some paths, in order, None where there is none."""
+        """Return the znodes at some paths, in order, None for those that do not exist."""
         ...
 
     def children(self, paths: Sequence[str]) -> list[list[str]]:
-        """The names of the children of some znodes, in order."""
+        """Return the names of the children of some znodes, in order."""
         ...
 
 
 def check_kafka_root(session: ZooKeeperSession, *, url: str) -> None:
-    """Nothing, where a Kafka cluster keeps its configuration under the chroot.
+    """Check that a Kafka cluster keeps its configuration under the chroot.
 
-    Raises `StoreRefusedError` where it does not: a mistyped chroot would otherwise look like a cluster without quotas.
+    Without this a mistyped chroot would look like a cluster without quotas.
+
+    Raises:
+        StoreRefusedError: There is no such cluster.
     """
     if session.node(CONFIG_ROOT) is None:
         raise StoreRefusedError(
@@ -53,9 +55,10 @@ def check_kafka_root(session: ZooKeeperSession, *, url: str) -> None:
 
 
 def read_one(session: ZooKeeperSession, entity: Entity) -> list[QuotaEntry]:
-    """The entry of one entity, none where it has no quotas.
+    """Return the entry of one entity, none where it has no quotas.
 
-    Raises `StoreError` where its znode holds what is no quota.
+    Raises:
+        StoreError: Its znode holds a value that is no quota.
     """
     if not has_znode(entity):
         return []
@@ -64,9 +67,14 @@ def read_one(session: ZooKeeperSession, entity: Entity) -> list[QuotaEntry]:
 
 
 def read_all(session: Znodes, *, unreadable: Callable[[str, StoreError], None] | None = None) -> list[QuotaEntry]:
-    """Every entry, sorted by entity; what is no quota is told to `unreadable`, by path, and left out.
+    """Return every entry, sorted by entity.
 
-    Without that, raises `StoreError` where a znode holds what is no quota.
+    Args:
+        session: The source of znodes.
+        unreadable: Receives the path and the error of a znode that holds no valid quota, None to raise that error.
+
+    Raises:
+        StoreError: A znode holds a value that is no quota, and `unreadable` is None.
     """
     paths = _below(session, ENTITY_FOLDERS)
     nodes = session.nodes(paths)
@@ -78,7 +86,7 @@ def read_all(session: Znodes, *, unreadable: Callable[[str, StoreError], None] |
 
 
 def _below(session: Znodes, folders: Sequence[str]) -> list[str]:
-    """The paths of the children of some znodes."""
+    """Return the paths of the children of some znodes."""
     children = session.children(folders)
     return [f"{folder}/{name}" for folder, names in zip(folders, children, strict=True) for name in names]
 
@@ -86,7 +94,7 @@ def _below(session: Znodes, folders: Sequence[str]) -> list[str]:
 def _entries(
     found: Iterable[tuple[str, ZnodeState | None]], unreadable: Callable[[str, StoreError], None] | None = None
 ) -> Iterator[QuotaEntry]:
-    """The entries of znodes that hold quotas."""
+    """Yield the entries of znodes that hold quotas."""
     for path, node in found:
         try:
             quotas = _quotas(path, node) if node is not None else {}
@@ -99,7 +107,7 @@ def _entries(
 
 
 def _quotas(path: str, node: ZnodeState) -> Mapping[str, float]:
-    """The quotas in a znode; whatever else it holds is passed over."""
+    """Return the quotas in a znode, without its other content."""
     try:
         config = decode_config(node.data)
         return {key: parse_value(value) for key, value in sorted(config.items()) if key in QUOTA_KEYS}
@@ -115,7 +123,7 @@ T = TypeVar("T")
 class ReadableZnodes:
     """The znodes that a session may read.
 
-    Raises `StoreRefusedError` when made, where the session may not even read the root of the configuration.
+    Creating it raises a `StoreRefusedError` where the session may not even read the root of the configuration.
     """
 
     def __init__(self, session: ZooKeeperSession) -> None:
@@ -125,30 +133,33 @@ class ReadableZnodes:
 
     @property
     def unreadable(self) -> tuple[UnreadableZnode, ...]:
-        """What could not be read so far, sorted by path."""
+        """The znodes that could not be read so far, sorted by path."""
         return tuple(UnreadableZnode(path=path, reason=reason) for path, reason in sorted(self._reasons.items()))
 
     def node(self, path: str) -> ZnodeState | None:
-        """The znode at a path, None where there is none or it can't be read."""
+        """Return the znode at a path, None where it does not exist or can't be read."""
         return self.nodes([path])[0]
 
     def nodes(self, paths: Sequence[str]) -> list[ZnodeState | None]:
-        """The znodes at some paths, in order, None where there is none or it can't be read."""
+        """Return the znodes at some paths, in order, None for those that do not exist or can't be read."""
         return self._read(self._session.nodes, paths, None)
 
     def children(self, paths: Sequence[str]) -> list[list[str]]:
-        """The names of the children of some znodes, in order; none where there is no znode or it can't be read."""
+        """Return the names of the children of some znodes, in order.
+
+        A znode that does not exist or can't be read has none.
+        """
         return self._read(self._session.children, paths, [])
 
     def entries(self) -> tuple[QuotaEntry, ...]:
-        """The quotas that can be read, sorted by entity."""
+        """Return the quotas that can be read, sorted by entity."""
         return tuple(read_all(self, unreadable=self._note))
 
     def _note(self, path: str, error: StoreError) -> None:
         self._reasons[path] = error.message
 
     def _read(self, read: Callable[[Sequence[str]], list[T]], paths: Sequence[str], instead: T) -> list[T]:
-        """The answers to one kind of read; one by one where one of them is denied."""
+        """Return the answers to one kind of read, one request at a time where one of them is denied."""
         try:
             return read(paths)
         except StoreRefusedError as error:

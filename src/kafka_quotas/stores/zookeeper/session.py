@@ -1,8 +1,8 @@
-"""The connection to ZooKeeper: kazoo's client, connected at first use, its errors in our words.
+"""The connection to ZooKeeper: kazoo's client, connected at first use, with its errors in our words.
 
-Contract: reads are repeated until the time is up when the connection is lost or the session expires; a transaction is
-not, its caller has to look what became of it. When the time is up the client is dropped with everything it had queued,
-so that nothing is written after an error was reported; the next call connects anew.
+Contract: a read is repeated until the time is up when the connection is lost or the session expires. A transaction is
+not repeated, and its caller has to find out its outcome. When the time is up the client is dropped with all requests
+that it had queued, so that it writes nothing after an error was reported. The next call connects anew.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,11 +44,14 @@ _SPARED = (RolledBackError, RuntimeInconsistency)  # what the steps before and a
 
 
 class InterruptedTransactionError(UnconfirmedError):
-    """The connection was lost while a transaction was on its way: it may have been applied or not."""
+    """A transaction that a lost connection interrupted, and that may or may not have been applied."""
 
 
 class ZooKeeperSession:
-    """A session with the ensemble at an address; every call is bounded by the settings' `timeout_s`."""
+    """A session with the ensemble at an address.
+
+    Each wait for an answer ends after the timeout of the settings.
+    """
 
     def __init__(self, address: StoreUrl, *, settings: StoreSettings) -> None:
         quieten("kazoo")
@@ -62,34 +65,38 @@ class ZooKeeperSession:
         self._closed = False
 
     def node(self, path: str) -> ZnodeState | None:
-        """The znode at a path, None where there is none."""
+        """Return the znode at a path, None where there is none."""
         return self.nodes([path])[0]
 
     def nodes(self, paths: Sequence[str]) -> list[ZnodeState | None]:
-        """The znodes at some paths, in order, None where there is none."""
+        """Return the znodes at some paths, in order, None for those that do not exist."""
         return [node and _node(*node) for node in self._gather("get_async", paths)]
 
     def children(self, paths: Sequence[str]) -> list[list[str]]:
-        """The names of the children of some znodes, in order; none where there is no znode."""
+        """Return the names of the children of some znodes, in order, none where there is no znode."""
         return [names or [] for names in self._gather("get_children_async", paths)]
 
     def child_revision(self, path: str) -> int | None:
-        """The transaction (zxid) that last added or removed a child of a znode, None where there is no znode."""
+        """Return the transaction (zxid) that last added or removed a child of a znode, None without znode."""
         stat = self._repeated(lambda client: client.exists_async(path))
         return None if stat is None else stat.pzxid
 
     def acls(self, path: str) -> list[Any]:
-        """The access list of a znode, in kazoo's form."""
+        """Return the access list of a znode, in kazoo's form."""
         return list(self._repeated(lambda client: client.get_acls_async(path))[0])
 
     def commit(self, steps: Sequence[Step], *, acls: Callable[[str], list[Any]]) -> bool:
-        """Whether a transaction was applied; False where a znode was no longer as a step wants it, and nothing was.
+        """Commit the steps as one transaction, and return whether it was applied.
 
-        `acls` gives the access list of a new znode.
+        The result is False, and nothing was written, where a znode was no longer as a step expects it.
+
+        Args:
+            steps: The steps of the transaction.
+            acls: Returns the access list of a new znode by its path.
 
         Raises:
-            InterruptedTransactionError: The outcome is unknown, and another attempt may tell it.
-            UnconfirmedError: The outcome is unknown, for no answer came in time.
+            InterruptedTransactionError: The outcome is unknown, and another attempt may find it out.
+            UnconfirmedError: The outcome is unknown, as no answer arrived in time.
             StoreRefusedError: Access was denied.
         """
         prepared = [(step, acls(step.path) if isinstance(step, Create) else []) for step in steps]
@@ -108,18 +115,21 @@ class ZooKeeperSession:
         return not failures
 
     def close(self) -> None:
-        """Nothing; the session is ended, and no other will be started."""
+        """End the session, and refuse to start others."""
         self._closed = True
         self._drop()
 
     def _drop(self) -> None:
-        """Nothing; the present client is gone with all that it had queued."""
+        """Discard the present client with all requests that it had queued."""
         client, self._client = self._client, None
         if client is not None:
             discard(client)
 
     def _gather(self, method: str, paths: Sequence[str]) -> list[Any]:
-        """The answers of one kind of read for many paths, asked together; None where there is no such znode."""
+        """Return the answers to one kind of read for many paths, None for znodes that do not exist.
+
+        The requests of a batch are sent together.
+        """
         answers: list[Any] = []
         for start in range(0, len(paths), _BATCH):
             batch = paths[start : start + _BATCH]
@@ -127,7 +137,7 @@ class ZooKeeperSession:
         return answers
 
     def _repeated(self, request: Callable[[Any], Any]) -> Any:
-        """The answer to a read, asked again while the connection is being repaired."""
+        """Return the answer to a read, which is sent again while the connection is being restored."""
         answers: list[Any] = []
 
         def answered() -> bool:
@@ -143,7 +153,7 @@ class ZooKeeperSession:
         return answers[0]
 
     def _wait(self, pending: Any) -> Any:
-        """The result of a request, waited for no longer than the timeout, foreign errors translated."""
+        """Wait for the result of a request, no longer than the timeout, and translate kazoo's errors."""
         try:
             return pending.get(timeout=self._timeout_s)
         except _INTERRUPTED:
@@ -155,7 +165,7 @@ class ZooKeeperSession:
             raise self._translated(error) from error
 
     def _translated(self, error: Exception) -> StoreError:
-        """The error of ours for one of kazoo's."""
+        """Return our error for one of kazoo's."""
         if isinstance(error, NoAuthError):
             return StoreRefusedError(f"{self._url} denied access", hint=AUTH_HINT)
         if isinstance(error, AuthFailedError):
@@ -163,7 +173,7 @@ class ZooKeeperSession:
         return StoreError(f"{self._url} failed: {type(error).__name__} {error}".rstrip())
 
     def _connected(self) -> Any:
-        """The client, connected now where it was not yet."""
+        """Return the client, after connecting it where that is still to be done."""
         if self._closed:
             raise StoreError(f"the store was closed: {self._url}")
         if self._client is None:
@@ -178,18 +188,18 @@ class ZooKeeperSession:
 
 
 def _together(method: str, paths: Sequence[str], client: Any) -> "_Together":
-    """Requests for some paths, all on their way."""
+    """Send a request for each path."""
     return _Together(getattr(client, method), paths)
 
 
 class _Together:
-    """Several requests on their way at once, waited for as one."""
+    """Several requests on their way at once, with one wait for all."""
 
     def __init__(self, request: Callable[[str], Any], paths: Sequence[str]) -> None:
         self._pending = [request(path) for path in paths]
 
     def get(self, *, timeout: float) -> list[Any]:
-        """The answers in order; None where there is no such znode."""
+        """Return the answers in order, None for znodes that do not exist."""
         answers: list[Any] = []
         for pending in self._pending:
             try:
@@ -200,7 +210,7 @@ class _Together:
 
 
 def _add(transaction: Any, step: Step, acl: list[Any]) -> None:
-    """Nothing; the step is part of the transaction."""
+    """Add the step to the transaction."""
     match step:
         case Create():
             transaction.create(step.path, step.data, acl=acl, sequence=step.sequence)

@@ -1,8 +1,8 @@
-"""The ZooKeeper store, for clusters up to Kafka 3.9 that run without KRaft: Kafka's own znodes and notifications.
+"""The ZooKeeper store, for clusters up to Kafka 3.9 that run without KRaft.
 
-Contract: every change is one transaction that holds the versions it was decided on, the controller's among them, and
-the change notification; on a conflict it is decided anew, so that of two tools that change one entity at the same
-moment both win. Where a KRaft controller has taken over, nothing is written.
+Contract: it uses Kafka's own znodes and notifications. Every change is one transaction with the change notification and
+the versions that it depends on, the controller's among them. After a conflict it is decided anew, so that no change is
+lost where two tools change one entity at the same moment. Where a KRaft controller has taken over, nothing is written.
 **Source:** `kafka.zk.KafkaZkClient.setOrCreateEntityConfigs`, `kafka.server.ZkAdminManager` (Kafka 3.9).
 """
 
@@ -27,7 +27,7 @@ _DEFAULTS = StoreSettings()
 
 
 class ZooKeeperStore:
-    """Quotas in the znodes of a Kafka cluster; connects at the first call."""
+    """Quotas in the znodes of a Kafka cluster, connected at the first call."""
 
     def __init__(
         self, address: StoreUrl, *, settings: StoreSettings = _DEFAULTS, polling: Polling | None = None
@@ -39,11 +39,13 @@ class ZooKeeperStore:
         self._polling = polling or Polling(POLL_INTERVAL_S)
 
     def describe(self, quota_filter: QuotaFilter) -> list[QuotaEntry]:
-        """The matching entries, sorted by entity.
+        """Return the matching entries, sorted by entity.
 
-        Raises `InvalidQuotaError` for a filter that a broker would refuse, `StoreUnreachableError` where no server
-        answers, `StoreRefusedError` where there is no Kafka under the chroot or access is denied, `StoreError` where a
-        znode holds what is no quota.
+        Raises:
+            InvalidQuotaError: A broker would refuse the filter.
+            StoreUnreachableError: No server answers.
+            StoreRefusedError: There is no Kafka under the chroot, or access is denied.
+            StoreError: A znode holds a value that is no quota, or the store was closed.
         """
         self._check_open()
         refused = filter_verdict_zk(quota_filter)
@@ -56,10 +58,15 @@ class ZooKeeperStore:
         return [entry for entry in read_all(self._session) if matches(quota_filter, entry.entity)]
 
     def alter(self, entries: Sequence[Alteration], *, validate_only: bool = False) -> list[AlterationResult]:
-        """One result per alteration, in order; with `validate_only` znodes and controller are read, nothing is written.
+        """Apply the alterations, or with `validate_only` check them against znodes and controller.
 
-        Once the servers are lost the alterations that are left carry that error, as nothing is known to have failed
-        before. Raises `StoreUnreachableError` where nothing was written at all.
+        After the servers are lost, the remaining alterations carry that error, as they were not sent.
+
+        Returns:
+            One result per alteration, in order.
+
+        Raises:
+            StoreUnreachableError: The servers are lost, and nothing was written.
         """
         self._check_open()
         results: list[AlterationResult] = []
@@ -75,9 +82,12 @@ class ZooKeeperStore:
         return results
 
     def watch(self, since: str | None, *, timeout_s: float) -> Snapshot | None:
-        """The content as soon as a change was notified after `since`; None after `timeout_s` or when closed.
+        """Wait for a change notification after revision `since`, and return the content.
 
-        A change that nobody notified is not seen, as brokers don't see it. Raises what `describe` raises.
+        Like a broker, it does not see a change without notification. The exceptions are those of `describe`.
+
+        Returns:
+            The content, None after `timeout_s` seconds or when the store is closed.
         """
         found: list[Snapshot] = []
 
@@ -91,7 +101,7 @@ class ZooKeeperStore:
         return found[0] if self._polling.until(changed, timeout_s=timeout_s) else None
 
     def close(self) -> None:
-        """Nothing; the session ends, and a `watch` in another thread too."""
+        """End the session and every `watch`, in any thread."""
         self._polling.stop()
         self._session.close()
 
@@ -100,11 +110,11 @@ class ZooKeeperStore:
             raise StoreError(f"the store was closed: {self.url}")
 
     def _revision(self) -> str:
-        """The transaction of the last change notification."""
+        """Return the transaction of the last change notification."""
         return f"zxid:{self._session.child_revision(CHANGES_PATH) or 0}"
 
     def _error_of(self, alteration: Alteration, *, validate_only: bool) -> KafkaQuotasError | None:
-        """Why an accepted alteration could not be applied, None where it was."""
+        """Write an accepted alteration, and return the error where that fails."""
         try:
             self._writer.write(alteration.entity, alteration.changes, validate_only=validate_only)
         except KafkaQuotasError as error:

@@ -1,8 +1,8 @@
-"""What one alteration does to the znodes, decided without I/O from what was read.
+"""The effect of one alteration on the znodes, decided without I/O from what was read.
 
-Contract: every step carries the version it was decided on, so that the whole fails when anything changed meanwhile;
-the change notification is the last step. SCRAM credentials, which live in the same znode, stay as they are.
-What is written is decided by `core.formats.zookeeper`; Kafka does the same steps one by one and without versions.
+Contract: every step has the version that it depends on, so that the whole transaction fails after any change in
+between. The change notification is the last step. SCRAM credentials, which are in the same znode, stay as they are.
+`core.formats.zookeeper` decides what is written. Kafka does the same steps one by one and without versions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,25 +26,28 @@ ANY_VERSION: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZnodeState:
-    """A znode as it was read: `version` counts the writes of its data."""
+    """A znode as it was read."""
 
     data: bytes | None
     version: int
+    """The number of writes of its data."""
     children: int
+    """The number of its children."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """A new znode; with `sequence` ZooKeeper appends a number to its name."""
+    """The creation of a znode."""
 
     path: str
     data: bytes = b""
     sequence: bool = False
+    """Whether ZooKeeper appends a number to its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetData:
-    """New data for a znode that is still of this version."""
+    """New data for a znode that still has this version."""
 
     path: str
     data: bytes
@@ -53,7 +56,7 @@ class SetData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """A znode that goes, if it is still of this version and has no children."""
+    """The deletion of a znode that still has this version and has no children."""
 
     path: str
     version: int = ANY_VERSION
@@ -61,7 +64,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A znode that must still be of this version."""
+    """The condition that a znode still has this version."""
 
     path: str
     version: int
@@ -71,17 +74,26 @@ Step = Create | SetData | Delete | Check
 
 
 def chain_paths(entity: Entity) -> tuple[str, ...]:
-    """The znodes that an alteration of an entity has to read: those above its own, outermost first, then its own."""
+    """Return the paths that an alteration has to read.
+
+    They are those above the entity's, outermost first, and then its own.
+    """
     return (*parent_paths(entity), znode_path(entity))
 
 
 def planned_steps(
     entity: Entity, changes: Mapping[str, float | None], chain: Sequence[ZnodeState | None]
 ) -> tuple[Step, ...]:
-    """The steps that apply `changes`, given the nodes at `chain_paths(entity)` (None: there is none).
+    """Return the steps that apply the changes.
 
-    Raises `InvalidQuotaError` for a value that ZooKeeper can't hold, `StoreError` where the znode holds what is no
-    configuration.
+    Args:
+        entity: The entity.
+        changes: New values by key, None to remove the key.
+        chain: The nodes at `chain_paths(entity)`, None for those that do not exist.
+
+    Raises:
+        InvalidQuotaError: ZooKeeper can't hold a value.
+        StoreError: The data of the znode is no configuration.
     """
     paths = chain_paths(entity)
     nodes = dict(zip(paths, chain, strict=True))
@@ -111,7 +123,10 @@ def _config(node: ZnodeState | None) -> dict[str, str]:
 
 
 def _names_below(path: str, nodes: Mapping[str, ZnodeState | None]) -> list[str]:
-    """The names of the children of a path, as far as they matter: only that of an only child on the way down does."""
+    """Return the names of the children of a path, empty texts for those that do not matter.
+
+    Only the name of an only child on the way down matters.
+    """
     node = nodes[path]
     count = node.children if node is not None else 0
     on_the_way = [other for other in nodes if other.startswith(f"{path}/") and nodes[other] is not None]

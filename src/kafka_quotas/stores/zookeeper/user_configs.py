@@ -1,6 +1,6 @@
-"""What ZooKeeper holds for users, as texts: what `kafka-configs --zookeeper --describe` shows.
+"""The configurations of users in ZooKeeper, as `kafka-configs --zookeeper --describe` shows them.
 
-Contract: nothing is written; names come in and go out raw, None is the default user.
+Contract: it never writes. Names are raw, and None is the default user.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ _USERS = f"{CONFIG_ROOT}/users"
 
 
 class ZooKeeperUserConfigs:
-    """The configurations of users in a ZooKeeper; connects at the first call.
+    """The configurations of users in a ZooKeeper, connected at the first call.
 
-    Every call raises `StoreUnreachableError` where no server answers, `StoreRefusedError` where there is no Kafka
-    cluster under the chroot or access is denied, `StoreError` for a znode that can't be read.
+    Every call may raise a `StoreUnreachableError` where no server answers, a `StoreRefusedError` where there is no
+    Kafka cluster under the chroot or access is denied, or a `StoreError` for a znode that can't be parsed.
     """
 
     def __init__(self, address: StoreUrl, *, settings: StoreSettings) -> None:
@@ -27,13 +27,13 @@ class ZooKeeperUserConfigs:
         self._session = ZooKeeperSession(address, settings=settings)
 
     def of_user(self, name: str | None) -> Mapping[str, str]:
-        """What is stored for a user, empty where nothing is."""
+        """Return the stored configuration of a user, empty where there is none."""
         check_kafka_root(self._session, url=self._url)
         node = self._session.node(znode_path(Entity.of(user=name)))
         return decode_config(node.data) if node is not None else {}
 
     def of_all_users(self) -> list[tuple[str | None, Mapping[str, str]]]:
-        """Every user with what is stored, sorted by name, the default user last."""
+        """Return every user with the stored configuration, sorted by name, the default user last."""
         check_kafka_root(self._session, url=self._url)
         paths = [f"{_USERS}/{child}" for child in self._session.children([_USERS])[0]]
         found: list[tuple[str | None, Mapping[str, str]]] = []
@@ -44,5 +44,5 @@ class ZooKeeperUserConfigs:
         return sorted(found, key=lambda user: (user[0] is None, user[0] or ""))
 
     def close(self) -> None:
-        """Nothing; the session is ended."""
+        """End the session."""
         self._session.close()

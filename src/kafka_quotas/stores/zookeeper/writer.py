@@ -1,4 +1,4 @@
-"""Writing to ZooKeeper: read, decide, compare-and-set, and once more where someone else was faster."""
+"""Writes to ZooKeeper by compare-and-set, decided anew after a conflict with another writer."""
 
 import json
 import time
@@ -14,15 +14,19 @@ from kafka_quotas.stores.zookeeper.transaction import Check, Create, Step, chain
 
 CONTROLLER_PATH: Final = "/controller"
 EPOCH_PATH: Final = "/controller_epoch"
-"""Each controller that takes over writes its epoch here; it deletes `/controller` and makes it again at version 0.
+"""The znode to which each new controller writes its epoch, when it replaces `/controller` by one of version 0.
 
-**Source:** `KafkaZkClient.tryRegisterKRaftControllerAsActiveController`, Kafka 3.9."""
+**Source:** `KafkaZkClient.tryRegisterKRaftControllerAsActiveController`, Kafka 3.9.
+"""
 MIGRATION_PATH: Final = "/migration"
 _KRAFT_HINT: Final = "set quotas through a broker instead: --bootstrap-server HOST:9092"
 
 
 class ZooKeeperWriter:
-    """Applies alterations one by one; gives up after `timeout_s` of conflicts or interruptions (seconds)."""
+    """A writer of alterations, one at a time.
+
+    It gives up after `timeout_s` seconds of conflicts or interruptions.
+    """
 
     def __init__(
         self,
@@ -40,11 +44,13 @@ class ZooKeeperWriter:
         self._interrupted = False
 
     def write(self, entity: Entity, changes: Mapping[str, float | None], *, validate_only: bool) -> None:
-        """Nothing, once the changes are in ZooKeeper and notified; with `validate_only` once they could be.
+        """Write the changes and their notification, or check that they could be written with `validate_only`.
 
-        Raises `StoreRefusedError` where a KRaft controller has taken over or access is denied, `StoreUnreachableError`
-        where the servers don't answer (`UnconfirmedError` where a transaction was sent by then), `StoreError` where
-        znodes hold what can't be read.
+        Raises:
+            StoreRefusedError: A KRaft controller has taken over, or access is denied.
+            StoreUnreachableError: The servers don't answer, and no transaction was sent.
+            UnconfirmedError: The servers don't answer after a transaction was sent.
+            StoreError: A znode holds data that can't be parsed.
         """
         self._interrupted = False
         try:
@@ -55,14 +61,14 @@ class ZooKeeperWriter:
             raise UnconfirmedError(f"not known whether it was changed: {error.message}", hint=error.hint) from error
 
     def _repeat(self, entity: Entity, changes: Mapping[str, float | None], *, validate_only: bool) -> None:
-        """Try until the changes are applied, or the time is up."""
+        """Repeat attempts until the changes are applied, or the time is up."""
         deadline_s = self._monotonic_s() + self._timeout_s
         while not self._attempt(entity, changes, validate_only=validate_only):
             if self._monotonic_s() > deadline_s:
                 raise StoreUnreachableError(f"other writers or lost connections kept {self._url} from taking a change")
 
     def _attempt(self, entity: Entity, changes: Mapping[str, float | None], *, validate_only: bool) -> bool:
-        """Whether the changes were applied; False where something changed between reading and writing."""
+        """Read, decide and write, and return False where something changed in between."""
         self._prepare(entity, validate_only=validate_only)
         paths = [CONTROLLER_PATH, EPOCH_PATH, MIGRATION_PATH, *chain_paths(entity)]
         controller, epoch, migration, *chain = self._session.nodes(paths)
@@ -78,7 +84,10 @@ class ZooKeeperWriter:
         return validate_only or self._commit((*guard, *steps))
 
     def _prepare(self, entity: Entity, *, validate_only: bool) -> None:
-        """Nothing, once Kafka's folders for this entity and for notifications are there."""
+        """Create Kafka's folders for the entity and for notifications where they are missing.
+
+        It also reads their access lists, which new znodes in them get.
+        """
         folders = [folder for folder in (_folder(znode_path(entity)), CHANGES_PATH) if folder not in self._acls]
         if not folders:
             return
@@ -91,9 +100,9 @@ class ZooKeeperWriter:
             self._acls[folder] = self._session.acls(folder)
 
     def _commit(self, steps: Sequence[Step]) -> bool:
-        """Whether the transaction was applied; False on a conflict, and where the connection was lost meanwhile.
+        """Commit the transaction, and return False after a conflict or a lost connection.
 
-        Applying the same changes a second time does no harm, so a transaction of unknown outcome is decided anew.
+        The same changes may be applied twice without harm, so a transaction of unknown outcome is decided anew.
         """
         applied = False
         try:
@@ -107,14 +116,16 @@ class ZooKeeperWriter:
 
 
 def _folder(path: str) -> str:
-    """The znode below `/config` in which a path lies: `/config/users`, `/config/changes`, ..."""
+    """Return the folder two levels deep that a path is in, such as `/config/users` or `/config/changes`."""
     return "/".join(path.split("/")[:3])
 
 
 def _refuse_kraft(url: str, data: bytes | None) -> None:
-    """Nothing, where the controller is a broker in ZooKeeper mode.
+    """Refuse a controller that is no broker in ZooKeeper mode.
 
-    Raises `StoreRefusedError` where it is a KRaft controller, `StoreError` where its registration can't be read.
+    Raises:
+        StoreRefusedError: It is a KRaft controller.
+        StoreError: Its registration can't be parsed.
     """
     try:
         registration = json.loads(data or b"")
