@@ -71,7 +71,7 @@ def oauth_login(source: "TokenSource") -> SaslMechanism:
         pairs = [("auth", f"Bearer {source.fetch()}"), *source.extensions.items()]
         fields = (f"{name}={value}{_SEPARATOR}" for name, value in pairs)
         refusal = yield f"n,,{_SEPARATOR}{''.join(fields)}{_SEPARATOR}".encode()
-        if refusal:  # the broker says why, and waits for this before it ends the login
+        if refusal:  # the broker sends its reason, and waits for this before it ends the login
             yield _SEPARATOR.encode()
 
     return SaslMechanism(mechanism="OAUTHBEARER", begin=tokens)
