@@ -1,4 +1,4 @@
-"""What a run saw: histograms of latency, timelines, traces, numbered records that were delivered.
+"""Measurements of a run: histograms of latency, timelines, traces and the delivery of numbered records.
 
-Imports `loadtest.plan`. Memory is bounded whatever a run lasts.
+Imports `loadtest.plan`. Memory is bounded, however long a run lasts.
 """

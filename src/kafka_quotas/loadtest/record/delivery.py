@@ -1,7 +1,7 @@
-"""Whether what was acknowledged is in the topic, once: the sequence numbers in its records, counted.
+"""Delivery check: whether each acknowledged record is in the topic, and once.
 
 Contract: pure. A record begins with its stamp: the run's id, the index of its client in the plan, and its number, which
-counts from 0. Stamps of other runs, and records that hold none, are passed over.
+counts from 0. Stamps of other runs, and records without a stamp, are skipped.
 """
 
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from typing import Final
 from kafka_quotas.loadtest.judgement import State
 
 STAMP: Final = Struct(">QIQ")
-"""Run id, index of the client in the plan, number of the record; all big-endian."""
+"""Run id, index of the client in the plan and number of the record, all big-endian."""
 STAMP_SIZE: Final = STAMP.size
-"""20 bytes at the start of a record's value; shorter records carry no stamp and can't be checked."""
+"""20 bytes at the start of a record's value, as shorter records have no stamp and can't be checked."""
 SEQUENCE_SIZE: Final = 8
 """Bytes of the record's number, the last ones of its stamp, big-endian."""
 _GROWTH: Final = 4096
@@ -21,34 +21,41 @@ _RUN_ID_MASK: Final = 2**64 - 1
 
 
 def stamp(run_id: int, entity: int, sequence: int) -> bytes:
-    """The first bytes of a record: run id (as 64 bits), index of the client in the plan, number of the record."""
+    """Return the first bytes of a record.
+
+    Args:
+        run_id: The run, as 64 bits.
+        entity: The index of the client in the plan.
+        sequence: The number of the record.
+    """
     return STAMP.pack(run_id & _RUN_ID_MASK, entity, sequence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """What reading the topic back told of one client.
-
-    `found` different records, `duplicated` copies beyond the first, `lost` of those acknowledged; `missing` numbers
-    are not there at all, the unanswered ones included. `unchecked` is why it could not be told, empty where it could.
-    """
+    """The counts from reading the topic back, for one client."""
 
     found: int = 0
+    """The number of different records."""
     lost: int = 0
+    """The number of acknowledged records that are not there."""
     duplicated: int = 0
+    """The number of copies beyond the first."""
     missing: int = 0
+    """The number of records that are not there, unanswered ones included."""
     unchecked: str = ""
+    """Why the counts are incomplete, empty where they are complete."""
 
     @property
     def state(self) -> State:
-        """Whether nothing was lost or doubled."""
+        """Met where no record was lost or duplicated."""
         if self.unchecked and not self.duplicated and not self.lost:
             return State.UNCHECKED
         return State.NOT_MET if self.lost or self.duplicated else State.MET
 
     @property
     def evidence(self) -> str:
-        """What was counted, in a sentence."""
+        """The counts, in a sentence."""
         told = f"{self.found} records read back, {self.lost} lost, {self.duplicated} duplicated"
         if not self.unchecked:
             return told
@@ -56,32 +63,35 @@ class Delivery:
 
 
 class Unwatched:
-    """What is known of a client's records of which only some tell what became of them.
+    """The acknowledgements of a client that are known for a part of its records only.
 
-    librdkafka reports a record where that was asked for: at a high rate a sample, from the first failure seen on every
-    record. Of the others nobody knows whether they were acknowledged or refused, once any was refused.
+    librdkafka reports a record only where that was requested: at a high rate for a sample, and from the first failure
+    on for every record. Once a record was refused, the others may have been acknowledged or refused.
     """
 
     def __init__(self) -> None:
         self._confirmed = bytearray()
         self.count = 0
-        """Records that were not watched, and may have been refused; 0 where no failure was seen at all."""
+        """Records without a report, which may have been refused, 0 where no failure was seen at all."""
 
     def confirm(self, sequence: int) -> None:
-        """Note that a record that was watched was acknowledged."""
+        """Record the acknowledgement of a watched record."""
         place = sequence >> 3
         if place >= len(self._confirmed):
             self._confirmed.extend(bytes(place + _GROWTH - len(self._confirmed)))
         self._confirmed[place] |= 1 << (sequence & 7)
 
     def confirmed_outside(self, seen: bytes | bytearray) -> int:
-        """Return how many of those acknowledged for certain are not among the seen ones, a bit for each record."""
+        """Return how many acknowledged records are not among the seen ones, which have a bit each."""
         confirmed, there = int.from_bytes(self._confirmed, "little"), int.from_bytes(seen, "little")
         return (confirmed & ~there).bit_count()
 
 
 class StampCounter:
-    """The stamps of one run as they are read, in one bit per record sent."""
+    """The stamps of one run that were read, with one bit per record sent.
+
+    `sent` has the number of records by the index of the client.
+    """
 
     def __init__(self, *, run_id: int, sent: dict[int, int]) -> None:
         self._run_id = run_id & _RUN_ID_MASK
@@ -92,7 +102,7 @@ class StampCounter:
         self._others = 0
 
     def count(self, value: bytes | None) -> None:
-        """Nothing; the record is counted where it is one of this run."""
+        """Count a record, where it is one of this run."""
         if value is None or len(value) < STAMP_SIZE:
             self._others += 1
             return
@@ -108,15 +118,21 @@ class StampCounter:
             self._found[entity] += 1
 
     def is_unstamped(self, entity: int) -> bool:
-        """Whether there were records, and none of them was this client's or any other's of this run."""
+        """Return whether there were records without any of this run, although the client sent some."""
         return self._others > 0 and not any(self._found.values()) and entity in self._found
 
     def delivery(self, entity: int, *, acked: int, unchecked: str = "", unwatched: Unwatched | None = None) -> Delivery:
-        """Return what was counted of a client of which `acked` records were acknowledged.
+        """Return the counts for one client.
 
-        A record that was never answered may be there or not. So those lost are the acknowledged ones that are missing
-        even if every unanswered one is missing too. Where a record may have been refused unseen (`unwatched`), those
-        lost are the missing ones that were acknowledged for certain. With `unchecked` (not all was read) none is lost.
+        A record that was never answered may be there or not. So the lost records are the acknowledged ones that are
+        missing even if every unanswered one is missing too.
+
+        Args:
+            entity: The index of the client in the plan.
+            acked: The number of its acknowledged records.
+            unchecked: Why not all was read, empty where all was. Otherwise no record counts as lost.
+            unwatched: The known acknowledgements, where a record may have been refused without a report. Then the lost
+                records are the missing ones that were acknowledged for certain.
         """
         found, sent = self._found[entity], self._limits[entity]
         missing = sent - found

@@ -1,8 +1,8 @@
-"""Durations by how often they came, on the grid of an HdrHistogram: 1 us to 1 h, three significant digits.
+"""Histograms of durations, on the grid of an HdrHistogram: 1 us to 1 h, three significant digits.
 
-Invariants: counts are exact; a duration is known to its cell, at most 0.1 % wide, and one out of range counts in the
-first or last cell. Memory is bounded by the cells that were used, whatever is added, and only they are kept: the Python
-form of HdrHistogram holds all 23,552 and takes some 6 us for an entry, and a run may have 4,000 distributions.
+Invariants: counts are exact. A duration is known to its cell, at most 0.1 % wide, and one out of range counts in the
+first or last cell. Memory is bounded by the cells in use, and only they are kept: the Python form of HdrHistogram holds
+all 23,552 and takes some 6 us for an entry, and a run may have 4,000 distributions.
 """
 
 import math
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 LOWEST_US = 1
 HIGHEST_US = 3_600_000_000
-"""One hour in microseconds: no throttle of a sane quota is longer."""
+"""One hour in microseconds, longer than any throttle of a sane quota."""
 DIGITS = 3
 
 _EXACT_BITS = 11  # 2048 cells for three digits: values below are their own cells
@@ -20,7 +20,7 @@ _EXACT_BITS = 11  # 2048 cells for three digits: values below are their own cell
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencySummary:
-    """A histogram's figures, in microseconds; all 0 where nothing was recorded."""
+    """The statistics of a histogram, in microseconds, all 0 where it is empty."""
 
     count: int
     min_us: int
@@ -36,7 +36,10 @@ NOTHING = LatencySummary(count=0, min_us=0, mean_us=0.0, p50_us=0, p90_us=0, p99
 
 
 class Histogram:
-    """Counts of durations. Written by one thread; others may look at `counts`."""
+    """Counts of durations, written by one thread.
+
+    Other threads may read `counts`.
+    """
 
     __slots__ = ("_counts",)
 
@@ -44,7 +47,7 @@ class Histogram:
         self._counts: Counter[int] = Counter()
 
     def add(self, elapsed_ns: int, count: int = 1) -> None:
-        """Nothing; `count` durations of so many nanoseconds are counted."""
+        """Count `count` durations of `elapsed_ns` nanoseconds."""
         microseconds = elapsed_ns // 1000
         if microseconds < LOWEST_US:
             microseconds = LOWEST_US
@@ -57,15 +60,15 @@ class Histogram:
 
     @property
     def counts(self) -> Mapping[int, int]:
-        """How many durations fell into each cell, by the cell's lowest value in microseconds."""
+        """The number of durations in each cell, by the cell's lowest value in microseconds."""
         return self._counts
 
     def cells(self) -> list[tuple[int, int]]:
-        """The cells that hold something, by their highest value in microseconds, and how much each holds; ascending."""
+        """Return the highest value (microseconds) and the count of each used cell, ascending."""
         return [(_highest(lowest), count) for lowest, count in sorted(self._counts.items())]
 
     def spread_us(self) -> tuple[float, float]:
-        """Mean and standard deviation in microseconds, each duration taken as the middle of its cell."""
+        """Return mean and standard deviation in microseconds, with each duration at the middle of its cell."""
         total = sum(self._counts.values())
         if not total:
             return 0.0, 0.0
@@ -74,7 +77,7 @@ class Histogram:
         return mean, math.sqrt(variance)
 
     def summary(self) -> LatencySummary:
-        """The figures that the histogram would tell, found without making one."""
+        """Return the statistics that an HdrHistogram of the same durations would report."""
         if not self._counts:
             return NOTHING
         cells = sorted(self._counts.items())
@@ -93,7 +96,7 @@ class Histogram:
 
 
 def _percentiles(cells: Sequence[tuple[int, int]], total: int, shares: Sequence[float]) -> list[int]:
-    """The highest values of the cells that hold these shares of all counts, which ascend.
+    """Return the highest values of the cells that hold these shares of all counts, which ascend.
 
     **Source:** HdrHistogram's `getValueAtPercentile`: the target is the share of the count, rounded, at least one.
     """

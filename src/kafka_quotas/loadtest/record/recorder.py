@@ -1,14 +1,14 @@
-"""What one client of a run saw: exact counts, latencies in histograms, throttle times, the traces of what came back.
+"""Measurements of one client: exact counts, latencies in histograms, throttle times and traces of responses.
 
-Three latencies are kept apart, because a throttled run is meant to fall behind: *service* (sent to acknowledged),
-*schedule delay* (intended to sent) and *response* (intended to acknowledged). Only the last tells what an application
-would feel; none is corrected afterwards. Latencies may be sampled, and with them the first failures; nothing else is.
+Three latencies are kept apart, because a throttled run is meant to lag: *service* (sent to acknowledged), *schedule
+delay* (intended to sent) and *response* (intended to acknowledged). Only the last is what an application would feel.
+None is corrected afterwards. Latencies, and with them the first failures, may be sampled, but nothing else.
 
-A client that sees its responses reports each with `response`; one that librdkafka keeps from them reports throttle
-times above 0 with `throttled`, and how many responses there were with `responded`.
+A client that sees its responses reports each with `response`. One from which librdkafka hides them reports throttle
+times above 0 with `throttled`, and the number of responses with `responded`.
 
-Memory is bounded by the recorder's `RecorderRoom`, whatever the run's length. Written by the client's thread alone;
-other threads read plain counters.
+Memory is bounded by the recorder's `RecorderRoom`, however long the run is. The client's thread alone writes. Other
+threads read plain counters.
 """
 
 from collections import Counter
@@ -25,9 +25,9 @@ _DEFAULT_WINDOW_MS = 11_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottleSummary:
-    """Throttle times that the server announced, in milliseconds.
+    """The throttle times that the server announced, in milliseconds.
 
-    `count`, `sum_ms` and the percentiles are of those above 0; `responses` counts all, 0 where the client can't tell.
+    `count`, `sum_ms` and the percentiles are of those above 0.
     """
 
     count: int
@@ -37,10 +37,14 @@ class ThrottleSummary:
     p99_ms: float
     max_ms: float
     responses: int = 0
+    """The number of all responses, 0 where the client can't count them."""
 
     @property
     def avg_ms(self) -> float | None:
-        """The average over all responses, as a client's `throttle-time-avg`; None where they were not counted."""
+        """The average over all responses, like a client's `throttle-time-avg`.
+
+        None where the responses were not counted.
+        """
         if not self.responses:
             return None if self.count else 0.0
         return self.sum_ms / self.responses
@@ -48,15 +52,18 @@ class ThrottleSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecorderRoom:
-    """How much a recorder may keep: entries of acknowledgements, slots of time, single responses."""
+    """The limits of a recorder's memory."""
 
     entries: int = MAX_ENTRIES
+    """Entries of acknowledgements."""
     slots: int = MAX_SLOTS
+    """Slots of time."""
     responses: int = MAX_RESPONSES
+    """Single responses."""
 
 
 def room_for(clients: int) -> RecorderRoom:
-    """The room for each of so many clients: together they stay within some hundred megabytes."""
+    """Return the room for each of N clients, which together stay within some hundred megabytes."""
     return RecorderRoom(
         entries=min(MAX_ENTRIES, max(2_000, 1_000_000 // clients)),
         slots=min(MAX_SLOTS, max(900, 200_000 // clients)),
@@ -65,7 +72,11 @@ def room_for(clients: int) -> RecorderRoom:
 
 
 class Recorder:
-    """The record of one client. Times are nanoseconds of one monotonic clock; `start_ns` is the start of the load."""
+    """The measurements of one client.
+
+    Times are nanoseconds of one monotonic clock, and `start_ns` is the start of the load. Latencies before
+    `measure_from_ns` belong to the warm-up.
+    """
 
     def __init__(
         self,
@@ -98,7 +109,7 @@ class Recorder:
         self.throttle_sum_us = 0
 
     def acknowledged(self, now_ns: int, *, records: int, size: int) -> None:
-        """Nothing; `records` more records of `size` bytes together were acknowledged (or received) by `now_ns`."""
+        """Count `records` that were acknowledged (or received) by `now_ns`, with `size` bytes together."""
         t_ms = (now_ns - self._start_ns) // _NS_PER_MS
         self.acked += records
         self.acked_bytes += size
@@ -108,11 +119,14 @@ class Recorder:
         slot.size += size
 
     def response(self, now_ns: int, *, charged: int, throttle_ms: int, broker: int = 0) -> None:
-        """Nothing; a response came that said to hold back for `throttle_ms` (0: not at all).
+        """Record a response.
 
-        `charged` is what the quota is charged with for it: bytes of the whole request (produce) or the whole response
-        (fetch), partitions (mutations), 1 (requests, connections); 0 for what was refused. `broker` tells nodes apart
-        where there are several: each keeps the quota for itself.
+        Args:
+            now_ns: When it arrived.
+            charged: The charge to the quota: bytes of the whole request (produce) or the whole response (fetch),
+                partitions (mutations), 1 (requests, connections), 0 for a refused one.
+            throttle_ms: The announced throttle time, 0 for none.
+            broker: The node that answered, where there are several, as each keeps the quota for itself.
         """
         t_ms = (now_ns - self._start_ns) // _NS_PER_MS
         self.charged += charged
@@ -126,12 +140,15 @@ class Recorder:
             self._throttled(slot, throttle_ms)
 
     def responded(self, now_ns: int, total: int) -> None:
-        """Nothing; the client has had `total` responses since it started, whose throttle times `throttled` tells."""
+        """Record that the client received `total` responses since it started.
+
+        Their throttle times are reported by `throttled`.
+        """
         self.timeline.at((now_ns - self._start_ns) // _NS_PER_MS).responses += total - self.response_count
         self.response_count = total
 
     def latency(self, *, intended_ns: int, sent_ns: int, acked_ns: int, count: int = 1) -> None:
-        """Nothing; the times of `count` records were recorded, unless they belong to the warm-up."""
+        """Record the latencies of `count` records, unless they belong to the warm-up."""
         if intended_ns < self._measure_from_ns:
             return
         self.service_times.add(acked_ns - sent_ns, count)
@@ -139,38 +156,44 @@ class Recorder:
         self.response_times.add(acked_ns - intended_ns, count)
 
     def arrival(self, *, intended_ns: int, arrived_ns: int) -> None:
-        """Nothing; a record that was due to be read at `intended_ns` was read, unless it belongs to the warm-up."""
+        """Record the latency of a record that was read, unless it belongs to the warm-up.
+
+        The record was due to be read at `intended_ns`.
+        """
         if intended_ns >= self._measure_from_ns:
             self.response_times.add(arrived_ns - intended_ns)
 
     def throttled(self, now_ns: int, throttle_ms: int) -> None:
-        """Nothing; the server announced this throttle time. 0 ends a throttle and is not counted."""
+        """Record an announced throttle time.
+
+        A time of 0 ends a throttle and is not counted.
+        """
         if throttle_ms > 0:
             self._throttled(self.timeline.at((now_ns - self._start_ns) // _NS_PER_MS), throttle_ms)
 
     def dropped(self, count: int = 1) -> None:
-        """Nothing; so many records (or requests) were due and never sent, for too many were under way already."""
+        """Count N records or requests that were due and not sent, as too many were in flight."""
         self.dropped_count += count
         self.timeline.latest.dropped += count
 
     def failed(self, error: str, count: int = 1) -> None:
-        """Nothing; so many records were given up with this error."""
+        """Count N records that were given up with this error."""
         self.failures[error] += count
         self.timeline.latest.failed += count
 
     @property
     def service(self) -> LatencySummary:
-        """Sent to acknowledged."""
+        """The latency from sent to acknowledged."""
         return self.service_times.summary()
 
     @property
     def schedule_delay(self) -> LatencySummary:
-        """Intended to sent."""
+        """The delay from intended to sent."""
         return self.schedule_delays.summary()
 
     @property
     def response_latency(self) -> LatencySummary:
-        """Intended to acknowledged."""
+        """The latency from intended to acknowledged."""
         return self.response_times.summary()
 
     @property

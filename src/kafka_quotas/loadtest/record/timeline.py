@@ -1,8 +1,8 @@
-"""What a client did, slot of time by slot of time, in bounded memory.
+"""A client's activity by slots of time, in bounded memory.
 
-Invariants: sums over all slots are exact. Slots are of one second at first; where they would become too many they are
-merged into slots of one quota window, and then into twice as many windows each time. So a window is told apart from
-the next for as long as `max_slots` windows last.
+Invariants: sums over all slots are exact. Slots are one second long at first. Where there would be too many, they are
+merged into slots of one quota window, and then into twice as many windows each time. So windows stay distinct for as
+long as `max_slots` of them last.
 """
 
 from collections.abc import Iterable
@@ -10,31 +10,33 @@ from dataclasses import dataclass
 
 SECOND_MS = 1000
 MAX_SLOTS = 8192
-"""More than two hours of seconds, a day and a night of windows of 11 s."""
+"""More than two hours of seconds, or a day and a night of windows of 11 s."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Slot:
-    """What happened in one slot, from `start_ms` on (since the start of the load).
-
-    `size` is payload bytes, `charged` what quotas are charged with (bytes, requests, partitions or connections, as the
-    load has it). `throttle_sum_ms` and `throttle_max_ms` are of all announced throttle times, `throttled` counts those
-    above 0, and `responses` all of them.
-    """
+    """The activity in one slot of time."""
 
     start_ms: int
+    """Milliseconds since the start of the load."""
     records: int = 0
     size: int = 0
+    """Bytes of payload."""
     charged: int = 0
+    """The charge to the quota (bytes, requests, partitions or connections, depending on the load)."""
     responses: int = 0
+    """The number of all responses."""
     throttled: int = 0
+    """The number of throttle times above 0."""
     throttle_sum_ms: int = 0
+    """The sum of all announced throttle times."""
     throttle_max_ms: int = 0
+    """The longest announced throttle time."""
     failed: int = 0
     dropped: int = 0
 
     def take(self, other: "Slot") -> None:
-        """Nothing; what happened in the other slot happened in this one."""
+        """Add the activity of another slot."""
         self.records += other.records
         self.size += other.size
         self.charged += other.charged
@@ -47,7 +49,7 @@ class Slot:
 
 
 class Timeline:
-    """The slots of one client in order of time; slots in which nothing happened are not kept."""
+    """The slots of one client in order of time, without those of no activity."""
 
     __slots__ = ("_current", "_end_ms", "_max_slots", "_slots", "_window_ms", "slot_ms")
 
@@ -60,7 +62,10 @@ class Timeline:
         self._end_ms = 0  # of the current slot; 0 while there is none
 
     def at(self, t_ms: int) -> Slot:
-        """The slot to write into at a time that is not before the last one asked for; times before 0 count as 0."""
+        """Return the slot for writing at a time that is not before that of the last call.
+
+        A time before 0 counts as 0.
+        """
         if t_ms < self._end_ms:
             return self._current
         start_ms = max(t_ms - t_ms % self.slot_ms, 0)
@@ -73,20 +78,23 @@ class Timeline:
 
     @property
     def latest(self) -> Slot:
-        """The slot that was written last, the first one before that."""
+        """The slot that was written last, or the first one."""
         return self._current if self._slots else self.at(0)
 
     def slots(self) -> tuple[Slot, ...]:
-        """The slots so far; they are still being written to."""
+        """Return the slots so far, of which the last is still written to."""
         return tuple(self._slots)
 
     @property
     def window_ms(self) -> int:
-        """The length of the slots that `windows` tells."""
+        """The length of the slots from `windows`."""
         return max(self._window_ms, self.slot_ms)
 
     def windows(self) -> tuple[Slot, ...]:
-        """The slots merged into whole quota windows, the first of which begins at 0; empty ones are left out."""
+        """Return the slots merged into whole quota windows.
+
+        The first window begins at 0, and empty ones are left out.
+        """
         return tuple(merged(self._slots, self.window_ms))
 
     def _coarsen(self) -> None:
@@ -97,7 +105,7 @@ class Timeline:
 
 
 def merged(slots: Iterable[Slot], slot_ms: int) -> list[Slot]:
-    """New slots of a greater length with the same sums."""
+    """Return new slots of a greater length with the same sums."""
     merged_slots: list[Slot] = []
     for slot in slots:
         start_ms = slot.start_ms - slot.start_ms % slot_ms

@@ -1,12 +1,8 @@
-"""Every response that a client saw, as the simulator takes it: time, charge, throttle time.
+"""Traces of one client: acknowledged bytes over time, and every response as the simulator takes it.
 
-Invariants: responses are kept exactly or not at all. Where there is no more room those after `end_ms` are missing and
-`complete` is false, so that whatever is computed from the trace can say for how long it holds.
-
-Acknowledged bytes over time, in bounded memory.
-
-Invariant: the sum of all entries is exactly what was added; only their times are coarsened, to a grid that doubles
-whenever the trace would outgrow its limit.
+Invariants: the sum of an `AckTrace` is exact. Only its times are coarsened, to a grid that doubles whenever the trace
+would outgrow its limit. A `ResponseTrace` keeps responses exactly or not at all. Where it is full, those after `end_ms`
+are missing and `complete` is false, so that a result from the trace can state for how long it holds.
 """
 
 from array import array
@@ -14,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 MAX_ENTRIES = 120_000
-"""At 1 ms that is two minutes of uninterrupted acknowledgements; a day of them ends at about 1 s."""
+"""Two minutes of uninterrupted acknowledgements at 1 ms, while a day of them ends at about 1 s."""
 
 
 class AckTrace:
@@ -26,7 +22,7 @@ class AckTrace:
         self._entries: list[tuple[int, int]] = []
 
     def add(self, t_ms: int, size: int) -> None:
-        """Nothing; `size` bytes were acknowledged at `t_ms`, which is not before the last call's."""
+        """Add `size` bytes that were acknowledged at `t_ms`, which is not before that of the last call."""
         slot = t_ms - t_ms % self.resolution_ms
         entries = self._entries
         if entries and entries[-1][0] == slot:
@@ -37,11 +33,11 @@ class AckTrace:
             self._coarsen()
 
     def entries(self) -> tuple[tuple[int, int], ...]:
-        """The pairs so far; (milliseconds of the grid, bytes)."""
+        """Return the pairs so far (milliseconds of the grid, bytes)."""
         return tuple(self._entries)
 
     def recent_bytes(self, since_ms: int) -> int:
-        """The bytes acknowledged at or after `since_ms`."""
+        """Return the bytes acknowledged at or after `since_ms`."""
         total = 0
         for t_ms, size in reversed(self._entries):
             if t_ms < since_ms:
@@ -59,24 +55,25 @@ class AckTrace:
 
 
 MAX_RESPONSES = 1_000_000
-"""32 MB for one client: 10 minutes of 1,600 responses per second."""
+"""10 minutes of 1,600 responses per second, which take 32 MB for one client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """One response: milliseconds since the start of the load, what was charged, the announced throttle time.
-
-    `broker` is the node that answered, as far as the client can tell them apart.
-    """
+    """One response."""
 
     t_ms: int
+    """Milliseconds since the start of the load."""
     charged: int
+    """The charge to the quota."""
     throttle_ms: int
+    """The announced throttle time."""
     broker: int
+    """The node that answered, as far as the client can distinguish nodes."""
 
 
 class ResponseTrace:
-    """The responses of one client in the order in which they came."""
+    """The responses of one client in the order in which they arrived."""
 
     __slots__ = ("_brokers", "_charged", "_max_responses", "_t_ms", "_throttle_ms", "complete")
 
@@ -98,11 +95,11 @@ class ResponseTrace:
 
     @property
     def end_ms(self) -> int:
-        """When the last response that is kept came, -1 where there is none."""
+        """The time of the last response in the trace, -1 where there is none."""
         return self._t_ms[-1] if self._t_ms else -1
 
     def add(self, t_ms: int, charged: int, throttle_ms: int, broker: int = 0) -> None:
-        """Nothing; the response is kept where there is room."""
+        """Add a response, where there is room."""
         if len(self._t_ms) >= self._max_responses:
             self.complete = False
             return
