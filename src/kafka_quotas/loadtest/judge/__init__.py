@@ -1,4 +1,4 @@
-"""What a run proves: measured against expected, isolation, delivery, and the conclusion.
+"""Analysis and judgement of a run: measured against expected, isolation, delivery and the conclusion.
 
 Imports `loadtest.result` and `loadtest.record`.
 """

@@ -1,7 +1,4 @@
-"""From what a run's clients recorded to what it found.
-
-Whether the load tester itself was what held a run back.
-"""
+"""Analysis of a run: the result from its clients' measurements, and warnings where the tool was the bottleneck."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -30,7 +27,10 @@ _LATE_US = 100_000  # p99 from intended to sent, of a client that no quota held 
 
 
 def warnings(result: LoadResult) -> tuple[str, ...]:
-    """What makes the run's figures doubtful, in a sentence each: this process short of CPU, records sent late."""
+    """Return the reasons to doubt the figures of a run, in a sentence each.
+
+    Such reasons are a lack of CPU and records that were sent late.
+    """
     told = []
     cpu = result.cpu
     if cpu.python >= _BUSY_PYTHON:
@@ -70,21 +70,22 @@ _SIGMAS = 3  # of arrivals at random that a verdict allows to be missing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """What is known of a run beside its clients.
-
-    `enforcers`: how many brokers keep the quotas, by topic.
-    """
+    """Facts about a run beside its clients."""
 
     started_ms: int
     elapsed_s: float
     enforcers: Mapping[str, int]
+    """The number of brokers that keep the quotas, by topic."""
     cpu: CpuUse
     interrupted: bool
     title: str = "load-test"
 
 
 def load_result(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> LoadResult:
-    """The result of a run that has ended, judged by what its clients recorded; `conclude` judges it by more."""
+    """Return the result of a run that has ended, judged by its clients' measurements.
+
+    `conclude` judges it again with more evidence.
+    """
     result = LoadResult(
         bootstrap=plan.bootstrap,
         run_id=plan.run_id,
@@ -134,7 +135,7 @@ def _entity_result(plan: LoadPlan, client: LoadClient, facts: RunFacts, verdict:
 
 
 def _verdicts(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> list[ClientVerdict]:
-    """The verdict on every client; those of one bucket are judged by their sum."""
+    """Return the verdict on every client, where those of one bucket are judged by their sum."""
     sharing: dict[str, list[LoadClient]] = {}
     for client in clients:
         if client.entity.bucket:
@@ -150,7 +151,7 @@ def _verdicts(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) ->
 
 
 def _verdict(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> ClientVerdict:
-    """The verdict on the sum of some clients that one quota limits, most often one alone."""
+    """Return the verdict on the sum of the clients that one quota limits, most often one client."""
     entity = clients[0].entity
     start_s = min(client.entity.start_s for client in clients)
     end_s = max(min(client.entity.stop_s or facts.elapsed_s, facts.elapsed_s) for client in clients)
@@ -169,7 +170,7 @@ def _verdict(plan: LoadPlan, clients: Sequence[LoadClient], facts: RunFacts) -> 
 
 
 def _seen(clients: Sequence[LoadClient], *, elapsed_s: float, end_s: float) -> Observation:
-    """What is judged of some clients of one workload together."""
+    """Return the observation of some clients of one workload together."""
     entity = clients[0].entity
     offers = [_offered(client.entity, client.wire.ratio) for client in clients]
     limited_ms = [first for client in clients if (first := _first_throttle_ms(client.recorder)) is not None]
@@ -187,14 +188,15 @@ def _seen(clients: Sequence[LoadClient], *, elapsed_s: float, end_s: float) -> O
 
 
 def _enforcers(plan: LoadPlan, client: LoadClient, facts: RunFacts) -> int:
-    """How many brokers keep the client's quota, each for itself."""
+    """Return the number of brokers that keep the client's quota, each for itself."""
     return facts.enforcers.get(client.entity.topic, plan.enforcers or 1)
 
 
 def charged_trace(client: LoadClient) -> list[tuple[float, int]]:
-    """What the client's quota was charged with over time, exactly where the client sees its responses.
+    """Return the charges to the client's quota over time.
 
-    Where it doesn't it is the payload that was acknowledged (or received), times wire bytes per payload byte.
+    They are exact where the client sees its responses. Otherwise each is the acknowledged (or received) payload times
+    the bytes on the wire per byte of payload.
     """
     recorder = client.recorder
     if recorder.charged:
@@ -203,7 +205,7 @@ def charged_trace(client: LoadClient) -> list[tuple[float, int]]:
 
 
 def _offered(entity: ClientLoad, wire_ratio: float) -> float | None:
-    """What the client offered in the unit of its rate; None for all it could."""
+    """Return what the client offers in the unit of its rate, None for as much as possible."""
     if entity.arrivals_per_second is None:
         return None
     rate = float(entity.arrivals_per_second)
@@ -214,7 +216,7 @@ def _offered(entity: ClientLoad, wire_ratio: float) -> float | None:
 
 
 def _offer_slack(entity: ClientLoad, elapsed_s: float) -> float:
-    """The share of arrivals that may be missing by their nature: random ones, or those of a burst cut off."""
+    """Return the share of arrivals that may be missing where they are random, or where a burst is cut off."""
     expected = float(entity.arrivals_per_second or 0) * elapsed_s
     if expected <= 0:
         return 0.0
@@ -228,7 +230,10 @@ def _first_throttle_ms(recorder: Recorder) -> float | None:
 
 
 def _seconds(client: LoadClient, elapsed_s: float) -> tuple[SecondSample, ...]:
-    """The run second by second (or in longer samples, all alike), silence included; the last only if it is whole."""
+    """Return the samples of a run, one second each or longer, all alike.
+
+    Samples without activity are included, and the last one is left out unless it is whole.
+    """
     recorder = client.recorder
     slot_ms = recorder.timeline.slot_ms
     slots = {slot.start_ms: slot for slot in recorder.timeline.slots()}
@@ -251,7 +256,10 @@ def _second(slot: Slot, client: LoadClient, slot_ms: int) -> SecondSample:
 
 
 def _windows(client: LoadClient, elapsed_s: float) -> tuple[WindowSample, ...]:
-    """The run by quota windows, the first of which fills from nothing; the last is as long as the run left it."""
+    """Return the samples of a run by quota window, of which the last may be shorter.
+
+    The first window starts empty.
+    """
     timeline = client.recorder.timeline
     samples = []
     for slot in timeline.windows():

@@ -1,7 +1,7 @@
-"""Two runs of the same load side by side, and whether the second is worse: a verdict for continuous integration.
+"""Comparison of two runs of the same load, with a verdict for continuous integration.
 
-Contract: pure. Clients are matched by name and workload. A figure is worse only by more than its limit allows; which
-way is worse is a property of the figure.
+Contract: pure. Clients are matched by name and workload. A figure is worse only by more than its limit allows, and
+whether a rise or a fall is worse is a property of the figure.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _GRAIN_MS = 10.0  # of latencies and throttle times: less than that is the machi
 
 
 class ComparisonOutcome(StrEnum):
-    """How a figure of the second run stands to that of the first."""
+    """The outcome for a figure of the second run against the first."""
 
     SAME = "same"
     BETTER = "better"
@@ -26,30 +26,34 @@ class ComparisonOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The shares by which the second run may be worse: its rates lower, its p99 and its throttling longer."""
+    """The shares by which the second run may be worse."""
 
     rate: float = 0.05
+    """By which its rates may be lower."""
     latency: float = 0.25
+    """By which its p50 and p99 may be longer."""
     throttle: float = 0.1
+    """By which its throttle times may be longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One figure of one client (as it was in the second run) in both runs; None where a run has none.
-
-    `allowed` is a share, None for counts.
-    """
+    """One figure of one client in both runs."""
 
     entity: ClientResult
+    """The client, as in the second run."""
     metric: Metric
     first: float | None
+    """The figure in the first run, None where it has none."""
     second: float | None
+    """The figure in the second run, None where it has none."""
     allowed: float | None
+    """The allowed change as a share, None for counts."""
     outcome: ComparisonOutcome
 
     @property
     def change(self) -> float | None:
-        """The change as a share of the first figure; None where that is none or 0."""
+        """The change as a share of the first figure, None where that is missing or 0."""
         if not self.first or self.second is None:
             return None
         return self.second / self.first - 1
@@ -57,26 +61,27 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
-    """Both runs' states and figures; `notes` are what makes the two hard to compare."""
+    """The states and figures of two runs."""
 
     first: LoadResult
     second: LoadResult
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
+    """The reasons why the two are hard to compare."""
 
     @property
     def state_is_worse(self) -> bool:
-        """Whether the first run met all that it was judged by and the second did not."""
+        """Whether the first run met all of its judgements and the second did not."""
         return self.first.state is State.MET and self.second.state is not State.MET
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is worse."""
+        """Whether neither the state nor a figure is worse."""
         return not self.state_is_worse and all(each.outcome is not ComparisonOutcome.WORSE for each in self.differences)
 
 
 def compare(first: LoadResult, second: LoadResult, limits: Limits) -> RunComparison:
-    """The comparison of a run with a later one."""
+    """Return the comparison of a run with a later one."""
     before = {entity.key: entity for entity in first.entities}
     differences = [
         difference
@@ -88,7 +93,7 @@ def compare(first: LoadResult, second: LoadResult, limits: Limits) -> RunCompari
 
 
 def _seconds_ratio(first: LoadResult, second: LoadResult) -> float:
-    """How many seconds the second run had for one of the first: sums over a run grow with it."""
+    """Return the length of the second run as a multiple of the first, by which sums over a run grow."""
     return second.elapsed_s / first.elapsed_s if first.elapsed_s > 0 else 1.0
 
 
@@ -111,7 +116,16 @@ def _relative(
     grain: float = 0.0,
     growth: float = 1.0,
 ) -> Difference:
-    """A figure that may change by a share: `allowed` below 0 means that a fall is worse, above 0 that a rise is."""
+    """Return the difference of a figure that may change by a share.
+
+    Args:
+        metric: The figure.
+        before: The client in the first run.
+        after: The client in the second run.
+        allowed: The share, below 0 where a fall is worse and above 0 where a rise is.
+        grain: A change that is never worse, in the unit of the figure.
+        growth: The factor by which the figure grows with the length of the run.
+    """
     first, second = metric.of(before), metric.of(after)
     outcome = ComparisonOutcome.NOT_COMPARED
     if first is not None and second is not None:
@@ -125,7 +139,7 @@ def _relative(
 
 
 def _counted(metric: Metric, before: ClientResult, after: ClientResult) -> Difference:
-    """A count of mishaps: any more than before are worse."""
+    """Return the difference of a count of failures, of which any increase is worse."""
     first, second = metric.of(before), metric.of(after)
     outcome = ComparisonOutcome.NOT_COMPARED
     if first is not None and second is not None:

@@ -1,6 +1,6 @@
-"""All that a run is judged by, put together: what its clients recorded, and what was found out around them.
+"""The conclusion of a run: all judgements, from its clients' measurements and further evidence.
 
-Whether a neighbour of throttled clients was left in peace: its latency beside them, and alone.
+A control client, a neighbour of throttled clients, is judged by its latency beside them and alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,16 +19,19 @@ from kafka_quotas.loadtest.result.result import BrokerSample, ClientResult, Enti
 from kafka_quotas.loadtest.result.verdict import ObservationKind
 
 _GRAIN_US = 10_000
-"""Added to what the factor allows: below some milliseconds it is the machine's scheduler that is measured."""
+"""Added to what the factor allows, as latencies below some milliseconds measure the machine's scheduler."""
 
 
 def allowed_us(alone: LatencySummary, factor: float) -> float:
-    """The longest p99 that leaves a control client unharmed, in microseconds."""
+    """Return the longest p99 that leaves a control client unharmed, in microseconds."""
     return alone.p99_us * factor + _GRAIN_US
 
 
 def isolation(entity: ClientResult, *, factor: float) -> Judgement:
-    """The judgement on a control client: its p99 from intended to acknowledged, against that of its solo run."""
+    """Return the judgement on a control client.
+
+    It compares the p99 from intended to acknowledged with that of the solo run.
+    """
     beside, alone = entity.response, entity.solo
     label = entity.name.label
     if alone is None or not alone.count or not beside.count:
@@ -56,30 +59,34 @@ _PREDICTED = (Workload.PRODUCE, Workload.CONSUME, Workload.REQUESTS, Workload.MU
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What is known of a run beside what its clients recorded; everything may be missing.
-
-    `solo`: the control clients' response latency when they ran alone; `control_factor` times its p99 is harm (None: the
-    usual). `deliveries`: what reading the topics back told. `charges`: what our daemon's event log says of a client,
-    times since the start of the load. `time_limited`: clients whose thread time is limited beside their rate.
-    `expected_errors` are what a client was to fail with. `quotas_changed`: which quota did, in one sentence; `outages`:
-    when the target did not answer.
-    """
+    """Evidence on a run beside its clients' measurements, all of it optional."""
 
     solo: Mapping[EntityKey, LatencySummary] = field(default_factory=dict)
+    """The response latency of control clients when they ran alone."""
     control_factor: float | None = None
+    """The multiple of the solo p99 that is harm, None for the usual."""
     deliveries: Mapping[EntityKey, Delivery] = field(default_factory=dict)
+    """The counts from reading topics back."""
     charges: Mapping[EntityKey, Sequence[Charge]] = field(default_factory=dict)
+    """The charges in our daemon's event log, with times since the start of the load."""
     time_limited: frozenset[EntityKey] = frozenset()
+    """Clients whose thread time is limited beside their rate."""
     expected_errors: Mapping[EntityKey, frozenset[str]] = field(default_factory=dict)
+    """The errors that a client is expected to fail with."""
     quotas_changed: str | None = None
+    """Which quota changed during the run, in one sentence."""
     outages: tuple[str, ...] = ()
+    """When the target did not answer, in a sentence each."""
     expectations: tuple[Expectation, ...] = ()
     warnings: tuple[str, ...] = ()
     broker_samples: tuple[BrokerSample, ...] = ()
 
 
 def conclude(result: LoadResult, evidence: Evidence) -> LoadResult:
-    """The result with all judgements; those made before are made again. Warnings add up."""
+    """Return the result with all judgements, where those of an earlier call are replaced.
+
+    Warnings add up.
+    """
     window = QuotaWindow(samples=result.window_samples, window_s=result.window_size_s)
     concluded = replace(
         result,
@@ -133,7 +140,7 @@ def _of_entities(result: LoadResult, evidence: Evidence) -> Iterator[Judgement]:
 
 
 def _failures(entity: ClientResult, expected: frozenset[str]) -> Judgement:
-    """The judgement on what failed: only what was to be expected may."""
+    """Return the judgement on failures, which is met where all of them were expected."""
     said = ", ".join(f"{count} failed with {name}" for name, count in entity.failures)
     is_expected = all(name in expected for name, _ in entity.failures)
     return Judgement(
@@ -145,7 +152,10 @@ def _failures(entity: ClientResult, expected: frozenset[str]) -> Judgement:
 
 
 def _prediction(entity: ClientResult, window: QuotaWindow, *, is_time_limited: bool) -> Prediction | None:
-    """What the simulator makes of the best events there are; None where there is nothing to predict."""
+    """Return the throttle times that the simulator computes from the best events there are.
+
+    The result is None where there is nothing to predict.
+    """
     quota, recorder = entity.verdict.quota, entity.recorder
     if quota is None or recorder is None or entity.shares_quota or entity.workload not in _PREDICTED:
         return None
@@ -170,12 +180,15 @@ def _prediction(entity: ClientResult, window: QuotaWindow, *, is_time_limited: b
 
 
 def _late_ms(entity: ClientResult) -> float:
-    """How long after the charge a response comes: changes of topics are charged before they wait to be made."""
+    """Return how long after the charge a response arrives.
+
+    Changes of topics are charged before they wait to be carried out.
+    """
     return entity.service.p50_us / 1000 if entity.workload is Workload.MUTATE else 0.0
 
 
 def _untold(entity: ClientResult, source: PredictionSource, recorder: Recorder) -> str:
-    """Why the events tell too little to simulate by; empty where they tell enough."""
+    """Return why the events are not enough for a simulation, empty where they are."""
     if source is PredictionSource.EVENT_LOG or entity.verdict.kind is ObservationKind.MODEST:
         return ""
     if entity.workload is Workload.CONSUME:

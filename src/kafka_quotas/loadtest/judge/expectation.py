@@ -1,4 +1,4 @@
-"""A threshold of one's own, as k6 has them: `achieved/quota in 0.9..1.05`, `entity(batch).response.p99 < 50ms`.
+"""Thresholds of the user, like those of k6: `achieved/quota in 0.9..1.05`, `entity(batch).response.p99 < 50ms`.
 
     [entity(NAME).]METRIC (< | <= | > | >= | == | !=) VALUE
     [entity(NAME).]METRIC in LOW..HIGH
@@ -37,23 +37,31 @@ _MOST_TOLD: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """A threshold: which clients (None: all), which metric, and the range or comparison that its value must meet."""
+    """A threshold on a metric, for one client or all."""
 
     text: str
+    """The threshold as the user wrote it."""
     entity: str | None
+    """The name of the client, None for all."""
     metric: Metric
     comparison: str
+    """The operator, or `in` for a range."""
     low: float
+    """The value, or the lower bound of the range."""
     high: float
+    """The upper bound of the range."""
 
     def met_by(self, value: float) -> bool:
-        """Whether a value of the metric meets it."""
+        """Return whether a value of the metric meets it."""
         if self.comparison == "in":
             return self.low <= value <= self.high
         return _COMPARISONS[self.comparison](value, self.low)
 
     def judge(self, result: LoadResult) -> Judgement:
-        """The judgement on a run: met where every client that is meant meets it; not met where none is there."""
+        """Return the judgement on a run, which is met where every client in question meets it.
+
+        It is not met where there is no such client.
+        """
         values = [
             (entity, value) for entity in _meant(self.entity, result) if (value := self.metric.of(entity)) is not None
         ]
@@ -71,9 +79,10 @@ class Expectation:
 
 
 def parse_expectation(text: str) -> Expectation:
-    """The threshold that a text means.
+    """Parse a threshold.
 
-    Raises `UsageError` for anything that is none, with what was not understood.
+    Raises:
+        UsageError: The text is no threshold. The message has the part that was not understood.
     """
     match = _FORM.fullmatch(" ".join(text.split()))
     if match is None:
@@ -99,9 +108,10 @@ def parse_expectation(text: str) -> Expectation:
 
 
 def check_entities(expectations: Sequence[Expectation], labels: Sequence[str], *, has_control: bool) -> None:
-    """Nothing, if every client that is named takes part; asked before a run.
+    """Check before a run that every named client takes part.
 
-    Raises `UsageError` for one that does not.
+    Raises:
+        UsageError: A client does not take part.
     """
     for each in expectations:
         known = any(each.entity in (label, label.rpartition("/")[2]) for label in labels)

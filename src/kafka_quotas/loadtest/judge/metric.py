@@ -1,9 +1,8 @@
-"""The figures of a client that a threshold can be set on, and that two runs are compared by: one table.
+"""The metrics of a client, by which thresholds are set and two runs are compared: one table.
 
-How high a client's rate ever was, by the two measures of Kafka's own system test of quotas.
-
-The broker's is the one-minute moving average that its meters show, on a broker that was quiet before; the client's the
-average over the last 30 seconds, a sample of its metrics. Both let the burst of the first window pass.
+Two of them are peak rates by the measures of Kafka's own system test of quotas. The broker's is the one-minute moving
+average of its meters, on a broker that was quiet before. The client's is the average over the last 30 seconds, a sample
+of its metrics. Both let the burst of the first window pass.
 
 **Source:** kafkatest, `tests/client/quota_test.py`; `metrics.sample.window.ms` of Kafka's clients.
 """
@@ -27,7 +26,10 @@ CLIENT_SAMPLE_S: Final = 30.0
 
 
 def peak_minute_rate(seconds: Sequence[SecondSample], *, sample_s: float) -> float:
-    """The highest one-minute moving average of a client's rate; `seconds` are samples of `sample_s` each, in order."""
+    """Return the highest one-minute moving average of a client's rate.
+
+    `seconds` are samples of `sample_s` seconds each, in order.
+    """
     meter = EwmaMeter(-TICK_MS)
     meter.rate(0)  # the meter was there before the load: its first interval was silent
     peak = 0.0
@@ -39,7 +41,10 @@ def peak_minute_rate(seconds: Sequence[SecondSample], *, sample_s: float) -> flo
 
 
 def peak_client_rate(seconds: Sequence[SecondSample], *, sample_s: float) -> float:
-    """The highest average over 30 seconds on end of a client's rate; what a shorter run sent counts over 30 seconds."""
+    """Return the highest average of a client's rate over 30 consecutive seconds.
+
+    A shorter run is averaged over 30 seconds too.
+    """
     length = max(round(CLIENT_SAMPLE_S / sample_s), 1)
     rates = [sample.rate for sample in seconds]
     ends = range(1, len(rates) + 1)
@@ -47,7 +52,7 @@ def peak_client_rate(seconds: Sequence[SecondSample], *, sample_s: float) -> flo
 
 
 class Dimension(Enum):
-    """What a metric's values are: (what to call one, an example)."""
+    """The kind of a metric's values: a noun for one, and an example."""
 
     RATIO = ("a share", "write a plain number or a percentage: 0.9 or 90%")
     COUNT = ("a number", "write a plain number: 0")
@@ -56,18 +61,19 @@ class Dimension(Enum):
 
     @property
     def noun(self) -> str:
-        """What to call a value."""
+        """A noun for a value."""
         return self.value[0]
 
     @property
     def example(self) -> str:
-        """How to write one."""
+        """An example of how to write a value."""
         return self.value[1]
 
     def parse(self, text: str) -> float:
-        """The value that a text means; lengths of time in milliseconds.
+        """Parse a value, where durations become milliseconds.
 
-        Raises `UsageError` for a text that is no such value.
+        Raises:
+            UsageError: The text is no such value.
         """
         try:
             if self is Dimension.DURATION:
@@ -82,14 +88,15 @@ class Dimension(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One figure by its name; `of` is its value for a client, None for a client that has none."""
+    """A figure of a client, by name."""
 
     name: str
     dimension: Dimension
     of: Callable[[ClientResult], float | None]
+    """Returns the value for a client, None for a client that has none."""
 
     def text(self, value: float, unit: RateUnit) -> str:
-        """A value for people; `unit` is that of the client's rates."""
+        """Return a value for people, with `unit` as that of the client's rates."""
         if self.dimension is Dimension.RATE:
             return unit.text(value)
         if self.dimension is Dimension.DURATION:
@@ -124,7 +131,10 @@ def _latency(
 
 
 def _found(count_of: Callable[[Delivery], int]) -> Callable[[ClientResult], float | None]:
-    """A figure of reading the topic back; None where that was not done, or could not be."""
+    """Return the accessor of a figure from reading the topic back.
+
+    Its value is None where that was not done, or could not be.
+    """
 
     def value(entity: ClientResult) -> float | None:
         delivery = entity.delivery
@@ -134,7 +144,7 @@ def _found(count_of: Callable[[Delivery], int]) -> Callable[[ClientResult], floa
 
 
 def _peak(peak_of: Callable[..., float]) -> Callable[[ClientResult], float | None]:
-    """The highest rate by some measure as a share of the quota; None where there is no quota."""
+    """Return the accessor of the peak rate as a share of the quota, None where there is no quota."""
 
     def value(entity: ClientResult) -> float | None:
         quota = entity.verdict.quota
