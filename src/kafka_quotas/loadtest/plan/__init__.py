@@ -1,4 +1,4 @@
-"""What a run is to do: workloads, schedules, offered rates, throttle cycles.
+"""The plan of a run: workloads, schedules, offered rates and throttle cycles.
 
-Imports `core` alone. A plan is spelled out: every client, every rate a figure.
+Imports `core` alone. A plan lists every client with its rate as a figure.
 """

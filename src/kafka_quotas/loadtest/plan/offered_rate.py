@@ -1,4 +1,4 @@
-"""How much load an entity offers: as much as it can, bytes, records, or a multiple of its quota."""
+"""The load that a client offers: as much as possible, bytes, records, or a multiple of its quota."""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _MULTIPLE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*x-quota", re.ASCII)
 
 
 class RateKind(Enum):
-    """What the figure of an offered rate counts."""
+    """The unit of an offered rate."""
 
     MAX = "max"
     BYTES = "bytes/s"
@@ -24,16 +24,22 @@ class RateKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedRate:
-    """A rate as it was asked for; `figure` is 0 with `MAX`."""
+    """A rate as it was requested."""
 
     kind: RateKind
     figure: Fraction
+    """The rate, 0 with `MAX`."""
 
     def arrivals_per_second(self, *, cost: int, quota: float | None) -> Fraction | None:
-        """The arrivals per second that it means, None for as many as possible.
+        """Return the arrivals per second, None for as many as possible.
 
-        `cost` is what one arrival costs in the unit of the quota: a record its bytes, a request that makes topics their
-        partitions, a connection 1. Raises `UsageError` where it is a multiple of a quota and there is no quota.
+        Args:
+            cost: The cost of one arrival in the unit of the quota: a record its bytes, a request that creates topics
+                their partitions, a connection 1.
+            quota: The quota, None for none.
+
+        Raises:
+            UsageError: The rate is a multiple of a quota, and there is no quota.
         """
         match self.kind:
             case RateKind.MAX:
@@ -48,7 +54,10 @@ class OfferedRate:
                 return self.figure * Fraction(quota) / cost
 
     def scaled(self, factor: float) -> "OfferedRate":
-        """The rate times a factor; a multiple of a quota follows its quota, and as much as possible stays that."""
+        """Return the rate times a factor.
+
+        A multiple of a quota is unchanged, as it follows its quota, and so is as much as possible.
+        """
         if self.kind in (RateKind.MAX, RateKind.QUOTA_MULTIPLE):
             return self
         return OfferedRate(kind=self.kind, figure=self.figure * Fraction(factor).limit_denominator(1_000_000))
@@ -58,9 +67,10 @@ AS_FAST_AS_POSSIBLE = OfferedRate(kind=RateKind.MAX, figure=Fraction(0))
 
 
 def parse_offered_rate(text: str) -> OfferedRate:
-    """The rate that a text such as `max`, `5MB/s`, `200rec/s` or `2x-quota` means.
+    """Parse a rate such as `max`, `5MB/s`, `200rec/s` or `2x-quota`.
 
-    Raises `UsageError` for anything else, and for a rate of 0.
+    Raises:
+        UsageError: The text is no rate, or the rate is 0.
     """
     stripped = text.strip()
     if stripped.lower() == "max":

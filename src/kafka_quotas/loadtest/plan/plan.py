@@ -1,6 +1,6 @@
-"""What a run is to do: which clients put which load on which topics, for how long, and what their quotas are.
+"""The plan of a run: which clients put which load on which topics, for how long, and under which quotas.
 
-Contract: pure values, resolved before anything is contacted; nothing in here changes during a run.
+Contract: pure values, resolved before any server is contacted. A plan never changes during a run.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from kafka_quotas.loadtest.plan.throttle_cycles import Direction
 from kafka_quotas.loadtest.plan.workload import Arrival, ClientKind, Loop, MutationFlood, RequestFlood, Workload
 
 MAX_RECORD_SIZE = 900_000
-"""Bytes; librdkafka and brokers take 1,000,000 with the framing by default."""
+"""Bytes, as librdkafka and brokers take 1,000,000 with the framing by default."""
 MAX_ENTITIES = 1000
 """Clients in one run."""
 
@@ -21,22 +21,25 @@ _BYTES = (Workload.PRODUCE, Workload.CONSUME)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientName:
-    """A client by its user (None: the connection's own) and client-id (None: it names none)."""
+    """A client by its user and client-id."""
 
     user: str | None
+    """The user, None for that of the connection."""
     client_id: str | None
+    """The client-id, None for a client that sends none."""
 
     @property
     def label(self) -> str:
-        """`user/client-id`; just the client-id where no user is named."""
+        """`user/client-id`, or the client-id alone where there is no user."""
         client_id = "(no client-id)" if self.client_id is None else self.client_id
         return client_id if self.user is None else f"{self.user}/{client_id}"
 
 
 def parse_entity_name(text: str) -> ClientName:
-    """The client that `user/client-id`, `/client-id` or `client-id` names; the user may hold no slash.
+    """Parse the name of a client: `user/client-id`, `/client-id` or `client-id`.
 
-    Raises `UsageError` for an empty client-id or more slashes than one.
+    Raises:
+        UsageError: The client-id is empty, or there is more than one slash.
     """
     user, slash, client_id = text.rpartition("/")
     if "/" in user or not client_id:
@@ -46,25 +49,17 @@ def parse_entity_name(text: str) -> ClientName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLoad:
-    """One client of a run: its name, what it does with which topic, what it offers, and the quota to judge by.
-
-    `arrivals_per_second` counts records (produce, consume), requests (requests, mutate) or connections (connect); None
-    is all it can. `topic` is empty where none is needed. `quota` is what one broker allows, in the unit of the
-    workload's quota; None is unlimited.
-    `batch_bytes` None lets the client choose. `group` makes a consumer a member of that group, which shares the topic.
-    `is_judged` False leaves its rate unjudged: what its quota counts (thread time) can't be seen from here.
-    `is_time_limited`: its thread time is limited, perhaps beside its rate. Entities of one workload and the same
-    `bucket` (not empty) share one quota and are judged by their sum. `expected_errors` are what records or topics may
-    fail with, by Kafka's names.
-    `control`: it is judged against a run of its own, made first. It takes part from `start_s` to `stop_s` of the run
-    (None: its end), seconds since the start of the load.
-    """
+    """One client of a run: its name, its load, and the quota that it is judged by."""
 
     name: ClientName
     workload: Workload
     topic: str = ""
+    """The topic, empty where none is needed."""
     arrivals_per_second: Fraction | None = None
+    """Records (produce, consume), requests (requests, mutate) or connections (connect), None for as many as possible.
+    """
     quota: float | None = None
+    """The limit of one broker, in the unit of the workload's quota, None for unlimited."""
     client: ClientKind = ClientKind.LIBRDKAFKA
     arrival: Arrival = Arrival.CONSTANT
     burst_size: int = 1
@@ -74,17 +69,27 @@ class ClientLoad:
     honor_throttle: bool = True
     record_size: int = 1024
     batch_bytes: int | None = None
+    """The size of a batch, None for the client's own choice."""
     acks: str = "all"
     compression: str = "none"
     group: str | None = None
+    """The consumer group of which it is a member, and which shares the topic."""
     flood: RequestFlood | MutationFlood | None = None
     is_judged: bool = True
+    """Whether its rate is judged, as what its quota counts (thread time) may not be visible here."""
     is_time_limited: bool = False
+    """Whether its thread time is limited, perhaps beside its rate."""
     expected_errors: tuple[str, ...] = ()
+    """The errors that records or topics may fail with, by Kafka's names."""
     bucket: str = ""
+    """The name of the quota that it shares with clients of its workload, which are judged by their sum, empty for none.
+    """
     control: bool = False
+    """Whether it is judged against a run of its own, made first."""
     start_s: float = 0.0
+    """When it starts, in seconds since the start of the load."""
     stop_s: float | None = None
+    """When it stops, in seconds since the start of the load, None for the end of the run."""
     properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold a password
 
     def __post_init__(self) -> None:
@@ -99,12 +104,12 @@ class ClientLoad:
 
     @property
     def key(self) -> tuple[ClientName, Workload]:
-        """What tells it from the run's other clients."""
+        """The key that identifies it among the clients of the run."""
         return self.name, self.workload
 
     @property
     def direction(self) -> Direction:
-        """Which bounds hold for its bytes: only a consumer's are answers."""
+        """The direction whose bounds hold for its bytes, as only a consumer's are responses."""
         return Direction.CONSUME if self.workload is Workload.CONSUME else Direction.PRODUCE
 
 
@@ -119,23 +124,23 @@ def _check_record(topic: str, record_size: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
-    """A whole run. Warm-up comes before `duration_s` and is not judged; sizes are bytes.
-
-    `enforcers`: how many brokers keep the quota, each for itself; None counts the brokers that lead a client's topic.
-    `properties` are librdkafka's own names and win over what the tool sets. `run_id` is in every record, so that a
-    topic's records can be told from an earlier run's.
-    """
+    """A whole run."""
 
     bootstrap: str
     entities: tuple[ClientLoad, ...]
     duration_s: float
+    """Seconds after the warm-up."""
     warmup_s: float
+    """Seconds before `duration_s` that are not judged."""
     window: QuotaWindow
     enforcers: int | None = None
+    """The number of brokers that keep the quota, each for itself, None for those that lead a client's topic."""
     connect_timeout_s: float = 5.0
     run_id: int = 0
+    """The number in every record, which distinguishes the records of this run from those of earlier ones."""
     seed: int = 0
     properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Properties by librdkafka's names, which override what the tool sets."""
 
     def __post_init__(self) -> None:
         names = [(entity.name, entity.workload) for entity in self.entities]

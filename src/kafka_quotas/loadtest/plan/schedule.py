@@ -1,6 +1,6 @@
-"""When each record of an open-loop load is due: decided beforehand, whatever the target does.
+"""Schedules of open-loop loads: when each record is due, decided in advance and independent of the target.
 
-Contract: pure; times are nanoseconds since the start of the load, record indices start at 0. `due_count` and
+Contract: pure. Times are nanoseconds since the start of the load, and record indices start at 0. `due_count` and
 `intended_ns` agree exactly: record i counts as due from the instant `intended_ns(i)` on and not before.
 """
 
@@ -17,19 +17,19 @@ class Schedule(Protocol):
     """The intended time of every record."""
 
     def intended_ns(self, index: int) -> int:
-        """When record `index` is due, in nanoseconds since the start."""
+        """Return when record `index` is due, in nanoseconds since the start."""
         ...
 
     def due_count(self, elapsed_ns: int) -> int:
-        """How many records are due at `elapsed_ns`, those before included."""
+        """Return how many records are due at `elapsed_ns`, earlier ones included."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstantSchedule:
-    """Records at even intervals. The rate is a fraction, so that a day's schedule drifts by nothing.
+    """Records at even intervals.
 
-    Raises `UsageError` for a rate that is not above 0.
+    The rate is a fraction, so the schedule of a day has no drift. A rate that is not above 0 raises a `UsageError`.
     """
 
     records_per_second: Fraction
@@ -39,12 +39,12 @@ class ConstantSchedule:
             raise UsageError(f"a rate must be above 0 records/s, not {self.records_per_second}")
 
     def intended_ns(self, index: int) -> int:
-        """When record `index` is due, in nanoseconds since the start."""
+        """Return when record `index` is due, in nanoseconds since the start."""
         rate = self.records_per_second
         return index * NS_PER_S * rate.denominator // rate.numerator
 
     def due_count(self, elapsed_ns: int) -> int:
-        """How many records are due at `elapsed_ns`, the one at 0 included; none before the start."""
+        """Return how many records are due at `elapsed_ns`, the one at 0 included, and none before the start."""
         if elapsed_ns < 0:
             return 0
         rate = self.records_per_second

@@ -1,7 +1,7 @@
-"""Schedules whose arrivals are not evenly spread: at random, or many at once.
+"""Schedules with uneven arrivals, at random or in bursts, and the choice of a client's schedule.
 
-Contract: that of `Schedule`; pure, and the same seed gives the same arrivals. Any index can be asked for at once, in
-memory that does not grow, so that a day of arrivals costs no more than its last second.
+Contract: that of `Schedule`, and the same seed gives the same arrivals. Any index can be asked for at once, in memory
+that does not grow, so a day of arrivals costs no more than its last second.
 """
 
 import random
@@ -25,10 +25,8 @@ class PoissonSchedule:
     """Arrivals at random and independent of each other, at a mean rate.
 
     Each 256 of them share a span of 256 / rate seconds, in which they lie as a Poisson process lies that is known to
-    have had 256 arrivals: sorted uniform instants. So the rate is exact over any longer time and drifts by nothing;
-    only fluctuations of the sum over many such spans are missing.
-
-    Raises `UsageError` for a rate that is not above 0.
+    have had 256 arrivals: sorted uniform instants. So the rate is exact over any longer time, without drift, and only
+    fluctuations of the sum over many such spans are missing. A rate that is not above 0 raises a `UsageError`.
     """
 
     arrivals_per_second: Fraction
@@ -40,19 +38,22 @@ class PoissonSchedule:
         object.__setattr__(self, "_even", ConstantSchedule(records_per_second=self.arrivals_per_second))
 
     def intended_ns(self, index: int) -> int:
-        """When arrival `index` is due, in nanoseconds since the start."""
+        """Return when arrival `index` is due, in nanoseconds since the start."""
         block, place = divmod(index, _BLOCK)
         return self._instants(block)[place]
 
     def due_count(self, elapsed_ns: int) -> int:
-        """How many arrivals are due at `elapsed_ns`, those before included."""
+        """Return how many arrivals are due at `elapsed_ns`, earlier ones included."""
         if elapsed_ns < 0:
             return 0
         block = (self._even.due_count(elapsed_ns) - 1) // _BLOCK  # the span that this instant lies in
         return block * _BLOCK + bisect_right(self._instants(block), elapsed_ns)
 
     def _instants(self, block: int) -> "array[int]":
-        """The instants of one span, sorted. Those of a few spans are kept: the one to be sent, the one that is due."""
+        """Return the instants of one span, sorted.
+
+        A few spans are cached: the one to be sent and the one that is due.
+        """
         kept = self._kept
         found = kept.get(block)
         if found is None:
@@ -68,7 +69,7 @@ class PoissonSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BurstSchedule:
-    """`burst_size` arrivals at once, and then none for as long as their rate allows for."""
+    """Bursts of `burst_size` arrivals at once, with pauses that keep the mean rate."""
 
     arrivals_per_second: Fraction
     burst_size: int
@@ -81,16 +82,16 @@ class BurstSchedule:
         object.__setattr__(self, "_bursts", bursts)
 
     def intended_ns(self, index: int) -> int:
-        """When arrival `index` is due, in nanoseconds since the start."""
+        """Return when arrival `index` is due, in nanoseconds since the start."""
         return self._bursts.intended_ns(index // self.burst_size)
 
     def due_count(self, elapsed_ns: int) -> int:
-        """How many arrivals are due at `elapsed_ns`, those before included."""
+        """Return how many arrivals are due at `elapsed_ns`, earlier ones included."""
         return self._bursts.due_count(elapsed_ns) * self.burst_size
 
 
 def schedule_of(entity: ClientLoad, *, seed: int) -> Schedule | None:
-    """The schedule of an entity's arrivals; None for as many as it can."""
+    """Return the schedule of a client's arrivals, None for as many as possible."""
     rate = entity.arrivals_per_second
     if rate is None:
         return None

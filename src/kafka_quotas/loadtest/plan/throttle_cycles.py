@@ -1,14 +1,14 @@
-"""How an achieved rate is judged against a quota: what was charged over whole throttle cycles.
+"""Judgement of an achieved rate against a quota, by the charges over whole throttle cycles.
 
-Kafka's window lets a greedy client repeat a burst about once per window, so an average over an arbitrary span is off
-by up to window/span even when all is right. Here the rate is taken between *low points*: the instants just before
-each burst, where `amount - mean rate x time` is lowest. The first window (a burst into an empty past) does not count.
+Kafka's window lets a greedy client repeat a burst about once per window, so an average over an arbitrary span is off by
+up to window/span even when all is right. Here the rate is taken between *low points*: the instants just before each
+burst, where `amount - mean rate x time` is lowest. The first window (a burst into an empty past) does not count.
 
 A trace without such a sawtooth needs no low points: its average is off by no more than swing/span.
 
-Contract: pure; acknowledgements are (t_ms, amount) in order of time, the amount as the quota counts it (bytes of whole
+Contract: pure. Acknowledgements are (t_ms, amount) in order of time, the amount as the quota counts it (bytes of whole
 requests or responses, requests, partitions, connections). A trace too short for `MIN_CYCLES` cycles is judged with the
-honest tolerance window/span, and says so.
+wider tolerance window/span, and the evidence states it.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.plan.workload import RateUnit
 
 MIN_CYCLES = 3
-"""Cycles from which on the tight bounds hold."""
+"""The number of cycles from which on the tight bounds hold."""
 TOLERANCE = 0.02
-"""How far a producer may be from its quota, and a consumer above it, as a share of the quota."""
+"""The distance of a producer from its quota, or of a consumer above it, that is allowed, as a share of the quota."""
 CONSUMER_LOWER = 0.87
-"""Share of its quota a consumer gets at least: brokers give 0.87 to 0.93, as over-quota fetches lengthen the delay."""
+"""The least share of its quota for a consumer, as over-quota fetches lengthen the delay (brokers give 0.87 to 0.93)."""
 
 # What must lie between a low point and the highs beside it, as a share of the whole swing. The smaller shares are for
 # traces that level out: their early bursts are much larger than the later ones.
@@ -35,7 +35,7 @@ _REFINEMENTS = 3  # the line that low points are sought under is redrawn with th
 
 
 class Direction(Enum):
-    """Which way the bytes went, and with it which bounds hold."""
+    """The direction of the bytes, on which the bounds depend."""
 
     PRODUCE = "produce"
     CONSUME = "consume"
@@ -43,20 +43,23 @@ class Direction(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleMeasurement:
-    """A rate over `span_ms`: between low points with `MIN_CYCLES` `cycles` or more, else the plain average.
+    """A rate over a span of time.
 
-    `steady`: there is no sawtooth that could falsify the average, and the span holds `MIN_CYCLES` windows.
+    With `MIN_CYCLES` cycles or more it is the rate between low points, else the plain average.
     """
 
     per_second: float
     cycles: int
+    """The number of whole cycles."""
     span_ms: float
+    """The length of the span."""
     steady: bool = False
+    """Whether there is no sawtooth that could falsify the average, and the span holds `MIN_CYCLES` windows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaVerdict:
-    """Whether a rate is what a quota promises: `lower <= ratio <= upper`, with the evidence in one sentence."""
+    """The verdict whether a rate is what a quota promises: `lower <= ratio <= upper`."""
 
     achieved: float
     quota: float
@@ -68,6 +71,7 @@ class QuotaVerdict:
     upper: float
     ok: bool
     evidence: str
+    """The figures, in one sentence."""
 
 
 def judge(
@@ -79,11 +83,18 @@ def judge(
     skip_ms: float | None = None,
     unit: RateUnit = RateUnit.BYTES,
 ) -> QuotaVerdict:
-    """The verdict on a client that wanted more than its quota; `window_ms` is samples x sample length.
+    """Return the verdict on a client that wanted more than its quota.
 
-    `skip_ms` is what is left out at the start: one window if None, never less. Amounts and quota are in `unit`.
+    Args:
+        acks: The charges, as (t_ms, amount) in order of time.
+        quota: The quota, per second in `unit`.
+        window_ms: The length of the quota window: samples x sample length.
+        direction: The direction of the bytes.
+        skip_ms: The time that is left out at the start, at least one window, None for one window.
+        unit: The unit of amounts and quota.
 
-    Raises `UsageError` for a quota or a window that is not above 0.
+    Raises:
+        UsageError: The quota or the window is not above 0.
     """
     if not quota > 0:
         raise UsageError(f"a quota to judge by must be above 0, not {quota}")
@@ -108,9 +119,12 @@ def judge(
 
 
 def measure(acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float | None = None) -> CycleMeasurement:
-    """The rate over whole cycles after the first window (or `skip_ms`), or over all the rest where too few are found.
+    """Return the rate over whole cycles, after the first window or `skip_ms`.
 
-    Raises `UsageError` for a window that is not above 0.
+    Where there are too few cycles it is the rate over the whole rest.
+
+    Raises:
+        UsageError: The window is not above 0.
     """
     times, before = _after(acks, max(_checked_window(window_ms), skip_ms or 0))
     plain = _average(times, before, window_ms=window_ms)
@@ -122,19 +136,26 @@ def measure(acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float
         if measured.cycles >= MIN_CYCLES:
             return measured
         cycles = measured.cycles
-    return replace(plain, cycles=cycles)  # the whole span tells more than one or two cycles do
+    return replace(plain, cycles=cycles)  # the whole span proves more than one or two cycles do
 
 
 def average(
     acks: Sequence[tuple[float, int]], *, window_ms: int, skip_ms: float | None = None, end_ms: float | None = None
 ) -> CycleMeasurement:
-    """The plain average after `skip_ms` (None: the first window): right for a client that no quota holds back.
+    """Return the plain average after `skip_ms`, for a client that no quota throttles.
 
-    Such a client makes no burst into an empty past, so what is left out may be shorter than a window. What comes with
-    an acknowledgement was done since the one before, so the first amount is left out and the last one counts: a stall
-    that ends with the run takes nothing away. Where more than a window passed in silence until `end_ms`, that counts.
+    Such a client makes no burst into an empty past, so the time that is left out may be shorter than a window. An
+    amount was transferred since the acknowledgement before, so the first amount is left out and the last one counts. A
+    stall that ends with the run takes nothing away.
 
-    Raises `UsageError` for a window that is not above 0.
+    Args:
+        acks: The charges, as (t_ms, amount) in order of time.
+        window_ms: The length of the quota window.
+        skip_ms: The time that is left out at the start, None for one window.
+        end_ms: The end of the run, up to which a silence of more than a window counts.
+
+    Raises:
+        UsageError: The window is not above 0.
     """
     times, before = _after(acks, _checked_window(window_ms) if skip_ms is None else skip_ms)
     if not times:
@@ -153,13 +174,13 @@ def _checked_window(window_ms: int) -> int:
 
 
 def _after(acks: Sequence[tuple[float, int]], skipped_ms: float) -> tuple[list[float], list[int]]:
-    """The instants after what is left out at the start, and the amount just before each of them."""
+    """Return the instants after the time left out, and the amount just before each of them."""
     steady = [ack for ack in acks if ack[0] >= acks[0][0] + skipped_ms]
     return [t_ms for t_ms, _ in steady], list(accumulate((size for _, size in steady), initial=0))[:-1]
 
 
 def _average(times: Sequence[float], before: Sequence[int], *, window_ms: int) -> CycleMeasurement:
-    """The plain average from the first acknowledgement to the last; nothing where there are not two instants."""
+    """Return the plain average from the first acknowledgement to the last, 0 without two instants."""
     span_ms = times[-1] - times[0] if times else 0.0
     if span_ms <= 0:
         return CycleMeasurement(per_second=0.0, cycles=0, span_ms=0.0)
@@ -182,7 +203,7 @@ def _over_cycles(
     window_ms: int,
     reversal_share: float,
 ) -> CycleMeasurement:
-    """The rate from the first low point to the last; `average` where there are not two."""
+    """Return the rate from the first low point to the last, or `average` where there are not two."""
     measured = average
     for _ in range(_REFINEMENTS):
         lows = low_points(
@@ -208,9 +229,9 @@ def low_points(
     spacing_ms: float,
     reversal_share: float = _REVERSAL_SHARES[0],
 ) -> list[int]:
-    """The indices of the low points of `before - per_ms x time`, at least `spacing_ms` apart.
+    """Return the indices of the low points of `before - per_ms x time`, at least `spacing_ms` apart.
 
-    A low point counts only with a clear high on either side, so neither end of a trace is taken for one.
+    A low point counts only with a clear high on either side, so neither end of a trace is one.
     """
     level = [size - per_ms * t_ms for size, t_ms in zip(before, times, strict=True)]
     reversal = reversal_share * (max(level) - min(level))
@@ -232,7 +253,7 @@ def low_points(
 
 
 def _keep_spaced(lows: list[int], low: int, times: Sequence[float], level: Sequence[float], spacing_ms: float) -> None:
-    """Nothing; `low` joins `lows`, or replaces a neighbour of the same cycle that is higher."""
+    """Add `low` to `lows`, or replace a higher neighbour of the same cycle by it."""
     if not lows or times[low] - times[lows[-1]] >= spacing_ms:
         lows.append(low)
     elif level[low] < level[lows[-1]]:
@@ -240,7 +261,7 @@ def _keep_spaced(lows: list[int], low: int, times: Sequence[float], level: Seque
 
 
 def _evidence(measured: CycleMeasurement, quota: float, lower: float, upper: float, unit: RateUnit) -> str:
-    """The sentence that says what was measured, over what, and which bounds it is held to."""
+    """Return a sentence with the measurement, its span and its bounds."""
     if measured.span_ms <= 0:
         return "nothing was acknowledged after the first window, so there is no rate to judge"
     ratio = measured.per_second / quota

@@ -1,8 +1,7 @@
-"""What a client of a run can do to its target, and how: the words that scenarios, options and results share.
+"""Workloads of clients, in the words that scenarios, options and results share.
 
-Contract: pure values. A flood says what one of its requests looks like; how often it is sent is the entity's.
-
-What a load's rate counts, which follows from what the load does.
+Contract: pure values. A flood describes one of its requests, and its rate is the client's. The unit of a rate follows
+from the workload.
 """
 
 from dataclasses import dataclass
@@ -13,7 +12,10 @@ from kafka_quotas.core.model.units import format_bytes
 
 
 class Workload(StrEnum):
-    """What a client does. Its arrivals are records (produce, consume), requests (requests, mutate) or connections."""
+    """The work of a client, whose arrivals are records, requests or connections.
+
+    They are records for produce and consume, and requests for requests and mutate.
+    """
 
     PRODUCE = "produce"
     CONSUME = "consume"
@@ -23,7 +25,7 @@ class Workload(StrEnum):
 
 
 class ClientKind(StrEnum):
-    """Which library speaks for a client: they differ in what they do when throttled."""
+    """The library of a client, on which its behaviour under throttling depends."""
 
     LIBRDKAFKA = "librdkafka"
     KAFKA_PYTHON = "kafka-python"
@@ -31,7 +33,7 @@ class ClientKind(StrEnum):
 
 
 class Arrival(StrEnum):
-    """How arrivals are spread over time: evenly, at random, or many at once with pauses between."""
+    """The distribution of arrivals over time: even, random, or in bursts with pauses between."""
 
     CONSTANT = "constant"
     POISSON = "poisson"
@@ -39,14 +41,17 @@ class Arrival(StrEnum):
 
 
 class Loop(StrEnum):
-    """Open: arrivals come when they are due, whatever the target does. Closed: the next waits for an answer."""
+    """The kind of loop in which a client sends.
+
+    Open: arrivals happen when they are due, whatever the target does. Closed: the next one waits for an answer.
+    """
 
     OPEN = "open"
     CLOSED = "closed"
 
 
 class MutationKind(StrEnum):
-    """What a mutation flood does to topics."""
+    """The change to topics that a mutation flood makes."""
 
     CREATE = "create"
     DELETE = "delete"
@@ -55,16 +60,18 @@ class MutationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFlood:
-    """One request of a flood: its API by Kafka's name, and for Fetch how long the broker may wait for how much.
-
-    `unauthorised`: it asks for a topic that the client may not touch.
-    """
+    """One request of a flood."""
 
     api: str
+    """The API, by Kafka's name."""
     max_wait_ms: int = 0
+    """The longest time that the broker may wait with a Fetch response."""
     min_bytes: int = 1
+    """The bytes that the broker waits for with a Fetch response."""
     max_bytes: int = 1_048_576
+    """The largest Fetch response."""
     unauthorised: bool = False
+    """Whether it requests a topic that the client has no access to."""
 
     def __post_init__(self) -> None:
         if not self.api:
@@ -75,10 +82,9 @@ class RequestFlood:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationFlood:
-    """One request of a mutation flood. Its topics are `prefix` and a running number; None topics: until the run ends.
+    """One request of a mutation flood.
 
-    A throttled topic (error 89) is sent again after its throttle time until `api_timeout_ms` is over, if
-    `retry_quota_violation`. **Source:** KIP-599, the admin client's part.
+    **Source:** KIP-599, the admin client's part.
     """
 
     kind: MutationKind = MutationKind.CREATE
@@ -86,9 +92,13 @@ class MutationFlood:
     partitions_per_topic: int = 1
     replication_factor: int = 1
     total_topics: int | None = None
+    """The number of all topics, None for topics until the run ends."""
     prefix: str = "kafka-quotas-load-test-"
+    """The start of the topics' names, which a running number follows."""
     api_timeout_ms: int = 60_000
+    """The time for which a throttled topic is sent again."""
     retry_quota_violation: bool = True
+    """Whether a throttled topic (error 89) is sent again after its throttle time."""
     validate_only: bool = False
 
     def __post_init__(self) -> None:
@@ -102,7 +112,7 @@ class MutationFlood:
 
 
 class RateUnit(StrEnum):
-    """The unit of an achieved rate and of the quota that it is held against."""
+    """The unit of an achieved rate and of its quota."""
 
     BYTES = "bytes/s"
     REQUESTS = "requests/s"
@@ -110,7 +120,7 @@ class RateUnit(StrEnum):
     CONNECTIONS = "connections/s"
 
     def text(self, rate: float) -> str:
-        """A rate for people: `10.5 MB/s`, `4.98 requests/s`."""
+        """Return a rate for people, such as `10.5 MB/s` or `4.98 requests/s`."""
         return f"{format_bytes(rate)}/s" if self is RateUnit.BYTES else f"{rate:.4g} {self.value}"
 
 
