@@ -1,4 +1,4 @@
-"""A run's result as a value and as files: document, samples, histograms, and reading them again.
+"""A run's result, as values and as files: document, samples, histograms, and reading them back.
 
 Imports `loadtest.record` and `loadtest.plan`.
 """

@@ -1,8 +1,7 @@
-"""What our daemon's event log says of the clients of a run: each charge as the daemon took it.
+"""Charges to a client's quota for simulation and replay, from the best source that there is.
 
-The format is described in `docs/daemon.md`; fields that are not known are passed over, other versions too.
-
-The events of one client as they can be simulated and replayed, from the best source that there is.
+One source is our daemon's event log, with each charge as the daemon took it. `docs/daemon.md` describes its format.
+Unknown fields and other versions are skipped.
 """
 
 import json
@@ -22,15 +21,22 @@ _TYPES: Final = {
     "fetch": (Workload.CONSUME, "bytes"),
     "controller_mutation": (Workload.MUTATE, "mutations"),
 }
-"""Quota types by the workload that they limit, and the field that says how much was charged."""
+"""The workload that a quota type limits, and the field with the charge, by quota type."""
 
 
 def logged_charges(
     folder: Path, entities: Sequence[ClientLoad], *, started_ms: int, ended_ms: int
 ) -> Mapping[EntityKey, Sequence[Charge]]:
-    """The charges between two instants (milliseconds since the epoch) of every client, in order; times since the first.
+    """Return the charges of every client in the event log, in order.
 
-    Clients of which nothing is logged are left out. A folder that is not there holds nothing.
+    Clients without a charge are left out. A folder that does not exist has none. Times are milliseconds since
+    `started_ms`.
+
+    Args:
+        folder: The folder of the event log.
+        entities: The clients.
+        started_ms: The first instant, in milliseconds since the epoch.
+        ended_ms: The last instant.
     """
     keys = {_who(entity): (entity.name, entity.workload) for entity in entities}
     found: dict[EntityKey, list[Charge]] = {}
@@ -57,7 +63,7 @@ def _who(entity: ClientLoad) -> tuple[str, str, Workload]:
 
 
 def _rows(folder: Path) -> Iterator[Mapping[str, Any]]:
-    """Every line of the files that are whole, in the order in which they were written."""
+    """Yield every line of the finished files, in the order in which they were written."""
     for path in sorted(folder.glob("events-*.jsonl")):
         with path.open(encoding="ascii") as lines:
             for line in lines:
@@ -67,9 +73,10 @@ def _rows(folder: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def recorded_charges(entity: ClientResult) -> tuple[PredictionSource, list[Charge]]:
-    """The best that is known of what a client's quota was charged with, milliseconds since the start of the load.
+    """Return the best known charges to a client's quota, in milliseconds since the start of the load.
 
-    The daemon's log where there is one, else single responses, else acknowledgements with the bytes of the wire.
+    They are from the daemon's log where there is one, else from single responses, else from acknowledgements with the
+    bytes on the wire.
     """
     recorder = entity.recorder
     if entity.charges:

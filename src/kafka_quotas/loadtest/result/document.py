@@ -1,7 +1,7 @@
-"""A run's result as a JSON document: plain figures, units in the names, nothing that a table would round.
+"""A run's result as a JSON document: plain figures, units in the names, without a table's rounding.
 
-The document's envelope says `"schema": "kafka-quotas.load-test/2"`; `examples/load-test-run.schema.json` is its schema,
-and `run_document_reader` reads it back. Series are columns: one list per figure, as long as all others.
+The document's envelope has `"schema": "kafka-quotas.load-test/2"`, `examples/load-test-run.schema.json` is its schema,
+and `result.reading` reads it back. Series are columns: one list per figure, all of one length.
 """
 
 import math
@@ -23,7 +23,7 @@ from kafka_quotas.loadtest.result.result import (
 from kafka_quotas.loadtest.result.verdict import ClientVerdict
 
 JsonValue = None | bool | int | float | str | Sequence["JsonValue"] | Mapping[str, "JsonValue"]
-"""What a JSON document holds."""
+"""A value in a JSON document."""
 
 NOUN = "load-test"
 VERSION = 2
@@ -36,7 +36,10 @@ PROBE_COLUMNS = tuple(field.name for field in fields(ProbeResult))
 
 
 def run_document(result: LoadResult) -> dict[str, JsonValue]:
-    """The whole result; times in the units of their names, rates in the unit that each entity names."""
+    """Return the whole result, with times in the units of their names.
+
+    Rates are in the unit that each client names.
+    """
     return {
         "title": result.title,
         "run_id": f"{result.run_id:016x}",
@@ -111,7 +114,7 @@ def _entity(entity: ClientResult) -> dict[str, JsonValue]:
 
 
 def _columns(samples: Sequence[object], names: Sequence[str]) -> dict[str, JsonValue]:
-    """The samples as one list per figure."""
+    """Return the samples as one list per figure."""
     return {name: [_plain(getattr(sample, name)) for sample in samples] for name in names}
 
 
@@ -137,7 +140,7 @@ def _verdict(verdict: ClientVerdict) -> dict[str, JsonValue]:
 
 
 def _rounded(value: float | None, digits: int) -> float | None:
-    """The value rounded; an upper bound that bounds nothing is none."""
+    """Return the value rounded, None for an infinite bound."""
     return None if value is None or math.isinf(value) else round(value, digits)
 
 

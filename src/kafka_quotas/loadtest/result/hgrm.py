@@ -1,6 +1,6 @@
 """Histograms as text files: the percentile distribution of HdrHistogram's own tools, values in milliseconds.
 
-Such files are read by HdrHistogram's plotter and by wrk2's; each holds one distribution of one client.
+HdrHistogram's plotter and wrk2's read such files. Each has one distribution of one client.
 """
 
 import math
@@ -18,9 +18,9 @@ _NAME_LENGTH = 60
 
 
 def hgrm_files(result: LoadResult) -> Iterator[tuple[str, str]]:
-    """Names and texts of the files of a run, one for every distribution that holds something.
+    """Yield names and texts of the files of a run, one for every distribution that is not empty.
 
-    A run that was read from a file has none: its histograms are not in there.
+    A run that was read from a file has none, as its document has no histograms.
     """
     taken: set[str] = set()
     for entity in result.entities:
@@ -31,7 +31,7 @@ def hgrm_files(result: LoadResult) -> Iterator[tuple[str, str]]:
 
 
 def hgrm_text(durations: Histogram) -> str:
-    """One distribution as text, in milliseconds.
+    """Return one distribution as text, in milliseconds.
 
     **Source:** HdrHistogram 2.1, `outputPercentileDistribution`: five lines per half of the way to 100 %.
     """
@@ -55,7 +55,7 @@ def hgrm_text(durations: Histogram) -> str:
 
 
 def _step(level: float) -> float:
-    """How far the next line is from the one at this share."""
+    """Return the distance of the next line from the one at this share."""
     halvings = math.floor(math.log2(1 / (1 - level))) + 1
     return math.ldexp(1 / _LINES_PER_HALF, -halvings)
 
@@ -70,7 +70,10 @@ def _distributions(entity: ClientResult) -> Iterator[tuple[str, Histogram]]:
 
 
 def _file_name(entity: ClientResult, taken: set[str]) -> str:
-    """What a client's files are called: its name in letters that every file system takes, and a number if need be."""
+    """Return the base name of a client's files.
+
+    It is the client's name in characters that every file system takes, with a number where that is taken.
+    """
     plain = re.sub(r"[^A-Za-z0-9._-]+", "_", f"{entity.name.label}.{entity.workload.value}").strip("._")[:_NAME_LENGTH]
     name, number = plain, 1
     while name.lower() in taken:

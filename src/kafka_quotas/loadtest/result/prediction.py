@@ -1,9 +1,9 @@
-"""Throttle times as the simulator has them from what a run recorded, held against those that were announced.
+"""Prediction of throttle times by the simulator, from a run's events, for comparison with the announced ones.
 
-What is known of the events differs, and with it what the sum can prove. A raw client sees each response with its
-charge, but nobody tells it the size of a fetch that was answered empty; our daemon's event log has each charge as the
-daemon took it. librdkafka tells neither: there acknowledgements stand for requests, those of one look at the client
-taken together, and their times are late by up to such a look.
+The sources of events differ in what they prove. A raw client sees each response with its charge, but not the size of a
+fetch that was answered empty. Our daemon's event log has each charge as the daemon took it. librdkafka reports neither:
+its acknowledgements replace requests, those between two polls of the client are taken together, and their times are
+late by up to one poll.
 
 Contract: pure. Each broker is simulated by itself, with an empty bucket (a full one of tokens) at the first event.
 """
@@ -19,13 +19,13 @@ from kafka_quotas.loadtest.judgement import State
 from kafka_quotas.loadtest.plan.workload import Workload
 
 TOLERANCE = 0.1
-"""How far the announced sum may be from the predicted one."""
+"""The allowed distance of the announced sum from the predicted one, as a share."""
 _ROUNDING_MS = 1  # of each announced throttle time: the client's clock has other milliseconds than the broker's
 _LOOK_MS = 50  # between two looks at librdkafka's acknowledgements, at most
 
 
 class PredictionSource(StrEnum):
-    """Where the events come from."""
+    """The source of the events."""
 
     RESPONSES = "each response's charge"
     EVENT_LOG = "the daemon's event log"
@@ -34,41 +34,41 @@ class PredictionSource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """What one broker charged to a client's quota at a time (any origin), and the throttle time it announced for it.
-
-    The amount is negative where a charge was taken back.
-    """
+    """A charge by one broker to a client's quota."""
 
     t_ms: int
+    """The time, from any origin."""
     amount: float
+    """The charge, negative where an earlier one was taken back."""
     throttle_ms: int = 0
+    """The throttle time that the broker announced for it."""
     broker: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """The predicted and the announced sum of throttle times, from `events` charges.
-
-    `slack_ms` is what rounding may add up to, `grain_ms` how far coarse times may have led the prediction astray.
-    `unchecked` is why there is nothing to compare, empty where there is.
-    """
+    """The predicted and the announced sum of throttle times."""
 
     source: PredictionSource
     events: int
+    """The number of charges."""
     predicted_ms: float
     announced_ms: float
     slack_ms: float = 0.0
+    """The most that rounding may add up to."""
     grain_ms: float = 0.0
+    """The error that coarse times may have caused."""
     unchecked: str = ""
+    """Why there is nothing to compare, empty where there is."""
 
     @property
     def allowed_ms(self) -> float:
-        """How far the two sums may be apart."""
+        """The largest difference between the two sums."""
         return TOLERANCE * max(self.predicted_ms, 0.0) + self.slack_ms
 
     @property
     def state(self) -> State:
-        """Whether they are near enough; unchecked where the events are too coarse to tell."""
+        """Met where the sums are near enough, unchecked where the events are too coarse."""
         difference_ms = abs(self.announced_ms - self.predicted_ms)
         if self.unchecked or self.allowed_ms < difference_ms <= self.allowed_ms + self.grain_ms:
             return State.UNCHECKED
@@ -76,7 +76,7 @@ class Prediction:
 
     @property
     def evidence(self) -> str:
-        """The two sums, and what they were made of."""
+        """The two sums and their source."""
         if self.unchecked:
             return self.unchecked
         return (
@@ -96,9 +96,16 @@ def predict(
     announced_ms: float | None = None,
     late_ms: float = 0.0,
 ) -> Prediction:
-    """The prediction for one client with a quota (per broker) of its own; `announced_ms` None sums the charges' own.
+    """Return the prediction for one client with a quota of its own.
 
-    `late_ms` is how late the charges' times usually are.
+    Args:
+        charges: The charges of the client.
+        workload: Its workload.
+        quota: Its quota, per broker.
+        window: The quota window.
+        source: The source of the charges.
+        announced_ms: The announced sum, None for that of the charges.
+        late_ms: The usual delay of the charges' times.
     """
     late_ms = float(_LOOK_MS) if source is PredictionSource.ACKNOWLEDGEMENTS else late_ms
     throttled = sum(charge.throttle_ms > 0 for charge in charges)
@@ -118,7 +125,7 @@ def predict(
 
 
 def _throttle_times(charges: Sequence[Charge], workload: Workload, quota: float, window: QuotaWindow) -> Iterator[int]:
-    """The throttle times above 0 of one broker's events."""
+    """Yield the throttle times above 0 of one broker's events."""
     is_mutation = workload is Workload.MUTATE
     limiter = new_limiter(
         Algorithm.TOKEN_BUCKET if is_mutation else Algorithm.RATE,
@@ -134,7 +141,10 @@ def _throttle_times(charges: Sequence[Charge], workload: Workload, quota: float,
 
 
 def _events(charges: Iterable[Charge], *, is_mutation: bool) -> Iterator[Event]:
-    """The charges as they were taken: a refused mutation is a check, and one that was accepted is not held back."""
+    """Yield the charges as events of the simulator.
+
+    A refused mutation is a check, and an accepted one is not throttled.
+    """
     charges = list(charges)
     strict = is_mutation and any(charge.amount == 0 and charge.throttle_ms > 0 for charge in charges)
     for charge in charges:

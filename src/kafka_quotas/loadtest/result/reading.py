@@ -1,6 +1,6 @@
-"""A result read back from its document: the reverse of `report.run_document`, and of nothing else.
+"""Reading of a result from its document, the reverse of `result.document.run_document`.
 
-Invariant: the document of what was read is the document that was read.
+Invariant: the document of a result that was read equals the document that was read.
 """
 
 import json
@@ -42,9 +42,11 @@ _Sample = TypeVar("_Sample", SecondSample, WindowSample, BrokerSample, ProbeResu
 
 
 def read_run(place: Path) -> LoadResult:
-    """The result kept in a folder (as its `run.json`), or in a file.
+    """Return the result in a file, or in the `run.json` of a folder.
 
-    Raises `UsageError` where there is none, `KafkaQuotasError` for a file that can't be read or is no such document.
+    Raises:
+        UsageError: There is no such file.
+        KafkaQuotasError: The file can't be read or is no such document.
     """
     path = place / RUN_FILE if place.is_dir() else place
     try:

@@ -1,4 +1,4 @@
-"""What a run found, as values: everything a report, a table, a chart or a later comparison needs."""
+"""The result of a run, as values for reports, tables, charts and later comparisons."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,23 +13,24 @@ from kafka_quotas.loadtest.result.prediction import Charge, Prediction
 from kafka_quotas.loadtest.result.verdict import ClientVerdict
 
 CONTROL_FACTOR = 3.0
-"""How many times its solo p99 a control client's p99 may be, by default."""
+"""The allowed p99 of a control client as a multiple of its solo p99, by default."""
 EntityKey = tuple[ClientName, Workload]
-"""What tells the clients of one run apart."""
+"""The key that identifies a client of one run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondSample:
-    """What happened from `second` on: the rate, and the throttle times announced.
+    """One sample of a run, mostly one second long.
 
-    `responses` counts all of them, 0 where the client can't tell. A sample lasts one second; in very long runs it
-    lasts longer, all samples of a client equally.
+    In very long runs samples are longer, equally for all samples of a client.
     """
 
     second: int
+    """The start, in seconds since the start of the load."""
     rate: float
     records: int = 0
     responses: int = 0
+    """The number of all responses, 0 where the client can't count them."""
     throttled: int = 0
     throttle_sum_ms: int = 0
     throttle_max_ms: int = 0
@@ -39,10 +40,7 @@ class SecondSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowSample:
-    """One quota window: its rate, and throttle times over all requests, as a client's throttle-time-avg and -max.
-
-    `throttle_avg_ms` is None where there were throttle times but the client can't tell how many responses.
-    """
+    """One quota window: its rate, and throttle times like a client's throttle-time-avg and -max."""
 
     start_s: float
     length_s: float
@@ -50,31 +48,29 @@ class WindowSample:
     responses: int
     throttled: int
     throttle_avg_ms: float | None
+    """The average over all responses, None where there were throttle times and the client can't count responses."""
     throttle_max_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuUse:
-    """CPU seconds of this tool per second of the run: all of it, and its Python threads, of which one runs at a time.
-
-    `cores` are those of the machine. `late_ms` is how much later than asked for a sleeping thread woke, on average:
-    the wait for a core, or for Python.
-    """
+    """The CPU seconds of this tool per second of the run."""
 
     process: float
+    """Those of the whole process."""
     python: float
+    """Those of its Python threads, of which one runs at a time."""
     cores: int
+    """The cores of the machine."""
     late_ms: float = 0.0
+    """The average delay of a sleeping thread, which waits for a core or for Python."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientResult:
-    """One client's run. Counts and amounts are of the whole run, warm-up included; latencies are not.
+    """The result of one client.
 
-    `enforcers` brokers kept the quota, each for itself; the verdict is on their sum. `unfinished` records were sent and
-    still unanswered at the end, `dropped` ones were due and never sent. `wire_ratio` is bytes on the wire per payload
-    byte. `solo` is a control client's latency in a run of its own. `recorder` is what the figures were made of, and
-    `charges` what our daemon's event log says of the client; neither is there where the figures were read from a file.
+    Counts and amounts are of the whole run, warm-up included. Latencies are not.
     """
 
     name: ClientName
@@ -82,14 +78,19 @@ class ClientResult:
     client: ClientKind
     topic: str
     enforcers: int
+    """The number of brokers that kept the quota, each for itself."""
     verdict: ClientVerdict
+    """The verdict on the sum over those brokers."""
     sent: int
     acked: int
     unfinished: int
+    """Records that were sent and still unanswered at the end."""
     dropped: int
+    """Records that were due and never sent."""
     failures: tuple[tuple[str, int], ...]
     payload_bytes: int
     wire_ratio: float
+    """Bytes on the wire per byte of payload."""
     service: LatencySummary
     schedule_delay: LatencySummary
     response: LatencySummary
@@ -100,19 +101,22 @@ class ClientResult:
     control: bool = False
     shares_quota: bool = False
     solo: LatencySummary | None = None
+    """The latency of a control client in a run of its own."""
     delivery: Delivery | None = None
     prediction: Prediction | None = None
     recorder: Recorder | None = field(default=None, compare=False, repr=False)
+    """The measurements that the figures come from, None where they were read from a file."""
     charges: Sequence[Charge] = field(default=(), compare=False, repr=False)
+    """The charges in our daemon's event log, empty where the figures were read from a file."""
 
     @property
     def key(self) -> EntityKey:
-        """What tells it from the run's other clients."""
+        """The key that identifies it among the clients of the run."""
         return self.name, self.workload
 
     @property
     def unit(self) -> RateUnit:
-        """What its rates count."""
+        """The unit of its rates."""
         return self.verdict.unit
 
     @property
@@ -123,9 +127,10 @@ class ClientResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSample:
-    """One bucket in a broker's own metrics, at a time since the load's start; see `core.resolution.usage.Usage`."""
+    """One bucket in a broker's own metrics at one time, as in `core.resolution.usage.Usage`."""
 
     t_s: float
+    """Seconds since the start of the load."""
     broker: str
     quota_key: str
     user: str
@@ -136,20 +141,18 @@ class BrokerSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """One probe: when it was asked (seconds since the start), and what it took; `wait_ms` None: it got no answer."""
+    """The result of one probe."""
 
     at_s: float
+    """When it was sent, in seconds since the start."""
     wait_ms: float | None
+    """How long it took, None where it got no answer."""
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult:
-    """A whole run. `interrupted`: it was ended early, and what is here was measured until then.
-
-    A control client may take `control_factor` times its solo p99. `warnings` are about the run itself, such as a
-    machine that was too slow for it.
-    """
+    """The result of a whole run."""
 
     bootstrap: str
     run_id: int
@@ -161,19 +164,22 @@ class LoadResult:
     window_size_s: int
     cpu: CpuUse
     interrupted: bool
+    """Whether the run was ended early, with measurements up to then."""
     entities: tuple[ClientResult, ...]
     control_factor: float = CONTROL_FACTOR
+    """The allowed p99 of a control client, as a multiple of its solo p99."""
     judgements: tuple[Judgement, ...] = ()
     warnings: tuple[str, ...] = ()
+    """Warnings about the run itself, such as a machine that was too slow for it."""
     broker_samples: tuple[BrokerSample, ...] = ()
     probes: tuple[ProbeResult, ...] = ()
 
     @property
     def state(self) -> State:
-        """How the run turned out as a whole."""
+        """The state of all judgements together."""
         return overall(self.judgements)
 
     @property
     def ok(self) -> bool:
-        """Whether the run was whole and every judgement is met."""
+        """Whether the run was complete and every judgement is met."""
         return self.state is State.MET

@@ -1,8 +1,8 @@
-"""`samples.parquet`: what every client did, second by second and event by event, for replay and for other programs.
+"""`samples.parquet`: every client's seconds and events, for replay and for other programs.
 
 One row is one second of one client (`kind` second), or one event that its quota was charged with (`kind` event). The
-columns that `pipeline ingest` knows from its events have the same names, types and units here; a row of kind event is
-such an event. `COLUMNS` is the list, published in `docs/load-test.md`. Needs pyarrow.
+columns that `pipeline ingest` knows from its events have the same names, types and units here, and a row of kind event
+is such an event. `COLUMNS` is the list, published in `docs/load-test.md`. Needs pyarrow.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from kafka_quotas.loadtest.result.result import ClientResult, LoadResult
 
 SAMPLES_FILE = "samples.parquet"
 ANONYMOUS = "ANONYMOUS"
-"""The user of a client that names none: what brokers call somebody who did not log in."""
+"""The user of a client that names none, as brokers call a client without a login."""
 _BATCH = 50_000
 
 SECOND, EVENT = "second", "event"
@@ -29,17 +29,20 @@ QUOTA_TYPES: Final = {
     Workload.MUTATE: "controller_mutation",
     Workload.CONNECT: "connection",
 }
-"""What a workload is charged to, by the names of `core.quotas.quota_manager.QuotaType`; connections have none there."""
+"""Quota types by workload, by the names of `core.quotas.quota_manager.QuotaType`, which has none for connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleColumn:
-    """One column: its name, Arrow's name of its type, and what it holds. Only those named so may be null."""
+    """One column of the file."""
 
     name: str
     type: str
+    """The type, by Arrow's name."""
     doc: str
+    """A description of its values."""
     nullable: bool = False
+    """Whether it may be null."""
 
 
 COLUMNS: Final = (
@@ -81,14 +84,15 @@ _BYTES = (Workload.PRODUCE, Workload.CONSUME)
 
 
 def can_write_samples() -> bool:
-    """Whether the library that writes the file is installed."""
+    """Return whether the library that writes the file is installed."""
     return find_spec("pyarrow") is not None
 
 
 def write_samples(result: LoadResult, path: Path) -> None:
-    """Nothing; the file is written.
+    """Write the samples of a run to a file.
 
-    Raises `OSError` where it can't be written.
+    Raises:
+        OSError: The file can't be written.
     """
     import pyarrow as pa  # noqa: PLC0415 - only who has it gets this file
     import pyarrow.parquet as pq  # noqa: PLC0415
@@ -113,7 +117,7 @@ def _table(rows: list[tuple[Any, ...]], schema: Any) -> Any:
 
 
 def _rows(result: LoadResult) -> Iterator[tuple[Any, ...]]:
-    """The rows as tuples in the order of the columns: each client's seconds, then its events."""
+    """Yield the rows as tuples in the order of the columns: each client's seconds, then its events."""
     for entity in result.entities:
         yield from _seconds(result, entity)
         source, events = recorded_charges(entity)

@@ -1,4 +1,4 @@
-"""What a quota promises each kind of client, and whether it was kept.
+"""Verdicts on clients: what a quota promises each kind of client, and whether it was kept.
 
 A *greedy* client (it offers more than its quota) gets its quota, no more and no less. A *modest* client (it offers
 less) gets all it offers. A client *without a quota* gets all it offers and is never throttled. Clients that share a
@@ -15,7 +15,7 @@ from kafka_quotas.loadtest.plan.workload import RateUnit
 
 
 class ObservationKind(Enum):
-    """What a client was judged as."""
+    """The kind of client as which one was judged."""
 
     GREEDY = "greedy"
     MODEST = "modest"
@@ -25,10 +25,9 @@ class ObservationKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientVerdict:
-    """Whether one client got what it should; rates in `unit` as the quota counts them, None where there is none.
+    """The verdict whether one client got what it should.
 
-    `ratio` is achieved / quota; `cycles` whole throttle cycles were measured over `span_ms`. `too_short`: the run left
-    no more than a window to measure, and no rate could be told from any other.
+    Rates are in `unit`, as the quota counts them, and None where there is none.
     """
 
     kind: ObservationKind
@@ -37,17 +36,20 @@ class ClientVerdict:
     offered: float | None
     quota: float | None
     ratio: float | None
+    """Achieved / quota."""
     lower: float | None
     upper: float | None
     cycles: int
+    """The number of whole throttle cycles over `span_ms`."""
     span_ms: float
     evidence: str
     too_short: bool = False
+    """Whether the run left no more than a window to measure, in which all rates look the same."""
     unit: RateUnit = RateUnit.BYTES
 
     @property
     def state(self) -> State:
-        """Whether it is met; void where the run was too short to tell, unchecked where no rate could tell it."""
+        """Met, not met, void where the run was too short, or unchecked where the rate proves nothing."""
         if self.kind is ObservationKind.UNJUDGED:
             return State.UNCHECKED
         return State.MET if self.ok else State.VOID if self.too_short else State.NOT_MET
@@ -55,22 +57,23 @@ class ClientVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What is judged: charges (t_ms, amount), what was offered (None: all it could), how often throttled.
-
-    `elapsed_ms` is the length of the whole run, warm-up included, `end_ms` its end on the clock of the charges, None
-    where a client may have done its work before. `limited_from_ms` is when the quota began to hold
-    back, None where that is not told: a bucket of tokens may last for longer than a window. `offer_slack` is the share
-    by which arrivals at random, or in bursts, may have been fewer than `offered` says.
-    """
+    """The observed load of one client, or of several that share a quota."""
 
     acks: Sequence[tuple[float, int]]
+    """The charges, as (t_ms, amount)."""
     offered: float | None
+    """The offered rate, None for as much as possible."""
     throttle_count: int
+    """The number of throttle times."""
     elapsed_ms: float
+    """The length of the whole run, warm-up included."""
     end_ms: float | None = None
+    """The end on the clock of the charges, None where a client may have finished its work before."""
     unit: RateUnit = RateUnit.BYTES
     limited_from_ms: float | None = None
+    """When the quota began to throttle, None where unknown, as a bucket of tokens may last for longer than a window."""
     offer_slack: float = 0.0
+    """The share by which random arrivals, or bursts, may have been fewer than `offered`."""
 
 
 def entity_verdict(
@@ -81,7 +84,7 @@ def entity_verdict(
     warmup_ms: float,
     direction: Direction,
 ) -> ClientVerdict:
-    """The verdict on one client by what it offered and what its quota allows."""
+    """Return the verdict on one client by its offer and its quota."""
     offered = seen.offered
     if quota is not None and (offered is None or offered > quota):
         return _greedy(seen, quota, window_ms=window_ms, warmup_ms=warmup_ms, direction=direction)
@@ -90,9 +93,10 @@ def entity_verdict(
 
 
 def unjudged_verdict(seen: Observation, *, quota: float | None, window_ms: int, warmup_ms: float) -> ClientVerdict:
-    """The verdict on a client whose rate proves nothing, for thread time limits it, or errors that are to come.
+    """Return the verdict on a client whose rate proves nothing.
 
-    Its quota, where it has one that its rate could be held against, is told all the same.
+    Thread time or expected errors limit such a client. The verdict has the quota all the same, where there is one for
+    the rate.
     """
     measured = average(seen.acks, window_ms=window_ms, skip_ms=warmup_ms, end_ms=seen.end_ms)
     told = _unhindered(seen, measured, None)
@@ -102,7 +106,10 @@ def unjudged_verdict(seen: Observation, *, quota: float | None, window_ms: int, 
 
 
 def shared_verdict(own: ClientVerdict, together: ClientVerdict, *, others: int) -> ClientVerdict:
-    """The verdict on one of several clients that share a quota: its own rate, judged by the sum of all of them."""
+    """Return the verdict on one of several clients that share a quota.
+
+    It has the client's own rate, judged by the sum of all of them.
+    """
     evidence = f"{own.unit.text(own.achieved)} of a quota that it shares with {others} others; together: "
     return replace(together, achieved=own.achieved, offered=own.offered, evidence=evidence + together.evidence)
 
@@ -132,7 +139,7 @@ def _greedy(
 
 
 def _unhindered(seen: Observation, measured: CycleMeasurement, quota: float | None) -> ClientVerdict:
-    """The verdict on a client that should get all it offers."""
+    """Return the verdict on a client that should get all it offers."""
     achieved, offered = measured.per_second, seen.offered
     at_once = measured.span_ms <= 0 and len(seen.acks) == 1  # a single answer: it has an instant, but no rate
     got_all = achieved > 0 or at_once if offered is None else achieved >= offered * (1 - TOLERANCE - seen.offer_slack)
@@ -159,7 +166,10 @@ def _too_short(measured_ms: float, window_ms: int) -> str:
 
 
 def _told(seen: Observation, achieved: float | None) -> str:
-    """What was achieved, of what was offered; None achieved is all of it in a single answer."""
+    """Return a sentence with the achieved and the offered rate.
+
+    An achieved rate of None is a single answer with all of it.
+    """
     throttled = f"throttled {seen.throttle_count} times" if seen.throttle_count else "never throttled"
     if achieved is None:
         return f"all answered at one instant, which has no rate, {throttled}"
