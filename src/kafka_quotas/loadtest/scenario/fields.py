@@ -1,7 +1,7 @@
-"""The kinds of value a scenario file may hold: how each is read, and how a JSON schema describes it.
+"""The kinds of values in a scenario file, each with its parser and its JSON schema.
 
-Contract: `read` raises `ScenarioError` with the line for anything else; `schema` allows what `read` takes. Parser and
-published schema come from the same tables, so that neither can know a field that the other lacks.
+Contract: `read` raises `ScenarioError` with the line for any value that `schema` does not allow. Parser and published
+schema use the same tables, so that neither can know a field that the other lacks.
 """
 
 import difflib
@@ -24,24 +24,25 @@ class FieldKind(Protocol):
     """A kind of value."""
 
     def read(self, node: YamlNode) -> Any:
-        """The value that stands there."""
+        """Return the value of a node."""
         ...
 
     def schema(self) -> dict[str, Any]:
-        """What a JSON schema says of it."""
+        """Return its JSON schema."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """A text of one line or more, by a pattern if there is one; `null` is taken where it means something."""
+    """A text of one line or more, which may have to match a pattern."""
 
     pattern: str = r"[\s\S]+"
     example: str = "some text"
     nullable: bool = False
+    """Whether `null` is allowed, where it has a meaning."""
 
     def read(self, node: YamlNode) -> str | None:
-        """The text."""
+        """Return the text."""
         if node.value is None and self.nullable:
             return None
         if not isinstance(node.value, str) or not re.fullmatch(self.pattern, node.value, re.ASCII):
@@ -49,26 +50,27 @@ class Text:
         return node.value
 
     def schema(self) -> dict[str, Any]:
-        """A string, or null."""
+        """Return the schema of a string, or null."""
         kinds = ["string", "null"] if self.nullable else ["string"]
         return {"type": kinds if self.nullable else "string", "pattern": f"^(?:{self.pattern})$"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """One of some words; `build` makes of it what the program uses."""
+    """One of a list of words."""
 
     words: Sequence[str]
     build: Callable[[str], Any] = str
+    """Converts the word to what the program uses."""
 
     def read(self, node: YamlNode) -> Any:
-        """The word."""
+        """Return the converted word."""
         if not isinstance(node.value, str) or node.value not in self.words:
             raise node.problem(f"{node.kind} is none of the words for this", f"one of: {', '.join(self.words)}")
         return self.build(node.value)
 
     def schema(self) -> dict[str, Any]:
-        """An enumeration."""
+        """Return the schema of an enumeration."""
         return {"enum": [int(word) if word.isdigit() else word for word in self.words]}
 
 
@@ -77,13 +79,13 @@ class Truth:
     """True or false."""
 
     def read(self, node: YamlNode) -> bool:
-        """The truth."""
+        """Return the boolean."""
         if not isinstance(node.value, str) or node.value not in _TRUTHS:
             raise node.problem(f"{node.kind} is neither true nor false")
         return _TRUTHS[node.value]
 
     def schema(self) -> dict[str, Any]:
-        """A boolean."""
+        """Return the schema of a boolean."""
         return {"type": "boolean"}
 
 
@@ -95,7 +97,7 @@ class Whole:
     highest: int = 1_000_000_000
 
     def read(self, node: YamlNode) -> int:
-        """The number."""
+        """Return the number."""
         text = node.value
         if not isinstance(text, str) or not _WHOLE.fullmatch(text):
             raise node.problem(f"{node.kind} is no whole number")
@@ -104,7 +106,7 @@ class Whole:
         return int(text)
 
     def schema(self) -> dict[str, Any]:
-        """An integer with bounds."""
+        """Return the schema of an integer with bounds."""
         return {"type": "integer", "minimum": self.lowest, "maximum": self.highest}
 
 
@@ -113,42 +115,44 @@ class Share:
     """A number above 0 and at most 1."""
 
     def read(self, node: YamlNode) -> float:
-        """The number."""
+        """Return the number."""
         text = node.value
         if not isinstance(text, str) or not _NUMBER.fullmatch(text) or not 0 < float(text) <= 1:
             raise node.problem(f"{node.kind} is no number above 0 and up to 1")
         return float(text)
 
     def schema(self) -> dict[str, Any]:
-        """A number with bounds."""
+        """Return the schema of a number with bounds."""
         return {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """Bytes with a unit, whole."""
+    """A whole number of bytes, with an optional unit."""
 
     def read(self, node: YamlNode) -> int:
-        """The bytes."""
+        """Return the bytes."""
         size = parse_bytes(_text_of(node)) if isinstance(node.value, str) else 0
         if size < 1 or size.denominator != 1:
             raise node.problem(f"{node.kind} is no size of 1 byte or more", "examples: 100, 1KiB, 64kB")
         return int(size)
 
     def schema(self) -> dict[str, Any]:
-        """A number, or a text with a unit."""
+        """Return the schema of a number, or of a text with a unit."""
         return {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^[0-9.]+ ?[kKMG]?i?B?$"}]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duration:
-    """A length of time with its unit, in seconds; `in_ms` in milliseconds."""
+    """A duration with its unit, in seconds or milliseconds."""
 
     in_ms: bool = False
+    """Whether it is in milliseconds."""
     zero: bool = True
+    """Whether it may be 0."""
 
     def read(self, node: YamlNode) -> float | int:
-        """The length of time."""
+        """Return the duration."""
         if not isinstance(node.value, str):
             raise node.problem(f"{node.kind} is no length of time", "examples: 500ms, 10s, 2min")
         length_ms = parse_duration_ms(node.value)
@@ -157,24 +161,28 @@ class Duration:
         return int(length_ms) if self.in_ms else float(length_ms / 1000)
 
     def schema(self) -> dict[str, Any]:
-        """A text with a unit."""
+        """Return the schema of a text with a unit."""
         return {"type": "string", "pattern": r"^(?:[0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})\s*(?:us|ms|s|min|h)$"}
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A text that another part of the program reads; what it raises gets the line."""
+    """A text that another part of the program parses.
+
+    An exception of the parser gets the line.
+    """
 
     parse: Callable[[str], Any]
     _: KW_ONLY
     also_number: bool = False
+    """Whether the schema also allows a number or a boolean."""
 
     def read(self, node: YamlNode) -> Any:
-        """What the text means."""
+        """Return the parsed value."""
         return self.parse(_text_of(node))
 
     def schema(self) -> dict[str, Any]:
-        """A text, or also a number or a truth."""
+        """Return the schema of a text, or also of a number or a boolean."""
         return {"type": ["string", "number", "boolean"] if self.also_number else "string"}
 
 
@@ -187,25 +195,26 @@ class ListOf:
     least: int = 1
 
     def read(self, node: YamlNode) -> tuple[Any, ...]:
-        """The values."""
+        """Return the values."""
         if not isinstance(node.value, tuple) or len(node.value) < self.least:
             raise node.problem(f"{node.kind} is no list of {self.least} or more", "write each with a dash in front")
         return tuple(read(self.item, item) for item in node.value)
 
     def schema(self) -> dict[str, Any]:
-        """An array."""
+        """Return the schema of an array."""
         return {"type": "array", "items": self.item.schema(), "minItems": self.least}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """A mapping of names of one's own to values of one kind, read into pairs in order."""
+    """A mapping from names to values of one kind, read into pairs in order."""
 
     item: FieldKind
     names: Sequence[str] | None = None
+    """The allowed names, None for any."""
 
     def read(self, node: YamlNode) -> tuple[tuple[str, Any], ...]:
-        """The pairs."""
+        """Return the pairs."""
         if not isinstance(node.value, Mapping) or not node.value:
             raise node.problem(f"{node.kind} is no mapping of names to values")
         for name, value in node.value.items():
@@ -214,7 +223,7 @@ class Named:
         return tuple((name, read(self.item, value)) for name, value in node.value.items())
 
     def schema(self) -> dict[str, Any]:
-        """An object."""
+        """Return the schema of an object."""
         if self.names is None:
             return {"type": "object", "additionalProperties": self.item.schema(), "minProperties": 1}
         properties = {name: self.item.schema() for name in self.names}
@@ -223,31 +232,36 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a section: its name in the file, its kind, one line about it, and its name in the program."""
+    """One field of a section."""
 
     name: str
+    """The name in the file."""
     kind: FieldKind
     about: str
+    """A description on one line."""
     _: KW_ONLY
     required: bool = False
     attribute: str | None = None
+    """The name in the program, None for that in the file with underscores."""
 
     @property
     def target(self) -> str:
-        """The argument that it becomes."""
+        """The name of the argument that it becomes."""
         return self.attribute or self.name.replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A mapping with fixed fields; `build` makes a value of those that stand there."""
+    """A mapping with fixed fields."""
 
     what: str
+    """A noun for messages."""
     fields: tuple[Field, ...]
     build: Callable[..., Any]
+    """Builds a value from the fields that are present."""
 
     def read(self, node: YamlNode) -> Any:
-        """The value."""
+        """Return the value of the section."""
         if not isinstance(node.value, Mapping):
             raise node.problem(f"{self.what} is {node.kind}, not a mapping", f"it has {self._names()}")
         known = {field.name: field for field in self.fields}
@@ -264,7 +278,7 @@ class Section:
             raise node.problem(error.message, error.hint) from error
 
     def schema(self) -> dict[str, Any]:
-        """An object without other properties."""
+        """Return the schema of an object without other properties."""
         return {
             "type": "object",
             "properties": {field.name: {**field.kind.schema(), "description": field.about} for field in self.fields},
@@ -277,7 +291,7 @@ class Section:
 
 
 def read(kind: FieldKind, node: YamlNode) -> Any:
-    """The value of a kind at a node; errors of the readers that know no lines get the node's."""
+    """Return the value of a node, and add its line to exceptions that have none."""
     try:
         return kind.read(node)
     except ScenarioError:
@@ -293,6 +307,6 @@ def _text_of(node: YamlNode) -> str:
 
 
 def _meant(name: str, known: Sequence[str]) -> str:
-    """The hint about a name that is not known: the nearest that is, or all."""
+    """Return the hint for an unknown name: the nearest known name, or all."""
     near = difflib.get_close_matches(name, known, n=1)
     return f"is {near[0]} meant?" if near else f"it has {', '.join(known)}"

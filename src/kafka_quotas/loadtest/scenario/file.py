@@ -1,4 +1,4 @@
-"""Scenarios from files: one of the user's own, or one of those that are shipped, by its name."""
+"""Scenarios from files: those of the user, and those that are shipped, by name."""
 
 from dataclasses import dataclass
 from importlib.resources import files
@@ -13,22 +13,29 @@ _SUFFIX: Final = ".yaml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedText:
-    """The text of a scenario, and what it is called in messages."""
+    """The text of a scenario."""
 
     text: str
     source: str
+    """The name of the scenario or file in messages."""
 
 
 def read_scenario(name_or_path: str) -> Scenario:
-    """The scenario in a file, or the one that is shipped under a name.
+    """Return the scenario in a file, or the one that is shipped under a name.
 
-    Raises `UsageError` where there is none, and `ScenarioError` with the line where it is not understood.
+    Raises:
+        UsageError: There is no such file or name.
+        ScenarioError: The text is no scenario. The message has the line.
     """
     return parse_scenario(scenario_text(name_or_path))
 
 
 def parse_scenario(named: NamedText) -> Scenario:
-    """The scenario in a text. Raises `ScenarioError` with the line for anything that is none."""
+    """Parse a scenario.
+
+    Raises:
+        ScenarioError: The text is no scenario. The message has the line.
+    """
     from kafka_quotas.loadtest.scenario.fields import read  # noqa: PLC0415 - loads PyYAML
     from kafka_quotas.loadtest.scenario.sections import SCENARIO  # noqa: PLC0415
     from kafka_quotas.loadtest.scenario.yaml_tree import read_tree  # noqa: PLC0415
@@ -38,15 +45,18 @@ def parse_scenario(named: NamedText) -> Scenario:
 
 
 def shipped_names() -> tuple[str, ...]:
-    """The names of the scenarios that are shipped, sorted."""
+    """Return the names of the shipped scenarios, sorted."""
     folder = files("kafka_quotas.loadtest") / "scenarios"
     return tuple(sorted(each.name.removesuffix(_SUFFIX) for each in folder.iterdir() if each.name.endswith(_SUFFIX)))
 
 
 def scenario_text(name_or_path: str) -> NamedText:
-    """The text of a file, or of the shipped scenario of that name; a path has a slash or a suffix.
+    """Return the text of a file, or of the shipped scenario of that name.
 
-    Raises `UsageError` where there is none.
+    A path has a slash or a suffix.
+
+    Raises:
+        UsageError: There is no such file or name.
     """
     if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
         return _from_file(Path(name_or_path))

@@ -1,7 +1,7 @@
-"""A scenario: a load test that is written down, with all it needs, what it sets, and what is to come out.
+"""The model of a scenario: a load test in a file, with its needs, its settings and the expected results.
 
-Contract: pure values as the file has them; counts are not spelled out and nothing is scaled. Rates and quotas to judge
-by become figures only when the quotas in force are known (`scenario_plan`).
+Contract: pure values as the file has them, with counts not expanded and nothing scaled. Rates, and quotas to judge by,
+become figures only when the quotas in force are known (`scenario_plan`).
 """
 
 from dataclasses import dataclass, field
@@ -16,11 +16,11 @@ from kafka_quotas.loadtest.plan.workload import Arrival, ClientKind, Loop, Mutat
 SCENARIO_SCHEMA: Final = "kafka-quotas.scenario/1"
 PREFIX: Final = "{prefix}"
 NUMBER: Final = "{n}"
-"""Stands in a client-id, user or topic for the number of each of `count` entities, from 1."""
+"""The placeholder in a client-id, user or topic for the number of each of `count` clients, from 1."""
 
 
 class TargetNeed(StrEnum):
-    """What a scenario can run on: anything that keeps quotas, a real broker, or the daemon (anywhere)."""
+    """The target that a scenario needs: any that keeps quotas, a real broker, or the daemon (anywhere)."""
 
     ANY = "any"
     REAL_BROKER = "real-broker"
@@ -28,7 +28,7 @@ class TargetNeed(StrEnum):
 
 
 class Security(StrEnum):
-    """How clients say who they are."""
+    """The way in which clients authenticate."""
 
     PLAINTEXT = "plaintext"
     SASL_PLAIN = "sasl-plain"
@@ -37,20 +37,20 @@ class Security(StrEnum):
 
 
 class Variant(StrEnum):
-    """The same load with the scenario's quotas, and without them for comparison."""
+    """A run of the same load with the scenario's quotas, or without them for comparison."""
 
     WITH_QUOTAS = "with-quotas"
     WITHOUT_QUOTAS = "without-quotas"
 
 
 class ProbeKind(StrEnum):
-    """What a probe asks again and again while the load runs."""
+    """The request that a probe repeats while the load runs."""
 
     CREATE_TOPIC = "create-topic"
 
 
 class Scaled(StrEnum):
-    """What `--scale` multiplies."""
+    """A figure that `--scale` multiplies."""
 
     COUNT = "count"
     FILL = "fill"
@@ -63,46 +63,48 @@ class Scaled(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioTopic:
-    """A topic that the run makes, under its prefix, and removes. `fill` records are in it before the load starts.
+    """A topic of a scenario.
 
-    `is_there`: it is in the cluster already, by its own name, and stays as it is.
+    The run creates it under its prefix, and removes it.
     """
 
     name: str
     partitions: int = 1
     replication_factor: int = 1
     fill: int = 0
+    """The number of records in it before the load starts."""
     record_size: int = 1024
+    """Bytes of each of these records."""
     is_there: bool = False
+    """Whether it exists in the cluster by its own name, and stays as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioQuota:
-    """Quotas to set on one entity before the run and to put back after it; key names with values in their units."""
+    """Quotas of one entity that the run sets before the load and restores after it."""
 
     entity: Entity
     values: tuple[tuple[str, float], ...]
+    """Key names with values, in the units of the keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioClient:
-    """One client, or `count` alike. `judge_by` is the quota to judge by, instead of what the quotas in force say.
-
-    `is_judged` False leaves its rate alone. `expected_errors` are what it is to fail with now and then, by Kafka's
-    names; how often `expect` judges.
-    It takes part from `start_s` to `stop_s` of the measured time (None: its end), and where `start_s` is 0 in the
-    warm-up too. `client_id` None is a client that sends none. Sizes are bytes.
-    """
+    """One client, or `count` alike, with sizes in bytes."""
 
     client_id: str | None
+    """The client-id, None for a client that sends none."""
     does: Workload
     user: str | None = None
     count: int = 1
     topic: str = ""
     rate: OfferedRate = AS_FAST_AS_POSSIBLE
     judge_by: float | None = None
+    """The quota to judge by instead of the quotas in force, None for those."""
     unlimited: bool = False
+    """Whether it is judged as a client without a quota."""
     is_judged: bool = True
+    """Whether its rate is judged."""
     client: ClientKind = ClientKind.LIBRDKAFKA
     honor_throttle: bool = True
     arrival: Arrival = Arrival.CONSTANT
@@ -117,39 +119,39 @@ class ScenarioClient:
     group: str | None = None
     control: bool = False
     start_s: float = 0.0
+    """When it starts, in seconds of the measured time, 0 for the start of the warm-up."""
     stop_s: float | None = None
+    """When it stops, in seconds of the measured time, None for its end."""
     flood: RequestFlood | MutationFlood | None = None
     expected_errors: tuple[str, ...] = ()
+    """The errors that it is expected to have now and then, by Kafka's names, and whose number `expect` judges."""
     properties: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """A question asked every `every_s` during the load, each answer awaited for at most `timeout_s`."""
+    """A request that is repeated during the load."""
 
     kind: ProbeKind
     every_s: float = 1.0
+    """Seconds between two requests."""
     timeout_s: float = 120.0
+    """The longest wait for an answer (seconds)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """What `--scale` multiplies, and the scale that suits a laptop."""
+    """The effect of `--scale` on a scenario."""
 
     multiplies: tuple[Scaled, ...] = ()
+    """The figures that it multiplies."""
     laptop: float = 1.0
+    """The scale that suits a laptop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A load test that is written down. `warmup_s` None is one quota window; `solo_s` is the control's run alone.
-
-    A control client may take `control_factor` times its p99 there (None: the usual). `expect` are thresholds of its own
-    (see `expectation`). `daemon_policy` is the text of a policy file (TOML) for the daemon, in which PREFIX stands for
-    what its topics' names begin with; `daemon_costs` is that of a cost model (JSON), `daemon_options` are further
-    arguments of `daemon run`. `broker_settings` are further lines of `server.properties` for a broker that is started
-    for it.
-    """
+    """A load test in a file."""
 
     name: str
     title: str
@@ -159,19 +161,28 @@ class Scenario:
     needs: TargetNeed = TargetNeed.ANY
     window: QuotaWindow = DEFAULT_WINDOW
     warmup_s: float | None = None
+    """Seconds of warm-up, None for one quota window."""
     solo_s: float = 10.0
+    """Seconds for which control clients run alone."""
     control_factor: float | None = None
+    """The allowed p99 of a control client as a multiple of that alone, None for the usual."""
     security: Security = Security.PLAINTEXT
     topics: tuple[ScenarioTopic, ...] = ()
     quotas: tuple[ScenarioQuota, ...] = ()
     probes: tuple[Probe, ...] = ()
     variants: tuple[Variant, ...] = (Variant.WITH_QUOTAS,)
     expect: tuple[str, ...] = ()
+    """Thresholds, as for `--expect`."""
     scaling: Scaling = field(default_factory=Scaling)
     daemon_policy: str = ""
+    """The text of a policy file (TOML) for the daemon, with PREFIX as placeholder for the start of its topics' names.
+    """
     daemon_costs: str = ""
+    """The text of a cost model (JSON) for the daemon."""
     daemon_options: tuple[str, ...] = ()
+    """Further arguments of `daemon run`."""
     broker_settings: tuple[tuple[str, str], ...] = ()
+    """Further lines of `server.properties`, for a broker that is started for the scenario."""
 
     @property
     def window_s(self) -> float:
@@ -185,15 +196,15 @@ class Scenario:
 
     @property
     def clients(self) -> int:
-        """How many clients take part."""
+        """The number of clients."""
         return sum(entity.count for entity in self.entities)
 
     @property
     def makes_topics(self) -> bool:
-        """Whether topics are made for it before the load."""
+        """Whether the run creates topics before the load."""
         return any(not topic.is_there for topic in self.topics)
 
     @property
     def mutates(self) -> bool:
-        """Whether it makes or removes topics while the load runs."""
+        """Whether it creates or removes topics while the load runs."""
         return bool(self.probes) or any(entity.does is Workload.MUTATE for entity in self.entities)

@@ -1,4 +1,4 @@
-"""From a scenario and the quotas in force to the plan of a run: every client spelled out, every rate a figure."""
+"""Planning: from a scenario and the quotas in force to a plan with every client and every rate as a figure."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,38 +11,41 @@ from kafka_quotas.loadtest.run.quotas_in_force import KEY_OF, InForce
 from kafka_quotas.loadtest.scenario.model import NUMBER, Scenario, ScenarioClient
 
 Credentials = Callable[[ClientName], tuple[tuple[str, str], ...]]
-"""The client properties that make a connection this client's user's."""
+"""Returns the client properties with which a connection is authenticated as a client's user."""
 
 
 def anybody(_name: ClientName) -> tuple[tuple[str, str], ...]:
-    """No properties: nobody says who they are."""
+    """Return no properties, for connections without authentication."""
     return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """Where a scenario runs: the address for its clients, the prefix of its topics, and who keeps its quotas.
-
-    `enforcers` None counts the brokers that lead a topic. `properties` are librdkafka's names and may hold secrets.
-    """
+    """The environment of a run: the address for its clients, the prefix of its topics and its properties."""
 
     bootstrap: str
     prefix: str
     enforcers: int | None = None
+    """The number of brokers that keep the quotas, None for those that lead a topic."""
     connect_timeout_s: float = 10.0
     credentials: Credentials = field(default=anybody, repr=False)
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Properties by librdkafka's names, which may be secrets."""
 
 
 def client_names(scenario: Scenario) -> tuple[ClientName, ...]:
-    """The clients of a scenario, numbered ones spelled out, in its order; one that does two things is named twice."""
+    """Return the clients of a scenario in order, with numbered ones expanded.
+
+    A client with two workloads is named twice.
+    """
     return tuple(_name(entity, number) for entity, number in _spelled_out(scenario))
 
 
 def scenario_plan(scenario: Scenario, in_force: InForce, venue: Environment, *, run_id: int) -> LoadPlan:
-    """The plan of a run of the scenario under the quotas in force.
+    """Return the plan of a run of the scenario under the quotas in force.
 
-    Raises `UsageError` where a rate is a multiple of a quota that is not there.
+    Raises:
+        UsageError: A rate is a multiple of a quota that does not exist.
     """
     loads = [_load(entity, number, scenario, in_force, venue) for entity, number in _spelled_out(scenario)]
     return LoadPlan(
@@ -59,7 +62,7 @@ def scenario_plan(scenario: Scenario, in_force: InForce, venue: Environment, *, 
 
 
 def same_load(plan: LoadPlan, in_force: InForce) -> LoadPlan:
-    """The plan with the load of another, rates included, judged by other quotas in force."""
+    """Return the plan with the same load, rates included, judged by other quotas in force."""
     loads = [
         replace(
             load,
@@ -71,7 +74,7 @@ def same_load(plan: LoadPlan, in_force: InForce) -> LoadPlan:
 
 
 def solo_plan(plan: LoadPlan, *, duration_s: float) -> LoadPlan | None:
-    """The plan in which only the control clients take part, for a short while; None where there is none."""
+    """Return the plan of a short run with the control clients alone, None where there are none."""
     controls = tuple(replace(entity, start_s=0.0, stop_s=None) for entity in plan.entities if entity.control)
     if not controls:
         return None
@@ -126,7 +129,7 @@ def _load(entity: ScenarioClient, number: int, scenario: Scenario, in_force: InF
 
 
 def arrival_cost(entity: ScenarioClient) -> int:
-    """What one arrival costs in the unit of its quota: bytes, requests, partitions or connections."""
+    """Return the cost of one arrival in the unit of its quota: bytes, requests, partitions or connections."""
     if entity.does in (Workload.PRODUCE, Workload.CONSUME):
         return entity.record_size
     if isinstance(entity.flood, MutationFlood):
@@ -135,7 +138,7 @@ def arrival_cost(entity: ScenarioClient) -> int:
 
 
 def _judged_by(entity: ScenarioClient, name: ClientName, in_force: InForce) -> float | None:
-    """The quota to judge by; requests have none of Kafka's, for theirs counts thread time."""
+    """Return the quota to judge by, None for requests, as Kafka's quota of requests counts thread time."""
     if entity.unlimited:
         return None
     if entity.judge_by is not None:
@@ -144,7 +147,10 @@ def _judged_by(entity: ScenarioClient, name: ClientName, in_force: InForce) -> f
 
 
 def _is_judged(load: ClientLoad, in_force: InForce) -> bool:
-    """Whether the rate tells anything: not where a share of thread time is all that limits it, or errors do."""
+    """Return whether the rate proves anything.
+
+    It does not where a share of thread time, or errors, are its only limit.
+    """
     proves = load.quota is not None or not _is_time_limited(load, in_force)
     return load.is_judged and not load.expected_errors and proves
 
@@ -154,14 +160,14 @@ def _is_time_limited(load: ClientLoad, in_force: InForce) -> bool:
 
 
 def _flood(entity: ScenarioClient, venue: Environment, name: ClientName) -> RequestFlood | MutationFlood | None:
-    """The flood of the entity; topics that it makes carry the run's prefix and its own name."""
+    """Return the flood of the client, whose topics have the run's prefix and the client-id in their names."""
     if isinstance(entity.flood, MutationFlood):
         return replace(entity.flood, prefix=f"{venue.prefix}{name.client_id}-")
     return entity.flood
 
 
 def _marked(loads: Sequence[ClientLoad], in_force: InForce) -> tuple[ClientLoad, ...]:
-    """The loads, those that draw on one bucket marked with it, those whose rate tells nothing marked too."""
+    """Return the loads with marks for shared buckets and for rates that prove nothing."""
     buckets = [_bucket(load, in_force) for load in loads]
     counts = Counter(buckets)
     return tuple(
@@ -176,7 +182,7 @@ def _marked(loads: Sequence[ClientLoad], in_force: InForce) -> tuple[ClientLoad,
 
 
 def _bucket(load: ClientLoad, in_force: InForce) -> str:
-    """A text for the bucket that holds the load's quota; empty where it has none."""
+    """Return a key for the bucket that has the load's quota, empty where it has none."""
     if load.quota is None:
         return ""
     bucket = in_force[load.name, KEY_OF[load.workload]].bucket

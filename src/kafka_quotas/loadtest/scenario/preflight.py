@@ -1,7 +1,7 @@
-"""Whether a scenario can be run where it is meant to be, told beforehand and without asking anybody.
+"""Preflight: whether a scenario can run on its target, found out without contacting any server.
 
-Contract: pure; every problem is found, not only the first. What only a cluster can tell (a missing topic, a refused
-login) the run tells.
+Contract: pure. It finds every problem, not only the first. What only a cluster can report (a missing topic, a refused
+login) is reported by the run.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ from kafka_quotas.loadtest.scenario.scaling import partitions_needed
 from kafka_quotas.stores.store import QuotaEntry
 
 MOST_OF: Final = {ClientKind.LIBRDKAFKA: 100, ClientKind.KAFKA_PYTHON: 20}
-"""Clients of each library in one run."""
+"""The most clients of each library in one run."""
 _WHY_NOT_MORE: Final = {
     ClientKind.LIBRDKAFKA: "each has four threads and megabytes of queues of its own",
     ClientKind.KAFKA_PYTHON: "each is a Python thread, of which one runs at a time",
@@ -46,30 +46,31 @@ _MOVES: Final = (Workload.PRODUCE, Workload.CONSUME)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetCapabilities:
-    """What a scenario is to run on.
-
-    `embedded`: the cluster inside this process. `own_broker`: a broker that is started for it, under the limits of
-    this machine. Neither: a cluster that is there. `through_daemon`: our daemon stands in front.
-    """
+    """The target of a scenario, which is an existing cluster unless a flag is set."""
 
     embedded: bool = False
+    """Whether it is the cluster inside this process."""
     own_broker: bool = False
+    """Whether it is a broker that is started for the scenario, under the limits of this machine."""
     through_daemon: bool = False
+    """Whether clients connect through our daemon."""
     limits: HostLimits | None = None
+    """The limits of this machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """Why a scenario can't be run, and what to do about it."""
+    """A reason why a scenario can't run, with a hint at a remedy."""
 
     message: str
     hint: str | None = None
 
 
 def obstacles(scenario: Scenario, ground: TargetCapabilities, *, is_typed: bool = False) -> tuple[Obstacle, ...]:
-    """Everything that stands against running the scenario on this ground; nothing where it can be tried.
+    """Return all obstacles to running the scenario on this target, none where it can be tried.
 
-    One that `is_typed` may be too short to judge, and its clients' logins come from properties that are not seen here.
+    A scenario that `is_typed`, on the command line, may be too short to judge, and its clients' logins are in
+    properties that are not visible here.
     """
     found = [
         *_of_ground(scenario, ground),
@@ -83,7 +84,7 @@ def obstacles(scenario: Scenario, ground: TargetCapabilities, *, is_typed: bool 
 
 
 def _of_ground(scenario: Scenario, ground: TargetCapabilities) -> Iterator[Obstacle]:
-    """What the target lacks that the scenario needs."""
+    """Yield what the scenario needs and the target lacks."""
     start = "--broker-jars DIR starts a broker for it; --bootstrap-server names a cluster"
     if ground.embedded and scenario.needs is TargetNeed.REAL_BROKER:
         yield Obstacle(message=f"{scenario.name} needs a real broker, and the embedded cluster is none", hint=start)
@@ -105,7 +106,7 @@ def _of_ground(scenario: Scenario, ground: TargetCapabilities) -> Iterator[Obsta
 
 
 def _of_limits(scenario: Scenario, ground: TargetCapabilities) -> Iterator[Obstacle]:
-    """What this machine lacks."""
+    """Yield what this machine lacks."""
     if scenario.clients > MAX_ENTITIES:
         yield Obstacle(message=f"{scenario.clients} clients in one run", hint=f"the most is {MAX_ENTITIES}")
     for kind, most in MOST_OF.items():
@@ -159,7 +160,7 @@ def _of_topics(scenario: Scenario, ground: TargetCapabilities) -> Iterator[Obsta
 
 
 def _of_entity(entity: ScenarioClient, scenario: Scenario, *, is_typed: bool) -> Iterator[Obstacle]:
-    """What is odd in one client by itself."""
+    """Yield the obstacles of one client by itself."""
     who = entity.client_id if entity.client_id is not None else "the client without a client-id"
     if not is_typed:
         yield from _of_identity(entity, scenario, str(who))
@@ -228,7 +229,7 @@ def _of_expectations(scenario: Scenario) -> Iterator[Obstacle]:
 
 
 def _of_plan(scenario: Scenario) -> Iterator[Obstacle]:
-    """What making a plan of it runs into, by the scenario's own quotas."""
+    """Yield the errors of planning it with the scenario's own quotas."""
     entries = [QuotaEntry(entity=quota.entity, quotas=dict(quota.values)) for quota in scenario.quotas]
     in_force = quotas_in_force(entries, client_names(scenario))
     try:
@@ -240,7 +241,10 @@ def _of_plan(scenario: Scenario) -> Iterator[Obstacle]:
 
 
 def _of_judgement(plan: LoadPlan, window: QuotaWindow) -> Iterator[Obstacle]:
-    """What can't be judged in the time there is: the first window never counts, and one more is needed."""
+    """Yield what is too short to be judged.
+
+    The first window never counts, and one more is needed.
+    """
     window_s = window.samples * window.window_s
     least_s = max(0.0, window_s - plan.warmup_s) + window_s
     if plan.duration_s <= least_s and any(_is_greedy(entity) for entity in plan.entities):
@@ -252,7 +256,10 @@ def _of_judgement(plan: LoadPlan, window: QuotaWindow) -> Iterator[Obstacle]:
 
 
 def _is_greedy(entity: ClientLoad) -> bool:
-    """Whether a client offers more bytes than its quota; of the other workloads bursts are judged too."""
+    """Return whether a client offers more bytes than its quota.
+
+    Clients with other workloads are judged by bursts too.
+    """
     if entity.quota is None or entity.workload not in _MOVES:
         return False
     rate = entity.arrivals_per_second

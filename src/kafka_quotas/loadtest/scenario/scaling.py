@@ -1,7 +1,4 @@
-"""A scenario made smaller or larger: what it says `--scale` multiplies is multiplied, and nothing else.
-
-How many partitions a scenario makes, and the largest scale at which a machine can bear them.
-"""
+"""Scaling of a scenario: multiplication of the figures that it names, and the largest scale that a machine can bear."""
 
 import math
 from dataclasses import replace
@@ -15,9 +12,12 @@ from kafka_quotas.loadtest.scenario.model import Scaled, Scaling, Scenario, Scen
 
 
 def scaled(scenario: Scenario, factor: float) -> Scenario:
-    """The scenario at this scale; counts are rounded up, so nothing falls to 0.
+    """Return the scenario at this scale.
 
-    Raises `UsageError` for a factor that is not above 0, and for any but 1 where the scenario says nothing of scale.
+    Counts are rounded up, so that none falls to 0.
+
+    Raises:
+        UsageError: The factor is not above 0, or is not 1 for a scenario without figures to scale.
     """
     if not (factor > 0 and math.isfinite(factor)):
         raise UsageError(f"a scale must be above 0, not {factor:g}", hint="0.1 is a tenth of the scenario's figures")
@@ -80,7 +80,10 @@ _STEPS: Final = 100
 
 
 def partitions_needed(scenario: Scenario) -> int:
-    """Partitions on all brokers at the end of the load, replicas counted; a flood without an end at its rate."""
+    """Return the number of partitions at the end of the load, on all brokers and with replicas.
+
+    A flood without an end counts at its rate.
+    """
     made = sum(topic.partitions * topic.replication_factor for topic in scenario.topics)
     flooded = sum(entity.count * _flooded(entity, scenario) for entity in scenario.entities)
     probed = sum(scenario.duration_s / probe.every_s for probe in scenario.probes)
@@ -88,9 +91,9 @@ def partitions_needed(scenario: Scenario) -> int:
 
 
 def largest_scale(scenario: Scenario, limits: HostLimits) -> float:
-    """The largest scale up to 1, in hundredths, at which a broker here can have all the partitions.
+    """Return the largest scale up to 1, in hundredths, at which a broker here can have all partitions.
 
-    Where not even the smallest fits it is the smallest, and a validation says what is missing.
+    Where not even the smallest scale fits, that is the result, and the preflight reports what is missing.
     """
     if not scenario.scaling.multiplies:
         return 1.0
@@ -101,7 +104,7 @@ def largest_scale(scenario: Scenario, limits: HostLimits) -> float:
 
 
 def _flooded(entity: ScenarioClient, scenario: Scenario) -> float:
-    """Partitions that one client of a flood makes, or finds made so that it can delete them."""
+    """Return the partitions that one client of a flood creates, or deletes after they were created for it."""
     flood = entity.flood
     if not isinstance(flood, MutationFlood) or flood.validate_only:
         return 0

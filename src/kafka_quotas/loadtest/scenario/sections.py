@@ -1,9 +1,7 @@
-"""The sections of a scenario file: one table of fields for each, which parser, JSON schema and documentation share.
+"""The sections of a scenario file: a table of fields each, for parser, JSON schema and documentation.
 
-The JSON schema of scenario files, from the tables that the parser reads by.
-
-It describes the shape, for editors and pipelines; what it can't say (a topic that is named but not listed, a rate in
-multiples of no quota) `load-test validate` says. **Source:** JSON Schema, draft 2020-12.
+The JSON schema describes the shape, for editors and pipelines. What it can't express (a topic that is named but not
+listed, a rate in multiples of no quota) `load-test validate` reports. **Source:** JSON Schema, draft 2020-12.
 """
 
 from typing import Any, Final
@@ -71,7 +69,7 @@ def _window(samples: int = 11, seconds: int = 1) -> QuotaWindow:
 
 
 def _quota(entity: tuple[tuple[str, str | None], ...], values: tuple[tuple[str, str], ...], count: int = 1) -> Any:
-    """The quotas of one entity, or of `count` numbered ones."""
+    """Return the quotas of one entity, or of `count` numbered ones."""
     numbered = any(name is not None and NUMBER in name for _, name in entity)
     if numbered != (count > 1):
         raise UsageError(f"count and {NUMBER} belong together", hint=f"client-id: app-{NUMBER} with count: 10")
@@ -88,7 +86,7 @@ def _numbered(entity: tuple[tuple[str, str | None], ...], number: int) -> list[t
 
 
 def _entity(quota: str | None = None, **values: Any) -> ScenarioClient:
-    """One client, or several alike, as the file has them."""
+    """Return one client, or several alike, as the file has them."""
     flood = values.pop("request", None), values.pop("mutation", None)
     if quota == UNLIMITED:
         values["unlimited"] = True
@@ -284,7 +282,7 @@ SCENARIO: Final = Section(
 
 
 def scenario_json_schema() -> dict[str, Any]:
-    """The schema, as a JSON document."""
+    """Return the JSON schema of scenario files, as a JSON document."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": SCENARIO_SCHEMA,

@@ -1,7 +1,7 @@
-"""A YAML file as a tree in which every part knows its line, and nothing is interpreted yet.
+"""A YAML file as a tree in which every node knows its line, and no value is interpreted yet.
 
-Invariants: no aliases, anchors or tags, so a small file can't become a large tree; a name stands once in a mapping;
-numbers and words are texts, for what they mean depends on where they stand.
+Invariants: there are no aliases, anchors or tags, so a small file can't become a large tree. A name occurs once in a
+mapping. Numbers and words are texts, as their meaning depends on their place.
 """
 
 from dataclasses import dataclass
@@ -17,23 +17,24 @@ _NULLS: Final = ("null", "~", "")
 
 
 class ScenarioError(UsageError):
-    """Something is wrong in a scenario; the message begins with the file and the line."""
+    """An error in a scenario, with file and line at the start of the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class YamlNode:
-    """A part of a file: a text (None: null), the parts of a list, or those of a mapping."""
+    """A part of a file."""
 
     place: SourceLocation
     value: "str | tuple[YamlNode, ...] | dict[str, YamlNode] | None"
+    """A text (None: null), the nodes of a list, or those of a mapping by name."""
 
     def problem(self, message: str, hint: str | None = None) -> ScenarioError:
-        """The error that says what is wrong with this part, and on which line it stands."""
+        """Return the error for this part, with its line."""
         return ScenarioError(f"{self.place}: {message}", hint=hint)
 
     @property
     def kind(self) -> str:
-        """What it is, in words."""
+        """A noun for the value, or a text's own words."""
         if self.value is None:
             return "null"
         if isinstance(self.value, str):
@@ -42,9 +43,10 @@ class YamlNode:
 
 
 def read_tree(text: str, source: str) -> YamlNode:
-    """The tree of the one document in a text.
+    """Return the tree of the one document in a text.
 
-    Raises `ScenarioError` for what is no YAML, for several documents, and for aliases, anchors and tags.
+    Raises:
+        ScenarioError: The text is too large, is not YAML, or has several documents, aliases, anchors or tags.
     """
     if len(text) > MAX_CHARACTERS:
         raise ScenarioError(f"{source} is too large for a scenario", hint=f"the most is {MAX_CHARACTERS} characters")
