@@ -157,6 +157,7 @@ def _prediction(entity: ClientResult, window: QuotaWindow, *, is_time_limited: b
     The result is None where there is nothing to predict.
     """
     quota, recorder = entity.verdict.quota, entity.recorder
+    # A bucket that clients share has charges of all of them, which one client's events lack.
     if quota is None or recorder is None or entity.shares_quota or entity.workload not in _PREDICTED:
         return None
     if entity.verdict.kind is ObservationKind.UNJUDGED:

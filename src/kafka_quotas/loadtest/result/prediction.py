@@ -107,6 +107,7 @@ def predict(
         announced_ms: The announced sum, None for that of the charges.
         late_ms: The usual delay of the charges' times.
     """
+    # The times of acknowledgements are those of polls, so each may be late by the pause between two.
     late_ms = float(_LOOK_MS) if source is PredictionSource.ACKNOWLEDGEMENTS else late_ms
     throttled = sum(charge.throttle_ms > 0 for charge in charges)
     predicted_ms, predictions = 0, 0

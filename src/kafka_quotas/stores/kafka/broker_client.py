@@ -117,9 +117,11 @@ class BrokerClient:
         request = VersionRequest()
         try:
             offered = channel.exchange(request, request.versions.highest, deadline_s=deadline_s)
+            # A broker that does not know this version answers with an error in version 0, which all take (KIP-511).
             if offered.error_code == UNSUPPORTED_VERSION:
                 offered = channel.exchange(request, request.versions.lowest, deadline_s=deadline_s)
         except ConnectionError as error:
+            # A TLS port ends the connection at the first plaintext bytes.
             raise ShutOutError(f"{self._server} closed the connection without an answer", hint=_TLS_HINT) from error
         if offered.error_code:
             raise ProtocolError(f"it answered the request for its versions with error {offered.error_code}")
@@ -149,6 +151,7 @@ class BrokerClient:
                 from kafka_quotas.stores.kafka.tls import tls_refusal  # noqa: PLC0415
 
                 return tls_refusal(error, server=self._server)
+        # A port that wants a login answers ApiVersions, and closes the connection at the first other request.
         shut_out = connected and not self._served and self._access.login is None
         if shut_out and isinstance(error, ConnectionError) and not isinstance(error, ShutOutError):
             return ShutOutError(f"{self._server} closed the connection at the first request", hint=_LOGIN_HINT)

@@ -163,6 +163,7 @@ class ClusterClient:
         failures: list[OSError] = []
         for index, server in enumerate(servers):
             now_s = time.monotonic()
+            # Each remaining server gets an equal share of the time, so that a silent one leaves some for the others.
             share_s = (deadline_s - now_s) / (len(servers) - index)
             try:
                 answer = self._asked(request, server, now_s + share_s)
@@ -173,6 +174,7 @@ class ClusterClient:
             else:
                 self._servers = [server, *(other for other in self._servers if other != server)]
                 return answer
+        # Before the first contact a wrong address is more likely than brokers that restart.
         if not self._contacted and all(isinstance(error, NoConnectionError) for error in failures):
             raise self._nothing_there(servers, failures)
         raise next((error for error in failures if not isinstance(error, NoConnectionError)), failures[-1])

@@ -106,6 +106,7 @@ class BrokerConnection:
         self._socket.settimeout(_left(begin_deadline_s))
         self._socket.sendall(frame)
         field = self._received(FRAME_LENGTH_BYTES, begin_deadline_s)
+        # A TLS server answers plaintext by an alert record, whose first bytes are no length of a frame.
         if field.startswith(_TLS_ALERT):
             raise BrokerRefusedError(
                 f"{self._server} speaks TLS, and was spoken to in plaintext",

@@ -57,6 +57,7 @@ def ask_each(node_ids: Sequence[int], question: Callable[[int], Answer]) -> FanO
         except Exception as error:  # noqa: BLE001 - it is raised again in the thread that asked
             faults.append(error)
 
+    # The first broker is asked in this thread, so a cluster of one takes no other.
     threads = [threading.Thread(target=ask, args=(node_id,), daemon=True) for node_id in node_ids[1:]]
     for thread in threads:
         thread.start()

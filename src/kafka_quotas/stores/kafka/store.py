@@ -139,6 +139,7 @@ class KafkaStore:
                     outcomes |= self._sent_batch(batch, validate_only=validate_only)
                     continue
                 except LostAnswerError as error:
+                    # The broker may have applied this batch, so it is unconfirmed, while later batches were not sent.
                     if validate_only:
                         raise
                     lost = StoreUnreachableError(error.message, hint=error.hint)

@@ -87,6 +87,7 @@ def _shows(entry: QuotaEntry | None, alteration: Alteration) -> bool:
         if value is None or stored is None:
             if value is not stored:
                 return False
+        # A broker in ZooKeeper mode stores a byte rate as the whole number that it is this close to.
         elif abs(stored - value) > WHOLE_NUMBER_TOLERANCE:
             return False
     return True

@@ -117,6 +117,7 @@ class LocalFile:
         except FileNotFoundError:
             self._release()
             return None
+        # SQLite would continue with the inode that it opened, after the file was deleted or replaced.
         identity = (status.st_dev, status.st_ino)
         if self._no_space:  # by now there may be some
             self._release()

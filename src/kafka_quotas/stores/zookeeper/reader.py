@@ -163,6 +163,7 @@ class ReadableZnodes:
         try:
             return read(paths)
         except StoreRefusedError as error:
+            # The refusal of a batch does not name the znode, so its paths are read one by one.
             if len(paths) == 1:
                 self._note(paths[0], error)
                 return [instead]

@@ -72,6 +72,7 @@ class ZooKeeperWriter:
         self._prepare(entity, validate_only=validate_only)
         paths = [CONTROLLER_PATH, EPOCH_PATH, MIGRATION_PATH, *chain_paths(entity)]
         controller, epoch, migration, *chain = self._session.nodes(paths)
+        # A controller that takes over in between changes one of these znodes, which fails the transaction.
         guard: list[Step] = []
         if epoch is not None:
             guard.append(Check(path=EPOCH_PATH, version=epoch.version))
