@@ -64,7 +64,7 @@ def context_listing(context: Context) -> Listing:
 
 
 def settings_listing(choice: StoreChoice, journal: Setting, *, origin: bool) -> Listing:
-    """The settings that count now; with `origin` where each came from."""
+    """List the settings in force, with `origin` also where each came from."""
     url = choice.url if choice.chosen else Setting(value=f"local:{default_local_path()}", origin=Origin.DEFAULT)
     settings = [
         ("context", choice.context_name),
@@ -246,7 +246,13 @@ def remove(*, name: Name) -> None:
 
 
 def _password(file: str | None, variable: str | None, command: str | None) -> Secret | None:
-    """Where the password is; a relative file is meant from the working folder."""
+    """Return where the password is kept.
+
+    A relative file is relative to the working folder.
+
+    Raises:
+        UsageError: More than one place is given.
+    """
     places = {SecretPlace.FILE: file, SecretPlace.VARIABLE: variable, SecretPlace.COMMAND: command}
     given = {place: where for place, where in places.items() if where is not None}
     if len(given) > 1:

@@ -45,25 +45,25 @@ class Narrator:
         heading(stream, "Quotas, in a local store")
 
     def quota_is_set(self, actor: DemoClient, result: AlterResult) -> None:
-        """Nothing; the command that does the same is shown."""
+        """Show the command that sets the same quota."""
         for change in result.changes:
             value = format_bytes(change.new or 0).replace(" ", "")
             self._tell(f"$ kafka-quotas alter --client {actor.client_id} --add-config {change.key}={value}")
 
     def stage_is_set(self, stage: DemoTestBed) -> None:
-        """Nothing; what runs is listed."""
+        """List what runs: the daemon, the embedded cluster and the quota window."""
         heading(self._stream, "The daemon, between clients and cluster")
         self._tell(f"clients -> daemon {stage.daemon} -> embedded cluster {stage.cluster}")
         self._tell(f"quota window {window_text()} (Kafka's default is 11 x 1 s: too long for a demo)")
 
     def applies(self, result: EffectiveResult) -> None:
-        """Nothing; the effective quotas are shown."""
+        """Show the effective quotas of each client."""
         heading(self._stream, "What applies to each client")
         self._tell("$ kafka-quotas describe --effective --client ...")
         print_table(_limits(result), self._stream)
 
     def load_runs(self, progress: RunProgress) -> None:
-        """Nothing; the first call says what runs, the live view shows all of them."""
+        """Announce the load at the first call, and pass the progress to the live view."""
         if not self._loading:
             self._loading = True
             heading(self._stream, f"Load for {DURATION_S:.0f} s, after a window of warm-up")
@@ -80,7 +80,7 @@ class Narrator:
 
 
 def heading(stream: TextIO, text: str) -> None:
-    """Nothing; a heading is on the stream, bold where it is a terminal."""
+    """Print a heading, bold on a terminal."""
     write("", stream)
     if not is_terminal(stream):
         write(text, stream)
@@ -97,7 +97,10 @@ def window_text() -> str:
 
 
 def _limits(result: EffectiveResult) -> Table:
-    """One row per client and limit; a client without any has one that says so."""
+    """Return one row per client and limit.
+
+    A client without limits has one row that says "unlimited".
+    """
     rows: list[list[Cell]] = []
     for outcome in result.outcomes:
         limited = [quota for quota in outcome.quotas if quota.limit is not None]
@@ -152,7 +155,7 @@ def _terminable() -> Iterator[None]:
 
 
 def _conclude(result: LoadResult, out: Path, stream: TextIO) -> None:
-    """Nothing; says how it ended, and ends with the exit code that says the same."""
+    """Report how the demo ended, and raise `Exit` with the matching code unless every quota held."""
     write("", stream)
     write(f"kept in {out}: {', '.join(sorted(each.name for each in out.iterdir() if each.suffix != SUFFIX))}", stream)
     if result.interrupted:

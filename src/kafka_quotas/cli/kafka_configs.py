@@ -33,10 +33,13 @@ _SERVER = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?(\[?[0-9a-zA-Z\-%._:]*\]?:[0-9]+
 
 
 def open_brokers(command: KafkaConfigsCommand) -> RawQuotas:
-    """The brokers of `--bootstrap-server`, with the properties of `--command-config`; the caller closes them.
+    """Open the brokers of `--bootstrap-server` with the properties of `--command-config`.
 
-    Raises `KafkaConfigsError` for `--bootstrap-controller` and for an address that is no host:port, `UsageError` for
-    properties that can't be read or meant.
+    The caller closes them.
+
+    Raises:
+        KafkaConfigsError: `--bootstrap-controller` was given, or an address is not host:port.
+        UsageError: The properties can't be read or are invalid.
     """
     from kafka_quotas.stores.kafka.raw_quotas import KafkaRawQuotas  # noqa: PLC0415 - only a Kafka store needs it
 
@@ -55,9 +58,12 @@ def open_brokers(command: KafkaConfigsCommand) -> RawQuotas:
 
 
 def open_zookeeper(command: KafkaConfigsCommand) -> UserConfigs:
-    """The ZooKeeper of `--zookeeper`, with the properties of `--zk-tls-config-file`; the caller closes it.
+    """Open the ZooKeeper of `--zookeeper` with the properties of `--zk-tls-config-file`.
 
-    Raises `UsageError` for an address or for properties that can't be read or meant.
+    The caller closes it.
+
+    Raises:
+        UsageError: The address or the properties can't be read or are invalid.
     """
     from kafka_quotas.stores.zookeeper.user_configs import ZooKeeperUserConfigs  # noqa: PLC0415 - loads kazoo
 
@@ -139,7 +145,7 @@ def _record(result: KafkaConfigsResult, *, confirmed: bool) -> None:
 
 
 def _refuse_broken_text(arguments: Sequence[str]) -> None:
-    """Nothing; refuses arguments that are no text in the terminal's encoding, such as a name cut in a letter."""
+    """Refuse arguments that the terminal's encoding can't decode, such as a name cut within a letter."""
     for argument in arguments:
         try:
             argument.encode()

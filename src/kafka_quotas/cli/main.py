@@ -196,7 +196,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _replace_closed_streams() -> None:
-    """Nothing; what is written to a stream that the caller has closed goes nowhere, as in most programs."""
+    """Replace a stream that the caller has closed by the null device, as most programs do."""
     if sys.stdout is None:
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it lasts as long as the process
     if sys.stderr is None:
@@ -237,7 +237,10 @@ def _tell_lines(lines: Sequence[str], *, code: int, session: Invocation) -> int:
 
 
 def _one_line(text: str) -> str:
-    """The text without line ends and whatever else could steer a terminal: a message may quote a name or a server."""
+    """Escape line ends and control characters in the text.
+
+    A message may quote a name or a server, and must not steer the terminal.
+    """
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
@@ -254,7 +257,10 @@ def _tell_usage(error: typer.TyperException, session: Invocation) -> int:
 
 
 def _tell_unforeseen(error: Exception, session: Invocation) -> int:
-    """Exit code 1, where standard output takes no more, and for a defect. Nobody is told of a pipe that was closed."""
+    """Return exit code 1 for a full standard output and for a defect.
+
+    A closed pipe is not reported.
+    """
     if isinstance(error, BrokenPipeError):
         return _quiet_output()
     if isinstance(error, OSError) and error.errno in _OUTPUT_ERRORS and error.filename is None:
@@ -266,7 +272,7 @@ def _tell_unforeseen(error: Exception, session: Invocation) -> int:
 
 
 def _quiet_output() -> int:
-    """Exit code 1 when standard output takes no more; the interpreter's last flush goes nowhere."""
+    """Return exit code 1 and send the interpreter's last flush to the null device."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)

@@ -15,7 +15,10 @@ _TEMPLATE = "report_page.html.j2"
 
 
 class Mood(StrEnum):
-    """How a figure is to be taken; the page shows it by a word and a mark as well as by colour."""
+    """How the reader should take a figure.
+
+    The page shows it by a word and a mark as well as by colour.
+    """
 
     GOOD = "good"
     BAD = "bad"
@@ -43,11 +46,12 @@ class ReportChart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportTable:
-    """Rows of texts as wide as the columns; columns named in `numeric` are set flush right."""
+    """Rows of texts, each as long as the columns."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numeric: frozenset[str] = frozenset()
+    """Columns that are aligned right."""
     caption: str = ""
 
 
@@ -101,8 +105,9 @@ def page_html(page: ReportPage) -> str:
 
 
 def save_page(page: ReportPage, path: Path) -> None:
-    """Nothing; the page is in the file, whole or not at all.
+    """Write the page into a file, whole or not at all.
 
-    Raises `KafkaQuotasError` where it can't be written, and as `page_html` does.
+    Raises:
+        KafkaQuotasError: The file can't be written, or Jinja is not installed.
     """
     save_text(path, [page_html(page)])

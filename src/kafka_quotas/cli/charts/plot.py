@@ -43,10 +43,11 @@ def check_plot_targets(paths: Sequence[Path]) -> None:
 
 
 def check_plot_target(path: Path) -> None:
-    """Nothing, if a plot can be written to `path`.
+    """Check that a plot can be written to `path`.
 
-    Raises `UsageError` for another ending than .png or .svg, for a folder that is not there and for a file that can't
-    be written, and `KafkaQuotasError` where matplotlib is not installed.
+    Raises:
+        UsageError: The suffix is not .png or .svg, the folder does not exist, or the file can't be written.
+        KafkaQuotasError: matplotlib is not installed.
     """
     if path.suffix.lower() not in PLOT_SUFFIXES:
         raise UsageError(f"can't draw {path}: the name must end in .png or .svg", hint=f"for example {path.stem}.svg")
@@ -58,15 +59,21 @@ def check_plot_target(path: Path) -> None:
 
 
 def require_matplotlib() -> None:
-    """Nothing; raises `KafkaQuotasError` where matplotlib is not installed."""
+    """Check that matplotlib is installed.
+
+    Raises:
+        KafkaQuotasError: It is not.
+    """
     if find_spec("matplotlib") is None:
         raise KafkaQuotasError("plots need matplotlib, which is not installed", hint="pip install 'kafka-quotas[plot]'")
 
 
 def save_plot(series: Sequence[Series], path: Path, *, title: str) -> None:
-    """Nothing; the series are drawn in the file, one panel per unit over one time axis.
+    """Draw the series into a file, one panel per unit over one time axis.
 
-    Raises what `check_plot_target` raises, and `KafkaQuotasError` where the file can't be written.
+    Raises:
+        UsageError: As `check_plot_target` does.
+        KafkaQuotasError: matplotlib is not installed, or the file can't be written.
     """
     check_plot_target(path)
     import matplotlib as mpl  # noqa: PLC0415 - half a second that only a plot pays for
@@ -87,7 +94,10 @@ def save_plot(series: Sequence[Series], path: Path, *, title: str) -> None:
 
 
 def draw_panels(figure: Any, drawn: Sequence[Panel]) -> None:
-    """Nothing; the panels stand above each other in the matplotlib figure, the first one higher than the others."""
+    """Draw the panels one above the other into a matplotlib figure.
+
+    The first panel is higher than the others.
+    """
     if not drawn:
         figure.text(0.5, 0.5, "nothing to draw: no points", ha="center")
         return
@@ -145,7 +155,7 @@ def _draw_series(axes: Any, series: Series, colour: str, *, span_s: float) -> No
 
 
 def _nearest_s(times: Sequence[float]) -> float:
-    """The smallest distance of two bars, in seconds; 0 where there is only one."""
+    """Return the smallest distance of two bars in seconds, 0 for a single bar."""
     ordered = sorted(set(times))
     return min((later - earlier for earlier, later in pairwise(ordered)), default=0.0)
 

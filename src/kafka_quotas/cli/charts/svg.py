@@ -27,11 +27,12 @@ _LINE_STYLES: Final = ("-", "--", "-.", ":")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A bar by its name; the limit, if there is one, is drawn as a mark across it."""
+    """A named bar."""
 
     name: str
     value: float
     limit: float | None = None
+    """Marked by a line across the bar, None without a limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,20 +52,30 @@ class Mark:
 
 
 def series_svg(series: Sequence[Series]) -> str:
-    """Time series, one panel per unit over one time axis; raises `KafkaQuotasError` without matplotlib."""
+    """Draw time series, one panel per unit over one time axis.
+
+    Raises:
+        KafkaQuotasError: matplotlib is not installed.
+    """
     drawn = panels(series)
     return _svg(lambda figure: draw_panels(figure, drawn), height=2.4 + 1.5 * max(len(drawn) - 1, 0))
 
 
 def bars_svg(bars: Sequence[Bar], *, unit: str) -> str:
-    """Horizontal bars, the first on top; those over their limit are hatched and red."""
+    """Draw horizontal bars, the first on top.
+
+    Bars over their limit are hatched and red.
+    """
     return _svg(lambda figure: _draw_bars(figure.subplots(), bars, unit), height=0.7 + 0.34 * max(len(bars), 1))
 
 
 def curves_svg(
     curves: Sequence[Curve], *, x_unit: str, y_name: str, log_x: bool = False, mark: Mark | None = None
 ) -> str:
-    """Curves over one pair of axes, told apart by colour and by dashes; the mark is a line from top to bottom."""
+    """Draw curves over one pair of axes, each with its own colour and dashes.
+
+    The mark is a line from top to bottom.
+    """
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()

@@ -21,21 +21,26 @@ BYTES_UNITS: Final = ("bytes", "bytes/s")
 
 
 class Style(StrEnum):
-    """How a series is drawn: joined points, the area below them, a level held until the next point, single bars."""
+    """How a series is drawn."""
 
     LINE = "line"
+    """Joined points."""
     AREA = "area"
+    """The area below the joined points."""
     LIMIT = "limit"
+    """A level that lasts until the next point."""
     BARS = "bars"
+    """Single bars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """A named run of points in the order of time; series of the same `unit` are drawn in one panel."""
+    """A named run of points in the order of time."""
 
     name: str
     points: Sequence[Point]
     unit: str
+    """Series of one unit share a panel."""
     style: Style = Style.LINE
 
 
@@ -77,9 +82,11 @@ _Cell = tuple[str, str]
 
 
 def print_chart(series: Sequence[Series], stream: TextIO, *, title: str = "", width: int = 80, height: int = 8) -> None:
-    """Nothing; the chart is on the stream, in colour where it is a terminal (and NO_COLOR is not set).
+    """Print the chart to the stream, in colour on a terminal unless NO_COLOR is set.
 
-    `width` is in columns, `height` in lines per panel.
+    Args:
+        width: In columns.
+        height: In lines per panel.
     """
     marks = _UNICODE if "utf" in (getattr(stream, "encoding", None) or "utf-8").lower() else _ASCII
     lines = list(chart_lines(series, title=title, width=width, height=height, marks=marks))
@@ -119,7 +126,10 @@ def chart_lines(
 
 
 def panels(series: Sequence[Series]) -> tuple[Panel, ...]:
-    """The panels that the series make together, in order of first appearance; series without points are left out."""
+    """Group the series into panels by unit, in order of first appearance.
+
+    Series without points are left out.
+    """
     by_unit: dict[str, list[Series]] = {}
     for each in series:
         if each.points:
@@ -128,7 +138,7 @@ def panels(series: Sequence[Series]) -> tuple[Panel, ...]:
 
 
 def time_range(drawn: Sequence[Panel]) -> tuple[float, float]:
-    """The first and the last time of all points, in seconds; at least a millisecond apart."""
+    """Return the first and the last time of all points in seconds, at least a millisecond apart."""
     times = [point[0] for panel in drawn for series in panel.series for point in series.points]
     start, end = min(times), max(times)
     return start, end if end > start else start + 0.001
@@ -149,7 +159,10 @@ def _panel(unit: str, group: tuple[Series, ...]) -> Panel:
 
 
 def _legend(panel: Panel, marks: Marks, width: int) -> Iterator[str]:
-    """The lines that name the series and their unit; a name wider than a line is cut."""
+    """Yield the lines that name the series and their unit.
+
+    A name wider than a line is cut.
+    """
     names = [f"{_mark(series, index, marks)} {series.name}" for index, series in enumerate(panel.series)]
     line = ""
     for name in (*names, f"[{panel.unit}]"):
@@ -190,7 +203,11 @@ def _panel_lines(
 
 
 def scaled(panel: Panel, rows: int) -> tuple[Panel, float]:
-    """The panel with its range widened to whole steps, one per row and 0 at a step, and the height of a step."""
+    """Widen the range of a panel to whole steps, one step per row and 0 at a step.
+
+    Returns:
+        The panel and the height of a step.
+    """
     least = (panel.high - panel.low) / rows
     power = 10.0 ** math.floor(math.log10(least))
     for step in (mantissa * scale for scale in (power, power * 10) for mantissa in _MANTISSAS):
@@ -210,7 +227,7 @@ def _draw(
     index: int,
     marks: Marks,
 ) -> None:
-    """Nothing; the value is marked in its column."""
+    """Mark the value in its column of the grid."""
     height = len(grid)
     filled = min(max((value - panel.low) / (panel.high - panel.low), 0.0), 1.0) * height
     colour = _LIMIT_COLOUR if series.style is Style.LIMIT else _COLOURS[index % len(_COLOURS)]
@@ -230,7 +247,10 @@ def _draw(
 
 
 def column_values(series: Series, *, width: int, start: float, end: float) -> list[float | None]:
-    """One value per column: the largest of its points; between points what the style says (None: nothing)."""
+    """Return one value per column, the largest of the points in it.
+
+    The style decides the value of a column between two points. None leaves a column empty.
+    """
     columns: list[float | None] = [None] * width
     placed: list[int] = []
     for time_s, value in series.points:
@@ -247,7 +267,10 @@ def column_values(series: Series, *, width: int, start: float, end: float) -> li
 
 
 def _fill_gaps(columns: list[float | None], placed: list[int], *, hold: bool) -> None:
-    """Nothing; the columns between two placed ones carry the level of the first, or lie on the line between them."""
+    """Fill the columns between two points.
+
+    With `hold` they carry the level of the earlier point, else they lie on the line between both points.
+    """
     for left, right in pairwise(placed):
         first, last = columns[left], columns[right]
         assert first is not None

@@ -157,7 +157,10 @@ def _other_line(environment: Mapping[str, str]) -> TypedLine:
 
 
 def _split(text: str) -> list[str]:
-    """The words as a shell sees them; a quote that is still open ends with the text."""
+    """Split the text into words as a shell does.
+
+    A quote that is still open ends with the text.
+    """
     import shlex  # noqa: PLC0415 - a run that completes nothing does without
 
     lexer = shlex.shlex(text, posix=True)
@@ -172,7 +175,10 @@ def _split(text: str) -> list[str]:
 
 
 def _bash_text(value: str) -> str:
-    """A value as it is typed; bash takes what it is offered as it is, blanks and all."""
+    """Return a value as a person types it in bash.
+
+    Bash takes offered text literally, so that blanks need their backslash here.
+    """
     return "".join(f"\\{letter}" if letter in _BASH_SPECIAL else letter for letter in value)
 
 

@@ -60,7 +60,7 @@ class StoreOptions:
 
 
 def stored_names(options: StoreOptions, entity_type: str) -> Sequence[str]:
-    """The names of a type in the store that the options choose; none where they can't be had soon."""
+    """Return the names of a type in the chosen store, none where reading them takes too long."""
     try:
         choice = options.choice()
         if _is_small_file(choice.url.value):
@@ -86,9 +86,11 @@ def read_names(choice: StoreChoice) -> Names:
 
 
 def refresh(options: StoreOptions) -> None:
-    """Nothing; the file of names of the store that the options choose is new.
+    """Read the names of the chosen store and write them into its file of names.
 
-    Raises whatever the store raises, and `OSError` where the file can't be written.
+    Raises:
+        KafkaQuotasError: The store can't be chosen or read.
+        OSError: The file can't be written.
     """
     choice = options.choice()
     names = read_names(choice)
@@ -97,7 +99,10 @@ def refresh(options: StoreOptions) -> None:
 
 
 def names_path(choice: StoreChoice) -> Path:
-    """Where the names of a store are kept, one file per store and way to log in; its folder is there."""
+    """Return the path of a store's file of names, and create its folder.
+
+    Each store has one file per way to log in.
+    """
     from hashlib import sha256  # noqa: PLC0415 - a small file does without
 
     from platformdirs import user_cache_path  # noqa: PLC0415
@@ -145,7 +150,7 @@ def _is_fresh(path: Path, *, for_s: float = FRESH_S) -> bool:
 
 
 def _start_refresh(options: StoreOptions, path: Path) -> None:
-    """Nothing; a process of its own asks the store, unless one does already."""
+    """Start a process that reads the names from the store, unless one is running already."""
     started = path.with_suffix(".asking")
     if _is_fresh(started, for_s=GIVE_UP_S):
         return

@@ -72,9 +72,10 @@ CostModelOption = Annotated[
 
 
 def check_on_violation(on_violation: OnViolation, max_throttle_ms: int | None) -> None:
-    """Nothing; a delay that is followed by an error has an end.
+    """Refuse a delay that is followed by an error but has no upper bound.
 
-    Raises `UsageError` where it has none.
+    Raises:
+        UsageError: `max_throttle_ms` is missing for delay-then-error.
     """
     if on_violation is OnViolation.DELAY_THEN_ERROR and max_throttle_ms is None:
         raise UsageError(

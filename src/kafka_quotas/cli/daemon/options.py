@@ -318,9 +318,12 @@ Cluster = Annotated[
 
 
 def parse_metrics_address(text: str) -> Address:
-    """The address of PORT or HOST:PORT; a port alone is on 127.0.0.1.
+    """Parse PORT or HOST:PORT as an address.
 
-    Raises `UsageError` for anything else.
+    A port alone means 127.0.0.1.
+
+    Raises:
+        UsageError: The text is neither.
     """
     return parse_address(f"127.0.0.1:{text}" if text.strip().isdigit() else text, may_be_zero=True)
 

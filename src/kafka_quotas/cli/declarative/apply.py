@@ -69,9 +69,12 @@ def reconcile(
     allow_invalid: bool,
     recorder: JournalWriter,
 ) -> None:
-    """Nothing, once it was told to stop; every round that changed anything or failed is a line on standard error.
+    """Bring the store to its files every `interval_s` seconds until a signal ends it.
 
-    Raises `UsageError` for an interval below a second or an address that can't be understood.
+    Every round that changes something or fails writes a line to standard error.
+
+    Raises:
+        UsageError: The interval is below a second, or the address can't be parsed.
     """
     if not interval_s >= SHORTEST_S:
         raise UsageError(f"--watch {interval_s:g} is too often", hint="at least 1 second, for example --watch 30")
@@ -86,7 +89,7 @@ def reconcile(
 
 
 def _tell(done: Round) -> None:
-    """Nothing; a round that is worth a line is told."""
+    """Write a line for each thing of a round that is worth reporting."""
     for line in _lines(done):
         write(f"round {done.number}: {line}", sys.stderr)
     sys.stderr.flush()
@@ -229,7 +232,7 @@ def _once(
 
 
 def _refuse_beside_plan(plan: KeptPlan | None, desire: DesiredState, watch: float | None) -> None:
-    """Nothing, where no option is given that a plan has decided already."""
+    """Refuse options that a plan has already decided."""
     if plan is None:
         return
     given: Sequence[tuple[str, object]] = (
@@ -270,9 +273,10 @@ def _summary(result: ApplyResult) -> str:
 
 
 def _tell_failures(result: ApplyResult) -> None:
-    """Nothing, where nothing failed.
+    """Report every failure on standard error, up to a maximum, and end with a verdict.
 
-    Raises `VerdictError` once every failure is told on standard error.
+    Raises:
+        VerdictError: Any entity failed.
     """
     for failure in result.failures[:_FAILURES_SHOWN]:
         write(f"failed: {failure.entity}: {failure.error.message}", sys.stderr)

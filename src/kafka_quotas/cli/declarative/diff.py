@@ -108,7 +108,7 @@ def diff(
 
 
 def _keep(path: Path, result: DiffResult) -> None:
-    """Nothing; the plan is in the file."""
+    """Write the plan into the file."""
     try:
         path.write_text(plan_text(result.kept()), encoding="utf-8")
     except OSError as error:

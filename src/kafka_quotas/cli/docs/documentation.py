@@ -53,7 +53,7 @@ def drift(root: Path) -> list[str]:
 
 
 def write(root: Path) -> None:
-    """Nothing; the files below `root` are as they should be, and left-over ones are gone."""
+    """Write every generated file below `root` and remove left-over ones."""
     expected = documents()
     for folder in (MAN_FOLDER, COMPLETIONS_FOLDER):
         (root / folder).mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,11 @@ _EXIT_CODES = (
 
 
 def man_page(command: TyperCommand | TyperGroup, context: Any) -> str:
-    """The page of a command; `context` is a Typer context of it, with those of its groups as parents."""
+    """Return the manual page of a command.
+
+    Args:
+        context: A Typer context of the command, with those of its groups as parents.
+    """
     return "\n".join([*_lines(command, context), ""])
 
 

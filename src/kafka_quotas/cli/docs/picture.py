@@ -35,7 +35,7 @@ class _Screen(io.StringIO):
 
 
 def draw(root: Path) -> None:
-    """Nothing; every picture below `root` is drawn anew."""
+    """Draw every picture below `root`."""
     (root / IMAGES_FOLDER).mkdir(parents=True, exist_ok=True)
     for name, lines in RUNS.items():
         (root / IMAGES_FOLDER / name).write_text(svg(screen_text(lines), title=PROGRAM), encoding="utf-8")

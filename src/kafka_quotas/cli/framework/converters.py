@@ -20,7 +20,7 @@ _Convert = Callable[[Any], Any]
 
 
 def use_plain_values(parameters: Iterable[Any]) -> None:
-    """Nothing; the parameters that take plain values convert them without pydantic."""
+    """Replace Typer's converters of plain values by converters without pydantic."""
     for parameter in parameters:
         if not isinstance(parameter, TyperArgument | TyperOption):
             continue
@@ -38,9 +38,13 @@ class PlainValue:
         self._convert = convert
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The value or values of the parameter; None, or no values, where it was not given.
+        """Convert the value or values of a parameter.
 
-        Raises `typer.BadParameter` for a text that is no such value.
+        Returns:
+            None, or an empty tuple for a parameter with several values, where it was not given.
+
+        Raises:
+            typer.BadParameter: A text can't be converted.
         """
         several = param.multiple or param.nargs == -1
         if value is None:

@@ -42,7 +42,7 @@ class EntityCommand(TyperCommand):
 
 
 def _refuse_missing_names(args: list[str]) -> None:
-    """Nothing; refuses `--user --add-config ...`, where the parser would take the option for the name."""
+    """Refuse `--user --add-config ...`, where the parser would take the option for the name."""
     for option, following in pairwise((*args, "--")):
         if option in _DEFAULTS and following.startswith("--"):
             default = _DEFAULTS[option]

@@ -16,7 +16,7 @@ SCHEMA = f"{SCHEMA_PREFIX}.help/1"
 
 
 def help_json(app: typer.Typer, program: str) -> str:
-    """Return every command by its path with its help, options, arguments and the paths of its own commands."""
+    """Return every command with its path, help, options, arguments and subcommands as JSON."""
     listed: list[Json] = [_command(command, context) for command, context in walk_commands(app, program)]
     return json_text({"schema": SCHEMA, "commands": listed})
 
@@ -56,7 +56,11 @@ def _names(parameter: TyperArgument | TyperOption) -> list[str]:
 
 
 def _value(parameter: TyperArgument | TyperOption, context: Any) -> str | None:
-    """How the value is written in a help text: `FILE`, or the choices; None for an option that takes none."""
+    """Return how a help text writes the value: `FILE`, or the choices.
+
+    Returns:
+        None for an option without a value.
+    """
     if isinstance(parameter, TyperOption) and (parameter.is_flag or parameter.count):
         return None
     return str(parameter.metavar or parameter.display_type(context))
@@ -67,7 +71,11 @@ def _one_line(text: str | None) -> str:
 
 
 def _default(value: Any) -> Json:
-    """The default as JSON; None where there is none, or it is made anew at each run."""
+    """Return the default as JSON.
+
+    Returns:
+        None where there is no default, or where each run computes it.
+    """
     if isinstance(value, Enum):
         return str(value.value)
     if isinstance(value, View):

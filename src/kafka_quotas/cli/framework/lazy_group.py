@@ -20,15 +20,19 @@ from kafka_quotas.core.errors import KafkaQuotasError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyCommand:
-    """One row of the table: `target` is `module:attribute` of a `typer.Typer` or of a plain command function."""
+    """One row of a table of commands."""
 
     name: str
     target: str
+    """`module:attribute` of a `typer.Typer` or of a plain command function."""
     help: str
 
 
 class LazyGroup(TyperGroup):
-    """A Typer group over a table of `LazyCommand`; subclasses name the table."""
+    """A Typer group over a table of `LazyCommand`.
+
+    Subclasses set the table.
+    """
 
     table: Sequence[LazyCommand] = ()
 
@@ -91,13 +95,11 @@ def _walk(command: Any) -> Iterator[TyperCommand | TyperGroup]:
 
 @dataclass(slots=True, kw_only=True)
 class Invocation:
-    """What one run of the command remembers for the error boundary.
-
-    `error_lines` gives the lines that tell an error, for a command that speaks in another program's voice.
-    """
+    """The state of one run of the command that the error boundary reads."""
 
     verbose: bool = False
     error_lines: Callable[[KafkaQuotasError], Sequence[str]] | None = None
+    """Formats an error, for a command that imitates another program."""
 
 
 def _remember(ctx: typer.Context, value: bool) -> bool:
@@ -108,14 +110,14 @@ def _remember(ctx: typer.Context, value: bool) -> bool:
 
 
 def verbose_option() -> TyperOption:
-    """The `--verbose` option that every command takes; it is read by the error boundary alone."""
+    """Return the `--verbose` option, which every command takes and only the error boundary reads."""
 
     def carrier(
         verbose: bool = typer.Option(
             False, "--verbose", help="On an error, show the traceback as well.", callback=_remember, expose_value=False
         ),
     ) -> None:
-        """Nothing; Typer reads the signature."""
+        """Carry the option in a signature that Typer reads."""
 
     app = typer.Typer(add_completion=False)
     app.command()(carrier)

@@ -59,7 +59,7 @@ def selection_options(names: set[str]) -> list[TyperOption]:
             expose_value=False,
         ),
     ) -> None:
-        """Nothing; Typer reads the signature."""
+        """Carry the options in a signature that Typer reads."""
 
     app = typer.Typer(add_completion=False)
     app.command()(carrier)

@@ -11,15 +11,19 @@ from typer.core import TyperCommand
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassThroughOption:
-    """An option as manual page and completion show it; `value` is the name of its value, None where it takes none."""
+    """An option as the manual page and the completion show it."""
 
     name: str
     value: str | None
+    """The name of its value, None for an option without a value."""
     help: str
 
 
 class PassThroughCommand(TyperCommand):
-    """A command whose arguments are in the context's `args`; subclasses name what the manual page says of it."""
+    """A command that leaves all its arguments unparsed in the context's `args`.
+
+    Subclasses set what the manual page documents.
+    """
 
     documented: Sequence[PassThroughOption] = ()
     exit_codes: Sequence[tuple[str, str]] = ()
@@ -37,7 +41,7 @@ def _parameters(options: Sequence[PassThroughOption]) -> list[Any]:
     """Parameters of Typer's own making, from a function that has these options."""
 
     def carrier(**_: Any) -> None:
-        """Nothing; Typer reads the signature."""
+        """Carry the options in a signature that Typer reads."""
 
     parameters = [_parameter(option) for option in options]
     carrier.__signature__ = Signature(parameters)  # type: ignore[attr-defined]

@@ -39,24 +39,27 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A setting's value (None: not set), where it came from, and which option, variable, context or file that was."""
+    """A setting's value and its origin."""
 
     value: str | None
+    """None where it is not set."""
     origin: Origin
     source: str | None = None
+    """The option, variable, context or file that set it."""
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: the client properties are kept once they were read
 class StoreChoice:
-    """The address of the store (None: the local store in the user's data folder) and its client properties file.
-
-    `context_name` is the context in force, if any; `login` is that context where its way to log in counts.
-    """
+    """The chosen store and how a command logs in to it."""
 
     url: Setting
+    """The address, None for the local store in the user's data folder."""
     command_config: Setting
+    """The file of client properties."""
     context_name: Setting = Setting(value=None, origin=Origin.DEFAULT)
+    """The context in force, if any."""
     login: Context | None = None
+    """That context where its login settings apply."""
 
     @property
     def chosen(self) -> bool:
@@ -90,10 +93,11 @@ class StoreChoice:
         return read_properties(Path(self.command_config.value)) if self.command_config.value else {}
 
     def open(self, *, allow_invalid: bool = False, wait: bool = True) -> Store:
-        """The store, ready to use; the caller closes it.
+        """Open the store, which the caller closes.
 
-        Raises `UsageError` where the address or the properties file can't be understood, `KafkaQuotasError` where a
-        secret of the context can't be had.
+        Raises:
+            UsageError: The address or the properties file can't be parsed.
+            KafkaQuotasError: A secret of the context is not available.
         """
         return open_store(self.url.value, settings=self.settings(allow_invalid=allow_invalid, wait=wait))
 
@@ -133,9 +137,10 @@ def store_options(
     zookeeper: str | None = None,
     context: str | None = None,
 ) -> dict[str, str]:
-    """The option that names the store, with the address it means; none where none was given.
+    """Return the option that names the store with its address, none where no option does.
 
-    Raises `UsageError` for two of them, and for an empty one.
+    Raises:
+        UsageError: Two options name a store, or one is empty.
     """
     short = {"--bootstrap-server": (bootstrap_server, "kafka://"), "--zookeeper": (zookeeper, "zk://")}
     given = {"--store": store, "--context": context} | {name: _with_scheme(name, *pair) for name, pair in short.items()}
@@ -150,10 +155,13 @@ def store_options(
 def choose_known_store(
     url: str, *, command_config: Path | None = None, environment: Mapping[str, str] = os.environ
 ) -> StoreChoice:
-    """The choice of one store by its address or as `context:NAME`, logged in to as the context of that store says.
+    """Choose one store by its address or as `context:NAME`.
 
-    A file of client properties, by option or variable, beats the context. Raises `UsageError` where the file of
-    contexts can't be read.
+    The context of that store decides how to log in. A file of client properties, by option or variable, beats the
+    context.
+
+    Raises:
+        UsageError: The file of contexts can't be read.
     """
     choice = choose_store(store=url, command_config=command_config, environment=environment)
     if choice.context_name.value is not None or choice.command_config.origin is not Origin.DEFAULT:
@@ -186,7 +194,10 @@ def _named_context(named: Mapping[str, str], environment: Mapping[str, str]) -> 
 
 
 def _choice_of(name: Setting, config: Setting) -> StoreChoice:
-    """The store of a context. Its login counts unless client properties were named in a way as strong or stronger."""
+    """Return the store of a context.
+
+    The login of the context applies unless an option or variable of the same or a higher rank names client properties.
+    """
     context = read_contexts(contexts_path()).get(name.value or "")
     url = Setting(value=context.store_url, origin=Origin.CONTEXT, source=context.name)
     outdone = config.origin is Origin.OPTION or (

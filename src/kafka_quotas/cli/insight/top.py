@@ -110,7 +110,7 @@ def _now(source: UsageOptions, choice: StoreChoice, sort: SortBy, limit: int | N
 
 
 def _live(source: UsageOptions, choice: StoreChoice, sort: SortBy, view: View, *, interval_s: float) -> None:
-    """Nothing; the table is drawn again and again until Ctrl-C ends it."""
+    """Redraw the table until Ctrl-C ends it."""
     import threading  # noqa: PLC0415 - only the live table waits
 
     from rich.console import Console, Group  # noqa: PLC0415 - only a terminal pays for Rich

@@ -166,7 +166,7 @@ def _listing(result: WhyResult) -> Listing:
 
 
 def _rows(answer: KeyAnswer) -> Iterator[list[Cell]]:
-    """One row per broker; one without figures where none was seen."""
+    """Yield one row per broker, or one row without figures where no broker reported any."""
     quota = answer.quota
     key = quota.key.name
     limit = limit_text(key, answer.limit)
