@@ -42,11 +42,12 @@ class Proposed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoStep:
-    """A command with a heading; `is_distributed` ones run on Spark where that is to be had, else on this machine."""
+    """A command with a heading."""
 
     title: str
     arguments: tuple[str, ...]
     is_distributed: bool = False
+    """Whether it runs on Spark where Spark is available, else on this machine."""
 
     def command(self, *, has_spark: bool) -> list[str]:
         """The arguments of the command."""
@@ -56,7 +57,7 @@ class DemoStep:
 
 
 def proposals(out: Path, default_of: str, proposed: Proposed) -> None:
-    """Nothing; the two proposals are files in the folder."""
+    """Write the two proposals into the folder."""
     for name, value in asdict(proposed).items():
         text = f"entries:\n  - {{entity: {{{default_of}: null}}, quotas: {{producer_byte_rate: {value}}}}}\n"
         (out / f"{name}.yaml").write_text(text, encoding="utf-8")
@@ -122,10 +123,7 @@ Sample = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """The request logs that the demo is about, the quotas in force meanwhile, and the broker's quota window.
-
-    `proposed` are the defaults of two proposals for bytes/s written: one that some clients exceed, one that few do.
-    """
+    """The request logs of the demo, and the quotas and the quota window during their recording."""
 
     logs: Path
     in_force: Path
@@ -133,6 +131,7 @@ class Recording:
     has_spark: bool
     default_of: str
     proposed: Proposed
+    """Two defaults for bytes/s written: one that some clients exceed, one that few do."""
 
 
 def demo(
@@ -162,7 +161,12 @@ def demo(
 
 
 def _clear(out: Path) -> None:
-    """Nothing; the folder is there, and nothing of an earlier demo is in it."""
+    """Create the folder, or empty it if an earlier demo created it.
+
+    Raises:
+        UsageError: The folder holds other files.
+        KafkaQuotasError: The folder can't be created or emptied.
+    """
     marker = out / ".kafka-quotas-demo"
     if out.exists() and any(out.iterdir()) and not marker.is_file():
         raise UsageError(f"{out} holds other things than an earlier demo", hint="name another folder with --out")
@@ -225,7 +229,7 @@ def _sample(sample: Path, reason: KafkaQuotasError, *, has_spark: bool) -> Recor
 
 @contextmanager
 def _journal_in(out: Path) -> Iterator[None]:
-    """Nothing; commands of the block write their changes into a journal of the demo's own, not into the user's."""
+    """Direct the journal of the block's commands to the demo's folder instead of the user's."""
     before = os.environ.get(JOURNAL_VARIABLE)
     os.environ[JOURNAL_VARIABLE] = str((out / "journal.jsonl").absolute())
     try:
@@ -244,7 +248,11 @@ def _own_jars() -> Path:
 
 
 def _run(title: str, arguments: list[str]) -> None:
-    """Nothing; the command was shown and run. Raises `Exit` with its code where it failed."""
+    """Show and run the command.
+
+    Raises:
+        typer.Exit: The command failed. It has the command's exit code.
+    """
     from kafka_quotas.cli.main import main  # noqa: PLC0415 - it is the table that this command is in
 
     _heading(title)

@@ -199,9 +199,14 @@ class Flooding:
     keeping: ResultOutput
 
     def run(self, scenario: Scenario, *, asks: str | None) -> int:
-        """The exit code of a flood that was run; `asks` is what it changes on a cluster that is there, None: nothing.
+        """Run a flood and return its exit code.
 
-        Raises `UsageError` where no target was named, and `typer.Abort` where its owner says no.
+        Args:
+            asks: What the flood changes on an existing cluster, None for nothing.
+
+        Raises:
+            UsageError: No target was named.
+            typer.Abort: The user does not confirm the change.
         """
         if not self.target.named():
             raise UsageError("say what to put under load", hint="--bootstrap-server HOST:PORT, --broker-jars DIR")
@@ -241,12 +246,15 @@ def _ask(what: str) -> None:
 
 
 def typed_quotas(names: Sequence[ClientName], key: QuotaKey, texts: list[str] | None) -> tuple[ScenarioQuota, ...]:
-    """A quota of this key for each client, from one text for all or one for each; none where there is no text."""
+    """Return a quota of this key for each client, from one text for all or one for each.
+
+    Without texts there are no quotas.
+    """
     return client_quotas(names, key, [_value(key, text) for text in texts or []])
 
 
 def address_quota(text: str | None) -> tuple[ScenarioQuota, ...]:
-    """The quota of the address that the clients come from; none where there is no text."""
+    """Return the quota of the clients' source address, none without a text."""
     if text is None:
         return ()
     key = CONNECTION_CREATION_RATE

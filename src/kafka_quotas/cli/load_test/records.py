@@ -306,7 +306,7 @@ def _run(does: Workload, given: _Given, keeping: ResultOutput) -> int:
 
 
 def _request(does: Workload, given: _Given) -> LoadRequest:
-    """The request that the options mean; everything is parsed here, once."""
+    """Parse all options, once, into a request."""
     clients = given.clients.spelled_out(given.records.moved(does))
     return LoadRequest(
         what=clients[0],
@@ -346,7 +346,7 @@ def _quota_to_set(text: str) -> float:
 
 
 def _tell_limits(order: RunRequest) -> None:
-    """Nothing; what will not be judged, or not be kept by anybody, is told on standard error."""
+    """Report on standard error what the run can't judge and which quotas nobody enforces."""
     scenario, target = order.scenario, order.target
     judged = any(entity.judge_by is not None for entity in scenario.entities)
     is_embedded = target.bootstrap is None and target.broker_jars is None
@@ -362,7 +362,12 @@ def _tell_limits(order: RunRequest) -> None:
 
 
 def _ask_first(order: RunRequest, *, yes: bool) -> None:
-    """Nothing, where no quotas of anybody's cluster are changed, or its owner has agreed."""
+    """Ask before quotas of a user's cluster change.
+
+    Raises:
+        UsageError: Nobody can be asked, because standard input is no terminal.
+        typer.Abort: The user does not confirm the change.
+    """
     if yes or not order.target.is_theirs or not order.scenario.quotas or order.target.through_daemon:
         return
     what = f"this sets {len(order.scenario.quotas)} quotas in {order.target.bootstrap}, and puts them back at the end"
@@ -372,4 +377,4 @@ def _ask_first(order: RunRequest, *, yes: bool) -> None:
 
 
 def _keep_quiet(_step: str) -> None:
-    """Nothing; a test of one step needs no steps told."""
+    """Ignore the steps of a test that has one step only."""

@@ -211,7 +211,7 @@ def _topics(floods: tuple[RequestFlood, ...], topic: str | None) -> tuple[Scenar
 
 
 def _asks(scenario: Scenario) -> str | None:
-    """What the flood changes on a cluster; None where it changes nothing."""
+    """Return what the flood changes on a cluster, None for nothing."""
     makes = "makes a topic" if scenario.makes_topics else ""
     sets = f"sets {len(scenario.quotas)} quotas" if scenario.quotas else ""
     return " and ".join(filter(None, (makes, sets))) or None

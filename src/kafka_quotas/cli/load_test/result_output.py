@@ -32,9 +32,12 @@ from kafka_quotas.loadtest.result.samples_file import SAMPLES_FILE, can_write_sa
 
 
 def make_folder(folder: Path) -> None:
-    """Nothing; the folder is there and can be written into. Asked before a run, not after it.
+    """Create the folder and check that it can be written into.
 
-    Raises `KafkaQuotasError` where it can't be made or written into.
+    Commands call it before a run, not after it.
+
+    Raises:
+        KafkaQuotasError: It can't be created or written into.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -84,13 +87,20 @@ class ResultOutput:
     folder: Path | None
 
     def check(self) -> None:
-        """Nothing, if everything can be written; asked before the run, not after it."""
+        """Check that everything can be written.
+
+        Commands call it before the run, not after it.
+
+        Raises:
+            UsageError: A plot can't be written where it was asked for.
+            KafkaQuotasError: The folder can't be written into, or matplotlib is not installed.
+        """
         if self.folder is not None:
             make_folder(self.folder)
         check_plot_targets(self.plots)
 
     def keep(self, result: LoadResult) -> None:
-        """Nothing; the result is printed and kept."""
+        """Print the result, draw its plots and write its folder."""
         print_load(result, self.output)
         for plot in self.plots:
             save_plot(load_series(result), plot, title=result.title)
@@ -99,11 +109,12 @@ class ResultOutput:
 
 
 def keep_result(result: LoadResult, folder: Path, *, picture: bool = False) -> None:
-    """Nothing; the folder, which is there, holds the run: run.json, hgrm files, and what installed libraries can make.
+    """Write the run into its folder: run.json, hgrm files and what installed libraries can produce.
 
-    These are samples.parquet (pyarrow), report.html and, for `picture`, run.png (matplotlib).
+    These are samples.parquet (pyarrow), report.html and, for `picture`, run.png (matplotlib). The folder must exist.
 
-    Raises `KafkaQuotasError` where they can't be written; then none of them is.
+    Raises:
+        KafkaQuotasError: A file can't be written. Then none of them is.
     """
     with whole(folder) as place:
         (place / RUN_FILE).write_text(json_text(envelope(load_listing(result))) + "\n", encoding="utf-8")
@@ -117,7 +128,10 @@ def keep_result(result: LoadResult, folder: Path, *, picture: bool = False) -> N
 
 
 def draw_result(result: LoadResult, place: Path, *, picture: bool) -> None:
-    """Nothing; report.html and, if asked for, run.png are in a folder; a note says what is missing to draw them."""
+    """Draw report.html and, if asked for, run.png into a folder.
+
+    A note on standard error names the libraries that are missing for it.
+    """
     missing = [name for name in ("matplotlib", "jinja2") if find_spec(name) is None]
     if missing:
         told = " and ".join(missing)

@@ -143,7 +143,11 @@ def run(
 
 
 def carried_out(order: RunRequest, keeping: ResultOutput, *, step: Callable[[str], None]) -> int:
-    """The exit code of a scenario that was run, watched, printed and kept; its steps are told to `step`."""
+    """Run a scenario with a live view, print and keep its result, and return the exit code.
+
+    Args:
+        step: Receives a line for each step.
+    """
     with live_watcher(f"load-test {order.scenario.name}") as watcher:
         result = run_scenario(order, clock=SystemClock(), audience=RunObserver(warn=tell, step=step, watcher=watcher))
     keep_scenario(result, keeping)
@@ -155,9 +159,10 @@ def carried_out(order: RunRequest, keeping: ResultOutput, *, step: Callable[[str
 def chosen_target(
     given: target_options.TargetOptions, scenario: Scenario, *, window: QuotaWindow | None, enforcers: int | None
 ) -> LoadTarget:
-    """The target that was named, or the embedded cluster with the daemon where none was and that is enough.
+    """Return the named target, or the embedded cluster with the daemon where that is enough.
 
-    Raises `UsageError` where none was named and the scenario needs a real broker.
+    Raises:
+        UsageError: No target was named and the scenario needs a real broker.
     """
     if given.named():
         return given.target(window=window, enforcers=enforcers, through_daemon=given.through_daemon)
@@ -170,9 +175,11 @@ def chosen_target(
 
 
 def ask_first(order: RunRequest, *, yes: bool) -> None:
-    """Nothing, where nothing is made on anybody's cluster, or its owner has agreed.
+    """Ask before a scenario changes a user's cluster.
 
-    Raises `UsageError` where nobody can be asked, and `typer.Abort` for a no.
+    Raises:
+        UsageError: Nobody can be asked, because standard input is no terminal.
+        typer.Abort: The user does not confirm the change.
     """
     if yes or not order.target.is_theirs:
         return
@@ -189,14 +196,18 @@ def ask_first(order: RunRequest, *, yes: bool) -> None:
 
 
 def tell(step: str) -> None:
-    """Nothing; a step of a run is told on standard error."""
+    """Report a step of a run on standard error."""
     write(f"note: {step}", sys.stderr)
 
 
 def _window(
     num: int | None, size_s: int | None, file: Path | None, bootstrap: str | None, command_config: Path | None
 ) -> QuotaWindow | None:
-    """The quota window that was given or asked for; None leaves the scenario its own."""
+    """Return the quota window that was given or that the brokers report.
+
+    Returns:
+        None leaves the scenario its own window.
+    """
     if num is None and size_s is None and file is None and bootstrap is None:
         return None
     return chosen_windows(

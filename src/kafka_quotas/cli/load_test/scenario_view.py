@@ -14,9 +14,10 @@ from kafka_quotas.loadtest.scenario.model import Variant
 
 
 def keep_scenario(result: ScenarioResult, keeping: ResultOutput) -> None:
-    """Nothing; every run is printed and kept. Of several only the one with quotas is printed for programs.
+    """Print and keep every run of a scenario.
 
-    The run without quotas is kept in a folder of its own inside that of the others.
+    For machine-readable forms only the run with quotas is printed. The run without quotas has a folder of its own inside
+    that of the others.
     """
     for run in result.runs:
         is_judged = run.variant is Variant.WITH_QUOTAS

@@ -88,7 +88,7 @@ class TargetOptions:
         return bool(names)
 
     def target(self, *, window: QuotaWindow | None, enforcers: int | None, through_daemon: bool) -> LoadTarget:
-        """The target that the options mean; everything is parsed here, once."""
+        """Parse all options, once, into a target."""
         if self.store is not None and self.bootstrap_server is None:
             raise UsageError("--store says where a cluster's quotas are", hint="name it with --bootstrap-server")
         properties = client_properties(self.properties or [], self.property_file)
@@ -114,7 +114,11 @@ def settings_of(command_config: Path | None) -> StoreSettings:
 
 
 def client_properties(pairs: list[str], file: Path | None) -> dict[str, str]:
-    """The client properties of `-X KEY=VALUE` over those of a file. Raises `UsageError` for what is no pair."""
+    """Return the client properties of `-X KEY=VALUE` over those of a file.
+
+    Raises:
+        UsageError: A text is not KEY=VALUE.
+    """
     properties = read_properties(file) if file else {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

@@ -19,10 +19,12 @@ _EXAMPLE = "for example producer_byte_rate=10MiB,consumer_byte_rate=20MiB"
 def parse_changes(
     *, add: Sequence[str], add_file: Path | None, delete: Sequence[str], allow_invalid: bool = False
 ) -> dict[str, float | None]:
-    """Key name to its new value (units of the key), or to None for a key to remove; sorted as keys are listed.
+    """Map each key's name to its new value (in the unit of the key), or to None to remove it.
 
-    With `allow_invalid` a value may be any double. Raises `UsageError` where there is nothing to change, a key is
-    unknown or named twice, or a value can't be understood.
+    The keys are in the order of listings. With `allow_invalid` a value may be any double.
+
+    Raises:
+        UsageError: There is nothing to change, a key is unknown or named twice, or a value can't be parsed.
     """
     changes: dict[str, float | None] = {}
     for key, text in _assignments(add, add_file):
@@ -68,7 +70,7 @@ def _names(delete: Sequence[str]) -> Iterator[str]:
 
 
 def _pieces(option: str, text: str) -> list[str]:
-    """The parts between commas; one comma at the end is let pass."""
+    """Split the text at its commas and ignore one comma at the end."""
     pieces = [piece.strip() for piece in text.split(",")]
     if len(pieces) > 1 and not pieces[-1]:
         pieces.pop()

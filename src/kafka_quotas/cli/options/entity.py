@@ -18,7 +18,7 @@ _UNSET = "is the shell variable behind it set? the default is a flag: {option}-d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityOptions:
-    """The entity options as they were typed; `order` names the options in the order of the command line."""
+    """The entity options as they were typed."""
 
     user: str | None = None
     client: str | None = None
@@ -35,12 +35,16 @@ class EntityOptions:
     entity_types: Sequence[str] = ()
     entity_names: Sequence[str] = ()
     order: Sequence[str] = ()
+    """The names of the options in the order of the command line."""
 
 
 def selected_parts(options: EntityOptions) -> tuple[FilterComponent, ...]:
-    """The parts that the options name, the one first that kafka-configs names in its answer; maybe none.
+    """Return the parts that the options name, possibly none.
 
-    Raises `UsageError` for an empty name, a type named twice, an unknown type, or the two forms mixed.
+    The part that kafka-configs names in its output comes first.
+
+    Raises:
+        UsageError: A name is empty, a type is named twice or unknown, or the two forms are mixed.
     """
     short, long = tuple(_short_parts(options)), tuple(_long_parts(options))
     if short and (long or options.entity_names or "entity_default" in options.order):
@@ -74,7 +78,10 @@ def entity_of(parts: Sequence[FilterComponent]) -> Entity:
 
 
 def filter_of(parts: Sequence[FilterComponent], *, strict: bool) -> QuotaFilter:
-    """The filter that the parts make; strict: entities with no other types."""
+    """Return the filter of these parts.
+
+    A strict filter matches only entities without other types.
+    """
     return QuotaFilter(components=tuple(parts), strict=strict)
 
 
@@ -115,7 +122,10 @@ def _short_parts(options: EntityOptions) -> Iterator[FilterComponent]:
 
 
 def _long_parts(options: EntityOptions) -> Iterator[FilterComponent]:
-    """The i-th type with the i-th of names and defaults; types beyond those match anything."""
+    """Yield the i-th type with the i-th of names and defaults.
+
+    Types beyond those match anything.
+    """
     names = iter(options.entity_names)
     given = [next(names) if name == "entity_name" else None for name in options.order if name in _NAMINGS]
     if len(given) > len(options.entity_types):

@@ -45,9 +45,13 @@ class GenericQuota:
 
 
 def byte_figure(option: str, text: str, *, zero: bool = False) -> float:
-    """The bytes, or bytes per second, of an option; 0 only where `zero` allows it.
+    """Parse the bytes, or bytes per second, of an option.
 
-    Raises `UsageError` for anything else.
+    Args:
+        zero: Whether 0 is allowed.
+
+    Raises:
+        UsageError: The text is no such figure.
     """
     return _checked(option, text, parse_bytes, zero=zero)
 

@@ -24,7 +24,7 @@ Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Wh
 
 
 def journal_setting() -> Setting:
-    """Where the journal is: the file of the variable KAFKA_QUOTAS_JOURNAL, else the one in the user's state folder."""
+    """Return the path of the journal: KAFKA_QUOTAS_JOURNAL, else the file in the user's state folder."""
     chosen = os.environ.get(JOURNAL_VARIABLE)
     if chosen:
         return Setting(value=str(absolute_path(chosen)), origin=Origin.VARIABLE, source=JOURNAL_VARIABLE)

@@ -10,7 +10,11 @@ Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 
 
 def json_text(value: Json, *, ascii_only: bool = False) -> str:
-    """The value as JSON, indented by two, keys in the order given; with `ascii_only` other letters are escaped."""
+    """Format the value as JSON, indented by two, keys in the order given.
+
+    Args:
+        ascii_only: Whether other letters are escaped.
+    """
     return "".join(_pieces(value, "\n", ascii_only))
 
 
@@ -20,7 +24,11 @@ def json_line(value: Json, *, ascii_only: bool = False) -> str:
 
 
 def _pieces(value: Json, newline: str, ascii_only: bool) -> Iterator[str]:
-    """The text of a value, in pieces; `newline` carries the indentation of its line."""
+    """Yield the text of a value in pieces.
+
+    Args:
+        newline: A line end with the indentation of the value's line.
+    """
     if isinstance(value, Mapping):
         items = ((f"{json.dumps(key, ensure_ascii=ascii_only)}: ", item) for key, item in value.items())
         yield from _block("{", items, "}", newline, ascii_only)

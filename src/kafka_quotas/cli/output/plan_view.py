@@ -45,7 +45,11 @@ def changes_table(changes: Sequence[PlannedChange], *, limit: int = 0) -> Table:
 
 
 def change_records(changes: Sequence[PlannedChange], *, kinds: Sequence[str] | None = None) -> Table:
-    """The changes for machines; `kinds` are the entity types that have a column each (None: as needed)."""
+    """Return the changes for machines.
+
+    Args:
+        kinds: The entity types with a column each, None for those that occur.
+    """
     kinds = record_kinds(each.entity for each in changes) if kinds is None else kinds
     rows: list[tuple[Cell, ...]] = []
     for each in changes:
@@ -83,7 +87,10 @@ def radius_table(radius: BlastRadius, *, limit: int = 0) -> Table:
 
 
 def radius_documents(radius: BlastRadius) -> list[Json]:
-    """Who is affected, for JSON and YAML; a type that is left out of a client is any other name."""
+    """Return the affected clients for JSON and YAML.
+
+    A type that a client's document leaves out means any other name.
+    """
     return [
         {
             "client": {kind: name for kind, name in each.client.parts if name is not None},
@@ -96,7 +103,7 @@ def radius_documents(radius: BlastRadius) -> list[Json]:
 
 
 def print_radius(radius: BlastRadius, *, limit: int = 0) -> None:
-    """Nothing; who is affected is on standard output, or that nobody is."""
+    """Print the affected clients, or that there are none."""
     if radius.affected:
         write("", sys.stdout)
         print_table(radius_table(radius, limit=limit), sys.stdout)
@@ -108,7 +115,7 @@ def print_radius(radius: BlastRadius, *, limit: int = 0) -> None:
 
 
 def print_left_alone(found: DeclaredPlan) -> None:
-    """Nothing; what is stored but not declared, and declared but not owned, is on standard error."""
+    """Note on standard error what is stored but not declared, and what is declared but not owned."""
     undeclared = [left.entity for left in found.left_alone if not left.declared]
     if undeclared:
         write(f"note: left alone, not declared: {_some(undeclared)}; --prune removes them", sys.stderr)

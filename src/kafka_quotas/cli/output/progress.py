@@ -14,7 +14,10 @@ SILENT_S = 1.0
 
 
 class ApplyProgress:
-    """Call it with how many are done, of how many; the bar goes with the end of the `with` block."""
+    """A progress bar, called with the number done and the total.
+
+    The end of the `with` block removes the bar.
+    """
 
     def __init__(self, description: str) -> None:
         self._description = description
@@ -25,7 +28,7 @@ class ApplyProgress:
         return self
 
     def __call__(self, done: int, total: int) -> None:
-        """Nothing; the bar shows how far it is, if it shows at all."""
+        """Show the progress once the bar is wanted."""
         if self._bar is None and self._wanted(done, total):
             self._bar = self._drawn(total)
         if self._bar is not None:

@@ -39,9 +39,10 @@ _WIDTH = 80
 
 
 def print_listing(listing: Listing, output: View | Output) -> None:
-    """Nothing; the listing, or the part of it that the view asks for, is on standard output.
+    """Print the listing, or the part of it that the view asks for.
 
-    Raises `UsageError` for a column that there is not.
+    Raises:
+        UsageError: The view names an unknown column.
     """
     view = output if isinstance(output, View) else View(form=output)
     part, more = selected(listing, view)
@@ -72,7 +73,7 @@ def envelope(listing: Listing) -> dict[str, Json]:
 
 
 def print_table(table: Table, stream: TextIO) -> None:
-    """Nothing; the table is on the stream, drawn by Rich on a terminal and by tabulate elsewhere."""
+    """Print the table, drawn by Rich on a terminal and by tabulate elsewhere."""
     if is_terminal(stream):
         from kafka_quotas.cli.output.rich_table import print_rich_table  # noqa: PLC0415 - Rich takes longer than most commands
 
@@ -84,7 +85,10 @@ def print_table(table: Table, stream: TextIO) -> None:
 
 
 def folded(line: str) -> str:
-    """A line for standard output, folded between words where that is a terminal; what follows is set in by two."""
+    """Fold a line between words if standard output is a terminal.
+
+    Continuation lines are indented by two.
+    """
     if not is_terminal(sys.stdout):
         return line
     import textwrap  # noqa: PLC0415 - only a terminal pays for it
@@ -99,7 +103,10 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def takes_every_letter(stream: TextIO) -> bool:
-    """Whether the stream's encoding has every letter; if not, JSON and YAML escape those it may lack."""
+    """Return whether the stream's encoding has every letter.
+
+    If not, JSON and YAML escape those that it may lack.
+    """
     return (stream.encoding or "utf-8").lower().replace("-", "").startswith("utf")
 
 
@@ -109,7 +116,7 @@ def warn(text: str) -> None:
 
 
 def write(text: str, stream: TextIO) -> None:
-    """Nothing; the text and a line end are on the stream."""
+    """Write the text and a line end to the stream."""
     stream.write(text.rstrip("\n") + "\n")
 
 
@@ -140,7 +147,11 @@ def csv_text(table: Table) -> str:
 
 
 def yaml_text(value: Json, *, ascii_only: bool = False) -> str:
-    """The value as YAML, keys in the order given, numbers plain; with `ascii_only` other letters are escaped."""
+    """Format the value as YAML, keys in the order given, numbers plain.
+
+    Args:
+        ascii_only: Whether other letters are escaped.
+    """
     import yaml  # noqa: PLC0415 - one form of several
 
     class PlainNumbers(yaml.SafeDumper):
@@ -169,7 +180,7 @@ def shown_cell(cell: Cell) -> str:
 
 
 def cell_text(cell: Cell) -> str:
-    """A cell as text; None is an empty cell."""
+    """Format a cell as text, None as an empty cell."""
     if cell is None:
         return ""
     return cell if isinstance(cell, str) else format_number(cell)

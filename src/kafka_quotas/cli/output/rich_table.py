@@ -20,7 +20,7 @@ _LEAST_NAME = 12
 
 
 def print_rich_table(table: Table, stream: TextIO) -> None:
-    """Nothing; the table is on the stream, folded to its width."""
+    """Print the table, folded to the width of the terminal."""
     console = Console(file=stream, highlight=False)
     gaps = len(table.columns) - 1
     least = sum(_least_width(column, [row[at] for row in table.rows]) for at, column in enumerate(table.columns))
@@ -44,7 +44,7 @@ def rich_table(table: Table, *, gap: int = 2) -> RichTable:
 
 
 def _print_rows_apart(table: Table, console: Console) -> None:
-    """Nothing; each row is a block of lines: a column's title, and the cell."""
+    """Print each row as a block of lines, each with a column's title and the cell."""
     if table.caption:
         console.print(Text(table.caption, style="bold"))
     for number, row in enumerate(table.rows):
@@ -63,7 +63,10 @@ def _style(column: Column) -> str | None:
 
 
 def _least_width(column: Column, cells: Sequence[Cell]) -> int:
-    """The narrowest that a column can be read in: its heading by words, its cells whole or as short as names get."""
+    """Return the smallest width in which a column is readable.
+
+    The heading breaks between words only. Cells stay whole, or as short as names get.
+    """
     heading = max(map(cell_len, column.title.split()), default=0)
     texts = [shown_cell(cell) for cell in cells]
     if column.whole:

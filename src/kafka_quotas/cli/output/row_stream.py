@@ -30,9 +30,10 @@ class RowStream:
         self._rows = 0
 
     def print_row(self, listing: Listing) -> None:
-        """Nothing; the row is on standard output, and whoever reads a pipe has it now.
+        """Print the row and flush it, for readers of a pipe.
 
-        Raises `UsageError` for a column that there is not.
+        Raises:
+            UsageError: The view names an unknown column.
         """
         part, _ = selected(listing, self._view)
         write(self._text(part), sys.stdout)

@@ -13,9 +13,12 @@ DEFAULT_ROWS = 100
 
 
 def selected(listing: Listing, view: View) -> tuple[Listing, int]:
-    """The part of a listing that a view asks for, and how many rows its limit leaves out, as its form counts rows.
+    """Return the part of a listing that a view asks for, and how many rows its limit leaves out.
 
-    With columns, JSON and YAML have `rows` of just these. Raises `UsageError` for a column that there is not.
+    The rows count as the view's form counts them. With columns, JSON and YAML have `rows` of these columns only.
+
+    Raises:
+        UsageError: The view names an unknown column.
     """
     whole = _with_columns(listing, view) if view.columns else listing
     if not view.limit:
@@ -33,9 +36,12 @@ def _beyond(listing: Listing, form: Output, limit: int) -> int:
 
 
 def check_columns(view: View, *tables: Sequence[Column]) -> None:
-    """Nothing, where every column that the view names is one of these; for a command that changes a store first.
+    """Check that every column of the view is one of these.
 
-    Raises `UsageError` for another.
+    Commands that change a store call it first.
+
+    Raises:
+        UsageError: The view names an unknown column.
     """
     for name in view.columns:
         _find(name, [Table(columns=columns, rows=()) for columns in tables])

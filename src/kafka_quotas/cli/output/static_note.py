@@ -6,7 +6,7 @@ from kafka_quotas.cli.output.render import write
 
 
 def print_static_note(store_url: str) -> None:
-    """Nothing; where the store is a file that has none of the four properties, that is on standard error."""
+    """Note on standard error that a static store's file has none of the four properties."""
     if not store_url.startswith("static:"):
         return
     from kafka_quotas.stores.static import static_properties_missing  # noqa: PLC0415 - few stores are such files

@@ -10,11 +10,13 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column: its title, whether it holds figures (set to the right), and whether its cells are kept whole."""
+    """A column of a table."""
 
     title: str
     figures: bool = False
+    """Whether it holds figures, which are aligned right."""
     whole: bool = False
+    """Whether its cells are never folded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,10 @@ def duration_text(microseconds: float) -> str:
 
 
 def plain(key_name: str, value: float) -> int | float:
-    """A value as the number that Kafka's own type has; the double nearest to the largest LONG is one too large."""
+    """Return a value as the number of Kafka's own type.
+
+    The double nearest to the largest LONG is one too large.
+    """
     key = STORED_KEYS.get(key_name)
     return key.unlimited if key is not None and value == float(key.unlimited) else value
 
@@ -94,7 +97,10 @@ def short_key(key: str) -> str:
 
 
 def limit_text(key: str, limit: float | None) -> str:
-    """A limit as it is read in a column; an explicit one without end is unlimited like any other."""
+    """Format a limit for a column.
+
+    A stored limit of Kafka's "unlimited" reads like no limit.
+    """
     return "unlimited" if limit is None or limit >= QUOTA_KEYS[key].unlimited else in_words(key, limit)
 
 
@@ -106,12 +112,12 @@ def rate_text(key: str, rate: float) -> str:
 
 
 def share_text(share: float | None) -> str:
-    """A part of a limit as it is read: `87%`; empty where there is none."""
+    """Format a share of a limit, such as `87%`, None as an empty text."""
     return "" if share is None else f"{share * 100:.0f}%"
 
 
 def throttle_text(throttle_ms: float | None) -> str:
-    """A throttle time as it is read: `1200 ms`; empty where it is not told."""
+    """Format a throttle time, such as `1200 ms`, None as an empty text."""
     return "" if throttle_ms is None else f"{format_number(round(throttle_ms))} ms"
 
 

@@ -17,14 +17,13 @@ class Output(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What `--output`, `--columns` and `--limit` say together: form, columns in their order, at most so many rows.
-
-    No columns: those that the form has by itself. `limit` is None where it was not given; 0 means all.
-    """
+    """The form of a listing and the part of it to show: `--output`, `--columns` and `--limit`."""
 
     form: Output = Output.TABLE
     columns: Sequence[str] = ()
+    """The columns in their order, empty for those of the form."""
     limit: int | None = None
+    """The greatest number of rows, 0 for all, None where it was not given."""
 
     def __str__(self) -> str:
         """The form, as it is spelled on the command line."""
@@ -41,7 +40,7 @@ class View:
         return bool(self.columns or self.limit)
 
     def limit_or(self, default: int) -> int:
-        """The greatest number of rows, `default` where none was given; 0 means all."""
+        """Return the greatest number of rows, `default` where none was given, 0 for all."""
         return default if self.limit is None else self.limit
 
 

@@ -43,7 +43,7 @@ def proposal_in_force(
 
 
 def amount_text(quota_type: str, value: float | None) -> str:
-    """A rate or a limit of a quota type as people read it: `1.5 MB/s`, `12%`, `3/s`; nothing for none."""
+    """Format a rate or a limit of a quota type, such as `1.5 MB/s`, `12%` or `3/s`, None as an empty text."""
     if value is None:
         return ""
     key = QuotaType(quota_type).key.name

@@ -133,7 +133,12 @@ def report(
 
 
 def _check_target(out: Path) -> None:
-    """Nothing; raises before any work is done where the page can't be drawn or written."""
+    """Check that the page can be drawn and written, before any work is done.
+
+    Raises:
+        UsageError: The page can't be written to this path.
+        KafkaQuotasError: matplotlib or Jinja is not installed.
+    """
     require_matplotlib()
     require_jinja()
     if out.is_dir() or not out.parent.is_dir():

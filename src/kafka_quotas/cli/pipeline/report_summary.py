@@ -84,7 +84,7 @@ def _recommended(advice: Advice) -> KeyFigure:
 
 
 def _capacity(result: ReportResult) -> tuple[KeyFigure, ...]:
-    """Whether the brokers can carry it; nothing where their capacity is unknown."""
+    """Return whether the brokers can carry the load, nothing where their capacity is unknown."""
     loads = [load for each in result.recommendation.advices for load in each.loads if load.fits is not None]
     if not loads:
         return ()

@@ -177,7 +177,13 @@ def _target(out: str, producer_config: Path | None) -> Path | TopicSource | None
 
 @contextmanager
 def _checkpoint(given: Path | None, out: str) -> Iterator[Path]:
-    """The folder of the checkpoint; one that nobody named lasts only where the rows do."""
+    """Yield the folder of the checkpoint.
+
+    Without a named folder, the checkpoint is temporary if the rows go to the console, else in the output folder.
+
+    Raises:
+        UsageError: The rows go to a topic and no folder is named.
+    """
     if given is not None:
         yield given
     elif out == CONSOLE:
@@ -209,7 +215,10 @@ def _quotas(
 
 @contextmanager
 def _stop_on_signals() -> Iterator[threading.Event]:
-    """What is set by SIGTERM; Ctrl-C interrupts as everywhere."""
+    """Yield an event that SIGTERM sets.
+
+    Ctrl-C interrupts as usual.
+    """
     stop = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
@@ -228,7 +237,7 @@ def _say_batch(report: "BatchReport") -> None:
 
 
 def _show(rows: "pa.Table") -> None:
-    """Nothing; the buckets nearest to their limits are on standard output, those without a limit last."""
+    """Print the buckets nearest to their limits, those without a limit last."""
     ranked = sorted(rows.to_pylist(), key=lambda row: (row["quota"] is None, -row["rate"] / (row["quota"] or 1)))
     columns = ("broker", "quota", "user", "client-id", "rate", "limit", "throttled", "held until")
     table = Table(

@@ -212,7 +212,10 @@ def _report(result: AlterResult, head: FilterComponent, choice: StoreChoice, out
 
 
 def _line(result: AlterResult, head: FilterComponent) -> str:
-    """The line kafka-configs prints, which scripts look for; it names one part of a pair only."""
+    """Return the line that kafka-configs prints, which scripts look for.
+
+    It names one part of a pair only.
+    """
     kind = _KAFKA_NAMES[head.entity_type]
     whom = f"config for {kind} {head.name}"
     if head.match is Match.DEFAULT:

@@ -144,7 +144,7 @@ def describe(
 
 
 def _stored(named: EntityOptions, asked: EffectiveOptions, choice: StoreChoice, output: View, *, strict: bool) -> None:
-    """Nothing; the stored quotas that match are printed."""
+    """Print the stored quotas that match."""
     if asked != EffectiveOptions():
         raise UsageError(f"{', '.join(asked.given())}: only with --effective", hint="add --effective")
     quota_filter = filter_of(selected_parts(named), strict=strict)
@@ -159,7 +159,7 @@ def _stored(named: EntityOptions, asked: EffectiveOptions, choice: StoreChoice, 
 def _effective(
     named: EntityOptions, asked: EffectiveOptions, choice: StoreChoice, output: View, *, strict: bool
 ) -> None:
-    """Nothing; what really applies to the named clients is printed."""
+    """Print the effective quotas of the named clients."""
     if strict:
         raise UsageError("--strict and --effective exclude each other", hint="a client is subject to every level")
     if asked.usage.given and not asked.with_usage:
@@ -208,7 +208,10 @@ def _listing(result: DescribeResult) -> Listing:
 
 
 def _named(entity: Entity, kinds: Sequence[str]) -> tuple[str | None, ...]:
-    """The entity's names under each type; None where it has no part of a type or its default."""
+    """Return the entity's name of each type.
+
+    None means that the entity has no part of the type, or its default.
+    """
     parts = entity.to_mapping()
     return tuple(parts.get(entity_type) for entity_type in kinds)
 

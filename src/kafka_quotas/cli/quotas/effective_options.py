@@ -128,9 +128,10 @@ class EffectiveOptions:
 
 
 def clients_asked(named: EntityOptions, asked: EffectiveOptions) -> tuple[QuestionedClient, ...]:
-    """The clients that the options name; none asks for all that the store knows of.
+    """Return the clients that the options name, none for all that the store knows.
 
-    Raises `UsageError` where the options name nobody, more than one way, or a default or "any" in a client's place.
+    Raises:
+        UsageError: The options name nobody, name clients in two ways, or name a default or "any" as a client.
     """
     if named.client == "":
         raise UsageError(
@@ -173,9 +174,12 @@ def parse_history(texts: Sequence[str]) -> tuple[LevelKind, ...]:
 
 
 def read_clients(path: Path) -> tuple[QuestionedClient, ...]:
-    """The clients in a CSV file: columns user, client-id (empty: none is sent) and ip, each of them optional.
+    """Read the clients of a CSV file.
 
-    Raises `UsageError` where the file can't be read so, or names nobody.
+    Its columns user, client-id (empty: the client sends none) and ip are all optional.
+
+    Raises:
+        UsageError: The file can't be read as such, or names no client.
     """
     import csv  # noqa: PLC0415 - only --clients needs it
 

@@ -35,7 +35,7 @@ _SCOPE = (
 
 
 def print_effective(result: EffectiveResult, output: View) -> None:
-    """Nothing; the answer is on standard output, what to know beside it on standard error."""
+    """Print the effective quotas, with warnings and notes on standard error."""
     for warning in result.warnings:
         write(f"warning: {warning}", sys.stderr)
     if output.is_table and not output.selects and len(result.outcomes) == 1:
@@ -75,7 +75,7 @@ def _print_one(outcome: ClientOutcome, cluster: ClusterView | None, usages: Usag
 
 
 def _print_apart(table: Table) -> None:
-    """The table with its first column as a headline above each group of rows: for terminals that are too narrow."""
+    """Print the table for a narrow terminal, its first column as a headline above each group of rows."""
     client = ""
     rows: list[Sequence[Cell]] = []
     for first, *rest in [*table.rows, ["end"]]:
@@ -95,7 +95,7 @@ def _width(table: Table) -> int:
 
 
 def _column(title: str, figures: Sequence[str]) -> Column:
-    """A column; entities and clients are what may be folded."""
+    """Return a column, which may be folded only if it holds entities or clients."""
     return Column(title=title, figures=title in figures, whole=title not in ("client", "set on"))
 
 
@@ -133,7 +133,10 @@ def _seen(quota: EffectiveQuota, usages: Usages) -> Iterator[str]:
 
 
 def scope(key: QuotaKey) -> str:
-    """Where a limit of this key holds: on each broker for itself; mutations all pass the active controller."""
+    """Return where a limit of this key holds.
+
+    Each broker enforces its limits by itself. All mutations pass the active controller.
+    """
     return "on the active controller" if key == CONTROLLER_MUTATION_RATE else "per broker"
 
 
@@ -169,7 +172,7 @@ def _listing(result: EffectiveResult) -> Listing:
 
 
 def _many(result: EffectiveResult) -> Table:
-    """One row per client and key that is limited; a client without any limit has one row."""
+    """Return one row per client and limited key, or one row for a client without limits."""
     rows: list[list[Cell]] = []
     for outcome in result.outcomes:
         limited = [quota for quota in outcome.quotas if quota.limit is not None]

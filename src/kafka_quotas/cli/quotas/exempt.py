@@ -52,7 +52,11 @@ def exempt_user(
     wait: bool,
     output: View,
 ) -> None:
-    """Nothing; the user is exempt, and what was changed is printed and in the journal (to last `for_ms`)."""
+    """Exempt the user, and print and journal the changes.
+
+    Args:
+        for_ms: How long the exemption lasts, None for ever.
+    """
     from kafka_quotas.commands.quotas.exempt import exempt as run_exempt  # noqa: PLC0415 - most alterations exempt nobody
 
     with closing(choice.open(wait=wait)) as opened:

@@ -88,7 +88,10 @@ def migrate(
 
 
 def _opened(url: str, command_config: Path | None, *, allow_invalid: bool = False) -> Store:
-    """The store; the variables that name one cluster's properties count for neither of the two."""
+    """Open a store without the variables that name one cluster's properties.
+
+    With two stores, these variables apply to neither of them.
+    """
     return choose_known_store(url, command_config=command_config, environment={}).open(allow_invalid=allow_invalid)
 
 
@@ -120,7 +123,7 @@ def _after(result: MigrationResult) -> str:
 
 
 def _summary(result: MigrationResult) -> str:
-    """Every outcome with its number; those that did not occur are left out."""
+    """Return the number of quotas of every outcome that occurred."""
     parts = [
         f"{number} {_word(outcome, result)}"
         for outcome in MigrationOutcome
@@ -134,7 +137,11 @@ def _word(outcome: MigrationOutcome, result: MigrationResult) -> str:
 
 
 def _judge(result: MigrationResult) -> None:
-    """Nothing, where the target holds everything; else raises `VerdictError`."""
+    """Check that the target holds every quota of the source.
+
+    Raises:
+        VerdictError: A quota is missing or differs.
+    """
     if result.complete:
         return
     missing = sum(quota.outcome in (MigrationOutcome.REFUSED, MigrationOutcome.DIFFERENT) for quota in result.quotas)

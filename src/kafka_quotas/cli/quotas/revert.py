@@ -119,7 +119,10 @@ def _list(output: View) -> None:
 
 
 def _undo_due(command_config: Path | None, reason: str | None, output: View, *, allow_invalid: bool) -> int:
-    """The exit code: 1 where anything could not be undone. A store that can't be reached doesn't hinder the others."""
+    """Revert what is due in every store and return the exit code, 1 for any failure.
+
+    An unreachable store doesn't stop the others.
+    """
     check_columns(output, UNDONE_COLUMNS)
     entries = open_journal().since_oldest_pending()
     results: list[RevertResult] = []

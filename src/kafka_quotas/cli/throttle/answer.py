@@ -13,7 +13,7 @@ from kafka_quotas.core.model.quota_window import QuotaWindow
 def print_answer(
     noun: str, answer: CalculatorAnswer, output: Output, *, window: QuotaWindow, window_origin: str
 ) -> None:
-    """Nothing; the answer is on standard output."""
+    """Print the answer in the given form."""
     if output in (Output.TABLE, Output.MARKDOWN):
         given = [f"{each.name} {quantity(each.value, each.unit)}" for each in answer.given]
         write(f"{', '.join(given)}; window {window.samples} x {window.window_s} s ({window_origin})", sys.stdout)
@@ -29,7 +29,7 @@ def print_answer(
 
 
 def print_tables(tables: Sequence[Table], output: Output) -> None:
-    """Nothing; the tables are on standard output, a blank line between them."""
+    """Print the tables with a blank line between them."""
     for index, table in enumerate(tables):
         sys.stdout.write("\n" if index else "")
         if output is Output.TABLE:
@@ -40,7 +40,10 @@ def print_tables(tables: Sequence[Table], output: Output) -> None:
 
 
 def answer_tables(answer: CalculatorAnswer) -> list[Table]:
-    """The calculations that give a delay side by side, where there are several, then each with its arithmetic."""
+    """Return the calculations that yield a delay side by side, then each with its arithmetic.
+
+    The first table needs several comparable calculations.
+    """
     delays = [each for each in answer.calculations if each.delay_ms is not None]
     comparable = len(delays) > 1 and len({tuple(step.name for step in each.steps) for each in delays}) == 1
     return [*([_side_by_side(delays)] if comparable else []), *map(_arithmetic, answer.calculations)]
@@ -77,7 +80,10 @@ def answer_records(answer: CalculatorAnswer) -> Table:
 
 
 def answer_data(answer: CalculatorAnswer, *, window: QuotaWindow, window_origin: str) -> dict[str, Json]:
-    """The answer for JSON and YAML; `delay_ms` holds each delay by its method."""
+    """Return the answer for JSON and YAML.
+
+    `delay_ms` maps each method to its delay.
+    """
     return {
         "given": [_given(each) for each in answer.given],
         "window": window_data(window, window_origin),

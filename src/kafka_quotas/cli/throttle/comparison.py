@@ -39,9 +39,11 @@ _LEGEND = (
 
 
 def show_comparison(burst: Burst, output: Output, *, window_origin: str, chart: bool, plots: Sequence[Path]) -> None:
-    """Nothing; the comparison of a burst is on standard output, its chart there or in a file where it was asked for.
+    """Print the comparison of a burst, and draw its chart if asked for.
 
-    Raises what `check_plot_targets` raises, before anything is calculated.
+    Raises:
+        UsageError: A plot can't be written, which is checked before any calculation.
+        KafkaQuotasError: matplotlib is not installed, or a plot's file can't be written.
     """
     check_plot_targets(plots)
     comparison = throttle_compare(burst)
@@ -54,7 +56,7 @@ def show_comparison(burst: Burst, output: Output, *, window_origin: str, chart: 
 
 
 def print_comparison(comparison: AlgorithmComparison, output: Output, *, window_origin: str) -> None:
-    """Nothing; the comparison is on standard output."""
+    """Print the comparison in the given form."""
     burst = comparison.burst
     if output in (Output.TABLE, Output.MARKDOWN):
         window = f"window {burst.window.samples} x {burst.window.window_s} s ({window_origin})"
@@ -85,7 +87,10 @@ def fine_series(comparison: AlgorithmComparison) -> list[Series]:
 
 
 def comparison_series(comparison: AlgorithmComparison) -> list[Series]:
-    """The states as series: the tokens of the bucket below the rates of the other three, each with its bound."""
+    """Return the states as series, each with its bound.
+
+    The tokens of the bucket have a panel below the rates of the other three.
+    """
     times_s = [row.after_ms / 1000 for row in comparison.states]
     rates = [
         Series(name=algorithm, points=_levels(comparison, index, times_s), unit=PARTITIONS_PER_SECOND)

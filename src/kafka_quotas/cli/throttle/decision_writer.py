@@ -26,7 +26,10 @@ NOUN = "throttle-simulate"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Units:
-    """What the amounts of a replay are counted in, and the levels of its algorithm; empty for plain figures."""
+    """The units of a replay's amounts and of its algorithm's levels.
+
+    Both are empty for plain figures.
+    """
 
     amount: str
     level: str
@@ -36,24 +39,27 @@ class DecisionWriter(Protocol):
     """Writes a replay in one form."""
 
     def decision(self, decision: SimulatedDecision) -> None:
-        """Nothing; the decision is written."""
+        """Write the decision."""
         ...
 
     def end(self, summary: Mapping[str, Json], sentence: str) -> None:
-        """Nothing; the totals are written, as data or as a sentence."""
+        """Write the totals, as data or as a sentence."""
         ...
 
     def break_off(self) -> None:
-        """Nothing; the replay ended early, and what was written of it is complete in its form."""
+        """Complete what is written after a replay that ended early, in the writer's form."""
         ...
 
 
 def decision_writer(
     output: Output, head: Mapping[str, Json], *, title: str, level: str, units: Units
 ) -> DecisionWriter:
-    """The writer of a form; what comes before the decisions is written.
+    """Return the writer of a form, after it has written what precedes the decisions.
 
-    `head` names what was replayed, `title` says it to people; `level` is what the algorithm measures (rate or tokens).
+    Args:
+        head: What was replayed.
+        title: What was replayed, for people.
+        level: What the algorithm measures: rate or tokens.
     """
     match output:
         case Output.CSV:
@@ -89,7 +95,7 @@ def decision_values(decision: SimulatedDecision) -> tuple[str | int | float | No
 
 
 class _CsvWriter:
-    """CSV; the totals are left to the other forms."""
+    """Writes CSV without the totals."""
 
     def __init__(self, stream: TextIO) -> None:
         self._writer = csv.writer(stream, lineterminator="\n")

@@ -123,7 +123,7 @@ def simulate(
 
 
 def _refuse_other_window(algorithm: Algorithm, *, num: int | None, size: int | None, taken: str) -> None:
-    """Nothing, where no figure of the window was given that the algorithm does not look at."""
+    """Refuse figures of a window that the algorithm does not use."""
     if num is not None or size is not None:
         raise UsageError(
             f"{algorithm} does not go by the window that was given", hint=f"it takes {taken}num and {taken}size-seconds"
@@ -139,7 +139,11 @@ def _run(
     with_decisions: bool,
     with_course: bool,
 ) -> Course | None:
-    """The course of the replay if one is wanted; decisions and totals are printed on the way."""
+    """Run the replay and print decisions and totals as they come.
+
+    Returns:
+        The course of the replay, None unless `with_course` asks for it.
+    """
     events = read_events(file, form=form, allowed=operations(simulation.algorithm))
     tally, course = Tally(simulation.window), Course() if with_course else None
     writer: DecisionWriter | None = None
@@ -179,14 +183,14 @@ class _View:
         self._level = "tokens" if simulation.algorithm is Algorithm.TOKEN_BUCKET else "rate"
 
     def writer(self) -> DecisionWriter:
-        """The writer of the decisions; the head is written."""
+        """Return the writer of the decisions, after it has written the head."""
         amount = "" if self._bound.unit == PERCENT else self._bound.unit
         level = amount if self._level == "tokens" else self._per_second if self._bound.unit else ""
         units = Units(amount=amount, level=level)
         return decision_writer(self._output, self._head(), title=self.title, level=self._level, units=units)
 
     def print_summary(self, summary: SimulationSummary) -> None:
-        """Nothing; the totals alone are on standard output."""
+        """Print the totals alone."""
         totals = _summary_data(summary)
         rows = [[name, value if isinstance(value, int | float) else str(value)] for name, value in totals.items()]
         table = Table(columns=[Column(title="figure"), Column(title="value", figures=True)], rows=rows)

@@ -9,9 +9,10 @@ from kafka_quotas.loadtest.result.verdict import ObservationKind
 
 
 def load_series(result: LoadResult, *, limited_only: bool = False) -> list[Series]:
-    """The series of the clients: rates averaged over a quota window, limits, and the longest throttle times.
+    """Return the series of the clients: rates averaged over a quota window, limits, throttle times.
 
-    `limited_only` leaves out clients that no quota held back, so that the others fill the chart.
+    The throttle times are the longest of each second. `limited_only` leaves out clients that no quota held back, which
+    leaves the chart to the others.
     """
     window_s = result.window_samples * result.window_size_s
     limited = [entity for entity in result.entities if entity.verdict.kind is ObservationKind.GREEDY]

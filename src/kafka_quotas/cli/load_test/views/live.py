@@ -25,7 +25,7 @@ TITLES = ("client", "does", "rate", "quota", "of it", "throttled", "waiting")
 
 @contextmanager
 def live_watcher(title: str) -> Iterator[Watcher | None]:
-    """The watcher that draws the live view while the context lasts; None where nobody looks."""
+    """Yield a watcher that draws the live view, None where standard error is no terminal."""
     if not is_terminal(sys.stderr):
         yield None
         return

@@ -24,7 +24,10 @@ _SHARES = (
 
 
 def against_bounds(result: LoadResult) -> ReportSection:
-    """Each client's rate over time with its quota as a line; of many clients those that failed, then the fastest."""
+    """Chart each client's rate over time against its quota.
+
+    Of many clients it takes those that failed, then the fastest.
+    """
     chosen = _most_telling(result)
     left_out = len(result.entities) - len(chosen)
     more = f" {left_out} more clients are in run.json and samples.parquet." if left_out else ""
@@ -41,7 +44,7 @@ def against_bounds(result: LoadResult) -> ReportSection:
 
 
 def throttling(result: LoadResult) -> ReportSection | None:
-    """When and for how long clients were told to hold back; None where nobody was."""
+    """Chart when and for how long the server throttled clients, None where it throttled none."""
     throttled = [entity for entity in result.entities if entity.throttle.count]
     throttled.sort(key=lambda entity: -entity.throttle.sum_ms)
     if not throttled:
@@ -67,7 +70,7 @@ def throttling(result: LoadResult) -> ReportSection | None:
 
 
 def latencies(result: LoadResult) -> ReportSection | None:
-    """The distributions of response and service time; None where none was recorded."""
+    """Chart the distributions of response and service time, None where none was recorded."""
     timed = [entity for entity in _most_telling(result) if entity.response.count][:_MOST_CURVES]
     if not timed:
         return None
@@ -86,7 +89,7 @@ def latencies(result: LoadResult) -> ReportSection | None:
 
 
 def isolation(result: LoadResult) -> ReportSection | None:
-    """The control clients beside the others and alone; None where there was none."""
+    """Compare the control clients beside the others with their solo runs, None where there are none."""
     controls = [entity for entity in result.entities if entity.control and entity.solo is not None]
     if not controls:
         return None
@@ -109,7 +112,7 @@ def isolation(result: LoadResult) -> ReportSection | None:
 
 
 def later_topics(result: LoadResult) -> ReportSection | None:
-    """How long a topic that was made during the load took until it could be seen; None where nobody asked."""
+    """Chart how long topics created during the load took to become visible, None without probes."""
     waits = [(probe.at_s, probe.wait_ms) for probe in result.probes if probe.wait_ms is not None]
     if not result.probes:
         return None
@@ -131,7 +134,7 @@ def later_topics(result: LoadResult) -> ReportSection | None:
 
 
 def brokers_metrics(result: LoadResult) -> ReportSection | None:
-    """What the brokers' own metrics said meanwhile; None where they were not asked."""
+    """List what the brokers' own metrics reported during the run, None where nobody scraped them."""
     buckets: dict[tuple[str, str, str, str], list[BrokerSample]] = {}
     for sample in result.broker_samples:
         place = (sample.broker, sample.quota_key, sample.user, sample.client_id)

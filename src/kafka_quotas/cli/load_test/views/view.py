@@ -17,7 +17,7 @@ _MOST_EVIDENCE = 12  # clients whose every judgement is told; of more, those tha
 
 
 def print_load(result: LoadResult, output: Output) -> None:
-    """Nothing; the result is on standard output, with its evidence where a person reads it."""
+    """Print the result, with its evidence where the output is a table."""
     print_listing(load_listing(result), output)
     if output is not Output.TABLE:
         return
@@ -62,7 +62,10 @@ def first_entities(result: LoadResult, most: int = MOST_ROWS) -> Sequence[Client
 
 
 def evidence_lines(result: LoadResult) -> list[str]:
-    """One line per judgement; of many clients only those that are not met, and how many are."""
+    """Return one line per judgement.
+
+    Of many clients it shows only the judgements that are not met, and how many are.
+    """
     few = len(result.entities) <= _MOST_EVIDENCE
     told = [judgement for judgement in result.judgements if few or judgement.entity is None or not judgement.ok]
     lines = [_evidence_line(judgement) for judgement in told[:MOST_ROWS]]
