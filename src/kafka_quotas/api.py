@@ -9,10 +9,16 @@ from kafka_quotas.stores.store import Store
 def effective(
     store: Store, *, user: str | None = None, client_id: str | None = None, ip: str | None = None
 ) -> tuple[EffectiveQuota, ...]:
-    """What applies to a user's client-id (where either is given) and to an address (where that is given), by key.
+    """Return what applies to a user's client-id and to an address, by key.
 
-    A user left out is `ANONYMOUS`, a client-id left out the empty one. The whole store is read once for it. Raises what
-    the store raises.
+    The answer leaves out the client or the address where none is given. It reads the whole store once.
+
+    Args:
+        user: `ANONYMOUS` if only the client-id is given.
+        client_id: The empty client-id if only the user is given.
+
+    Raises:
+        StoreError: The store can't be read.
     """
     resolver = resolver_of(store.describe(EVERYTHING), static=store.url.startswith("static:"))
     found: tuple[EffectiveQuota, ...] = ()

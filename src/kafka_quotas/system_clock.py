@@ -15,7 +15,10 @@ class SystemClock:
 
 
 class MonotonicClock:
-    """Milliseconds since the epoch that never go back and never jump; a wrong wall clock muddles no window."""
+    """Wall-clock time at the start of the daemon, moved on by the monotonic clock.
+
+    It never goes back and never jumps. An adjusted wall clock distorts no quota window.
+    """
 
     def __init__(self) -> None:
         self._offset_ns = time.time_ns() - time.monotonic_ns()

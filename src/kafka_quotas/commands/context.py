@@ -12,9 +12,10 @@ from kafka_quotas.stores.url import parse_store_url
 
 
 def use_context(path: Path, name: str | None) -> Contexts:
-    """The contexts after `name` became the one in use (None: none is).
+    """Put the context `name` in use, None for no context, and return the contexts.
 
-    Raises `UsageError` where there is no such context, or the file can't be read or written.
+    Raises:
+        UsageError: There is no such context, or the file can't be read or written.
     """
     contexts = with_current(read_contexts(path), name)
     write_contexts(contexts)
@@ -22,9 +23,10 @@ def use_context(path: Path, name: str | None) -> Contexts:
 
 
 def remove_context(path: Path, name: str) -> bool:
-    """Whether the context that is gone now was the one in use; then none is.
+    """Remove a context and return whether it was the one in use.
 
-    Raises `UsageError` where there is no such context, or the file can't be read or written.
+    Raises:
+        UsageError: There is no such context, or the file can't be read or written.
     """
     contexts = read_contexts(path)
     write_contexts(without_context(contexts, name))
@@ -41,10 +43,13 @@ def set_context(
     password: Secret | None = None,
     properties: dict[str, str | Secret] | None = None,
 ) -> Contexts:
-    """The contexts after one was made, or changed in what is given; the rest of it stays.
+    """Create a context or change its given settings, and return the contexts.
 
-    A relative store of files is meant from the working folder. Raises `UsageError` for a new context without a store,
-    a user name without a password, a secret among the properties, or a file that can't be read or written.
+    A relative store of files is relative to the working folder.
+
+    Raises:
+        UsageError: A new context has no store, a user name and a password don't come together, a property is a secret,
+            or the file can't be read or written.
     """
     contexts = read_contexts(path)
     known = {context.name for context in contexts.contexts}

@@ -66,12 +66,13 @@ def calibrate(
     rounds: int = ROUNDS,
     warm_up_s: float = WARM_UP_S,
 ) -> CostModel:
-    """The cost model of the broker that leads a scratch topic, written to the target file.
+    """Measure the cost model of the broker that leads a scratch topic and write it to the target file.
 
-    Each request is tried for `warm_up_s` and then measured in so many rounds, the least of which counts.
+    Each request runs for `warm_up_s` and then in N measured rounds, of which the lowest result counts.
 
-    Raises `StoreError` where the cluster can't be asked or changed, `KafkaQuotasError` where the broker never throttles
-    or the file can't be written.
+    Raises:
+        StoreError: The cluster can't be read or changed.
+        KafkaQuotasError: The broker never throttles, or the file can't be written.
     """
     url = f"kafka://{bootstrap}"
     with ExitStack() as stack:
@@ -104,7 +105,11 @@ def _connected(url: str, settings: StoreSettings) -> Iterator[ClusterClient]:
 
 @contextmanager
 def _scratch_topic(connection: ClusterClient, settings: StoreSettings, url: str) -> Iterator[str]:
-    """A topic that has a leader, deleted at the end. Raises `StoreError` where it can't be made."""
+    """Yield a topic that has a leader, and delete it at the end.
+
+    Raises:
+        StoreError: The topic can't be created.
+    """
     topic = f"kafka-quotas-calibrate-{uuid.uuid4().hex[:12]}"
     connection.node_ids()
     controller = connection.send(MetadataRequest()).controller_id
@@ -152,7 +157,11 @@ class _Upstream:
         self._peers: list[BrokerClient] = []
 
     def asking(self, client_id: str) -> SendProbe:
-        """What sends probes under a client-id. Raises `StoreError` where the broker does not answer one."""
+        """Return a function that sends probes under a client-id.
+
+        Raises:
+            StoreError: The broker does not answer one.
+        """
         peer = BrokerClient(self._address, access=replace(self._access, client_id=client_id), url=self._url)
         self._peers.append(peer)
 
@@ -166,12 +175,16 @@ class _Upstream:
         return ask
 
     def limit(self, entities: Sequence[Entity]) -> None:
-        """Nothing; each of these may take the budget. Raises `StoreError` where the cluster refuses the quotas."""
+        """Set the budget as request quota of each of these entities.
+
+        Raises:
+            StoreError: The cluster refuses the quotas.
+        """
         self._limited += entities
         self._set({REQUEST_PERCENTAGE.name: self._percentage})
 
     def close(self) -> None:
-        """Nothing; connections and quotas are gone."""
+        """Close the connections and remove the quotas."""
         for peer in self._peers:
             peer.close()
         try:
@@ -193,32 +206,42 @@ def _batch(size: int) -> bytes:
 
 
 def run(settings: DaemonSettings, open_store: OpenStore, *, log: TextIO) -> DaemonResult:
-    """How the daemon ended, after a signal told it to; meanwhile it writes its log, a line per event.
+    """Run the daemon until a signal ends it, and return how it ended.
 
-    Raises `KafkaQuotasError` where it can't start.
+    It writes a line per event to its log.
+
+    Raises:
+        KafkaQuotasError: The daemon can't start.
     """
     return run_daemon(settings, open_store, log=log)
 
 
 def status(control: Path | None) -> DaemonStatus:
-    """What the daemon behind a control socket tells; None asks the only one that this user runs.
+    """Return the status of the daemon at a control socket.
 
-    Raises `ControlError` where none answers, `UsageError` where there are several to choose from.
+    Args:
+        control: None for the only daemon of this user.
+
+    Raises:
+        ControlError: No daemon answers.
+        UsageError: There are several daemons to choose from.
     """
     return ask_status(find_control_path() if control is None else control)
 
 
 def reload(control: Path | None) -> Reloaded:
-    """What it came to that the daemon behind a control socket read its files and its store anew.
+    """Make the daemon at a control socket read its files and its store again, and return the result.
 
-    Raises `RefusedError` where a file can't be used and the daemon keeps what it had, `ControlError` and `UsageError`
-    as `status` does.
+    Raises:
+        RefusedError: A file can't be used. The daemon keeps its configuration.
+        ControlError: No daemon answers.
+        UsageError: There are several daemons to choose from.
     """
     return ask_reload(find_control_path() if control is None else control)
 
 
 def unmute(control: Path | None, choice: ClientChoice) -> Unmuted:
-    """End the throttle times of clients of the daemon behind a control socket, and return those that waited.
+    """End the throttle times of clients of a daemon, and return those that waited.
 
     Raises:
         RefusedError: The daemon does not let this user do that.
@@ -229,9 +252,12 @@ def unmute(control: Path | None, choice: ClientChoice) -> Unmuted:
 
 
 def decide(control: Path | None, ask: DecisionRequest) -> Decision:
-    """What the daemon behind a control socket says to one question.
+    """Return the decision of the daemon at a control socket on one request.
 
-    Raises `DecisionError` where it can't be answered, `ControlError` and `UsageError` as `status` does.
+    Raises:
+        DecisionError: The daemon can't answer the request.
+        ControlError: No daemon answers.
+        UsageError: There are several daemons to choose from.
     """
     with DecisionClient(find_control_path() if control is None else control) as client:
         return client.ask(ask)

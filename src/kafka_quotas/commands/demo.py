@@ -36,12 +36,14 @@ _FILL_RECORDS: Final = 16_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoClient:
-    """A client of the demo: its quota and what it offers, in bytes/s; None is none, and all it can."""
+    """A client of the demo."""
 
     client_id: str
     direction: Direction
     quota: int | None
+    """In bytes/s, None for no quota."""
     offers: int | None
+    """Its offered load in bytes/s, None for as much as it can send."""
 
     @property
     def key(self) -> QuotaKey:
@@ -71,26 +73,30 @@ class DemoObserver(Protocol):
     """Whoever is told how the demo goes."""
 
     def quota_is_set(self, actor: DemoClient, result: AlterResult) -> None:
-        """Nothing; one quota is stored."""
+        """Receive a quota that the demo has stored."""
         ...
 
     def stage_is_set(self, stage: DemoTestBed) -> None:
-        """Nothing; everything runs."""
+        """Receive the addresses of the servers once they all run."""
         ...
 
     def applies(self, result: EffectiveResult) -> None:
-        """Nothing; this is what holds for the cast."""
+        """Receive the effective quotas of the demo's clients."""
         ...
 
     def load_runs(self, progress: RunProgress) -> None:
-        """Nothing; called several times a second during the load."""
+        """Receive the progress of the load, several times a second."""
         ...
 
 
 def demo(audience: DemoObserver, *, clock: Clock) -> LoadResult:
-    """What every client got through the daemon, with the verdicts. All that was started is gone when it returns.
+    """Run the demo and return the result of every client, with the verdicts.
 
-    Raises `DaemonStartError` where the daemon does not start, and what `run_load` raises.
+    Everything that it started ends before it returns.
+
+    Raises:
+        DaemonStartError: The daemon does not start.
+        KafkaQuotasError: The load can't run, see `run_load`.
     """
     with ExitStack() as stack:
         folder = stack.enter_context(work_folder())
@@ -111,7 +117,7 @@ def demo(audience: DemoObserver, *, clock: Clock) -> LoadResult:
 
 
 def _set_quotas(store: Store, audience: DemoObserver) -> None:
-    """Nothing; the quotas of the cast are stored."""
+    """Store the quotas of the demo's clients."""
     for actor in CAST:
         if actor.quota is not None:
             entity = Entity.of(client_id=actor.client_id)

@@ -27,18 +27,23 @@ LINK_NAME = "kafka-configs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropIn:
-    """A link and what it leads to; `hidden_by` is another program of that name which the shell finds first."""
+    """A link named kafka-configs and its target."""
 
     link: Path
     target: Path
     hidden_by: Path | None
+    """Another program of that name which the shell finds first."""
 
 
 def install_drop_in(folder: Path, program: Path, *, search_path: str) -> DropIn:
-    """The link in the folder to the installed program; one that is there already stays as it is.
+    """Link kafka-configs in the folder to the installed program, unless that link exists.
 
-    `search_path` is the shell's PATH. Raises `UsageError` where there is no such folder, and where something else has
-    that name; `KafkaQuotasError` where the link can't be made.
+    Args:
+        search_path: The shell's PATH.
+
+    Raises:
+        UsageError: There is no such folder, or another file has that name.
+        KafkaQuotasError: The link can't be created.
     """
     if not folder.is_dir():
         raise UsageError(f"no such folder: {folder}", hint="name one on your PATH, or make it first")
@@ -70,11 +75,13 @@ _PROPERTIES_SLOTS = 16  # those of a new java.util.Properties
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaConfigsResult:
-    """What a command prints: its lines, and what it leaves out that the original has; what it changed, and where."""
+    """The lines that a command prints, and the changes that it made."""
 
     lines: tuple[str, ...]
     note: str | None = None
+    """What the original prints besides."""
     made: tuple[PlannedChange, ...] = ()
+    """The changes in the store."""
     store_url: str = ""
 
 
@@ -90,7 +97,9 @@ def run_kafka_configs(
     open_zookeeper: Callable[[], UserConfigs],
     unconfirmed: Callable[[KafkaConfigsResult], object] = _unheard,
 ) -> KafkaConfigsResult:
-    """Carry the command out and return what it prints; only the one of the two that it needs is opened.
+    """Carry out the command and return what it prints.
+
+    It opens only the one of the two stores that it needs.
 
     Args:
         command: What was asked for.

@@ -16,8 +16,8 @@ from kafka_quotas.loadtest.scenario.model import Variant
 def keep_scenario(result: ScenarioResult, keeping: ResultOutput) -> None:
     """Print and keep every run of a scenario.
 
-    For machine-readable forms only the run with quotas is printed. The run without quotas has a folder of its own inside
-    that of the others.
+    For machine-readable forms only the run with quotas is printed. The run without quotas has a folder of its own
+    inside that of the others.
     """
     for run in result.runs:
         is_judged = run.variant is Variant.WITH_QUOTAS

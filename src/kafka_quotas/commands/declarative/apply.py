@@ -47,22 +47,23 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyResult:
-    """What was changed (with `dry_run`: would be), what failed, what was left alone, and who is affected.
+    """The changes made, or with `dry_run` planned, the failures, and the affected clients.
 
-    What was accepted but did not show in time was changed and failed as well.
-    `declared` is None where a plan was carried out, `radius` where nothing was asked about it.
+    A change that the store accepted but did not show in time is among both the changes and the failures.
     """
 
     store_url: str
     made: tuple[PlannedChange, ...]
     failures: tuple[Failure, ...]
     declared: DeclaredPlan | None
+    """None where a plan was carried out."""
     radius: BlastRadius | None
+    """None where nothing asked for it."""
     dry_run: bool
 
 
 def _silent(done: int, total: int) -> None:
-    """Nothing; nobody watches."""
+    """Ignore the progress."""
     del done, total
 
 
@@ -81,12 +82,17 @@ def apply(
     progress: Progress = _silent,
     made: Made = _unheard,
 ) -> ApplyResult:
-    """What was changed so that the files hold; with `dry_run` everything is checked and nothing written.
+    """Change the store to match the files, and return what changed.
 
-    Quotas to `keep`, by entity and key, stay as they are. `made` is called with what became of each chunk.
+    Args:
+        dry_run: Whether to check everything and write nothing.
+        keep: Quotas that stay as they are, by entity and key.
+        made: Called with the outcome of each chunk.
 
-    Raises what `declared_plan` raises, `UsageError` for entries that say `invalid: true` without `allow_invalid`, and
-    the store's error where nothing was written at all.
+    Raises:
+        UsageError: An entry says `invalid: true` without `allow_invalid`, or as `declared_plan` does.
+        KafkaQuotasError: As `declared_plan` does.
+        StoreError: The store refused everything, so that nothing was written.
     """
     found = declared_plan(store, desire, keep=keep)
     if not allow_invalid:
@@ -105,10 +111,12 @@ def apply_plan(
     progress: Progress = _silent,
     made: Made = _unheard,
 ) -> ApplyResult:
-    """What was changed to carry out a plan, or what was left of it.
+    """Carry out a plan, or what is left of it, and return what changed.
 
-    Raises `StalePlanError` where the store has changed since, `UsageError` for a plan of another store or with refused
-    values, and what `apply` raises.
+    Raises:
+        StalePlanError: The store has changed since the plan was made.
+        UsageError: The plan is of another store, or has refused values.
+        StoreError: As `apply` does.
     """
     if kept.store_url != store.url:
         raise UsageError(
@@ -162,9 +170,12 @@ def _failures(
     progress: Progress,
     told: Callable[[Sequence[AlterationResult]], None],
 ) -> Iterator[Failure]:
-    """What could not be changed. Once the store is lost, the rest is not tried.
+    """Write the changes and return those that failed.
 
-    Raises the store's error where it comes before anything was done.
+    Once the store is lost, the rest is not tried.
+
+    Raises:
+        StoreError: The store fails before anything was written.
     """
     done, size = 0, FIRST_CHUNK
     while done < len(alterations):
@@ -193,7 +204,10 @@ def _not_tried(alterations: Sequence[Alteration], error: KafkaQuotasError) -> It
 
 
 def _next_size(size: int, took_s: float) -> int:
-    """How many entities the store does in `CHUNK_S`, going by the last chunk; never fewer than at first."""
+    """Return how many entities the store changes in `CHUNK_S`, by the last chunk.
+
+    The result is never less than the first chunk.
+    """
     growth = min(MOST_GROWTH, CHUNK_S / max(took_s, 1e-9))
     return max(FIRST_CHUNK, int(size * growth))
 

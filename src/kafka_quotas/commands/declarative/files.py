@@ -41,11 +41,12 @@ def export(store: Store, *, selectors: Sequence[str] = ()) -> ExportResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidateResult:
-    """What was looked at, and everything that is wrong with it; `invalid_entries` are those that say so themselves."""
+    """What was checked, and every problem with it."""
 
     files: int
     entities: int
     invalid_entries: int
+    """Entries that are marked as invalid themselves."""
     problems: tuple[Diagnostic, ...]
     unused_values: tuple[str, ...]
 

@@ -26,29 +26,31 @@ DEFAULT_PRUNE_LIMIT: Final = 50.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredState:
-    """What is asked for: files with values laid over them, what they own, and how far removing may go (per cent)."""
+    """The declared state: files with values laid over them, and what they own."""
 
     paths: Sequence[str]
     values: Sequence[Path] = ()
     selectors: Sequence[str] = ()
+    """Name the entities that the files own."""
     prune: bool = False
     prune_limit: float = DEFAULT_PRUNE_LIMIT
+    """The greatest share of removals, in per cent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredPlan:
-    """The plan, what was stored when it was made, and what it leaves alone.
-
-    `left_alone` is stored but not declared; `not_owned` is declared but not named by the selectors; `invalid` are the
-    changed entities whose new quotas this program refuses; `unused_values` have a value that no entry asks for.
-    """
+    """The plan, what was stored when it was made, and what it leaves alone."""
 
     plan: Plan
     stored: Content
     left_alone: tuple[Unmanaged, ...]
+    """Stored but not declared."""
     not_owned: tuple[Entity, ...]
+    """Declared but not named by the selectors."""
     invalid: tuple[Entity, ...]
+    """Changed entities whose new quotas this program refuses."""
     unused_values: tuple[str, ...]
+    """Values that no entry asks for."""
 
 
 def stored_content(store: Store) -> dict[Entity, dict[str, float]]:
@@ -57,10 +59,15 @@ def stored_content(store: Store) -> dict[Entity, dict[str, float]]:
 
 
 def declared_plan(store: Store, desire: DesiredState, *, keep: Collection[tuple[Entity, str]] = ()) -> DeclaredPlan:
-    """What has to change in the store; quotas to `keep`, by entity and key, stay as they are.
+    """Return what has to change in the store for the files to hold.
 
-    Raises `UsageError` for a problem in the files or a selector, `KafkaQuotasError` where too much would be removed,
-    and whatever the store raises.
+    Args:
+        keep: Quotas that stay as they are, by entity and key.
+
+    Raises:
+        UsageError: The files or a selector have a problem.
+        KafkaQuotasError: The plan would remove too much.
+        StoreError: The store can't be read.
     """
     owns = owner(desire.selectors)
     found = declared(desire.paths, desire.values)
@@ -87,9 +94,10 @@ def declared_plan(store: Store, desire: DesiredState, *, keep: Collection[tuple[
 
 
 def check_removals(plan: Plan, owned: Content, limit_percent: float) -> None:
-    """Nothing, where a plan removes no more than its share of what is owned.
+    """Refuse a plan that removes more than its share of what is owned.
 
-    Raises `KafkaQuotasError` where it removes more, of the entities or of the quotas.
+    Raises:
+        KafkaQuotasError: It removes more of the entities or of the quotas.
     """
     after = plan.applied_to(owned)
     gone = sum(entity not in after for entity in owned)
@@ -131,9 +139,12 @@ class DiffResult:
 
 
 def diff(store: Store, desire: DesiredState) -> DiffResult:
-    """What has to change in the store for the files to hold, and for whom what applies is different then.
+    """Return what has to change in the store for the files to hold, and which clients it affects.
 
-    Raises what `declared_plan` raises.
+    Raises:
+        UsageError: As `declared_plan` does.
+        KafkaQuotasError: As `declared_plan` does.
+        StoreError: As `declared_plan` does.
     """
     found = declared_plan(store, desire)
     return DiffResult(store_url=store.url, declared=found, radius=blast_radius(found.stored, found.plan))

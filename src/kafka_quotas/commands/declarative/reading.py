@@ -72,9 +72,13 @@ def declared(paths: Sequence[str], values: Sequence[Path] = ()) -> Declarations:
 
 
 def read_plan(paths: Sequence[str]) -> KeptPlan | None:
-    """The plan, where the only file named is one; None where it is anything else.
+    """Read the plan where it is the only file named.
 
-    Raises `UsageError` for a plan that is damaged, or named beside other files.
+    Returns:
+        None where the paths name anything else.
+
+    Raises:
+        UsageError: The plan is damaged, or named beside other files.
     """
     for path in paths:
         if Path(path).suffix != ".json" or not Path(path).is_file():

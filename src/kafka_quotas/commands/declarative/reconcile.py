@@ -30,21 +30,24 @@ _END_OF_TIME_MS: Final = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """How one round went: `error` says why it changed nothing, `undone` how many temporary quotas were taken back."""
+    """The outcome of one round."""
 
     number: int
     result: ApplyResult | None
     error: KafkaQuotasError | None
+    """Why the round changed nothing."""
     undone: int
+    """The number of temporary quotas that the round removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftStatus:
-    """The figures of all rounds so far; `drifted` counts the quotas that the last one found different."""
+    """The figures of all rounds so far."""
 
     rounds: int = 0
     failed_rounds: int = 0
     drifted: int = 0
+    """The number of quotas that the last round found different."""
     undeclared: int = 0
     failed_entities: int = 0
     corrected_total: int = 0
@@ -84,7 +87,11 @@ class Reconciler:
         return Round(number=number, result=result, error=None, undone=undone)
 
     def _undone(self) -> tuple[int, Collection[tuple[Entity, str]]]:
-        """How many quotas were taken back because their time was up, and those whose time is not."""
+        """Revert the temporary quotas whose time is up.
+
+        Returns:
+            How many it reverted, and those whose time is not up.
+        """
         entries = self._recorder.journal.since_oldest_pending()
         undone = 0
         if not self._dry_run:
@@ -116,9 +123,10 @@ class Reconciler:
 
 
 def drift_exposition(status: Callable[[], DriftStatus]) -> Callable[[], bytes]:
-    """A function that tells the figures in Prometheus' text format.
+    """Return a function that formats the figures for Prometheus.
 
-    Raises `KafkaQuotasError` where prometheus-client is not installed.
+    Raises:
+        KafkaQuotasError: prometheus-client is not installed.
     """
     try:
         from prometheus_client import CollectorRegistry, Gauge, generate_latest  # noqa: PLC0415 - optional
@@ -155,9 +163,14 @@ def run_reconciler(
     report: Callable[[Round], None],
     serving: Callable[[Address], None],
 ) -> None:
-    """Nothing, once SIGTERM came; every `interval_s` seconds there is a round, and `report` is told.
+    """Run a round every `interval_s` seconds until SIGTERM.
 
-    `serving` is told where metrics are served. Raises `KafkaQuotasError` where they can't be.
+    Args:
+        report: Receives the outcome of each round.
+        serving: Receives the address of the metrics.
+
+    Raises:
+        KafkaQuotasError: The metrics can't be served.
     """
     exposition = None if metrics is None else drift_exposition(lambda: reconciler.status)
 

@@ -59,7 +59,7 @@ class _Reader:
         self.lines: list[int] = []
 
     def document(self) -> object:
-        """The value of the only document; an empty file is an empty list."""
+        """Return the value of the only document, an empty list for an empty file."""
         self._next()
         if isinstance(self._parser.peek_event(), yaml.StreamEndEvent):
             return []
@@ -76,11 +76,15 @@ class _Reader:
         return value
 
     def close(self) -> None:
-        """Nothing; the parser is released."""
+        """Release the parser."""
         self._parser.dispose()
 
     def _value(self, event: Any, *, depth: int, entries: bool = False) -> object:
-        """The value that begins with an event; `entries` says that it is the list of entries."""
+        """Return the value that begins with an event.
+
+        Args:
+            entries: Whether the value is the list of entries.
+        """
         if event.anchor is not None:  # an alias has one too
             raise self._problem(event, "anchors and aliases are not taken", "use `values:` and $name instead")
         if event.tag is not None and event.tag != "!":

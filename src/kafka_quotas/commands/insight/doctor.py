@@ -17,12 +17,15 @@ _DEFAULT_NODE = "<default>"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorResult:
-    """The findings, worst first; how many entries were looked at; and what could not be looked at, a line each."""
+    """The findings about a store."""
 
     store_url: str
     entries: int
+    """The number of entries looked at."""
     findings: tuple[Finding, ...]
+    """The worst first."""
     not_looked_at: tuple[str, ...]
+    """What could not be looked at, one line each."""
 
     @property
     def has_errors(self) -> bool:
@@ -52,7 +55,7 @@ def doctor(store: Store, *, settings: StoreSettings) -> DoctorResult:
 
 
 def facts_of(store_url: str, *, settings: StoreSettings) -> ClusterInfo:
-    """What the cluster behind a store tells; a file has none."""
+    """Return what the cluster of a store reports, empty for a store in a file."""
     address = parse_store_url(store_url)
     if address.kind is StoreKind.KAFKA:
         from kafka_quotas.stores.kafka.cluster_info import kafka_facts  # noqa: PLC0415 - only a Kafka store needs it

@@ -40,14 +40,17 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One finding. `check` names the kind of finding for scripts; `about` is who or what, `entity` where it is one."""
+    """One finding about a store."""
 
     severity: Severity
     check: str
+    """The kind of finding, for scripts."""
     about: str
+    """What the finding is about, in words."""
     sentence: str
     remedy: str
     entity: Entity | None = None
+    """The entity it is about, None where it is about something else."""
 
 
 THREADS = 11
@@ -58,9 +61,12 @@ _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 def odd_entries(
     entries: Sequence[QuotaEntry], *, static: bool = False, threads: int | None = None
 ) -> Iterator[Finding]:
-    """The findings about quotas, in the order of the checks; `threads`: of the smallest broker (None: unknown).
+    """Yield the findings about quotas in the order of the checks.
 
-    Thresholds are no quotas of Kafka's, and were checked when they were set.
+    Thresholds are not quotas of Kafka, and were checked when they were set.
+
+    Args:
+        threads: Of the smallest broker, None where unknown.
     """
     entries = [entry for entry in entries if not is_threshold_entity(entry.entity)]
     yield from _unreachable(entries, static=static)
@@ -191,7 +197,7 @@ def _odd_names(entity: Entity) -> Iterator[Finding]:
 
 
 def _trouble_with(kind: str, name: str) -> tuple[str, str] | None:
-    """What is wrong with a name, and what to do; None where nothing is."""
+    """Return what is wrong with a name and how to fix it, None for a good name."""
     if name == "<default>":
         return "is a name that spells the default, not the default", f"if the default is meant: --{_flag(kind)}-default"
     if kind == USER and name.startswith("User:"):

@@ -17,7 +17,10 @@ from kafka_quotas.stores.store import QuotaEntry, Store
 
 
 class SortBy(StrEnum):
-    """What the rows are sorted by; figures largest first."""
+    """The sort key of the rows.
+
+    Figures sort in descending order.
+    """
 
     SHARE = "share"
     RATE = "rate"
@@ -28,10 +31,11 @@ class SortBy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopRow:
-    """A bucket at a broker, and the quota that it is held to by the store (None: none), or by what its source tells."""
+    """A bucket at a broker, and the quota that applies to it."""
 
     usage: Usage
     limit: float | None
+    """By the store, or else by the source of the usage, None for no limit."""
     level: Level | None
     entity: Entity | None
 
@@ -67,9 +71,13 @@ _FIGURES: Mapping[SortBy, Callable[[TopRow], float | None]] = {
 
 
 def top(store: Store, reading: UsageReading, *, sort: SortBy = SortBy.SHARE, limit: int | None = None) -> TopResult:
-    """The rows of a reading, with the quotas of the store; `limit`: at most so many (None: all).
+    """Return the rows of a reading, with the quotas of the store.
 
-    Raises whatever the store raises.
+    Args:
+        limit: The greatest number of rows, None for all.
+
+    Raises:
+        StoreError: The store can't be read.
     """
     entries = store.describe(EVERYTHING)
     resolver = resolver_of(entries, static=store.url.startswith("static:"))
@@ -116,7 +124,11 @@ def _row(usage: Usage, resolver: EffectiveQuotas, other: str) -> TopRow:
 
 
 def _quota_of(usage: Usage, resolver: EffectiveQuotas, other: str) -> EffectiveQuota | None:
-    """The quota of a bucket, asked for with a client that draws on it; None where that client draws on another."""
+    """Return the quota of a bucket, found by a client that draws on it.
+
+    Returns:
+        None where that client draws on another bucket.
+    """
     for answer in resolver.for_client(usage.user or other, usage.client_id):
         if answer.key.name == usage.key and answer.bucket == usage.tags:
             return answer
@@ -124,6 +136,9 @@ def _quota_of(usage: Usage, resolver: EffectiveQuotas, other: str) -> EffectiveQ
 
 
 def _order(row: TopRow, sort: SortBy) -> tuple[bool, float, str, str, str, str]:
-    """Figures largest first, those without one last; then by name."""
+    """Return the sort key of a row.
+
+    Figures sort in descending order, rows without one last, equal ones by name.
+    """
     usage, figure = row.usage, _FIGURES[sort](row)
     return (figure is None, -(figure or 0.0), usage.user, usage.client_id, usage.key, usage.broker)

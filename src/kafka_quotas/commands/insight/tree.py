@@ -12,11 +12,12 @@ from kafka_quotas.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """An entity's own part of the tree: its quota (None: it is there for those below it), then those below it."""
+    """An entity's part of the tree."""
 
     entity_type: str
     name: str | None
     standing: StoredQuotaStatus | None
+    """Its quota, None for an entity that only holds the branches below it."""
     below: tuple["Branch", ...] = ()
 
 
@@ -30,10 +31,11 @@ class KeyTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeResult:
-    """The trees, and the same quotas as a list; `about_client` where they are only those that fit one client."""
+    """The trees, and the same quotas as a list."""
 
     store_url: str
     about_client: bool
+    """Whether they hold only the quotas that fit one client."""
     trees: tuple[KeyTree, ...]
     standings: tuple[StoredQuotaStatus, ...]
 
@@ -46,7 +48,11 @@ def tree(
     client_id: str | None = None,
     ip: str | None = None,
 ) -> TreeResult:
-    """The stored quotas, or those that fit one client, each with its stand; `key` leaves out the other keys."""
+    """Return the stored quotas, or those that fit one client, each with its status.
+
+    Args:
+        key: The only quota key to return, None for all.
+    """
     entries = store.describe(EVERYTHING)
     static = store.url.startswith("static:")
     about_client = not (user is None and client_id is None and ip is None)
@@ -70,7 +76,10 @@ def _trees(found: Sequence[StoredQuotaStatus]) -> Iterator[KeyTree]:
 
 
 def _user_branches(found: Sequence[StoredQuotaStatus]) -> Iterator[Branch]:
-    """One branch per user, the default last; a user's clients below it."""
+    """Yield one branch per user with the user's clients below it.
+
+    The default comes last.
+    """
     of_users: dict[str | None, list[StoredQuotaStatus]] = {}
     for standing in _named_first([standing for standing in found if standing.entity.user is not ABSENT], USER):
         name = standing.entity.user

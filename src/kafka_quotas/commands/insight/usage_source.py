@@ -58,31 +58,36 @@ MAX_ANSWER_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageSource:
-    """Which source is asked: the addresses of metrics where there are any, else the daemon behind `control`.
+    """The source of usage: the addresses of metrics, or else the daemon at a control socket.
 
-    An address with a path (`http://broker:7071/metrics`) is an exporter's, one without is a Prometheus server's.
-    `control` None: the only daemon of this user.
+    An address with a path (`http://broker:7071/metrics`) is an exporter, one without is a Prometheus server.
     """
 
     control: Path | None = None
+    """None for the only daemon of this user."""
     metrics_urls: tuple[str, ...] = ()
     names: MetricNames = BUILT_IN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageReading:
-    """What was read at one moment: where from, the buckets, the window of the rates, and the store a daemon follows."""
+    """The usage at one moment."""
 
     origin: str
+    """Where it was read from."""
     usages: tuple[Usage, ...]
     window: QuotaWindow = DEFAULT_WINDOW
+    """The window of the rates."""
     store_url: str | None = None
+    """The store that the daemon follows, None without a daemon."""
 
 
 def read_usage(source: UsageSource) -> UsageReading:
-    """What the source tells now.
+    """Read the usage from the source.
 
-    Raises `KafkaQuotasError` where it can't be reached or understood, `UsageError` for an address that can't be meant.
+    Raises:
+        KafkaQuotasError: The source can't be reached or parsed.
+        UsageError: An address is invalid.
     """
     if not source.metrics_urls:
         return usage_of_daemon(_status(source.control))
@@ -111,7 +116,7 @@ def _status(control: Path | None) -> "DaemonStatus":
 
 
 def usage_of_daemon(status: "DaemonStatus") -> UsageReading:
-    """Return what a daemon's status tells of every bucket that has a limit, as the metrics of brokers tell it."""
+    """Return the usage of every limited bucket in a daemon's status, in the form of brokers' metrics."""
     return UsageReading(
         origin=f"daemon {status.pid}",
         usages=tuple(
@@ -132,10 +137,11 @@ def usage_of_daemon(status: "DaemonStatus") -> UsageReading:
 
 
 def _throttle_ms(bucket: "BucketRow", status: "DaemonStatus") -> float:
-    """Return the longest throttle time that a client of the bucket waits for now, in ms; 0 where it holds nobody back.
+    """Return the longest throttle time that a client of the bucket waits for now, in ms.
 
-    Between two such times it is the average of the latest ones, as a broker's `throttle-time` is, and for a bucket of
-    tokens in debt the time until the debt is paid, for what comes before is refused.
+    Between two such times it is the average of the latest ones, as a broker's `throttle-time` is. For a bucket of
+    tokens in debt it is the time until the debt is paid, because requests before that are refused. It is 0 where the
+    bucket throttles nobody.
     """
     waits = (
         row.throttle_ms

@@ -14,16 +14,14 @@ from kafka_quotas.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyAnswer:
-    """One quota key: what applies, what was seen of that bucket by broker, and the value that would end throttling.
-
-    `limit` is the store's, or where the source tells another one, which is in force, that. `ends_at` is None where
-    nothing is throttled.
-    """
+    """The answer for one quota key: what applies, the bucket's usage by broker, and the remedy."""
 
     quota: EffectiveQuota
     limit: float | None
+    """The limit in force, by the source of the usage where that differs from the store."""
     usages: tuple[Usage, ...]
     ends_at: float | None
+    """The value that would end throttling, None where nothing is throttled."""
 
     @property
     def throttle_ms(self) -> float:
@@ -39,7 +37,7 @@ class KeyAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhyResult:
-    """The answers by key; `culprit` is the one that holds the client back most, None where none does."""
+    """The answers by key."""
 
     store_url: str
     origin: str
@@ -47,13 +45,19 @@ class WhyResult:
     client_id: str
     answers: tuple[KeyAnswer, ...]
     culprit: KeyAnswer | None
+    """The answer that holds the client back most, None where none does."""
     notes: tuple[str, ...]
 
 
 def why(store: Store, reading: UsageReading, *, user: str | None, client_id: str | None) -> WhyResult:
-    """What holds a user's client-id back now (user None: one without authentication, client-id None: it sends none).
+    """Return what holds a user's client-id back now.
 
-    Raises whatever the store raises.
+    Args:
+        user: None for a client without authentication.
+        client_id: None for a client that sends none.
+
+    Raises:
+        StoreError: The store can't be read.
     """
     entries = store.describe(EVERYTHING)
     resolver = resolver_of(entries, static=store.url.startswith("static:"))

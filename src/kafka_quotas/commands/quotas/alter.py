@@ -29,20 +29,18 @@ class Checker(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaChange:
-    """One key before and after (units of the key; None: not set)."""
+    """One key before and after a change."""
 
     key: str
     old: float | None
+    """In the unit of the key, None where it was not set."""
     new: float | None
+    """In the unit of the key, None where it is removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterResult:
-    """What was changed, or with `dry_run` would be, where, and who checked it.
-
-    `undo_at_ms` is when the journal says that it is to be undone (milliseconds since the epoch), None for never.
-    `radius` tells for whom it would count, with `dry_run` only.
-    """
+    """The changes made, or with `dry_run` planned, where, and who checked them."""
 
     entity: Entity
     store_url: str
@@ -50,7 +48,9 @@ class AlterResult:
     dry_run: bool
     checked_by: tuple[Checker, ...]
     undo_at_ms: int | None = None
+    """When the journal schedules the revert, in milliseconds since the epoch, None for never."""
     radius: "BlastRadius | None" = None
+    """The affected clients, with `dry_run` only."""
 
 
 def alter(
@@ -63,13 +63,20 @@ def alter(
     recorder: JournalWriter | None = None,
     for_ms: int | None = None,
 ) -> AlterResult:
-    """What was changed; with `dry_run` everything is checked and nothing written.
+    """Change the quotas of an entity and return what changed.
 
-    A key to remove must be set, as with kafka-configs: a misspelt one would otherwise pass as done. `recorder` writes
-    the change into the journal, and with `for_ms` that it is to be undone after so many milliseconds.
+    A key to remove must be set, as with kafka-configs: a misspelt one would otherwise pass as done.
 
-    Raises `InvalidQuotaError` where the change is refused, `KafkaQuotasError` for a key to remove that is not set,
-    `StoreUnreachableError` and `StoreRefusedError` as the store does.
+    Args:
+        dry_run: Whether to check everything and write nothing.
+        recorder: Writes the change into the journal.
+        for_ms: After how many milliseconds the journal schedules the revert, None for never.
+
+    Raises:
+        InvalidQuotaError: The change is refused.
+        KafkaQuotasError: A key to remove is not set.
+        StoreUnreachableError: The store can't be reached.
+        StoreRefusedError: The store refuses the change.
     """
     if not allow_invalid:
         refused = our_refusals(entity, changes)
@@ -118,7 +125,11 @@ def _radius(store: Store, entity: Entity, made: Iterable[QuotaChange]) -> "Blast
 def _recorded(
     recorder: JournalWriter, store_url: str, made: Iterable[QuotaChange], result: AlterationResult, for_ms: int | None
 ) -> int | None:
-    """Return when the changes are to be undone (milliseconds since the epoch), None for never or if it is not noted."""
+    """Write the changes into the journal and return when it schedules their revert.
+
+    Returns:
+        In milliseconds since the epoch, None for never or if the journal can't be written.
+    """
     undo_at_ms = None if for_ms is None else recorder.clock.now_ms() + for_ms
     changes = [PlannedChange(entity=result.entity, key=change.key, old=change.old, new=change.new) for change in made]
     errors = {} if result.error is None else {result.entity: result.error}

@@ -24,7 +24,10 @@ Name = str | Other
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionedClient:
-    """Who connects: a user with a client-id, or an address; the parts that are not asked about are None."""
+    """A client to find the effective quotas of: a user with a client-id, or an address.
+
+    The parts that the question leaves out are None.
+    """
 
     user: Name | None = None
     client_id: Name | None = None
@@ -36,14 +39,20 @@ class QuestionedClient:
 
 
 def outcomes_of_user(user: str, entities: Iterable[Entity]) -> list[QuestionedClient]:
-    """Every distinct kind of client of a user: each stored client-id that can concern it, any other, none."""
+    """Return every distinct kind of client of a user.
+
+    These are each stored client-id that can concern the user, any other client-id, and none.
+    """
     concerning = [entity.client_id for entity in entities if not isinstance(entity.user, str) or entity.user == user]
     stored: list[Name] = [*sorted({client_id for client_id in concerning if isinstance(client_id, str)})]
     return [QuestionedClient(user=user, client_id=client_id) for client_id in (*stored, OTHER, "")]
 
 
 def clients_of_store(entities: Iterable[Entity]) -> list[QuestionedClient]:
-    """The clients that stored entities tell of: pairs, users and client-ids with any other of the rest, addresses."""
+    """Return the clients that stored entities name.
+
+    These are pairs, users and client-ids with any other of the rest, and addresses.
+    """
     known: dict[QuestionedClient, None] = {}
     for entity in sorted(entities, key=lambda each: each.sort_key):
         known.setdefault(_told_by(entity))

@@ -21,25 +21,37 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """The brokers of a cluster, and on how many of them a topic has leaders (None: not asked)."""
+    """The number of brokers of a cluster."""
 
     brokers: int
     topic: str | None = None
     leading_brokers: int | None = None
+    """How many of them lead a partition of the topic, None where no topic was named."""
 
     def total(self, key: QuotaKey, limit: float | None) -> float | None:
-        """The most that all brokers together let through (units of the key); None where that means nothing."""
+        """Return the most that all brokers together let through, in the unit of the key.
+
+        Returns:
+            None where limits don't add up over brokers.
+        """
         return None if limit is None or not multiplies(key, limit) else limit * self.brokers
 
     def topic_total(self, key: QuotaKey, limit: float | None) -> float | None:
-        """The most that the topic's leaders together let through; None where that means nothing or was not asked."""
+        """Return the most that the topic's leaders together let through.
+
+        Returns:
+            None where limits don't add up over brokers, or no topic was named.
+        """
         if limit is None or self.leading_brokers is None or not multiplies(key, limit) or key.for_ip:
             return None
         return limit * self.leading_brokers
 
 
 def multiplies(key: QuotaKey, limit: float) -> bool:
-    """Whether a limit adds up over brokers. Mutations pass one controller; shares of a thread don't make a sum."""
+    """Return whether a limit adds up over brokers.
+
+    All mutations pass one controller, and shares of a thread don't add up.
+    """
     return key not in (CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE) and limit < key.unlimited
 
 
@@ -57,9 +69,11 @@ class ClusterFindings:
 def look_at_cluster(
     store_url: str, *, settings: StoreSettings, brokers: int | None = None, topic: str | None = None
 ) -> ClusterFindings:
-    """What is known of the cluster: from `brokers` alone, or from the brokers of a Kafka store.
+    """Return the size of the cluster from `brokers` alone, or from the brokers of a Kafka store.
 
-    Raises `UsageError` for a topic without a Kafka store, and what asking the brokers raises.
+    Raises:
+        UsageError: A topic is named without a Kafka store.
+        StoreError: The brokers can't be read.
     """
     address = parse_store_url(store_url)
     if address.kind is not StoreKind.KAFKA:

@@ -27,10 +27,11 @@ class DescribeResult:
 
 
 def describe(store: Store, *, quota_filter: QuotaFilter) -> DescribeResult:
-    """The entries that match; none is an answer too.
+    """Return the entries that match, possibly none.
 
-    Raises `InvalidQuotaError` for a filter that Kafka refuses, or that asks for thresholds where there can be none,
-    and whatever the store raises.
+    Raises:
+        InvalidQuotaError: Kafka refuses the filter, or it asks for thresholds in a store without them.
+        StoreError: The store can't be read.
     """
     for component in quota_filter.components:
         refuse_elsewhere(store.url, Entity.from_pairs([(component.entity_type, component.name)]))
@@ -55,18 +56,18 @@ class ClientOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveResult:
-    """The outcomes, the cluster they hold on (None: not asked), and what to know when reading them.
-
-    `warnings` say that the whole answer may not hold, `notes` how it is meant. `usages` is what was seen at brokers
-    (None: not asked).
-    """
+    """What applies to each client."""
 
     store_url: str
     outcomes: tuple[ClientOutcome, ...]
     cluster: ClusterView | None
+    """The cluster that the outcomes hold on, None where nobody asked for it."""
     warnings: tuple[str, ...]
+    """Why the whole answer may not hold."""
     notes: tuple[str, ...]
+    """How to read the answer."""
     usages: tuple[Usage, ...] | None = None
+    """The usage at the brokers, None where nobody asked for it."""
 
 
 def effective(
@@ -78,9 +79,13 @@ def effective(
     warnings: Sequence[str] = (),
     usages: tuple[Usage, ...] | None = None,
 ) -> EffectiveResult:
-    """What applies to each client. A user without client-id is answered for every distinct kind of its clients.
+    """Return what applies to each client, or to every client that the store names.
 
-    No client at all asks for every client that the store knows of. `warnings` and `usages` are passed on to the reader.
+    A user without client-id stands for every distinct kind of its clients.
+
+    Args:
+        warnings: Passed on to the result.
+        usages: Passed on to the result.
     """
     entries = store.describe(EVERYTHING)
     asked = _spelled_out(clients, entries)
@@ -113,7 +118,10 @@ def _spelled_out(clients: Sequence[QuestionedClient], entries: Sequence[QuotaEnt
 
 
 def _resolver(url: str, entries: Sequence[QuotaEntry], history: Sequence[LevelKind]) -> EffectiveQuotas:
-    """The resolution over the entries; those of a static file rank as levels 9 and 10."""
+    """Return the resolution over the entries.
+
+    Entries of a static file have the levels 9 and 10.
+    """
     pairs = [(entry.entity, entry.quotas) for entry in entries]
     if url.startswith("static:"):
         return EffectiveQuotas((), history_levels=history, static=pairs)

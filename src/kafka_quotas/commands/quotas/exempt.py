@@ -20,26 +20,32 @@ UNLIMITED: Mapping[str, float] = {key.name: float(key.unlimited) for key in QUOT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExemptResult:
-    """What was changed, or with `dry_run` would be, and the kinds of clients that were asked about to be sure."""
+    """The changes made, or with `dry_run` planned."""
 
     store_url: str
     user: str
     changes: tuple[PlannedChange, ...]
     checked: tuple[QuestionedClient, ...]
+    """The kinds of clients whose quotas were checked afterwards."""
     dry_run: bool
 
 
 def exempt(
     store: Store, *, user: str, dry_run: bool = False, recorder: JournalWriter | None = None, for_ms: int | None = None
 ) -> ExemptResult:
-    """Change what limits any client of a user by any key, and return that.
+    """Exempt any client of a user from every quota, and return the changes.
 
-    The explicit unlimited goes on the user itself, which every default of users, pairs and client-ids loses against,
-    and on those pairs of the user that hold a limit, which would win against it. `recorder` writes what became of it
-    into the journal, also where a part failed, and with `for_ms` that it is to be undone after so many milliseconds.
+    The explicit unlimited goes on the user itself, which wins against every default of users, pairs and client-ids, and
+    on those pairs of the user that hold a limit, which would win against it.
 
-    Raises `InvalidQuotaError` for a name that can't be meant, `KafkaQuotasError` where a client would be limited all
-    the same, `StoreError` where the store refused part of it, and whatever the store raises.
+    Args:
+        recorder: Writes the outcome into the journal, also where a part failed.
+        for_ms: After how many milliseconds the journal schedules the revert, None for never.
+
+    Raises:
+        InvalidQuotaError: The name is invalid.
+        KafkaQuotasError: A client would still be limited.
+        StoreError: The store can't be read, or refused a part.
     """
     refused = our_refusals(Entity.of(user=user), UNLIMITED)
     if refused is not None:

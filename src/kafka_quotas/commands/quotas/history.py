@@ -130,7 +130,9 @@ def history(journal: Journal, *, limit: int | None = None) -> HistoryResult:
 
 
 def find_entries(journal: Journal, entry_id: str) -> tuple[JournalEntry, ...]:
-    """Return the entries of the run with this id, or with the one id that begins so; `last` is the newest run.
+    """Return the entries of the run with this id, or with the one id that begins so.
+
+    `last` means the newest run.
 
     Raises:
         UsageError: There is none, or several begin so.

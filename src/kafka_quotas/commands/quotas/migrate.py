@@ -44,14 +44,17 @@ class MigrationOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigratedQuota:
-    """A quota, its value in the source and afterwards in the target (None: not set), and why it was refused."""
+    """A quota and the outcome of its migration."""
 
     entity: Entity
     key: str
     source: float | None
+    """Its value in the source, None where it is not set."""
     target: float | None
+    """Its value in the target afterwards, None where it is not set."""
     outcome: MigrationOutcome
     error: KafkaQuotasError | None = None
+    """Why the target refused it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +67,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationResult:
-    """Every quota of both sides, sorted, and how much they held; with `dry_run` what would be."""
+    """Every quota of both sides, sorted, with counts.
+
+    With `dry_run` these are the expected ones.
+    """
 
     source_url: str
     target_url: str
@@ -83,7 +89,7 @@ class MigrationResult:
 
 
 def _silent(done: int, total: int) -> None:
-    """Nothing; nobody watches."""
+    """Ignore the progress."""
     del done, total
 
 
@@ -95,9 +101,14 @@ def migrate(
     recorder: JournalWriter | None = None,
     progress: Progress = _silent,
 ) -> MigrationResult:
-    """What became of every quota of `source` in `target`; with `dry_run` it is checked by the target and not written.
+    """Copy every quota of `source` to `target` and return the outcome of each.
 
-    Raises `UsageError` where both are the same store, and what the stores raise where nothing was written at all.
+    Args:
+        dry_run: Whether the target only checks the quotas.
+
+    Raises:
+        UsageError: Both are the same store.
+        StoreError: A store failed before anything was written.
     """
     if source.url == target.url:
         raise UsageError(f"both sides are the same store: {source.url}", hint="--from one store --to another")
@@ -171,10 +182,13 @@ def _refused(target: Store, changes: Sequence[PlannedChange]) -> dict[Entity, Ka
 def _written(
     target: Store, changes: Sequence[PlannedChange], progress: Progress, recorder: JournalWriter | None
 ) -> Refusals:
-    """The quotas that were not written, and why. Once the store is lost the rest is not tried.
+    """Write the changes and return the quotas that failed, with the reason.
 
-    What was written is in the journal chunk by chunk, so that an interruption loses nothing of it. Raises the store's
-    error where it comes before anything was written.
+    Once the store is lost the rest is not tried. The journal gets each chunk as it is written, which keeps it complete
+    after an interruption.
+
+    Raises:
+        StoreError: The store fails before anything was written.
     """
     alterations = _alterations(changes)
     failed: dict[Entity, KafkaQuotasError] = {}

@@ -33,20 +33,25 @@ class QuotaStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredQuotaStatus:
-    """A stored quota (unit of its key), its level, its stand, and the entity that goes before it (None: none does)."""
+    """A stored quota and its status."""
 
     key: str
     entity: Entity
     level: Level | None
     limit: float
+    """In the unit of the key."""
     stand: QuotaStatus
     shadowed_by: Entity | None = None
+    """The entity whose quota wins, None where none does."""
 
 
 def standings(entries: Sequence[QuotaEntry], *, static: bool = False) -> tuple[StoredQuotaStatus, ...]:
-    """How every stored quota stands, by key in the order of their table, then by entity; thresholds are no quotas.
+    """Return the status of every stored quota, by key in the order of their table, then by entity.
 
-    `static`: the entries are a static file's, whose levels are 9 and 10.
+    Thresholds are not quotas and left out.
+
+    Args:
+        static: Whether the entries are those of a static file, with the levels 9 and 10.
     """
     resolver = resolver_of(entries, static=static)
     probes = SyntheticNames(entry.entity for entry in entries)
@@ -68,10 +73,13 @@ def standings_for(
     ip: str | None = None,
     static: bool = False,
 ) -> tuple[StoredQuotaStatus, ...]:
-    """How the stored quotas stand that fit one client (`client_id` `""`: it sends none).
+    """Return the status of the stored quotas that fit one client.
 
-    A user without client-id is answered for a client-id that nothing is stored for, a client-id without user for a
+    A user without client-id stands for a client-id that nothing is stored for, a client-id without user for a
     connection without authentication.
+
+    Args:
+        client_id: Empty for a client that sends none.
     """
     resolver = resolver_of(entries, static=static)
     answers: tuple[EffectiveQuota, ...] = ()
@@ -108,7 +116,10 @@ def _of_entry(
 
 
 def _clients(entity: Entity, probes: SyntheticNames) -> list[tuple[str, str]]:
-    """The clients to ask with: where the client-id is not named, one with any other client-id and one with none."""
+    """Return the clients to resolve an entity's quotas with.
+
+    Where the entity names no client-id, these are one with any other client-id and one without.
+    """
     user = _text(entity.user, probes)
     if isinstance(entity.client_id, str):
         return [(user, entity.client_id)]

@@ -25,12 +25,15 @@ class RevertProposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevertResult:
-    """What was undone, what could not be and why, and what was left alone because it has another value by now."""
+    """The outcome of a revert."""
 
     store_url: str
     undone: tuple[PlannedChange, ...]
+    """The changes that were reverted."""
     failed: tuple[tuple[Entity, KafkaQuotasError], ...]
+    """The entities that could not be reverted, and why."""
     left_alone: tuple[tuple[PlannedChange, float | None], ...] = ()
+    """Changes whose quota has another value by now."""
 
 
 def store_of(entries: Sequence[JournalEntry]) -> str:
@@ -45,9 +48,13 @@ def store_of(entries: Sequence[JournalEntry]) -> str:
 
 
 def propose(store: Store, entries: Sequence[JournalEntry], *, force: bool = False) -> RevertProposal:
-    """The opposite of what the entries of one run changed; with `force` also of what has another value by now.
+    """Return the inverse of what the entries of one run changed.
 
-    Raises what the store raises.
+    Args:
+        force: Whether to include quotas that have another value by now.
+
+    Raises:
+        StoreError: The store can't be read.
     """
     stored = _content(store)
     found = opposite(merged_changes(entries), stored, force=force)
@@ -57,9 +64,11 @@ def propose(store: Store, entries: Sequence[JournalEntry], *, force: bool = Fals
 
 
 def revert(store: Store, proposal: RevertProposal, *, recorder: JournalWriter) -> RevertResult:
-    """What was undone of the proposal; every entity that failed is listed.
+    """Carry out the proposal and return what was reverted and which entities failed.
 
-    Raises `KafkaQuotasError` where a quota of it has changed since, and what the store raises; nothing is undone then.
+    Raises:
+        KafkaQuotasError: A quota of it has changed since. Then nothing is reverted.
+        StoreError: The store can't be reached. Then nothing is reverted.
     """
     if proposal.opposite.changed_since:
         raise KafkaQuotasError(
@@ -74,10 +83,13 @@ def revert(store: Store, proposal: RevertProposal, *, recorder: JournalWriter) -
 
 
 def undo_due(store: Store, entries: Sequence[JournalEntry], *, recorder: JournalWriter) -> RevertResult:
-    """What was undone in a store because its time was up. What failed is tried again by the next call.
+    """Revert the changes in a store whose time is up, and return the outcome.
 
-    A quota with another value than the change gave it was changed by someone else: it is left alone and settled.
-    Raises what the store raises.
+    Each call tries again what failed before. Somebody else changed a quota with another value than the change gave it:
+    such a quota is left alone and settled.
+
+    Raises:
+        StoreError: The store can't be read.
     """
     undos = due_undos(entries, store_url=store.url, now_ms=recorder.clock.now_ms())
     content = {entity: dict(quotas) for entity, quotas in _content(store).items()} if undos else {}

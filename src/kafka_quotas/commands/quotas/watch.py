@@ -26,7 +26,7 @@ class SeenChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchBounds:
-    """When a watch ends: after so many changes, after so many seconds (None: neither)."""
+    """The end of a watch: after N changes, or after N seconds (None: neither)."""
 
     count: int | None = None
     duration_s: float | None = None
@@ -43,11 +43,19 @@ def watch(
     lost: Callable[[StoreUnreachableError], None],
     quota_filter: QuotaFilter = EVERYTHING,
 ) -> Iterator[SeenChange]:
-    """The changes to entities that pass the filter, as they are seen; several made between two looks are one.
+    """Yield the changes to entities that pass the filter, as they are seen.
 
-    `began` is told how many such entities there are at first. A store that is lost later on is told to `lost` and asked
-    again after a `pause`; what changed meanwhile is seen then. Raises `StoreUnreachableError` where the store can't be
-    reached at first, `InvalidQuotaError` for a filter that no broker takes, and what else the store raises.
+    Several changes between two looks count as one.
+
+    Args:
+        began: Called once with the number of such entities.
+        lost: Called when a store is lost later on.
+        pause: Waits before the store is tried again. The next look finds the changes made meanwhile.
+
+    Raises:
+        StoreUnreachableError: The store can't be reached at first.
+        InvalidQuotaError: No broker accepts the filter.
+        StoreError: The store can't be read.
     """
     refusal = filter_verdict_local(quota_filter)
     if refusal is not None:
