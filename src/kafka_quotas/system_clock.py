@@ -10,7 +10,7 @@ class SystemClock:
     """Wall-clock time, as Kafka's `Time.SYSTEM` reads it."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
 
@@ -24,5 +24,5 @@ class MonotonicClock:
         self._offset_ns = time.time_ns() - time.monotonic_ns()
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return milliseconds since the epoch."""
         return (time.monotonic_ns() + self._offset_ns) // 1_000_000

@@ -31,7 +31,7 @@ from kafka_quotas.stores.url import absolute_path, default_local_path
 
 
 def contexts_listing(contexts: Contexts) -> Listing:
-    """The contexts, sorted by name."""
+    """List the contexts, sorted by name."""
     return Listing(
         noun="contexts",
         items="contexts",
@@ -52,7 +52,7 @@ def contexts_listing(contexts: Contexts) -> Listing:
 
 
 def context_listing(context: Context) -> Listing:
-    """One context, setting by setting."""
+    """List one context, setting by setting."""
     rows = [("store", context.store_url), ("command_config", context.command_config), *_login_rows(context)]
     shown = [(name, value) for name, value in rows if value is not None]
     return Listing(

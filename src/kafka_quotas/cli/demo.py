@@ -92,7 +92,7 @@ def heading(stream: TextIO, text: str) -> None:
 
 
 def window_text() -> str:
-    """The demo's quota window in words."""
+    """Return the demo's quota window in words."""
     return f"{WINDOW.samples} x {WINDOW.window_s} s"
 
 
@@ -142,7 +142,7 @@ def demo(out: Out = Path("demo-output"), output: OutputForm = Output.TABLE) -> N
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """A context in which SIGTERM is an interrupt, so that everything started is ended."""
+    """Turn SIGTERM into an interrupt within the context, which ends everything that the demo started."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

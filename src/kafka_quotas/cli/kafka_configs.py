@@ -167,6 +167,6 @@ def _version_line() -> str:
 
 
 def _error_lines(error: KafkaQuotasError, *, arguments: Sequence[str]) -> list[str]:
-    """The original's lines for an error, and our hint."""
+    """Return the original's lines for an error, and our hint."""
     lines = told_lines(error, arguments) if isinstance(error, KafkaConfigsError) else [error.message]
     return [*lines, f"hint: {error.hint}"] if error.hint else lines

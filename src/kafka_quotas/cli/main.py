@@ -172,9 +172,12 @@ def _top(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Errors are told on standard error.
+    """Run the command line and return the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 
-    `argv` are the arguments after the program's name; None takes the process's own.
+    It reports errors on standard error.
+
+    Args:
+        argv: The arguments after the program's name, None for those of the process.
     """
     session = Invocation()
     _replace_closed_streams()
@@ -204,7 +207,10 @@ def _replace_closed_streams() -> None:
 
 
 def _own_arguments() -> list[str]:
-    """The process's arguments, after the command that the name it was started by stands for."""
+    """Return the process's arguments.
+
+    A link's name that stands for a command comes first as that command.
+    """
     through_link = Path(sys.argv[0]).stem == DROP_IN  # `kafka-configs.sh` too
     return [DROP_IN, *sys.argv[1:]] if through_link else sys.argv[1:]
 
@@ -245,7 +251,7 @@ def _one_line(text: str) -> str:
 
 
 def _tell_usage(error: typer.TyperException, session: Invocation) -> int:
-    """The exit code of an error that Typer found in the arguments, told in our form."""
+    """Report an error that Typer found in the arguments, and return the exit code."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else PROGRAM
     if type(error).__name__ == "NoArgsIsHelpError":  # the class is private to Typer; its message is the help text

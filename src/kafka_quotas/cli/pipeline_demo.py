@@ -50,7 +50,7 @@ class DemoStep:
     """Whether it runs on Spark where Spark is available, else on this machine."""
 
     def command(self, *, has_spark: bool) -> list[str]:
-        """The arguments of the command."""
+        """Return the arguments of the command."""
         if not self.is_distributed:
             return list(self.arguments)
         return [*self.arguments, "--engine", "spark" if has_spark else "local"]
@@ -64,7 +64,7 @@ def proposals(out: Path, default_of: str, proposed: Proposed) -> None:
 
 
 def steps(out: Path, logs: Path, in_force: Path, window: QuotaWindow, default_of: str) -> Iterator[DemoStep]:
-    """The steps from request logs to quotas that are set."""
+    """Yield the steps from request logs to quotas that are set."""
     data, quotas, store = str(out / "data"), str(out / "recommended.yaml"), f"local:{out / 'quotas.db'}"
     windows = ("--quota-window-num", str(window.samples), "--quota-window-size-seconds", str(window.window_s))
     pattern = f"{logs}/{{broker_id}}/*.log*"
@@ -179,7 +179,7 @@ def _clear(out: Path) -> None:
 
 
 def _record(out: Path, jars: Path | None, sample: Path) -> Recording:
-    """What real brokers logged: one of our own or, where there is none, those of the sample."""
+    """Record the traffic of a real broker, or use the logs of the sample where there is none."""
     try:
         java = find_java()
     except KafkaQuotasError as error:
@@ -208,7 +208,7 @@ def _record(out: Path, jars: Path | None, sample: Path) -> Recording:
 
 
 def _sample(sample: Path, reason: KafkaQuotasError, *, has_spark: bool) -> Recording:
-    """The request logs that come with the sources."""
+    """Return the request logs that come with the sources."""
     in_force = sample / "quotas.yaml"
     if not in_force.is_file():
         raise KafkaQuotasError(

@@ -9,7 +9,7 @@ COMPLETE_VARIABLE = "_KAFKA_QUOTAS_COMPLETE"
 
 
 def main() -> int:
-    """The exit code, see `kafka_quotas.cli.main.main`."""
+    """Run the program and return the exit code, see `kafka_quotas.cli.main.main`."""
     instruction = os.environ.get(COMPLETE_VARIABLE)
     code = None if instruction is None else _complete(instruction)
     if code is not None:
@@ -20,7 +20,7 @@ def main() -> int:
 
 
 def _complete(instruction: str) -> int | None:
-    """The exit code of a completion that needs no Typer, None for one that does."""
+    """Answer a completion that needs no Typer and return the exit code, None for any other run."""
     from kafka_quotas.cli.completion.quick import quick_answer  # noqa: PLC0415 - few runs complete anything
 
     try:

@@ -79,7 +79,7 @@ class KafkaConfigsResult:
 
     lines: tuple[str, ...]
     note: str | None = None
-    """What the original prints besides."""
+    """What the output leaves out that the original prints."""
     made: tuple[PlannedChange, ...] = ()
     """The changes in the store."""
     store_url: str = ""
@@ -173,7 +173,7 @@ def _without_credentials(config: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _as_the_original(error: KafkaQuotasError, *, through_zookeeper: bool) -> KafkaConfigsError:
-    """The error as the original would tell it."""
+    """Convert an error to the one that the original would report."""
     if isinstance(error, BrokerAnswerError):
         return broker_failure(error.code, error.message, hint=error.hint)
     if isinstance(error, StoreUnreachableError):

@@ -42,7 +42,7 @@ class GivenWindows:
     controller_window_size_s: int | None = None
 
     def figure(self, name: str) -> int | None:
-        """The given figure of one of `WINDOW_PROPERTIES`."""
+        """Return the given figure of one of `WINDOW_PROPERTIES`."""
         return {
             WINDOW_NUM: self.quota_window_num,
             WINDOW_SIZE_SECONDS: self.quota_window_size_s,
@@ -60,7 +60,7 @@ class WindowSettings:
     origins: tuple[tuple[str, str], ...] = tuple((name, DEFAULT_ORIGIN) for name in WINDOW_PROPERTIES)
 
     def origin(self, name: str) -> str:
-        """Where the figure of a property came from: `option`, a file, brokers, or `Kafka's default`."""
+        """Return the origin of a property's figure: `option`, a file, brokers, or `Kafka's default`."""
         return dict(self.origins)[name]
 
     @property
@@ -78,9 +78,10 @@ class WindowSource:
 
 
 def window_settings(given: GivenWindows, *, sources: tuple[WindowSource, ...] = ()) -> WindowSettings:
-    """The windows that count: given figures first, then `sources` in order, then Kafka's default.
+    """Return the windows in force: given figures first, then `sources` in order, then Kafka's default.
 
-    Raises `UsageError` where a figure is not a whole number of at least 1.
+    Raises:
+        UsageError: A figure is not a whole number of at least 1.
     """
     found = {name: _found(name, given, sources) for name in WINDOW_PROPERTIES}
     return WindowSettings(
@@ -91,9 +92,10 @@ def window_settings(given: GivenWindows, *, sources: tuple[WindowSource, ...] = 
 
 
 def file_source(path: Path) -> WindowSource:
-    """The settings in a broker's `server.properties` (or any file of the same form).
+    """Read the settings in a broker's `server.properties` (or any file of the same form).
 
-    Raises `UsageError` where it can't be read, or has none of the four settings.
+    Raises:
+        UsageError: The file can't be read, or has none of the four settings.
     """
     properties = read_properties(path)
     if not any(name in properties for name in WINDOW_PROPERTIES):
@@ -102,7 +104,7 @@ def file_source(path: Path) -> WindowSource:
 
 
 def _found(name: str, given: GivenWindows, sources: tuple[WindowSource, ...]) -> tuple[int | None, str]:
-    """The figure of one property (None: nobody named it) and its origin."""
+    """Return the figure of one property and its origin, None for a figure that nobody set."""
     figure = given.figure(name)
     if figure is not None:
         return _checked(name, figure, "option"), "option"
@@ -162,9 +164,10 @@ def broker_source(url: str, settings: StoreSettings) -> WindowSource:
 
 
 def agreed(by_broker: Mapping[int, Mapping[str, str]], url: str) -> WindowSource:
-    """The settings that all brokers share, by broker id.
+    """Return the settings that all brokers share, by broker id.
 
-    Raises `UsageError` where two brokers differ.
+    Raises:
+        UsageError: Two brokers differ.
     """
     properties: dict[str, str] = {}
     for name in WINDOW_PROPERTIES:

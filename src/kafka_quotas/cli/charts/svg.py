@@ -87,7 +87,10 @@ def curves_svg(
 
 
 def heat_svg(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float]], *, unit: str) -> str:
-    """A heat map: one row of cells per name, the darker the larger, with a scale beside it."""
+    """Draw a heat map, one row of cells per name, with a scale beside it.
+
+    Larger values are darker.
+    """
     return _svg(lambda figure: _draw_heat(figure, rows, columns, values, unit), height=1.0 + 0.32 * max(len(rows), 2))
 
 
@@ -145,7 +148,7 @@ def _draw_curves(axes: Any, curves: Sequence[Curve], x_unit: str, y_name: str, *
 
 
 def _log_ticks(curves: Sequence[Curve]) -> Any:
-    """A handful of round values over the whole range."""
+    """Return a handful of round values over the whole range."""
     from matplotlib.ticker import LogLocator  # noqa: PLC0415 - loaded by now
 
     values = [x for curve in curves for x, _ in curve.points if x > 0]
@@ -181,6 +184,6 @@ def _plain(axes: Any, *, grid_axis: str) -> None:
 
 
 def _short(name: str) -> str:
-    """A name that leaves room for the chart, with matplotlib's formula sign taken literally."""
+    """Shorten a name to leave room for the chart, and escape matplotlib's formula sign."""
     cut = name if len(name) <= 34 else f"{name[:20]}...{name[-11:]}"
     return cut.replace("$", r"\$")

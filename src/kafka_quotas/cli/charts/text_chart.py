@@ -102,7 +102,7 @@ def print_chart(series: Sequence[Series], stream: TextIO, *, title: str = "", wi
 
 
 def chart_text(series: Sequence[Series], *, title: str = "", width: int = 80, height: int = 8) -> str:
-    """The chart as plain text, `width` columns at most."""
+    """Return the chart as plain text, `width` columns at most."""
     lines = chart_lines(series, title=title, width=width, height=height)
     return "\n".join("".join(character for character, _ in line).rstrip() for line in lines)
 
@@ -110,7 +110,7 @@ def chart_text(series: Sequence[Series], *, title: str = "", width: int = 80, he
 def chart_lines(
     series: Sequence[Series], *, title: str = "", width: int = 80, height: int = 8, marks: Marks = _UNICODE
 ) -> Iterator[list[_Cell]]:
-    """The chart, line by line, each line as pieces of text with their colours."""
+    """Yield the lines of the chart, each as pieces of text with their colours."""
     width = max(width, _LEAST_WIDTH)
     if title:
         yield [(title[:width], "bold")]
@@ -145,7 +145,10 @@ def time_range(drawn: Sequence[Panel]) -> tuple[float, float]:
 
 
 def value_label(value: float, unit: str) -> str:
-    """A value for an axis or a legend: three or four digits, with a prefix where it counts bytes."""
+    """Format a value for an axis or a legend with three or four digits.
+
+    A number of bytes has a prefix.
+    """
     if unit in BYTES_UNITS:
         return format_bytes(value) + unit.removeprefix("bytes")
     rounded = float(f"{value:.4g}")
@@ -176,7 +179,7 @@ def _legend(panel: Panel, marks: Marks, width: int) -> Iterator[str]:
 
 
 def _mark(series: Series, index: int, marks: Marks) -> str:
-    """The character that stands for a series."""
+    """Return the character that stands for a series."""
     if series.style is Style.LIMIT:
         return marks.limit
     return marks.lines[index % len(marks.lines)] if series.style is Style.LINE else marks.blocks[-1]
@@ -185,7 +188,7 @@ def _mark(series: Series, index: int, marks: Marks) -> str:
 def _panel_lines(
     panel: Panel, marks: Marks, *, width: int, height: int, start: float, end: float
 ) -> Iterator[list[_Cell]]:
-    """The lines of one panel from the top down, its floor included."""
+    """Yield the lines of one panel from the top down, its floor included."""
     panel, step = scaled(panel, height)
     grid: list[list[_Cell]] = [[(" ", "")] * width for _ in range(height)]
     order = (Style.AREA, Style.BARS, Style.LINE, Style.LIMIT)  # what comes later is drawn over what came before
@@ -283,7 +286,7 @@ def _fill_gaps(columns: list[float | None], placed: list[int], *, hold: bool) ->
 
 
 def _time_axis(start: float, end: float, width: int) -> str:
-    """The labels of the time axis: start, middle and end."""
+    """Return the labels of the time axis: start, middle and end."""
     room = width - _MARGIN
     first, middle, last = (f"{value_label(time, 's')} s" for time in (start, (start + end) / 2, end))
     line = f"{first:<{room // 2 - len(middle) // 2}}{middle}"

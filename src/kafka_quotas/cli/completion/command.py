@@ -61,9 +61,12 @@ def _install(folder: Path) -> None:
 
 
 def _installed_program() -> Path:
-    """The program as it is installed: what was started, or what lies beside the running Python.
+    """Return the path of the installed program.
 
-    Raises `UsageError` where it is neither.
+    It is the program that was started, or the one beside the running Python.
+
+    Raises:
+        UsageError: Neither exists.
     """
     for candidate in (Path(sys.argv[0]), Path(sys.executable).parent / _PROGRAM):
         if candidate.name == _PROGRAM and candidate.is_file() and os.access(candidate, os.X_OK):

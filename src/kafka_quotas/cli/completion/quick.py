@@ -53,7 +53,7 @@ class TypedLine:
         return {**store, "entity_type": [value for option, value in given if option == "--entity-type"]}
 
     def _given(self) -> list[tuple[str, str]]:
-        """The options that say what is meant, with their values, in order."""
+        """Return the options that choose a store or a type, with their values, in order."""
         found: list[tuple[str, str]] = []
         for word, following in zip(self.words, (*self.words[1:], ""), strict=True):
             option, equals, value = word.partition("=")
@@ -81,7 +81,7 @@ _CONTEXT_COMMANDS = ("show", "use", "set", "remove")
 
 
 def quick_answer(instruction: str, environment: Mapping[str, str]) -> CompletionAnswer | None:
-    """The answer to a shell, None where Typer has to give it."""
+    """Return the answer to a shell, None if only Typer can give it."""
     action, _, shell = instruction.partition("_")
     if action != "complete" or shell not in ("bash", "zsh", "fish"):
         return None
@@ -111,9 +111,9 @@ def _values(line: TypedLine) -> Sequence[str] | None:
 
 
 def _bash_line(environment: Mapping[str, str]) -> TypedLine | None:
-    """The line as bash tells it: its words, and which of them the cursor is in.
+    """Return the words of the line as bash passes them, up to the cursor.
 
-    Bash breaks words at `=` and `:` as well, and puts what is offered in the place of the last piece.
+    Bash breaks words at `=` and `:` as well, and replaces only the last piece by what is offered.
     """
     pieces = _split(environment.get("COMP_WORDS", ""))
     try:
@@ -131,7 +131,7 @@ def _bash_line(environment: Mapping[str, str]) -> TypedLine | None:
 
 
 def _rejoined(pieces: Sequence[str]) -> list[str]:
-    """The words that bash broke."""
+    """Join the words that bash broke."""
     words: list[str] = []
     broken = False
     for piece in pieces:
@@ -148,7 +148,7 @@ def _is_break(piece: str) -> bool:
 
 
 def _other_line(environment: Mapping[str, str]) -> TypedLine:
-    """The line as zsh and fish tell it: the text before the cursor."""
+    """Return the line as zsh and fish pass it, as the text before the cursor."""
     text = environment.get("_TYPER_COMPLETE_ARGS", "")
     words = _split(text)[1:]
     if words and not text.endswith(" "):

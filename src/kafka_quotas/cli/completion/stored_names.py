@@ -46,9 +46,10 @@ class StoreOptions:
     command_config: str | None = None
 
     def choice(self) -> StoreChoice:
-        """The choice that they make together with the environment.
+        """Choose the store by these options and the environment.
 
-        Raises `UsageError` where they make none.
+        Raises:
+            UsageError: They contradict each other.
         """
         return choose_store(
             store=self.store,
@@ -71,9 +72,10 @@ def stored_names(options: StoreOptions, entity_type: str) -> Sequence[str]:
 
 
 def read_names(choice: StoreChoice) -> Names:
-    """The names in a store, asked now.
+    """Read the names in a store.
 
-    Raises whatever the store raises.
+    Raises:
+        KafkaQuotasError: The store can't be read.
     """
     from kafka_quotas.core.model.quota_filter import EVERYTHING  # noqa: PLC0415 - a fresh file of names does without
 
@@ -114,7 +116,7 @@ def names_path(choice: StoreChoice) -> Path:
 
 
 def _is_small_file(url: str | None) -> bool:
-    """Whether a store is a file that takes no time to read."""
+    """Return whether a store is a file that is quick to read."""
     if url is None:
         return True
     scheme, _, path = url.partition(":")
@@ -126,7 +128,7 @@ def _is_small_file(url: str | None) -> bool:
 
 
 def _remembered(options: StoreOptions, choice: StoreChoice) -> Names:
-    """The names in the file, after a wait for new ones where those are older than a minute."""
+    """Return the names in the file, and first wait for new ones if they are older than a minute."""
     path = names_path(choice)
     if not _is_fresh(path):
         _start_refresh(options, path)

@@ -85,7 +85,7 @@ def decide(
 
 
 def decision_listing(decision: Decision) -> Listing:
-    """One decision as a table of one row, and as JSON."""
+    """Return one decision as a table of one row, and as JSON."""
     limit = f"{decision.limit:g}" if decision.entity else "unlimited"
     delay = f"{decision.delay_ms} ms" + (" (shadow)" if decision.is_shadow else "")
     row = (delay, decision.quota, decision.entity, limit, f"{decision.observed:.6g}")

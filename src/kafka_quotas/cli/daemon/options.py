@@ -329,9 +329,10 @@ def parse_metrics_address(text: str) -> Address:
 
 
 def control_access(mode: str, users: Sequence[str]) -> ControlAccess:
-    """Who may use the control socket.
+    """Return who may use the control socket.
 
-    Raises `UsageError` for a mode that is none and for a user whom this machine does not know.
+    Raises:
+        UsageError: The mode is invalid, or this machine does not know the user.
     """
     if not _MODE.fullmatch(mode):
         raise UsageError(f"not a mode of a file: {mode!r}", hint="for example 0660, for the daemon's group")
@@ -348,9 +349,10 @@ def _user_id(name: str) -> int:
 def event_log_settings(
     target: str, *, rotate_s: float, keep: str, properties: Path | None, cluster: str
 ) -> EventLogSettings:
-    """What the options of the event log come to.
+    """Return the settings of the event log.
 
-    Raises `UsageError` for a target that is none, and where the properties can't be read or are of no use.
+    Raises:
+        UsageError: The target is invalid, or the properties can't be read or used.
     """
     if not target.startswith(SCHEME):
         if properties is not None:

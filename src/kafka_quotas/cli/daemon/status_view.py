@@ -31,7 +31,7 @@ _RELOAD_COLUMNS = (
 
 
 def status_listing(status: DaemonStatus) -> Listing:
-    """Who is throttled as a table under a summary, everything as JSON."""
+    """List the throttled clients as a table under a summary, and everything as JSON."""
     rows = [
         (
             row.quota,
@@ -73,7 +73,7 @@ def status_listing(status: DaemonStatus) -> Listing:
 
 
 def _rate(quota: str, value: float) -> str:
-    """A limit or what is measured against it, in the unit of the quota."""
+    """Return a limit or what is measured against it, in the unit of the quota."""
     unit = next((key.unit for key in (*QUOTA_KEYS.values(), REQUEST_RATE) if key.name == quota), None)
     if unit is None or unit is Unit.BYTES_PER_SECOND:
         return f"{format_bytes(value)}/s"
@@ -81,7 +81,7 @@ def _rate(quota: str, value: float) -> str:
 
 
 def reload_listing(result: Reloaded) -> Listing:
-    """What a reload came to, as one row."""
+    """List the result of a reload as one row."""
     row = (result.store, result.store_trouble or "", result.changed, result.limits)
     table = Table(columns=_RELOAD_COLUMNS, rows=[row], caption=_reload_caption(result))
     return Listing(noun="daemon-reload", data=reloaded_to_json(result), table=table)
@@ -94,7 +94,10 @@ def _reload_caption(result: Reloaded) -> str:
 
 
 def _over_thresholds(status: DaemonStatus) -> list[str]:
-    """A line for each broker with a total: what it takes in, and which topics are over their thresholds."""
+    """Return one line for each broker with a total.
+
+    It holds the broker's bytes in and the topics over their thresholds.
+    """
     lines = []
     for total in status.thresholds:
         if total.topic or total.threshold is None:
@@ -115,7 +118,7 @@ def _over_thresholds(status: DaemonStatus) -> list[str]:
 
 
 def _kept_out(counters: Mapping[str, int]) -> list[str]:
-    """A line on connections that came too fast or were too many, if there were any."""
+    """Return a line on connections over a rate or a limit, if there were any."""
     late, fast, many = (counters[f"connections_{what}"] for what in ("delayed", "throttled", "refused"))
     if not late + fast + many:
         return []
@@ -127,7 +130,7 @@ def _is_timed(status: DaemonStatus) -> bool:
 
 
 def _summary(status: DaemonStatus) -> str:
-    """What holds beside the throttled clients, a line each."""
+    """Return the lines above the throttled clients."""
     store, counters = status.store, status.counters
     trouble = f", can't be read now: {store.trouble}" if store.trouble else ""
     throttles = sum(totals.times for totals in status.quota_totals)

@@ -47,7 +47,7 @@ def unmute(
 
 
 def unmuted_listing(result: Unmuted) -> Listing:
-    """Make a listing of the clients that were let go, one row each."""
+    """List the clients that the daemon released, one row each."""
     names = [(row.user, row.client_id, row.broker, row.quota, row.connections) for row in result.unmuted]
     left = [row.remaining_ms for row in result.unmuted]
     return Listing(

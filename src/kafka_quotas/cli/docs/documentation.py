@@ -28,7 +28,7 @@ def commands() -> Iterator[tuple[Command, Any]]:
 
 
 def documents() -> dict[Path, str]:
-    """Every generated file: its path below the root of the repository, and its text."""
+    """Return the text of every generated file by its path below the root of the repository."""
     pages = {MAN_FOLDER / f"{page_name(context)}.1": man_page(command, context) for command, context in commands()}
     return pages | {
         COMPLETIONS_FOLDER / f"{PROGRAM}.bash": completion_script("bash"),
@@ -39,7 +39,7 @@ def documents() -> dict[Path, str]:
 
 
 def drift(root: Path) -> list[str]:
-    """What differs between the files below `root` and what would be written, one line per file."""
+    """Return one line for each file below `root` that differs from what would be written."""
     expected = documents()
     folders = (root / MAN_FOLDER, root / COMPLETIONS_FOLDER)
     present = {path.relative_to(root) for folder in folders for path in folder.iterdir()}
@@ -65,7 +65,7 @@ def write(root: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code: 1 where `--check` finds a difference."""
+    """Return the exit code, 1 where `--check` finds a difference."""
     parser = argparse.ArgumentParser(description="Write or check manual pages and completion files.")
     parser.add_argument("--root", type=Path, default=Path(), help="the root of the repository")
     action = parser.add_mutually_exclusive_group(required=True)

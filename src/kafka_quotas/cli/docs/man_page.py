@@ -35,12 +35,12 @@ def man_page(command: TyperCommand | TyperGroup, context: Any) -> str:
 
 
 def page_name(context: Any) -> str:
-    """The name of a command's page: `kafka-quotas-alter`."""
+    """Return the name of a command's page: `kafka-quotas-alter`."""
     return "-".join(str(context.command_path).split())
 
 
 def escape(text: str) -> str:
-    """Text as roff prints it unchanged."""
+    """Escape the text for roff."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
     return f"\\&{escaped}" if escaped.startswith(".") else escaped
 
@@ -70,7 +70,7 @@ def _children(group: TyperGroup) -> Iterator[tuple[str, Any]]:
 
 
 def _summary(command: TyperCommand | TyperGroup) -> str:
-    """The first line of the help, as a phrase."""
+    """Return the first line of the help, as a phrase."""
     first = inspect.cleandoc(command.help or "").split("\n\n")[0]
     return " ".join(first.split()).rstrip(".")
 
@@ -113,7 +113,7 @@ def _section(title: str, rows: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _see_also(command: TyperCommand | TyperGroup, context: Any) -> Iterator[str]:
-    """The pages above and below this one."""
+    """Yield the pages above and below this one."""
     pages = [page_name(context.parent)] if context.parent is not None else []
     if isinstance(command, TyperGroup):
         pages += [f"{page_name(context)}-{name}" for name, _ in _children(command)]

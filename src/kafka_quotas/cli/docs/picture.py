@@ -42,7 +42,7 @@ def draw(root: Path) -> None:
 
 
 def screen_text(lines: Sequence[str]) -> str:
-    """What a terminal shows of these command lines, prompts and colours included."""
+    """Return what a terminal shows of these command lines, prompts and colours included."""
     screen = _Screen()
     with tempfile.TemporaryDirectory() as folder, _terminal(Path(folder)):
         for line in lines:
@@ -54,7 +54,7 @@ def screen_text(lines: Sequence[str]) -> str:
 
 
 def svg(text: str, *, title: str) -> str:
-    """A terminal's text as a picture that loads nothing from elsewhere."""
+    """Draw a terminal's text as a picture that loads nothing from elsewhere."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(Text.from_ansi(text))
     drawn = _WEB_FONTS.sub("", console.export_svg(title=title, unique_id=PROGRAM))
@@ -63,7 +63,7 @@ def svg(text: str, *, title: str) -> str:
 
 @contextlib.contextmanager
 def _terminal(folder: Path) -> Iterator[None]:
-    """The environment of a colour terminal whose store is a new file in `folder`."""
+    """Yield the environment of a colour terminal whose store is a new file in `folder`."""
     kept = dict(os.environ)
     os.environ.pop("NO_COLOR", None)
     os.environ.update(

@@ -56,7 +56,7 @@ class PlainValue:
 
 
 def _converter(parameter: TyperArgument | TyperOption) -> _Convert | None:
-    """The converter of a parameter's type, None where Typer's own is needed."""
+    """Return the converter of a parameter's type, None where it needs Typer's own."""
     annotation: Any = parameter.type_descriptor.annotation
     info = parameter.type_descriptor.parameter_info
     if get_origin(annotation) is list:
@@ -96,7 +96,7 @@ def _number(kind: type[int] | type[float], value: Any, least: float | None, most
 
 
 def _flag(value: Any) -> bool:
-    """A flag, which may come as a text from an environment variable."""
+    """Convert a flag, which may be a text from an environment variable."""
     if isinstance(value, bool):
         return value
     known = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}

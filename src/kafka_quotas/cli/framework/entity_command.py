@@ -25,9 +25,10 @@ class EntityCommand(TyperCommand):
     """A command with entity options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The arguments left over.
+        """Parse the arguments, note the order of the options, and return the arguments left over.
 
-        Raises `UsageError` for an entity option without a name, and for an option given twice that takes one value.
+        Raises:
+            UsageError: An entity option has no name, or an option with a single value is given twice.
         """
         if ctx.resilient_parsing:  # a shell completes a line that isn't finished
             return super().parse_args(ctx, args)

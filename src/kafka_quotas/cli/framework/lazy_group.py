@@ -43,7 +43,7 @@ class LazyGroup(TyperGroup):
             self.commands[row.name] = TyperCommand(row.name, help=row.help)
 
     def load(self, name: str) -> TyperCommand | TyperGroup:
-        """The real command of a name in the table, imported at the first call."""
+        """Import the real command of a name in the table at the first call, and return it."""
         if name not in self._loaded:
             row = next(row for row in self.table if row.name == name)
             self._loaded[name] = _real_command(row)
@@ -51,12 +51,12 @@ class LazyGroup(TyperGroup):
 
     # Typer keeps its context class in a private module, hence Any.
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The arguments left over once the group's own options are taken."""
+        """Parse the group's own options and return the arguments left over."""
         use_plain_values(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """The command that the arguments name, ready to run, and the arguments after its name."""
+        """Return the name and the command that the arguments name, and the arguments after it."""
         name, command, rest = super().resolve_command(ctx, args)
         if name is None:
             return name, command, rest

@@ -14,9 +14,10 @@ _LIMIT_META = "kafka_quotas.limit"
 
 
 def parse_view(text: "str | View") -> View:
-    """The view in a form by its name.
+    """Return the view in a form by its name.
 
-    Raises `ValueError` for a form that there is not.
+    Raises:
+        ValueError: There is no such form.
     """
     if isinstance(text, View):
         return text
@@ -26,17 +27,20 @@ def parse_view(text: "str | View") -> View:
 
 
 def with_selection(ctx: typer.Context, value: View) -> View:
-    """The view with the columns and the limit of the same command line, which are read before it."""
+    """Return the view with the columns and the limit of the same command line.
+
+    Typer reads these two options before the view.
+    """
     return replace(value, columns=ctx.meta.get(_COLUMNS_META, ()), limit=ctx.meta.get(_LIMIT_META))
 
 
 def takes_selection(parameters: list[Any]) -> bool:
-    """Whether a command with these parameters prints a listing."""
+    """Return whether a command with these parameters prints a listing."""
     return any(isinstance(each, TyperOption) and each.type_descriptor.annotation is View for each in parameters)
 
 
 def selection_options(names: set[str]) -> list[TyperOption]:
-    """The two options, but for those that the command has `names` of already."""
+    """Return the two options except those whose `names` the command uses already."""
 
     def carrier(
         columns: str | None = typer.Option(

@@ -32,13 +32,13 @@ class PassThroughCommand(TyperCommand):
         super().__init__(**{**attributes, "params": _parameters(self.documented), "add_help_option": False})
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """All arguments, none of them looked at."""
+        """Return all arguments unparsed."""
         ctx.args = list(args)
         return list(args)
 
 
 def _parameters(options: Sequence[PassThroughOption]) -> list[Any]:
-    """Parameters of Typer's own making, from a function that has these options."""
+    """Return Typer parameters for these options."""
 
     def carrier(**_: Any) -> None:
         """Carry the options in a signature that Typer reads."""

@@ -67,10 +67,11 @@ class StoreChoice:
         return self.url.origin is not Origin.DEFAULT
 
     def settings(self, *, allow_invalid: bool = False, wait: bool = True) -> StoreSettings:
-        """How the store is opened.
+        """Return the settings to open the store with.
 
-        Raises `UsageError` where the properties file can't be read, `KafkaQuotasError` where a secret of the context
-        can't be had.
+        Raises:
+            UsageError: The properties file can't be read.
+            KafkaQuotasError: A secret of the context is not available.
         """
         return StoreSettings(
             client_properties=self._client_properties,
@@ -111,10 +112,12 @@ def choose_store(
     context: str | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> StoreChoice:
-    """The choice that the options, the environment and the file of contexts make together.
+    """Choose the store by the options, the environment and the file of contexts.
 
-    `store` may be `context:NAME`, which is the same as `context`. Raises `UsageError` for two ways to name a store at
-    once, for an empty one, and for a context that there is not.
+    `store` may be `context:NAME`, which is the same as `context`.
+
+    Raises:
+        UsageError: Two options name a store, one is empty, or there is no such context.
     """
     named = store_options(store=store, bootstrap_server=bootstrap_server, zookeeper=zookeeper, context=context)
     chosen = _named_context(named, environment)
@@ -174,7 +177,11 @@ def choose_known_store(
 
 
 def _named_context(named: Mapping[str, str], environment: Mapping[str, str]) -> Setting | None:
-    """The context in force, None where a store was named in a stronger way or there is none in use."""
+    """Return the context in force.
+
+    Returns:
+        None where a stronger setting names the store, or no context is in use.
+    """
     for option, value in named.items():
         if option == "--context":
             return Setting(value=value, origin=Origin.OPTION, source=option)

@@ -92,7 +92,7 @@ def tree(
 
 
 def drawn(result: TreeResult, *, pieces: Sequence[str]) -> Iterator[str]:
-    """The lines of the trees, an empty one between them."""
+    """Yield the lines of the trees, an empty one between them."""
     for number, of_key in enumerate(result.trees):
         if number:
             yield ""
@@ -118,7 +118,7 @@ def _branch_text(branch: Branch) -> str:
 
 
 def _mark(standing: StoredQuotaStatus) -> str:
-    """What becomes of a quota, in words."""
+    """Return the status of a quota in words."""
     before = None if standing.shadowed_by is None else str(standing.shadowed_by)
     match standing.stand:
         case QuotaStatus.WINS:

@@ -105,7 +105,7 @@ def why(
 
 
 def verdict(result: WhyResult) -> Iterator[str]:
-    """The answer in words, a line each."""
+    """Yield the answer in words, a line each."""
     who = client_text(result.user, result.client_id)
     culprit = result.culprit
     if culprit is None:
@@ -180,7 +180,7 @@ def _rows(answer: KeyAnswer) -> Iterator[list[Cell]]:
 
 
 def _records(answer: KeyAnswer) -> Iterator[list[Cell]]:
-    """The same rows for machines: nothing is left to be read from the row above."""
+    """Yield the same rows for machines, each complete in itself."""
     quota = answer.quota
     limit = None if answer.limit is None else plain(quota.key.name, answer.limit)
     head: list[Cell] = [quota.key.name, limit, quota.level, None if quota.entity is None else str(quota.entity)]

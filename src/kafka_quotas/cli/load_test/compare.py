@@ -55,7 +55,7 @@ def compare(
 
 
 def comparison_listing(comparison: RunComparison) -> Listing:
-    """The comparison with its versioned document."""
+    """Return the comparison with its versioned document."""
     titles = ("client", "figure", "first", "second", "change", "allowed", "verdict")
     return Listing(
         noun=NOUN,
@@ -86,7 +86,7 @@ def comparison_listing(comparison: RunComparison) -> Listing:
 
 
 def verdict_text(comparison: RunComparison) -> str:
-    """The verdict in a sentence."""
+    """Return the verdict in a sentence."""
     worse = sum(each.outcome is ComparisonOutcome.WORSE for each in comparison.differences)
     if comparison.state_is_worse:
         return f"WORSE: the first run was met, the second is {comparison.second.state}; {worse} figures are worse"
@@ -107,7 +107,7 @@ def _run(result: LoadResult) -> dict[str, str | int | float]:
 
 
 def _shown(comparison: RunComparison) -> list[Difference]:
-    """The rows for people: those that are worse first, and none that hold nothing."""
+    """Return the rows for people, those that are worse first and without empty ones."""
     told = [each for each in comparison.differences if each.outcome is not ComparisonOutcome.NOT_COMPARED]
     told = [each for each in told if each.first or each.second]
     return sorted(told, key=lambda each: each.outcome is not ComparisonOutcome.WORSE)[:_MOST_ROWS]
@@ -131,9 +131,10 @@ def _figure(difference: Difference, value: float | None) -> str:
 
 
 def _share(text: str, option: str) -> float:
-    """The share that a text means.
+    """Parse a share.
 
-    Raises `UsageError` for what is none, or below 0.
+    Raises:
+        UsageError: The text is no share, or it is below 0.
     """
     try:
         share = Dimension.RATIO.parse(text)

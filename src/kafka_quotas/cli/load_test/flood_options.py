@@ -126,7 +126,7 @@ class WindowOptions:
     of_brokers: bool
 
     def chosen(self, target: TargetOptions, *, mutations: bool) -> QuotaWindow:
-        """The window that counts: that of mutation quotas, or that of all others."""
+        """Return the window in force, either of mutation quotas or of all others."""
         windows = chosen_windows(
             quota_window_num=None if mutations else self.num,
             quota_window_size_seconds=None if mutations else self.size_s,
@@ -154,7 +154,7 @@ class ClientsOptions:
     client: ClientKind = ClientKind.RAW
 
     def spelled_out(self, what: ScenarioClient) -> tuple[ScenarioClient, ...]:
-        """`what` as each of the clients does it, in the order of `--entity`."""
+        """Return the load of each client in the order of `--entity`, based on `what`."""
         names, rates = self.names(), self._rates()
         if self.honor_throttle not in ("yes", "no"):
             raise UsageError(f"--honor-throttle is yes or no, not {self.honor_throttle!r}")
@@ -176,7 +176,7 @@ class ClientsOptions:
         )
 
     def names(self) -> tuple[ClientName, ...]:
-        """The clients, in the order of `--entity`."""
+        """Return the clients, in the order of `--entity`."""
         return tuple(parse_entity_name(text) for text in self.entities or [_DEFAULT_ENTITY])
 
     def _rates(self) -> tuple[OfferedRate, ...]:
@@ -227,7 +227,7 @@ class Flooding:
         return carried_out(order, self.keeping, step=tell)
 
     def _security(self) -> Security:
-        """How clients say who they are, as far as checks have to know."""
+        """Return how clients authenticate, as far as checks need it."""
         given = [pair.replace(" ", "").upper() for pair in self.target.properties or []]
         if any(pair.startswith("SECURITY.PROTOCOL=SASL") for pair in given) or self.target.passwords is not None:
             return Security.SASL_PLAIN
@@ -235,7 +235,11 @@ class Flooding:
 
 
 def seconds(text: str) -> float:
-    """The seconds that `60s` or `2min` mean. Raises `UsageError` for what is no duration."""
+    """Parse a duration such as `60s` or `2min` into seconds.
+
+    Raises:
+        UsageError: The text is no duration.
+    """
     return float(parse_duration_ms(text) / 1000)
 
 

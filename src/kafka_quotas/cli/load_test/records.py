@@ -48,7 +48,7 @@ class _Records:
     read_back: bool
 
     def moved(self, does: Workload) -> ScenarioClient:
-        """A client that moves these records, not named yet."""
+        """Return an unnamed client that moves these records."""
         if self.acks not in ("0", "1", "all", "-1"):
             raise UsageError(f"--acks is 0, 1 or all, not {self.acks!r}", hint="all: every replica in sync; 0: nobody")
         if self.compression not in _COMPRESSIONS:
@@ -274,7 +274,11 @@ def consume(
 
 
 def _run(does: Workload, given: _Given, keeping: ResultOutput) -> int:
-    """The exit code: 1 where a verdict is not met, 130 after an interrupt."""
+    """Run the load test and return its exit code.
+
+    Returns:
+        1 where a verdict is not met, 130 after an interrupt.
+    """
     if not given.target.named():
         raise UsageError(
             "say what to put under load", hint="--bootstrap-server HOST:PORT, --broker-jars DIR, or --embedded"
@@ -324,7 +328,7 @@ def _request(does: Workload, given: _Given) -> LoadRequest:
 
 
 def _target(given: _Given, scenario: Scenario, choice: StoreChoice) -> LoadTarget:
-    """The target, and the store whose quotas count there where one was chosen."""
+    """Return the target, with the store of its quotas where one was chosen."""
     target = given.target.target(
         window=scenario.window, enforcers=given.quotas.brokers, through_daemon=given.target.through_daemon
     )
@@ -332,7 +336,7 @@ def _target(given: _Given, scenario: Scenario, choice: StoreChoice) -> LoadTarge
 
 
 def _quota(text: str, *, option: str) -> float | None:
-    """The quota in bytes/s, None for unlimited."""
+    """Parse a quota in bytes/s, None for unlimited."""
     value = parse_quota_value(PRODUCER_BYTE_RATE, text)  # the same unit and range as consumer_byte_rate
     if value <= 0:
         raise UsageError(f"{option} must be above 0, not {text!r}", hint="examples: 2MB/s, unlimited")
@@ -340,7 +344,7 @@ def _quota(text: str, *, option: str) -> float | None:
 
 
 def _quota_to_set(text: str) -> float:
-    """The quota in bytes/s as a store takes it."""
+    """Parse a quota in bytes/s into the value that a store takes."""
     value = _quota(text, option="--set-quota")
     return float(PRODUCER_BYTE_RATE.unlimited) if value is None else value
 

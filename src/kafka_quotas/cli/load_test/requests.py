@@ -193,7 +193,7 @@ def requests(
 
 
 def _floods(apis: list[str], flood: RequestFlood, *, count: int) -> tuple[RequestFlood, ...]:
-    """The flood of each client."""
+    """Return the flood of each client."""
     names = {name.lower(): name for name in FLOOD_APIS}
     for api in apis:
         if api.lower() not in names:
@@ -202,7 +202,7 @@ def _floods(apis: list[str], flood: RequestFlood, *, count: int) -> tuple[Reques
 
 
 def _topics(floods: tuple[RequestFlood, ...], topic: str | None) -> tuple[ScenarioTopic, ...]:
-    """The topic that requests are about, if any: one that is there, or one that is made for them."""
+    """Return the topic of the requests, if any, either an existing one or one to create for them."""
     if topic is not None:
         return (ScenarioTopic(name=topic, is_there=True),)
     if any(flood.unauthorised for flood in floods):

@@ -52,9 +52,10 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def whole(folder: Path) -> Iterator[Path]:
-    """A folder to write files into, which are in `folder` when the context ends well.
+    """Yield a scratch folder whose files move into `folder` when the context ends without an error.
 
-    Raises `KafkaQuotasError` where they can't be written; then the folder holds what it held before.
+    Raises:
+        KafkaQuotasError: The files can't be written. Then the folder keeps what it held before.
     """
     partial: Path | None = None
     try:

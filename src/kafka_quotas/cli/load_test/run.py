@@ -31,7 +31,7 @@ _INTERRUPTED = 130
 
 
 def complete_scenarios(incomplete: str) -> list[str]:
-    """The names of shipped scenarios that begin so."""
+    """Return the names of shipped scenarios that begin so."""
     return [name for name in shipped_names() if name.startswith(incomplete)]
 
 

@@ -37,7 +37,7 @@ def keep_scenario(result: ScenarioResult, keeping: ResultOutput) -> None:
 
 
 def told_probes(result: LoadResult) -> str:
-    """How long new topics took to be visible, in one line."""
+    """Return how long new topics took to be visible, in one line."""
     waits = sorted(probe.wait_ms for probe in result.probes if probe.wait_ms is not None)
     count = len(result.probes)
     if not waits:

@@ -76,7 +76,11 @@ class TargetOptions:
     passwords: Path | None
 
     def named(self) -> bool:
-        """Whether any target was named. Raises `UsageError` where two were."""
+        """Return whether any target was named.
+
+        Raises:
+            UsageError: Two targets were named.
+        """
         given = {
             "--bootstrap-server": self.bootstrap_server is not None,
             "--embedded": self.embedded,
@@ -109,7 +113,11 @@ class TargetOptions:
 
 
 def settings_of(command_config: Path | None) -> StoreSettings:
-    """The settings to administer a cluster with. Raises `UsageError` where the file can't be read."""
+    """Return the settings to administer a cluster with.
+
+    Raises:
+        UsageError: The file can't be read.
+    """
     return StoreSettings(client_properties=read_properties(command_config) if command_config else {})
 
 

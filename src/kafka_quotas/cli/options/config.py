@@ -42,7 +42,7 @@ def parse_changes(
 
 
 def _rank(name: str) -> tuple[int, str]:
-    """The place of a key in listings: Kafka's own in the order of their table, then the rest by name."""
+    """Return the sort key of a quota key: Kafka's own in the order of their table, then the rest by name."""
     order = list(STORED_KEYS)
     return (order.index(name), "") if name in STORED_KEYS else (len(order), name)
 

@@ -49,9 +49,10 @@ AllowInvalid = Annotated[
 
 
 def checked_files(files: list[str] | None, command: str) -> list[str]:
-    """The files that were named.
+    """Return the named files.
 
-    Raises `UsageError` where none was, or an empty name: an unset shell variable.
+    Raises:
+        UsageError: No file was named, or a name is empty, as from an unset shell variable.
     """
     if not files:
         raise UsageError("no file is named", hint=f"kafka-quotas {command} quotas.yaml, or a folder, or - for a pipe")
@@ -61,9 +62,10 @@ def checked_files(files: list[str] | None, command: str) -> list[str]:
 
 
 def checked_prune_limit(percent: float) -> float:
-    """The share that may be removed, 0 to 100 per cent.
+    """Return the greatest share of removals in per cent.
 
-    Raises `UsageError` for any other.
+    Raises:
+        UsageError: It is not between 0 and 100.
     """
     if not 0 <= percent <= 100:
         raise UsageError(

@@ -61,9 +61,10 @@ def selected_parts(options: EntityOptions) -> tuple[FilterComponent, ...]:
 
 
 def entity_of(parts: Sequence[FilterComponent]) -> Entity:
-    """The entity that the parts name.
+    """Return the entity that the parts name.
 
-    Raises `UsageError` where there is none, or a part has neither a name nor the default.
+    Raises:
+        UsageError: There are no parts, or a part has neither a name nor the default.
     """
     if not parts:
         raise UsageError(
@@ -86,9 +87,10 @@ def filter_of(parts: Sequence[FilterComponent], *, strict: bool) -> QuotaFilter:
 
 
 def checked_name(option: str, name: str) -> str:
-    """The name.
+    """Return the name.
 
-    Raises `UsageError` where it is empty or no Unicode text.
+    Raises:
+        UsageError: It is empty or no Unicode text.
     """
     if not name:
         raise UsageError(f"{option} is empty", hint=_UNSET.format(option=option))
@@ -100,7 +102,10 @@ def checked_name(option: str, name: str) -> str:
 
 
 def _short_parts(options: EntityOptions) -> Iterator[FilterComponent]:
-    """Names before defaults, and clients before users: the order of kafka-configs' own short options."""
+    """Yield the parts of the short options in the order of kafka-configs.
+
+    Names come before defaults, and clients before users.
+    """
     for entity_type, name in ((CLIENT_ID, options.client), (USER, options.user), (IP, options.ip)):
         if name is not None:
             yield _exact(entity_type, checked_name(_SHORT_NAMES[entity_type], name))

@@ -57,17 +57,19 @@ def byte_figure(option: str, text: str, *, zero: bool = False) -> float:
 
 
 def percent_figure(option: str, text: str, *, zero: bool = False) -> float:
-    """The per cent of one thread of an option.
+    """Parse the per cent of one thread of an option.
 
-    Raises `UsageError` for anything else.
+    Raises:
+        UsageError: The text is no such figure.
     """
     return _checked(option, text, lambda given: Fraction(parse_quota_value(REQUEST_PERCENTAGE, given)), zero=zero)
 
 
 def mutation_figure(option: str, text: str, unit: FigureUnit = FigureUnit.SECOND) -> float:
-    """The partitions per second of an option that gives them per `unit`.
+    """Parse a mutation rate per `unit` into partitions per second.
 
-    Raises `UsageError` for anything else.
+    Raises:
+        UsageError: The text is no such figure.
     """
     return (
         _checked(option, text, lambda given: Fraction(parse_quota_value(CONTROLLER_MUTATION_RATE, given)))
@@ -76,9 +78,10 @@ def mutation_figure(option: str, text: str, unit: FigureUnit = FigureUnit.SECOND
 
 
 def burst_figure(option: str, text: str) -> float:
-    """The partitions of a burst: `560`, or `7x80` for 7 topics of 80 partitions.
+    """Parse the partitions of a burst: `560`, or `7x80` for 7 topics of 80 partitions.
 
-    Raises `UsageError` for anything else.
+    Raises:
+        UsageError: The text is no such figure.
     """
     parts = text.strip().lower().split("x")
     if len(parts) > 2 or not all(part.strip().isascii() and part.strip().isdigit() for part in parts):
@@ -90,17 +93,19 @@ def burst_figure(option: str, text: str) -> float:
 
 
 def duration_figure(option: str, text: str, *, zero: bool = True) -> float:
-    """The milliseconds of an option.
+    """Parse the duration of an option into milliseconds.
 
-    Raises `UsageError` for anything else.
+    Raises:
+        UsageError: The text is no duration.
     """
     return _checked(option, text, parse_duration_ms, zero=zero)
 
 
 def generic_quota(option: str, text: str) -> GenericQuota:
-    """A quota for a replay, whatever it counts: `5MB/s`, `0.1%`, `5`.
+    """Parse a quota of any kind for a replay: `5MB/s`, `0.1%`, `5`.
 
-    Raises `UsageError` for anything else.
+    Raises:
+        UsageError: The text is no quota.
     """
     stripped = text.strip()
     if stripped.endswith("%"):
@@ -110,12 +115,12 @@ def generic_quota(option: str, text: str) -> GenericQuota:
 
 
 def client_window(settings: WindowSettings) -> tuple[QuotaWindow, str]:
-    """The window of byte-rate and request quotas, and where its figures came from."""
+    """Return the window of byte-rate and request quotas, and where its figures came from."""
     return settings.client, _origins(settings, WINDOW_NUM, WINDOW_SIZE_SECONDS)
 
 
 def controller_window(settings: WindowSettings) -> tuple[QuotaWindow, str]:
-    """The window of controller mutations, and where its figures came from."""
+    """Return the window of controller mutations, and where its figures came from."""
     return settings.controller, _origins(settings, CONTROLLER_WINDOW_NUM, CONTROLLER_WINDOW_SIZE_SECONDS)
 
 

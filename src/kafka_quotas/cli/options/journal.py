@@ -32,14 +32,15 @@ def journal_setting() -> Setting:
 
 
 def open_journal() -> Journal:
-    """The journal of this user."""
+    """Return the journal of this user."""
     return Journal(Path(journal_setting().value or os.devnull))
 
 
 def recorder_for(command: str, *, reason: str | None) -> JournalWriter:
-    """What `command` writes its changes into the journal with.
+    """Return the writer of `command`'s changes to the journal.
 
-    Raises `UsageError` for an empty reason.
+    Raises:
+        UsageError: The reason is empty.
     """
     if reason is not None and not reason.strip():
         raise UsageError("--reason is empty", hint="is the shell variable behind it set?")
@@ -56,7 +57,7 @@ def recorder_for(command: str, *, reason: str | None) -> JournalWriter:
 
 
 def _user_name() -> str:
-    """Who runs this, as the system names them."""
+    """Return the name of the system's user."""
     import getpass  # noqa: PLC0415 - only a change needs it
 
     try:
@@ -78,9 +79,10 @@ For = Annotated[
 
 
 def parse_for_ms(text: str | None) -> int | None:
-    """The milliseconds that `--for` asks for, None without it.
+    """Parse the duration of `--for` into milliseconds, None without it.
 
-    Raises `UsageError` where it is no length of time, shorter than a second or longer than a year.
+    Raises:
+        UsageError: It is no duration, or is shorter than a second or longer than a year.
     """
     if text is None:
         return None

@@ -62,9 +62,11 @@ class UsageOptions:
 
 
 def read_from(options: UsageOptions) -> "UsageReading":
-    """What the source that the options name tells now.
+    """Read the usage from the source that the options name.
 
-    Raises `UsageError` where they contradict each other, and what reading the source raises.
+    Raises:
+        UsageError: The options contradict each other, or as `read_usage` does.
+        KafkaQuotasError: As `read_usage` does.
     """
     from kafka_quotas.commands.insight import usage_source  # noqa: PLC0415 - most runs of describe ask nobody
 
@@ -81,5 +83,5 @@ def read_from(options: UsageOptions) -> "UsageReading":
 
 
 def store_for(choice: StoreChoice, reading: "UsageReading") -> StoreChoice:
-    """The chosen store, or where none was chosen the one that the daemon follows."""
+    """Return the chosen store, or else the one that the daemon follows."""
     return choice if choice.chosen or reading.store_url is None else choose_known_store(reading.store_url)

@@ -92,10 +92,11 @@ def chosen_windows(
     bootstrap_server: str | None = None,
     command_config: Path | None = None,
 ) -> WindowSettings:
-    """The windows that the options make together: option, then file, then brokers, then Kafka's default.
+    """Return the windows in force: from options, then the file, the brokers and Kafka's default.
 
-    Raises `UsageError` for a figure that is no whole number of at least 1 and for a file without any setting, and what
-    `broker_source` raises.
+    Raises:
+        UsageError: A figure is no whole number of at least 1, the file has no setting, or the brokers do not agree.
+        StoreError: The brokers can't be read.
     """
     given = GivenWindows(
         quota_window_num=quota_window_num,

@@ -19,7 +19,7 @@ def json_text(value: Json, *, ascii_only: bool = False) -> str:
 
 
 def json_line(value: Json, *, ascii_only: bool = False) -> str:
-    """The value as `json_text` has it, on one line."""
+    """Format the value like `json_text`, but on one line."""
     return "".join(line.lstrip(" ") for line in json_text(value, ascii_only=ascii_only).split("\n"))
 
 

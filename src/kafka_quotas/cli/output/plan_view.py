@@ -27,7 +27,7 @@ _FEW = 5
 
 
 def record_columns(kinds: Sequence[str]) -> list[Column]:
-    """The columns of changes for machines."""
+    """Return the columns of changes for machines."""
     return [Column(title=title) for title in (*kinds, "defaults", "key", "old", "new")]
 
 
@@ -35,7 +35,7 @@ RECORD_COLUMNS = record_columns(ENTITY_TYPES)
 
 
 def changes_table(changes: Sequence[PlannedChange], *, limit: int = 0) -> Table:
-    """The changes for people, at most `limit` of them (0: all)."""
+    """List the changes for people, at most `limit` of them (0: all)."""
     shown = changes[:limit] if limit else changes
     return Table(
         columns=CHANGE_COLUMNS,
@@ -61,7 +61,7 @@ def change_records(changes: Sequence[PlannedChange], *, kinds: Sequence[str] | N
 
 
 def change_documents(changes: Sequence[PlannedChange]) -> list[Json]:
-    """The changes for JSON and YAML."""
+    """Return the changes for JSON and YAML."""
     return [
         {
             "entity": each.entity.to_mapping(),
@@ -74,7 +74,7 @@ def change_documents(changes: Sequence[PlannedChange]) -> list[Json]:
 
 
 def radius_table(radius: BlastRadius, *, limit: int = 0) -> Table:
-    """Who is affected, for people, at most `limit` of them (0: all)."""
+    """List the affected clients for people, at most `limit` of them (0: all)."""
     shown = radius.affected[:limit] if limit else radius.affected
     more = _cut(len(radius.affected), len(shown))
     return Table(
@@ -129,7 +129,7 @@ def print_left_alone(found: DeclaredPlan) -> None:
 
 
 def left_alone_documents(found: DeclaredPlan) -> list[Json]:
-    """What is stored but not declared, for JSON and YAML."""
+    """Return what is stored but not declared, for JSON and YAML."""
     return [
         {"entity": left.entity.to_mapping(), "keys": list(left.keys), "declared": left.declared}
         for left in found.left_alone
@@ -137,7 +137,7 @@ def left_alone_documents(found: DeclaredPlan) -> list[Json]:
 
 
 def plain_value(key: str, value: float | None) -> int | float | None:
-    """A value as a plain number, None where it is not set."""
+    """Return a value as a plain number, None where it is not set."""
     return None if value is None else plain(key, value)
 
 

@@ -68,7 +68,7 @@ def _print_form(listing: Listing, form: Output) -> None:
 
 
 def envelope(listing: Listing) -> dict[str, Json]:
-    """The document of JSON and YAML: the schema's name and version, then the data."""
+    """Return the document of JSON and YAML: the schema's name and version, then the data."""
     return {"schema": f"{SCHEMA_PREFIX}.{listing.noun}/{listing.version}", **listing.data}
 
 
@@ -98,7 +98,7 @@ def folded(line: str) -> str:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether a person looks at the stream."""
+    """Return whether a person looks at the stream."""
     return stream.isatty()
 
 
@@ -121,7 +121,7 @@ def write(text: str, stream: TextIO) -> None:
 
 
 def plain_text(table: Table, *, style: str) -> str:
-    """The table as text in a style of tabulate."""
+    """Format the table in a style of tabulate."""
     from tabulate import tabulate  # noqa: PLC0415 - JSON and CSV do without
 
     mark = "\\|" if style == "pipe" else "|"  # a bar would end the cell
@@ -135,7 +135,7 @@ def plain_text(table: Table, *, style: str) -> str:
 
 
 def csv_text(table: Table) -> str:
-    """The table as CSV with a header, as RFC 4180 has it but for plain line ends."""
+    """Format the table as CSV with a header, as in RFC 4180 but with plain line ends."""
     import csv  # noqa: PLC0415 - one form of several
     import io  # noqa: PLC0415
 
@@ -172,7 +172,10 @@ def yaml_text(value: Json, *, ascii_only: bool = False) -> str:
 
 
 def shown_cell(cell: Cell) -> str:
-    """A cell as people see it: what could steer a terminal or end the row is escaped."""
+    """Format a cell for people.
+
+    It escapes what could steer a terminal or end the row.
+    """
     text = cell_text(cell)
     if text.isprintable():
         return text

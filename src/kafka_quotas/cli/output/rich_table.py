@@ -31,7 +31,7 @@ def print_rich_table(table: Table, stream: TextIO) -> None:
 
 
 def rich_table(table: Table, *, gap: int = 2) -> RichTable:
-    """The table as Rich draws it: names are text, never markup."""
+    """Return the table for Rich, with names as text, never as markup."""
     drawn = RichTable(box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", padding=(0, gap - 1, 0, 0))
     drawn.pad_edge = drawn.show_edge = False
     drawn.title = Text(table.caption) if table.caption else None

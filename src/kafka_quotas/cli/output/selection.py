@@ -64,7 +64,7 @@ def _with_columns(listing: Listing, view: View) -> Listing:
 
 
 def _tables(listing: Listing) -> tuple[list[Table], list[Table]]:
-    """Where columns are looked for: for people and for machines."""
+    """Return the tables to look for columns in, for people and for machines."""
     if listing.records is None:
         return [listing.table], [listing.table]
     if listing.apart:
@@ -88,7 +88,7 @@ def _find(name: str, tables: Sequence[Table]) -> _Found:
 
 
 def _spelled(title: str) -> str:
-    """A column's title, however spaces, hyphens and capitals are typed."""
+    """Normalize the spaces, hyphens and capitals of a column's title."""
     return title.lower().replace(" ", "-").replace("_", "-")
 
 

@@ -28,7 +28,7 @@ from kafka_quotas.core.resolution.usage import Usage, share_used
 
 
 def duration_text(microseconds: float) -> str:
-    """A duration with three digits at most below 1000 s: `820 us`, `12.3 ms`, `4.56 s`, `49950 s`."""
+    """Format a duration, with three digits at most below 1000 s: `820 us`, `12.3 ms`, `4.56 s`, `49950 s`."""
     if microseconds >= 1e9:
         return f"{microseconds / 1e6:.0f} s"
     for scale, unit in ((1e6, "s"), (1e3, "ms")):
@@ -47,7 +47,7 @@ def plain(key_name: str, value: float) -> int | float:
 
 
 def in_words(key_name: str, value: float) -> str:
-    """A value as it is read beside its key: `10.49 MB/s`, `50%`, `5/s`, `unlimited (explicit)`."""
+    """Format a value for display beside its key: `10.49 MB/s`, `50%`, `5/s`, `unlimited (explicit)`."""
     key = STORED_KEYS.get(key_name)
     if key is None:
         return format_number(value)
@@ -59,17 +59,17 @@ def in_words(key_name: str, value: float) -> str:
 
 
 def told_value(key: str, value: float | None) -> str:
-    """A value in words, `not set` where there is none."""
+    """Format a value, `not set` for None."""
     return "not set" if value is None else in_words(key, value)
 
 
 def plain_value(key: str, value: float | None) -> int | float | None:
-    """A value as a plain number."""
+    """Return a value as a plain number."""
     return None if value is None else plain(key, value)
 
 
 def change_document(change: PlannedChange) -> dict[str, Json]:
-    """A change as JSON shows it."""
+    """Return a change as JSON shows it."""
     return {
         "entity": change.entity.to_mapping(),
         "key": change.key,
@@ -79,7 +79,7 @@ def change_document(change: PlannedChange) -> dict[str, Json]:
 
 
 def record_kinds(entities: Iterable[Entity]) -> Sequence[str]:
-    """The types of Kafka's quotas, and those of thresholds where any of the entities has one."""
+    """Return the entity types of Kafka's quotas, and those of thresholds if any entity has one."""
     return (*ENTITY_TYPES, *THRESHOLD_TYPES) if any(map(is_threshold_entity, entities)) else ENTITY_TYPES
 
 
@@ -92,7 +92,7 @@ _SHORT = {
 
 
 def short_key(key: str) -> str:
-    """A quota key by what it limits, for tables that have many columns."""
+    """Return a quota key by what it limits, for tables that have many columns."""
     return _SHORT.get(key, key)
 
 
@@ -105,7 +105,7 @@ def limit_text(key: str, limit: float | None) -> str:
 
 
 def rate_text(key: str, rate: float) -> str:
-    """A measured rate as it is read: `10.49 MB/s`, `12.3%`, `4.1/s`."""
+    """Format a measured rate: `10.49 MB/s`, `12.3%`, `4.1/s`."""
     if QUOTA_KEYS[key].unit is Unit.BYTES_PER_SECOND:
         return f"{format_bytes(rate)}/s"
     return in_words(key, float(f"{rate:.3g}"))
@@ -122,14 +122,14 @@ def throttle_text(throttle_ms: float | None) -> str:
 
 
 def client_text(user: str, client_id: str) -> str:
-    """A bucket's clients in words."""
+    """Return a bucket's clients in words."""
     parts = [f"user {shown_name(user)}"] if user else []
     parts += [f"client-id {shown_name(client_id)}"] if client_id else []
     return ", ".join(parts)
 
 
 def usage_data(usage: Usage, limit: float | None) -> dict[str, Json]:
-    """The figures of one broker as JSON."""
+    """Return the figures of one broker as JSON."""
     return {
         "broker": usage.broker,
         "observed": usage.observed,

@@ -26,7 +26,7 @@ class View:
     """The greatest number of rows, 0 for all, None where it was not given."""
 
     def __str__(self) -> str:
-        """The form, as it is spelled on the command line."""
+        """Return the form, as it is spelled on the command line."""
         return str(self.form)
 
     @property

@@ -77,7 +77,11 @@ def spark_settings(
     log: Path | None,
     packages: tuple[str, ...] = (),
 ) -> SparkSettings:
-    """The session that the options describe. Raises `UsageError` for a property that is no KEY=VALUE."""
+    """Return the session that the options describe.
+
+    Raises:
+        UsageError: A property is not KEY=VALUE.
+    """
     return SparkSettings(
         log_file=log or _default_log(),
         master=master or DEFAULT_MASTER,
@@ -98,7 +102,11 @@ def events_request(
     conf: list[str] | None,
     log: Path | None,
 ) -> EventsRequest:
-    """The events and who does the job, as the options say. Raises `UsageError` as `spark_settings` does."""
+    """Return the events and the engine that the options name.
+
+    Raises:
+        UsageError: A property is not KEY=VALUE.
+    """
     spark = spark_settings(master=master, env_archive=env_archive, driver_memory=driver_memory, conf=conf, log=log)
     return EventsRequest(data=data, spark=spark, engine=engine, master=master)
 

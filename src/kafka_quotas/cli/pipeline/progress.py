@@ -13,7 +13,10 @@ from kafka_quotas.pipeline.engine.progress import JobProgress, Watch, ignore_pro
 
 
 def engine_notes() -> Callable[[EngineChoice], None]:
-    """What says which engine was chosen, and why: once, however many jobs choose the same."""
+    """Return a function that reports the chosen engine and the reason.
+
+    It reports the same engine once, for any number of jobs.
+    """
     said: set[EngineChoice] = set()
 
     def say(choice: EngineChoice) -> None:
@@ -26,7 +29,7 @@ def engine_notes() -> Callable[[EngineChoice], None]:
 
 @contextmanager
 def job_progress() -> Iterator[Watch]:
-    """What draws the bar while the context lasts."""
+    """Yield a function that draws the bar, until the context ends."""
     if not is_terminal(sys.stderr):
         yield ignore_progress
         return

@@ -13,7 +13,11 @@ from kafka_quotas.pipeline.buckets.proposal import Proposal
 
 
 def proposal_of_file(path: str) -> Proposal:
-    """The quotas that a file declares, under its name. Raises `UsageError` for a file with problems."""
+    """Return the quotas of a file, named after the file.
+
+    Raises:
+        UsageError: The file has problems.
+    """
     entries = tuple(
         (each.entity, {key: value for key, value in each.quotas.items() if value is not None})
         for each in declared([path]).entries
@@ -22,7 +26,10 @@ def proposal_of_file(path: str) -> Proposal:
 
 
 def proposal_of_store(*, store: str | None, context: str | None, command_config: Path | None) -> Proposal:
-    """The quotas in the store that the options, variables and contexts name, under its address."""
+    """Return the quotas of the store that the options, variables and contexts name.
+
+    Their name is its address.
+    """
     choice = choose_store(
         store=store, bootstrap_server=None, zookeeper=None, command_config=command_config, context=context
     )
@@ -36,7 +43,7 @@ def proposal_of_store(*, store: str | None, context: str | None, command_config:
 def proposal_in_force(
     quotas: str | None, *, store: str | None, context: str | None, command_config: Path | None
 ) -> Proposal:
-    """The quotas of the file `quotas`, or those in the store where none is named."""
+    """Return the quotas of the file `quotas`, or those in the store where none is named."""
     if quotas is not None:
         return proposal_of_file(quotas)
     return proposal_of_store(store=store, context=context, command_config=command_config)
@@ -51,7 +58,7 @@ def amount_text(quota_type: str, value: float | None) -> str:
 
 
 def bucket_text(user: str | None, client_id: str | None) -> str:
-    """A bucket by what tells it apart: `alice`, `alice, client app`, `client app`."""
+    """Return a bucket's name by the parts that identify it: `alice`, `alice, client app`, `client app`."""
     parts = [shown_name(user)] if user else []
     if client_id:
         parts.append(f"client {shown_name(client_id)}")

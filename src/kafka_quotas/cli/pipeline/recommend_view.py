@@ -34,7 +34,7 @@ _TRIED_COLUMNS = (
 
 
 def advice_listing(result: RecommendResult) -> Listing:
-    """The recommended quotas: each type's default, then the overrides, the largest first."""
+    """List the recommended quotas, each type's default first, then the overrides, the largest first."""
     found = result.recommendation
     documents = [
         {**row, "evidence": json.loads(row["evidence"])}
@@ -89,7 +89,11 @@ def _advice_rows(advice: Advice, per: DefaultScope) -> Iterator[list[Cell]]:
 
 
 def demand_listing(result: RecommendResult, name: str) -> Listing:
-    """What was tried on one client, broker by broker. Raises `UsageError` for a client that has no events."""
+    """List what the recommendation tried on one client, broker by broker.
+
+    Raises:
+        UsageError: The client has no events.
+    """
     found = result.recommendation
     demands = [
         (advice, each) for advice in found.advices for each in advice.demands if _named(each, found.plan.per) == name
@@ -123,7 +127,7 @@ def _named(demand: Demand, per: DefaultScope) -> str:
 
 
 def _why(advice: Advice, demand: Demand) -> str:
-    """What is recommended for a client, and why, in a line."""
+    """Return the recommendation for a client and its reason in a line."""
     kind = advice.quota_type.value
     override = next((each for each in advice.overrides if each.demand is demand), None)
     if override is not None:
@@ -144,7 +148,10 @@ def _demand_rows(advice: Advice, demand: Demand) -> Iterator[list[Cell]]:
 
 
 def _tried(advice: Advice, broker: BrokerDemand, limit: float | None) -> list[tuple[float, float, str]]:
-    """Limits with the share held back, ascending: those around the points that matter, which have a note."""
+    """Return limits with the share held back, in ascending order.
+
+    They lie around the points that matter, which have a note.
+    """
     needed = broker.needed(advice.tolerance.time_share)
     own = limit if limit is not None else advice.default
     points = [
@@ -185,7 +192,7 @@ def _document(advice: Advice, demand: Demand) -> dict[str, Json]:
 
 
 def warnings(result: RecommendResult) -> Iterator[str]:
-    """What the reader should know before setting the quotas, a line each."""
+    """Yield one line for each thing to know before setting the quotas."""
     found = result.recommendation
     for advice in found.advices:
         kind = advice.quota_type.value

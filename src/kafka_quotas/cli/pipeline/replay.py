@@ -188,7 +188,11 @@ def replay(
 
 
 def _proposals(files: list[str], sweeps: list[str], steps: int, default: DefaultScope) -> list[Proposal]:
-    """One proposal for each file, then those of the sweeps. Raises `UsageError` for two of one name."""
+    """Return one proposal for each file, then those of the sweeps.
+
+    Raises:
+        UsageError: Two proposals have one name.
+    """
     proposals = [proposal_of_file(path) for path in files]
     base = proposals[0] if proposals else None
     for text in sweeps:
@@ -210,7 +214,7 @@ def _say_rest(result: ReplayResult, request: ReplayRequest) -> None:
 
 
 def _listing(result: ReplayResult, request: ReplayRequest, view: View) -> Listing:
-    """Whoever is throttled longest comes first, for each proposal and model."""
+    """List the buckets of each proposal and model, those throttled longest first."""
     whatif = result.tables.whatif
     rows = _ranked(whatif)
     shown = rows.slice(0, view.limit_or(_SHOWN_ROWS) or None) if view.is_table else rows

@@ -42,7 +42,7 @@ _EACH = {
 
 
 def report_page(result: ReportResult, *, title: str) -> ReportPage:
-    """The whole page."""
+    """Return the whole page."""
     return ReportPage(
         title=title,
         subtitle=subtitle(result),
@@ -59,7 +59,7 @@ def report_page(result: ReportResult, *, title: str) -> ReportPage:
 
 
 def _top(result: ReportResult) -> ReportSection:
-    """The largest clients of each kind of traffic."""
+    """Return the largest clients of each kind of traffic."""
     charts = []
     for kind in (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST):
         largest = [each for each in result.clients if each.quota_type is kind and each.average > 0][:_TOP]
@@ -158,7 +158,7 @@ def _standing(traffic: "Traffic") -> str:
 
 
 def _what_if(result: ReportResult) -> ReportSection:
-    """What other defaults would do: one chart for each quota type that was used."""
+    """Chart the effect of other defaults, for each quota type in use."""
     charts = tuple(
         ReportChart(
             svg=curves_svg(
@@ -285,7 +285,7 @@ def _method(result: ReportResult) -> ReportSection:
 
 
 def _in_unit(kind: QuotaType) -> str:
-    """The unit for a caption, where the axis does not tell it."""
+    """Return the unit for a caption, where the axis does not show it."""
     return "" if _UNITS[kind] == "bytes/s" else f" in {_UNITS[kind]}"
 
 

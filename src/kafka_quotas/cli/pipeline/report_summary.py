@@ -14,7 +14,7 @@ NEARLY_FULL = 0.9
 
 
 def subtitle(result: ReportResult) -> str:
-    """What was recorded: from when to when, and where."""
+    """Return the period and the place of the recording."""
     first, last = result.events.first_ms or 0, result.events.last_ms or 0
     return (
         f"Cluster {result.recommendation.cluster}, {_moment(first)} to {_moment(last)} UTC "
@@ -23,7 +23,7 @@ def subtitle(result: ReportResult) -> str:
 
 
 def key_figures(result: ReportResult) -> tuple[KeyFigure, ...]:
-    """The figures at the top."""
+    """Return the figures at the top."""
     found = [_clients(result), _traffic(result), _held_back(result), _near(result)]
     found += [_recommended(each) for each in result.recommendation.advices if each.quota_type in _BYTES]
     return (*found, *_capacity(result))
@@ -97,7 +97,7 @@ def _capacity(result: ReportResult) -> tuple[KeyFigure, ...]:
 
 
 def duration(seconds: int) -> str:
-    """A length of time in words: `40 seconds`, `25 minutes`, `7.5 hours`, `12 days`."""
+    """Format a length of time in words: `40 seconds`, `25 minutes`, `7.5 hours`, `12 days`."""
     for name, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{float(f'{seconds / length:.2g}'):g} {name}"

@@ -198,7 +198,7 @@ def _checkpoint(given: Path | None, out: str) -> Iterator[Path]:
 def _quotas(
     files: list[str] | None, *, store: str | None, context: str | None, command_config: Path | None
 ) -> tuple[Entries, Entries]:
-    """The quotas of files or else of the store, and those that are static configuration."""
+    """Return the quotas of files or else of the store, and those that are static configuration."""
     if files:
         found = declared(files).entries
         entries: Entries = tuple(

@@ -106,7 +106,7 @@ def usage(
 
 
 def _listing(result: UsageResult, source: str, view: View) -> Listing:
-    """Whoever is nearest to a limit comes first, then the largest of those without one."""
+    """List the buckets nearest to a limit first, then the largest of those without one."""
     entities, profiles = result.tables.entities.to_pylist(), result.tables.profiles.to_pylist()
     rows = sorted(({**entities[row["entity_id"]], **row} for row in profiles), key=_rank)
     shown = rows[: view.limit_or(_SHOWN_ROWS) or None] if view.is_table else rows

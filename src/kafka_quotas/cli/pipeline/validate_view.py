@@ -32,7 +32,7 @@ _COLUMNS = (
 
 
 def validation_listing(result: ValidationResult) -> Listing:
-    """The buckets, those that were missed first, then by broker, quota type and name."""
+    """List the buckets, first those with an error, then by broker, quota type and name."""
     found = result.validation
     tolerance = found.plan.tolerance
     buckets = sorted(found.buckets, key=lambda each: each.verdict(tolerance) is not Verdict.MISSED)
@@ -109,7 +109,7 @@ def _document(check: BucketCheck, tolerance: float) -> dict[str, Json]:
 
 
 def remarks(validation: "Validation") -> Iterator[str]:
-    """What the reader should know of the comparison, a line each, and the verdict at the end."""
+    """Yield what to know of the comparison, a line each, and the verdict at the end."""
     tolerance = validation.plan.tolerance
     if any(each.is_capped and each.observed_throttle_ms for each in validation.buckets):
         yield (

@@ -217,5 +217,8 @@ def _named(entity: Entity, kinds: Sequence[str]) -> tuple[str | None, ...]:
 
 
 def _defaults(entity: Entity) -> str:
-    """The types of which the entity has the default: in CSV an empty name alone would not tell."""
+    """Return the types of which the entity has the default.
+
+    In CSV an empty name alone is ambiguous.
+    """
     return " ".join(kind for kind, name in entity.parts if name is None)

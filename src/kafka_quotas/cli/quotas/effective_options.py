@@ -114,7 +114,7 @@ class EffectiveOptions:
     usage: UsageOptions = _NO_SOURCE
 
     def given(self) -> list[str]:
-        """The options that were given, as they are spelled."""
+        """Return the options that were given, as they are spelled."""
         spelled = {
             "--no-client-id": self.no_client_id,
             "--all": self.all_clients,
@@ -160,9 +160,10 @@ def clients_asked(named: EntityOptions, asked: EffectiveOptions) -> tuple[Questi
 
 
 def parse_history(texts: Sequence[str]) -> tuple[LevelKind, ...]:
-    """The kinds of levels that the texts name, each once.
+    """Return the kinds of levels that the texts name, each once.
 
-    Raises `UsageError` for anything else.
+    Raises:
+        UsageError: A text names no kind of level.
     """
     kinds: dict[LevelKind, None] = {}
     for name in (part.strip() for text in texts for part in text.split(",")):

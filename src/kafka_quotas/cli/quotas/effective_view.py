@@ -55,7 +55,7 @@ def print_effective(result: EffectiveResult, output: View) -> None:
 
 
 def _print_one(outcome: ClientOutcome, cluster: ClusterView | None, usages: Usages) -> None:
-    """The table of one client, and below it what doesn't fit into a table."""
+    """Print the table of one client, and below it what does not fit into a table."""
     columns = ("key", "limit", "in words", "level", "set on")
     rows: list[list[Cell]] = [[quota.key.name, *_cells(quota)] for quota in outcome.quotas]
     figures = ("limit", "in words")
@@ -88,7 +88,7 @@ def _print_apart(table: Table) -> None:
 
 
 def _width(table: Table) -> int:
-    """The columns of a terminal that the table takes unfolded."""
+    """Return the columns of a terminal that the table takes unfolded."""
     lines = [[column.title for column in table.columns], *table.rows]
     gaps = 2 * (len(table.columns) - 1)
     return gaps + sum(max(len(cell_text(line[at])) for line in lines) for at in range(len(table.columns)))
@@ -120,7 +120,7 @@ def _details(quota: EffectiveQuota, cluster: ClusterView | None) -> Iterator[str
 
 
 def _seen(quota: EffectiveQuota, usages: Usages) -> Iterator[str]:
-    """What was seen of the client's bucket at each broker."""
+    """Yield the usage of the client's bucket at each broker."""
     found = () if usages is None else usage_under(quota, usages)
     for usage in found:
         limit = quota.limit if usage.limit is None else usage.limit
@@ -141,7 +141,7 @@ def scope(key: QuotaKey) -> str:
 
 
 def _arithmetic(quota: EffectiveQuota, cluster: ClusterView | None) -> Iterator[str]:
-    """What the limit comes to on the cluster."""
+    """Yield the calculation of the limit's total on the cluster."""
     if cluster is None:
         return
     total, of_topic = cluster.total(quota.key, quota.limit), cluster.topic_total(quota.key, quota.limit)
@@ -193,7 +193,7 @@ def _total_titles(cluster: ClusterView | None) -> list[str]:
 
 
 def _total(quota: EffectiveQuota, cluster: ClusterView | None) -> list[str]:
-    """The cell of what a limit comes to on the cluster, where a cluster was asked about."""
+    """Return the cell of a limit's total on the cluster, none without a cluster."""
     if cluster is None:
         return []
     total = cluster.total(quota.key, quota.limit)
@@ -201,7 +201,7 @@ def _total(quota: EffectiveQuota, cluster: ClusterView | None) -> list[str]:
 
 
 def _odd(result: EffectiveResult) -> Iterator[str]:
-    """The warnings about single clients, but for being unlimited, which the table shows."""
+    """Yield the warnings about single clients, without the unlimited ones, which the table shows."""
     for outcome in result.outcomes:
         for quota in outcome.quotas:
             for warning in quota.warnings:
@@ -210,7 +210,7 @@ def _odd(result: EffectiveResult) -> Iterator[str]:
 
 
 def _records(result: EffectiveResult) -> Table:
-    """One row per client and key, for CSV."""
+    """Return one row per client and key, for CSV."""
     titles = ("user", "client-id", "ip", "any_other", "key", "limit", "level", "entity", "shared_with")
     rows: list[list[Cell]] = []
     for outcome in result.outcomes:
@@ -255,7 +255,7 @@ def _quota_data(quota: EffectiveQuota, cluster: ClusterView | None) -> dict[str,
 
 
 def _usage_data(quota: EffectiveQuota, usages: Usages) -> dict[str, Json]:
-    """What was seen at each broker, where that was asked for."""
+    """Return the usage at each broker where it was asked for."""
     if usages is None:
         return {}
     found = usage_under(quota, usages)
@@ -271,7 +271,7 @@ def _plain(quota: EffectiveQuota) -> int | float | None:
 
 
 def _any_other(client: QuestionedClient) -> Iterator[str]:
-    """The parts that stand for any name that nothing is stored for."""
+    """Yield the parts that stand for any name that nothing is stored for."""
     for kind, name in (("user", client.user), ("client-id", client.client_id), ("ip", client.ip)):
         if isinstance(name, Other):
             yield kind

@@ -30,9 +30,10 @@ Exempt = Annotated[
 
 
 def exempted_user(parts: Sequence[FilterComponent], *, with_changes: bool) -> str:
-    """The user that --exempt is about.
+    """Return the user of --exempt.
 
-    Raises `UsageError` where the options name anything but one user, or changes beside it.
+    Raises:
+        UsageError: The options name anything but one user, or changes besides.
     """
     part = parts[0] if len(parts) == 1 else None
     if part is None or part.entity_type != USER or part.match is not Match.EXACT or part.name is None:

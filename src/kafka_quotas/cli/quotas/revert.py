@@ -151,9 +151,10 @@ def _write_plan(path: Path, plan: KeptPlan) -> None:
 
 
 def _told_proposal(proposal: RevertProposal, out: Path | None) -> int:
-    """The exit code 0.
+    """Show the proposal and return the exit code 0.
 
-    Raises `KafkaQuotasError` where a plan was asked for and can't be made.
+    Raises:
+        KafkaQuotasError: A plan was asked for and can't be made.
     """
     changed_since = len(proposal.opposite.changed_since)
     if changed_since:
@@ -168,7 +169,7 @@ def _told_proposal(proposal: RevertProposal, out: Path | None) -> int:
 
 
 def _told_result(result: RevertResult) -> int:
-    """The exit code: 1 where anything failed."""
+    """Report the failures and return the exit code, 1 for any failure."""
     for change, found in result.left_alone:
         now = told_value(change.key, found)
         write(

@@ -41,7 +41,7 @@ UNDONE_COLUMNS = _columns("was", "is", "store")
 
 
 def history_listing(result: HistoryResult) -> Listing:
-    """The entries of the journal, oldest first."""
+    """List the entries of the journal, oldest first."""
     settled = settled_ids(result.entries)
     return Listing(
         noun="journal",
@@ -67,7 +67,10 @@ def history_listing(result: HistoryResult) -> Listing:
 
 
 def proposal_listing(proposal: RevertProposal, result: RevertResult | None = None) -> Listing:
-    """The opposite of an entry's changes, quota by quota, and with a result what became of each."""
+    """List the inverse of an entry's changes, quota by quota.
+
+    With a result it lists the outcome of each.
+    """
     found = proposal.opposite
     failed = set() if result is None else {entity for entity, _ in result.failed}
     done = "to undo" if result is None else "undone"
@@ -89,7 +92,7 @@ def proposal_listing(proposal: RevertProposal, result: RevertResult | None = Non
 
 
 def result_listing(results: Sequence[RevertResult]) -> Listing:
-    """What was undone, store by store."""
+    """List what was reverted, store by store."""
     rows = [(change, result.store_url) for result in results for change in result.undone]
     return Listing(
         noun="undone",
@@ -158,7 +161,7 @@ def _changes_in_words(entry: JournalEntry) -> str:
 
 
 def _note(entry: JournalEntry, settled: set[str]) -> str:
-    """Why, what it reverts, and whether it is reverted or until when it is to last."""
+    """Return the reason of an entry, what it reverts, and whether or when it is reverted itself."""
     notes = [entry.reason or "", "" if entry.confirmed else "not confirmed"]
     notes.append(f"reverts {entry.reverts}" if entry.reverts is not None else "")
     if entry.entry_id in settled:

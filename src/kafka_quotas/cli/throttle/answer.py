@@ -68,7 +68,7 @@ def _arithmetic(calculation: Calculation) -> Table:
 
 
 def answer_records(answer: CalculatorAnswer) -> Table:
-    """One row per figure, for CSV."""
+    """Return one row per figure, for CSV."""
     return Table(
         columns=[Column(title=title) for title in ("method", "figure", "arithmetic", "value", "unit")],
         rows=[
@@ -94,12 +94,15 @@ def answer_data(answer: CalculatorAnswer, *, window: QuotaWindow, window_origin:
 
 
 def window_data(window: QuotaWindow, origin: str) -> dict[str, Json]:
-    """A quota window for JSON and YAML."""
+    """Return a quota window for JSON and YAML."""
     return {"num": window.samples, "size_seconds": window.window_s, "origin": origin}
 
 
 def without_noise(value: float) -> float:
-    """The value with at most twelve digits: what sums of doubles leave behind the thirteenth is no figure."""
+    """Round the value to twelve digits.
+
+    Beyond the thirteenth digit a sum of doubles holds rounding errors only.
+    """
     return float(f"{value:.12g}")
 
 

@@ -293,7 +293,7 @@ def compare(
 def _burst(
     *, quota: str, burst: str, unit: FigureUnit, credit: str | None, window: QuotaWindow, origin: str, num: int | None
 ) -> tuple[Burst, str]:
-    """The burst that the options mean, and where its window came from."""
+    """Return the burst that the options describe, and where its window came from."""
     per_second = mutation_figure("--quota", quota, unit)
     partitions = burst_figure("--burst", burst)
     if credit is None:

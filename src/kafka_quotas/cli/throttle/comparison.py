@@ -80,7 +80,7 @@ def print_comparison(comparison: AlgorithmComparison, output: Output, *, window_
 
 
 def fine_series(comparison: AlgorithmComparison) -> list[Series]:
-    """The series of a chart, at so many times that the steps of the rates show."""
+    """Return the series of a chart, with enough points in time to show the steps of the rates."""
     end_ms = comparison.states[-1].after_ms
     times = sorted({end_ms * index // _FINE for index in range(_FINE + 1)})
     return comparison_series(replace(comparison, states=states_at(comparison.burst, tuple(times))))
@@ -154,7 +154,7 @@ def _state_table(comparison: AlgorithmComparison) -> Table:
 
 
 def _state(level: float, admits: bool) -> str:
-    """A level, marked where a request would be admitted."""
+    """Format a level, with a mark if it admits a request."""
     return f"{quantity(level, '').strip()} {'*' if admits else ' '}"
 
 

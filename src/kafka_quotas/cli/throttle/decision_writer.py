@@ -71,14 +71,14 @@ def decision_writer(
 
 
 def verdict(decision: SimulatedDecision) -> str:
-    """What became of an event: admitted, admitted and delayed, or refused."""
+    """Return the outcome of an event: admitted, admitted and delayed, or refused."""
     if not decision.outcome.admitted:
         return "refused"
     return "delayed" if decision.outcome.throttle_ms > 0 else "admitted"
 
 
 def decision_values(decision: SimulatedDecision) -> tuple[str | int | float | None, ...]:
-    """The values of `FIELDS`."""
+    """Return the values of `FIELDS`."""
     outcome = decision.outcome
     return (
         decision.t_ms,

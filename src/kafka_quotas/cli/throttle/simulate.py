@@ -198,7 +198,7 @@ class _View:
         print_listing(Listing(noun=NOUN, data=data, table=table), self._output)
 
     def sentence(self, summary: SimulationSummary) -> str:
-        """The totals in words."""
+        """Return the totals in words."""
         total, longest = quantity(summary.total_delay_ms, MS), quantity(summary.longest_delay_ms, MS)
         return (
             f"{summary.decisions} decisions: {summary.admitted} admitted, {summary.refused} refused, "
@@ -208,7 +208,7 @@ class _View:
         )
 
     def series(self, points: tuple[CoursePoint, ...]) -> list[Series]:
-        """The course as level, bound and delay, in seconds from its first point."""
+        """Return the course as level, bound and delay, in seconds from its first point."""
         start_ms = points[0].t_ms if points else 0
         times = [(point.t_ms - start_ms) / 1000 for point in points]
         ends = [times[0], times[-1]] if times else []

@@ -91,8 +91,7 @@ def apply(
 
     Raises:
         UsageError: An entry says `invalid: true` without `allow_invalid`, or as `declared_plan` does.
-        KafkaQuotasError: As `declared_plan` does.
-        StoreError: The store refused everything, so that nothing was written.
+        KafkaQuotasError: As `declared_plan` does, or the store fails before anything was written.
     """
     found = declared_plan(store, desire, keep=keep)
     if not allow_invalid:
@@ -116,7 +115,7 @@ def apply_plan(
     Raises:
         StalePlanError: The store has changed since the plan was made.
         UsageError: The plan is of another store, or has refused values.
-        StoreError: As `apply` does.
+        KafkaQuotasError: It removes too much, or the store fails before anything was written.
     """
     if kept.store_url != store.url:
         raise UsageError(
@@ -170,12 +169,12 @@ def _failures(
     progress: Progress,
     told: Callable[[Sequence[AlterationResult]], None],
 ) -> Iterator[Failure]:
-    """Write the changes and return those that failed.
+    """Write the changes and yield those that failed.
 
     Once the store is lost, the rest is not tried.
 
     Raises:
-        StoreError: The store fails before anything was written.
+        KafkaQuotasError: The store fails before anything was written.
     """
     done, size = 0, FIRST_CHUNK
     while done < len(alterations):
@@ -213,5 +212,5 @@ def _next_size(size: int, took_s: float) -> int:
 
 
 def _is_lost(error: KafkaQuotasError | None) -> bool:
-    """Whether nothing more can be done on the store."""
+    """Return whether the store is lost, so that further changes are useless."""
     return isinstance(error, StoreUnreachableError) and not isinstance(error, NotVisibleError)

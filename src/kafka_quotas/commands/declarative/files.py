@@ -23,14 +23,16 @@ class ExportResult:
     invalid_entries: int
 
     def text(self, form: FileFormat) -> Iterator[str]:
-        """The file, piece by piece."""
+        """Return the text of the file in pieces."""
         return file_text(((entry.entity, entry.quotas) for entry in self.entries), form)
 
 
 def export(store: Store, *, selectors: Sequence[str] = ()) -> ExportResult:
-    """What the store holds, of the entities that the selectors name.
+    """Return what the store holds of the entities that the selectors name.
 
-    Raises `UsageError` for a selector that can't be understood, and whatever the store raises.
+    Raises:
+        UsageError: A selector can't be parsed.
+        StoreError: The store can't be read.
     """
     owns = owner(selectors)
     entries = sorted(store.describe(EVERYTHING), key=lambda entry: entry.entity.sort_key)
@@ -52,9 +54,10 @@ class ValidateResult:
 
 
 def validate(paths: Sequence[str], *, values: Sequence[Path] = ()) -> ValidateResult:
-    """Everything that is wrong with the files, the values laid over them.
+    """Return every problem of the files with the values laid over them.
 
-    Raises `UsageError` where there is no such file.
+    Raises:
+        UsageError: There is no such file.
     """
     found = read_declarations(paths, values)
     problems = found.problems

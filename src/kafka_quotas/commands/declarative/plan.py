@@ -54,7 +54,7 @@ class DeclaredPlan:
 
 
 def stored_content(store: Store) -> dict[Entity, dict[str, float]]:
-    """Everything that a store holds."""
+    """Return everything that a store holds."""
     return {entry.entity: dict(entry.quotas) for entry in store.describe(EVERYTHING)}
 
 
@@ -112,7 +112,7 @@ def check_removals(plan: Plan, owned: Content, limit_percent: float) -> None:
 
 
 def refused_changes(plan: Plan) -> tuple[Entity, ...]:
-    """The entities whose new quotas this program refuses to send anywhere."""
+    """Return the entities whose new quotas this program refuses."""
     return tuple(
         entity
         for entity, changes in plan.by_entity().items()
@@ -134,7 +134,7 @@ class DiffResult:
         return bool(self.declared.plan.changes)
 
     def kept(self) -> KeptPlan:
-        """The plan as it is kept in a file."""
+        """Return the plan in the form that a file keeps."""
         return KeptPlan(plan=self.declared.plan, store_url=self.store_url)
 
 

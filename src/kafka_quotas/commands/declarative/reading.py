@@ -38,9 +38,12 @@ _FORMATS: Final = {
 
 
 def read_declarations(paths: Sequence[str], values: Sequence[Path] = ()) -> Declarations:
-    """What files, folders or standard input declare, with the `values` files laid over it.
+    """Read the declarations of files, folders or standard input, with the `values` files laid over them.
 
-    A file that can't be read at all is one of the problems. Raises `UsageError` where there is no such file.
+    A file that can't be read is one of the problems.
+
+    Raises:
+        UsageError: There is no such file.
     """
     problems: list[Diagnostic] = []
     documents = list(_documents(files_of(paths), problems))
@@ -52,9 +55,10 @@ def read_declarations(paths: Sequence[str], values: Sequence[Path] = ()) -> Decl
 
 
 def declared(paths: Sequence[str], values: Sequence[Path] = ()) -> Declarations:
-    """What files declare without any problem.
+    """Read the declarations and refuse any problem.
 
-    Raises `UsageError` for the first problem, and where nothing is declared at all.
+    Raises:
+        UsageError: There is a problem (the error reports the first), or nothing is declared.
     """
     found = read_declarations(paths, values)
     if found.problems:
@@ -95,9 +99,10 @@ def read_plan(paths: Sequence[str]) -> KeptPlan | None:
 
 
 def files_of(paths: Sequence[str]) -> list[str]:
-    """The files that are named, those in folders included, each once.
+    """Return the named files, and those in named folders, each once.
 
-    Raises `UsageError` where there is no such file, a folder has none, or there are too many.
+    Raises:
+        UsageError: There is no such file, a folder has none, or there are too many.
     """
     found: list[str] = []
     for path in paths:
@@ -121,7 +126,7 @@ def _files_below(folder: Path) -> list[str]:
 
 
 def _documents(paths: Sequence[str], problems: list[Diagnostic]) -> Iterator[QuotaDocument]:
-    """The documents of those files that can be read."""
+    """Yield the documents of the readable files."""
     for path in paths:
         try:
             yield _document(path)
@@ -147,9 +152,11 @@ def _document(path: str) -> QuotaDocument:
 
 
 def _text(path: str) -> str:
-    """The text of a file.
+    """Return the text of a file.
 
-    Raises `UsageError` where there is none, `QuotaFileError` where it is too large or not UTF-8.
+    Raises:
+        UsageError: There is no such file.
+        QuotaFileError: It is too large or not UTF-8.
     """
     limit = MAX_TOML_BYTES if Path(path).suffix == ".toml" else MAX_BYTES
     try:
@@ -170,7 +177,7 @@ def _text(path: str) -> str:
 
 
 def _bytes(path: Path, limit: int) -> bytes:
-    """The bytes of a file, at most one more than the limit."""
+    """Return the bytes of a file, at most one more than the limit."""
     if stat.S_ISDIR(path.stat().st_mode):
         raise UsageError(f"{path} is a folder")
     with path.open("rb") as file:

@@ -68,7 +68,7 @@ class Reconciler:
         self._allow_invalid = allow_invalid
 
     def round(self) -> Round:
-        """How the next round went."""
+        """Run the next round and return its outcome."""
         number = self.status.rounds + 1
         try:
             undone, keep = self._undone()

@@ -31,9 +31,10 @@ _NOT_FINITE: Final = {".nan": math.nan, ".inf": math.inf, "+.inf": math.inf, "-.
 
 
 def read_yaml(text: str, source: str) -> tuple[object, list[int]]:
-    """The plain values in a text, and the lines on which its entries begin.
+    """Return the plain values in a text, and the lines on which its entries begin.
 
-    Raises `QuotaFileError` for what is no YAML, and for what no file of quotas needs.
+    Raises:
+        QuotaFileError: The text is not YAML, or uses features that no file of quotas needs.
     """
     reader = _Reader(text, source)
     try:
@@ -127,7 +128,7 @@ class _Reader:
         return mapping
 
     def _name(self, event: Any) -> str:
-        """The name in front of a colon: always a text, whatever it looks like."""
+        """Return the name in front of a colon, which is a text in any form."""
         if not isinstance(event, yaml.ScalarEvent) or event.anchor is not None:
             raise self._problem(event, "a name is not a plain text")
         if event.value == "<<" and not event.style:
@@ -150,13 +151,13 @@ class _Reader:
 
 
 def _line(event: Any) -> int:
-    """The line an event begins on, counted from 1."""
+    """Return the line an event begins on, counted from 1."""
     line: int = event.start_mark.line
     return line + 1
 
 
 def _plain_value(text: str) -> object:
-    """The value of a word without quotes."""
+    """Convert a word without quotes to its value."""
     if text in _NULLS:
         return None
     if text in _BOOLEANS:

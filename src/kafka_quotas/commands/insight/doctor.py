@@ -34,9 +34,10 @@ class DoctorResult:
 
 
 def doctor(store: Store, *, settings: StoreSettings) -> DoctorResult:
-    """The findings about everything that is stored, and about the cluster where the store has one.
+    """Return the findings about all stored quotas, and about the cluster of the store if it has one.
 
-    Raises whatever the store raises.
+    Raises:
+        StoreError: The store can't be read.
     """
     facts = facts_of(store.url, settings=settings)
     entries = facts.readable if facts.unreadable else store.describe(EVERYTHING)
@@ -69,7 +70,7 @@ def facts_of(store_url: str, *, settings: StoreSettings) -> ClusterInfo:
 
 
 def odd_facts(facts: ClusterInfo, entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
-    """The findings about the cluster."""
+    """Yield the findings about the cluster."""
     for broker, name in sorted(facts.callbacks.items()):
         yield Finding(
             severity=Severity.WARNING,
@@ -110,7 +111,7 @@ def odd_facts(facts: ClusterInfo, entries: Sequence[QuotaEntry]) -> Iterator[Fin
 
 
 def _left_behind(facts: ClusterInfo) -> Iterator[Finding]:
-    """Replication throttles while nothing is being moved."""
+    """Yield a finding for replication throttles while no replica is moving."""
     for throttle in facts.replication_throttles:
         kind, _, name = throttle.place.partition(" ")
         sure = "no partition is being moved" if facts.reassigning is False else "it is not known whether any moves"
@@ -126,7 +127,7 @@ def _left_behind(facts: ClusterInfo) -> Iterator[Finding]:
 
 
 def _too_new(facts: ClusterInfo, entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
-    """Stored keys that some broker is too old for."""
+    """Yield a finding for stored keys that some broker is too old for."""
     if not facts.too_old:
         return
     for entry in entries:

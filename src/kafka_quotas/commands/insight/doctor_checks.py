@@ -180,7 +180,7 @@ def _above_capacity(entity: Entity, value: float, threads: int | None) -> Findin
 
 
 def _odd_names(entity: Entity) -> Iterator[Finding]:
-    """Names that no client is likely to have."""
+    """Yield a finding for names that no client is likely to have."""
     for kind, name in entity.parts:
         if name is None:
             continue
@@ -214,7 +214,7 @@ def _flag(kind: str) -> str:
 
 
 def _similar_names(entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
-    """Names of one type that differ in case, Unicode form, blanks or URL encoding only."""
+    """Yield a finding for names that differ in case, Unicode form, blanks or URL encoding only."""
     for kind in (USER, CLIENT_ID):
         names: dict[str, dict[str, None]] = {}
         for entry in entries:
@@ -234,12 +234,12 @@ def _similar_names(entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
 
 
 def _folded(name: str) -> str:
-    """A name without what people overlook."""
+    """Return a name without the differences that people overlook."""
     return "".join(unicodedata.normalize("NFKC", unquote(name.replace("+", " "))).casefold().split())
 
 
 def _same_addresses(entries: Sequence[QuotaEntry]) -> Iterator[Finding]:
-    """Entities of one address in several spellings, of which brokers use but one."""
+    """Yield a finding for an address in several spellings, of which brokers use only one."""
     spellings: dict[str, list[Entity]] = {}
     for entry in entries:
         if isinstance(entry.entity.ip, str):

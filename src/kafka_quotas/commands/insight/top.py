@@ -94,10 +94,12 @@ def top(store: Store, reading: UsageReading, *, sort: SortBy = SortBy.SHARE, lim
 
 
 def why_there_are_none(entries: Iterable[QuotaEntry]) -> list[str]:
-    """What it means that no bucket was seen at all, and what to do about it, a line each.
+    """Return why no bucket shows up and what to do about it, a line each.
 
-    Brokers make these metrics only once a quota of that type existed, for any entity. **Source:**
-    `ClientQuotaManager.quotasEnabled` (Kafka 4.0).
+    Brokers create these metrics only once a quota of that type existed, for any entity.
+
+    Source:
+        `ClientQuotaManager.quotasEnabled` (Kafka 4.0).
     """
     keys = [key.name for key in QUOTA_KEYS.values() if not key.for_ip]
     used = {name for entry in entries for name in entry.quotas}

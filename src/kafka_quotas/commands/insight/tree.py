@@ -92,7 +92,7 @@ def _user_branches(found: Sequence[StoredQuotaStatus]) -> Iterator[Branch]:
 
 
 def _named_first(found: Sequence[StoredQuotaStatus], entity_type: str) -> list[StoredQuotaStatus]:
-    """The standings sorted by the name under a type, its default last, as Kafka looks."""
+    """Return the standings sorted by the name under a type, its default last, as Kafka looks."""
 
     def order(standing: StoredQuotaStatus) -> tuple[bool, str]:
         name = standing.entity.part(entity_type)

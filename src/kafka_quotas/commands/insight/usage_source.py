@@ -25,9 +25,10 @@ _TEXTS = ("pattern", "user_label", "client_id_label", "type_label")
 
 
 def read_metric_names(path: Path) -> MetricNames:
-    """The names that a file gives.
+    """Read the names of metrics from a file.
 
-    Raises `UsageError` where it can't be read, or does not say what is needed.
+    Raises:
+        UsageError: The file can't be read, or lacks a required setting.
     """
     import tomllib  # noqa: PLC0415 - only a mapping file needs it
 
@@ -96,7 +97,7 @@ def read_usage(source: UsageSource) -> UsageReading:
 
 
 def _status(control: Path | None) -> "DaemonStatus":
-    """What the daemon behind a control socket tells, None: the only one of this user."""
+    """Return the status of the daemon at a control socket, None for the only daemon of this user."""
     from kafka_quotas.enforcement.control.client import (  # noqa: PLC0415 - only what asks a daemon
         ask_status,
         find_control_path,
@@ -169,7 +170,7 @@ def _of_address(url: str, names: MetricNames) -> Sequence[Usage]:
 
 
 def _queried(address: SplitResult, names: MetricNames) -> Iterator[MetricSample]:
-    """The samples that a Prometheus server has of the metrics now."""
+    """Yield the current samples of the metrics at a Prometheus server."""
     selector = names.selector().replace("\\", "\\\\").replace('"', '\\"')
     query = urlencode({"query": f'{{__name__=~"{selector}"}}'})
     url = address._replace(path="/api/v1/query", query=query).geturl()
@@ -186,9 +187,10 @@ def _queried(address: SplitResult, names: MetricNames) -> Iterator[MetricSample]
 
 
 def _text(url: str) -> str:
-    """What is at an address.
+    """Fetch the text at an address.
 
-    Raises `KafkaQuotasError` where it can't be read.
+    Raises:
+        KafkaQuotasError: It can't be read.
     """
     from http.client import HTTPException  # noqa: PLC0415 - a daemon needs no HTTP
     from urllib.request import urlopen  # noqa: PLC0415

@@ -104,7 +104,7 @@ def alter(
 
 
 def stored_quotas(store: Store, entity: Entity) -> Mapping[str, float]:
-    """What is stored for exactly this entity, key name to value."""
+    """Return the values stored for exactly this entity, by key name."""
     components = tuple(
         FilterComponent(entity_type=kind, match=Match.DEFAULT if name is None else Match.EXACT, name=name)
         for kind, name in entity.parts
@@ -114,7 +114,7 @@ def stored_quotas(store: Store, entity: Entity) -> Mapping[str, float]:
 
 
 def _radius(store: Store, entity: Entity, made: Iterable[QuotaChange]) -> "BlastRadius":
-    """For whom the changes would count."""
+    """Return the clients that the changes would affect."""
     from kafka_quotas.core.changes.blast_radius import blast_radius  # noqa: PLC0415 - only a dry run pays for it
 
     stored = {entry.entity: entry.quotas for entry in store.describe(EVERYTHING)}

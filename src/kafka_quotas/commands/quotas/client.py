@@ -75,7 +75,7 @@ class SyntheticNames:
         self._taken = {name for entity in entities for _, name in entity.parts}
 
     def text(self, name: Name) -> str:
-        """The name itself, or for `OTHER` one that nothing is stored for."""
+        """Return the name itself, or an unused name for `OTHER`."""
         if isinstance(name, str):
             return name
         return next(probe for probe in _spellings(OTHER.value) if probe not in self._taken)

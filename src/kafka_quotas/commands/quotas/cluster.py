@@ -91,7 +91,7 @@ def look_at_cluster(
 
 
 def _callback_warnings(cluster: "KafkaCluster") -> tuple[str, ...]:
-    """One warning per callback class that brokers run in the place of Kafka's resolution."""
+    """Return one warning per callback class that brokers run in the place of Kafka's resolution."""
     from kafka_quotas.stores.kafka.broker_settings import CALLBACK_CLASS  # noqa: PLC0415 - only a Kafka store needs it
 
     try:
@@ -118,9 +118,9 @@ NEW_KEYS = tuple(key.name for key in QUOTA_KEYS.values() if key.since == "2.7")
 
 
 def warning_of_old_brokers(store_url: str, keys: Sequence[str], *, settings: Callable[[], StoreSettings]) -> str | None:
-    """What to beware of where a broker of the cluster is too old for one of the keys, else None.
+    """Return a warning if a broker of the cluster is too old for one of the keys.
 
-    Nobody is asked unless the keys are new ones, and a cluster that can't be asked is no reason to warn.
+    It asks the cluster only about recent keys, and an unreachable cluster is no reason to warn.
     """
     new = [key for key in NEW_KEYS if key in keys]
     kind = parse_store_url(store_url).kind

@@ -102,7 +102,7 @@ def effective(
 
 
 def _spelled_out(clients: Sequence[QuestionedClient], entries: Sequence[QuotaEntry]) -> list[QuestionedClient]:
-    """The clients to answer for, a user alone taken apart into the distinct kinds of its clients."""
+    """Return the clients to resolve, with a user alone replaced by the distinct kinds of its clients."""
     entities = [entry.entity for entry in entries]
     if not clients:
         return clients_of_store(entities)
@@ -137,7 +137,7 @@ def _quotas(resolver: EffectiveQuotas, probes: SyntheticNames, client: Questione
 
 
 def _name_warnings(asked: Sequence[QuestionedClient], entries: Sequence[QuotaEntry]) -> Iterator[str]:
-    """What can't be told about addresses, for want of a resolver of host names."""
+    """Yield what remains unknown about addresses without a resolver of host names."""
     addresses = [client.ip for client in asked if isinstance(client.ip, str)]
     for ip in dict.fromkeys(addresses):
         if not is_address(ip):

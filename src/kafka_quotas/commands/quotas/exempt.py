@@ -26,7 +26,7 @@ class ExemptResult:
     user: str
     changes: tuple[PlannedChange, ...]
     checked: tuple[QuestionedClient, ...]
-    """The kinds of clients whose quotas were checked afterwards."""
+    """The kinds of clients that were checked to be unlimited."""
     dry_run: bool
 
 
@@ -74,7 +74,10 @@ def exempt(
 
 
 def _changes(entries: Sequence[QuotaEntry], user: str) -> Iterator[PlannedChange]:
-    """Every key of the user itself, and the limits of its pairs, as far as they are not unlimited yet."""
+    """Yield the changes that lift the user's own limits and those of its pairs.
+
+    Quotas that are unlimited already are left out.
+    """
     own = Entity.of(user=user)
     stored = {entry.entity: entry.quotas for entry in entries}
     pairs = [entity for entity in stored if entity.user == user and entity.client_id is not ABSENT]
@@ -87,9 +90,10 @@ def _changes(entries: Sequence[QuotaEntry], user: str) -> Iterator[PlannedChange
 
 
 def _checked(user: str, content: Mapping[Entity, Mapping[str, float]]) -> tuple[QuestionedClient, ...]:
-    """Every distinct kind of client of the user, of which none is limited.
+    """Check every distinct kind of client of the user, and return them.
 
-    Raises `KafkaQuotasError` for one that is.
+    Raises:
+        KafkaQuotasError: A client is limited.
     """
     resolver, probes = EffectiveQuotas(content.items()), SyntheticNames(content)
     clients = tuple(outcomes_of_user(user, content))

@@ -79,14 +79,14 @@ class JournalWriter:
         undo_at_ms: int | None = None,
         reverts: str | None = None,
     ) -> bool:
-        """Write what became of changes: those that were made, and by themselves those that nobody confirmed.
+        """Write the outcome of changes: those that were made, and separately those without confirmation.
 
         Args:
             store_url: The store that was changed.
             changes: All that was asked for, or is to be settled.
-            errors: Why an entity failed. What was refused is not written.
-            undo_at_ms: When the changes are to be undone (milliseconds since the epoch), None for never.
-            reverts: The id of the entry that the changes undo.
+            errors: Why an entity failed. Refused changes are not written.
+            undo_at_ms: When the journal schedules the revert, in milliseconds since the epoch, None for never.
+            reverts: The id of the entry that the changes revert.
 
         Returns:
             Whether there was anything to write, and all of it is in the journal now.
@@ -107,7 +107,7 @@ class JournalWriter:
 
 
 def new_run_id(clock: Clock) -> str:
-    """An id for the entries of one run."""
+    """Return an id for the entries of one run."""
     return new_entry_id(clock.now_ms(), os.urandom(3))
 
 

@@ -156,7 +156,7 @@ def _counts(content: Content) -> Counts:
 def _accepted(
     target: Store, changes: Sequence[PlannedChange]
 ) -> tuple[tuple[PlannedChange, ...], dict[tuple[Entity, str], KafkaQuotasError]]:
-    """The changes that the target would take, and why it would not take the others."""
+    """Return the changes that the target accepts, and why it refuses the others."""
     refused = _refused(target, changes)
     doubtful: dict[Entity, list[PlannedChange]] = {}
     for change in changes:
@@ -172,7 +172,7 @@ def _accepted(
 
 
 def _refused(target: Store, changes: Sequence[PlannedChange]) -> dict[Entity, KafkaQuotasError]:
-    """The entities that the target would refuse, and why."""
+    """Return the entities that the target refuses, and why."""
     if not changes:
         return {}
     results = target.alter(_alterations(changes), validate_only=True)
@@ -217,7 +217,7 @@ def _alterations(changes: Sequence[PlannedChange]) -> list[Alteration]:
 
 
 def _compared(wanted: Content, before: Content, after: Content, refusals: Refusals) -> Iterator[MigratedQuota]:
-    """Every quota of both sides, sorted by entity and key."""
+    """Yield every quota of both sides, sorted by entity and key."""
     for entity, key in quotas_in(wanted, after):
         source, target = wanted.get(entity, {}).get(key), after.get(entity, {}).get(key)
         error = refusals.get((entity, key))

@@ -92,7 +92,7 @@ def standings_for(
 
 
 def resolver_of(entries: Iterable[QuotaEntry], *, static: bool) -> EffectiveQuotas:
-    """Kafka's resolution over the entries."""
+    """Return Kafka's resolution over the entries."""
     pairs = [(entry.entity, entry.quotas) for entry in entries]
     return EffectiveQuotas((), static=pairs) if static else EffectiveQuotas(pairs)
 
@@ -142,7 +142,10 @@ def _text(name: object, probes: SyntheticNames) -> str:
 def _judged(
     key: str, entity: Entity, limit: float, winners: Sequence[Entity | None], level: Level
 ) -> StoredQuotaStatus:
-    """The standing by who wins for those asked with, the one with a client-id first."""
+    """Return the status of a quota by the winners for the clients asked about.
+
+    The winner for the client with a client-id comes first.
+    """
     stand = (
         QuotaStatus.WINS if winners[0] == entity else QuotaStatus.PARTLY if entity in winners else QuotaStatus.SHADOWED
     )
@@ -151,7 +154,7 @@ def _judged(
 
 
 def _of_answer(answer: EffectiveQuota) -> Iterator[StoredQuotaStatus]:
-    """The winner of one key and those that lost against it."""
+    """Yield the quota that wins for one key, and those that it shadows."""
     if answer.limit is None or answer.entity is None:
         return
     key = answer.key.name

@@ -37,9 +37,10 @@ class RevertResult:
 
 
 def store_of(entries: Sequence[JournalEntry]) -> str:
-    """The address of the one store that the entries changed.
+    """Return the address of the one store that the entries changed.
 
-    Raises `UsageError` where they changed several.
+    Raises:
+        UsageError: They changed several stores.
     """
     urls = {entry.store_url for entry in entries}
     if len(urls) > 1:
@@ -115,7 +116,7 @@ def _content(store: Store) -> Content:
 
 
 def _write(store: Store, changes: Sequence[PlannedChange]) -> dict[Entity, KafkaQuotasError]:
-    """The entities that failed, and why."""
+    """Write the changes and return the entities that failed, with the reason."""
     merged: dict[Entity, dict[str, float | None]] = {}
     for change in changes:
         merged.setdefault(change.entity, {})[change.key] = change.new
@@ -126,6 +127,6 @@ def _write(store: Store, changes: Sequence[PlannedChange]) -> dict[Entity, Kafka
 
 
 def _as_found(found: InverseChange) -> tuple[PlannedChange, ...]:
-    """The quotas that were looked at and stayed, as the journal keeps them so that they are settled."""
+    """Return the quotas that stayed as found, in the form that settles them in the journal."""
     stayed = [(change, change.old) for change in found.back_already] + list(found.changed_since)
     return tuple(PlannedChange(entity=change.entity, key=change.key, old=value, new=value) for change, value in stayed)

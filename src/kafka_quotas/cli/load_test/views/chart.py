@@ -21,9 +21,9 @@ def load_series(result: LoadResult, *, limited_only: bool = False) -> list[Serie
 
 
 def rolling_rates(entity: ClientResult, window_s: int) -> list[tuple[float, float]]:
-    """The average of the last window at the end of every second, from the first whole window on.
+    """Return the average of the last window at the end of every second, from the first whole window on.
 
-    Before that a burst into an empty past would tower over all that follows.
+    In shorter windows a burst after an empty past would tower over all that follows.
     """
     rates = [each.rate for each in entity.seconds]
     width = max(1, min(round(window_s / entity.sample_s), len(rates)))
@@ -43,7 +43,7 @@ def _limit(entity: ClientResult) -> Series:
 
 
 def _throttles(limited: Sequence[ClientResult]) -> list[Series]:
-    """One series: of every second the longest throttle time that any client was told."""
+    """Return one series of the longest throttle time in each second, over all clients."""
     longest: dict[int, int] = {}
     for entity in limited:
         for each in entity.seconds:

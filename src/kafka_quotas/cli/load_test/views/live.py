@@ -37,7 +37,7 @@ def live_watcher(title: str) -> Iterator[Watcher | None]:
 
 
 def live_view(progress: RunProgress, title: str) -> "RenderableType":
-    """The view as something that Rich draws."""
+    """Return the view as something that Rich draws."""
     from rich.console import Group  # noqa: PLC0415 - loaded by now
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -51,7 +51,7 @@ def live_view(progress: RunProgress, title: str) -> "RenderableType":
 
 
 def headline(progress: RunProgress, title: str) -> str:
-    """What is run, how far it is, and how long it still takes."""
+    """Return what runs, how far it is, and the time left."""
     share = progress.elapsed_s / progress.total_s if progress.total_s else 1.0
     phase = "warming up" if progress.warming_up else "measuring"
     left_s = max(progress.total_s - progress.elapsed_s, 0.0)
@@ -59,7 +59,7 @@ def headline(progress: RunProgress, title: str) -> str:
 
 
 def progress_rows(progress: RunProgress) -> list[tuple[str, ...]]:
-    """The rows of the view: clients, and where they are many the sum of all."""
+    """Return one row per client, and for many clients a sum of all."""
     entities = progress.entities
     if len(entities) <= _ROWS:
         return [_row(entity) for entity in entities]
@@ -68,7 +68,7 @@ def progress_rows(progress: RunProgress) -> list[tuple[str, ...]]:
 
 
 def bar(share: float, *, width: int = _BAR) -> str:
-    """A bar that is full at a share of 1."""
+    """Return a bar that is full at a share of 1."""
     filled = round(min(max(share, 0.0), 1.0) * width)
     return "━" * filled + "╌" * (width - filled)
 
@@ -89,7 +89,7 @@ def _row(entity: ClientProgress) -> tuple[str, ...]:
 
 
 def _sums(entities: Sequence[ClientProgress]) -> Iterator[tuple[str, ...]]:
-    """One row for all clients of each unit."""
+    """Yield one row for all clients of each unit."""
     for unit in dict.fromkeys(UNITS[entity.entity.workload] for entity in entities):
         alike = [entity for entity in entities if UNITS[entity.entity.workload] is unit]
         throttled = _throttled(sum(each.throttle_count for each in alike), sum(each.throttle_sum_ms for each in alike))

@@ -21,7 +21,7 @@ _MOODS = {State.MET: Mood.GOOD, State.NOT_MET: Mood.BAD, State.VOID: Mood.WATCH,
 
 
 def load_page(result: LoadResult) -> ReportPage:
-    """The whole page."""
+    """Return the whole page."""
     sections = (
         _clients(result),
         against_bounds(result),
@@ -62,7 +62,7 @@ def _verdict(result: LoadResult) -> KeyFigure:
 
 
 def _ratio(result: LoadResult) -> KeyFigure:
-    """The client furthest from its quota, of those that could have used it up."""
+    """Return the client furthest from its quota among those that could have used it up."""
     judged = [each for each in result.entities if each.verdict.ratio is not None and each.verdict.upper is not None]
     if not judged:
         return KeyFigure(label="Achieved / quota", value="no quota", note="nobody offered more than a quota")

@@ -30,7 +30,7 @@ def print_load(result: LoadResult, output: Output) -> None:
 
 
 def load_listing(result: LoadResult) -> Listing:
-    """The result with its versioned document."""
+    """Return the result with its versioned document."""
     mixed = len({entity.workload for entity in result.entities}) > 1  # then the workloads, else the latency fits
     titles = (
         *("client", *(["does"] if mixed else []), "achieved", "quota", "ratio", "throttled"),
@@ -52,7 +52,10 @@ def load_listing(result: LoadResult) -> Listing:
 
 
 def first_entities(result: LoadResult, most: int = MOST_ROWS) -> Sequence[ClientResult]:
-    """The clients to show: all, or of too many those that failed and then the fastest."""
+    """Return the clients to show.
+
+    If there are too many, those that failed come first, then the fastest.
+    """
     if len(result.entities) <= most:
         return result.entities
     troubled = {judgement.entity for judgement in result.judgements if not judgement.ok}
@@ -79,7 +82,7 @@ def evidence_lines(result: LoadResult) -> list[str]:
 
 
 def told_verdict(entity: ClientResult, result: LoadResult) -> str:
-    """What became of a client, in a word or two: the worst of it."""
+    """Return the worst result of a client in a word or two."""
     verdict = entity.verdict
     is_unlimited = verdict.kind is ObservationKind.UNLIMITED
     failed = {each.aspect for each in result.judgements if each.entity == entity.name.label and not each.ok}
@@ -95,7 +98,7 @@ def told_verdict(entity: ClientResult, result: LoadResult) -> str:
 
 
 def quota_text(entity: ClientResult) -> str:
-    """The quota, and what it is made of where several brokers keep it."""
+    """Format the quota, with its parts where several brokers enforce it."""
     quota = entity.verdict.quota
     if quota is None:
         return (
@@ -106,7 +109,7 @@ def quota_text(entity: ClientResult) -> str:
 
 
 def throttled_text(entity: ClientResult) -> str:
-    """How often a client was throttled, and for how long together."""
+    """Format how often a client was throttled and for how long in total."""
     throttle = entity.throttle
     return f"{throttle.count}x {duration_text(throttle.sum_ms * 1000)}" if throttle.count else "never"
 
@@ -148,7 +151,7 @@ _DOES = {
 
 
 def _records(result: LoadResult) -> Table:
-    """One row per client with plain figures, for CSV."""
+    """Return one row per client with plain figures, for CSV."""
     titles = (
         "user",
         "client_id",
