@@ -1,8 +1,8 @@
 """Set, explain, enforce and prove Apache Kafka client quotas.
 
-For programs: `open_store` opens a store of quotas, `effective` tells what a client really gets there, `Plan` says what
-has to change; `DecisionClient` asks a running daemon how long somebody has to wait. Everything named in `__all__` stays
-as it is within a major version; it is imported when first used.
+For programs, `open_store` opens a store of quotas, `effective` returns what a client really gets there, `Plan` holds
+what has to change, and `DecisionClient` asks a running daemon how long a client has to wait. Everything named in
+`__all__` stays as it is within a major version, and is imported when first used.
 """
 
 from typing import TYPE_CHECKING, Any

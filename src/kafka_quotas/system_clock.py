@@ -1,7 +1,4 @@
-"""The machine's own clock, for the shells around the core.
-
-The daemon's clock: the time of day when it started, moved on by a clock that nobody can set.
-"""
+"""The machine's clocks: the wall clock, and the daemon's, which nobody can set."""
 
 import time
 

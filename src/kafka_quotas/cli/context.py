@@ -1,6 +1,6 @@
 """`kafka-quotas context`: named clusters.
 
-What is shown of contexts. Secrets are not: a reference says where one is, never what.
+A listing shows where a secret is kept, never the secret.
 """
 
 import sys

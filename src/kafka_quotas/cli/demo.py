@@ -1,7 +1,4 @@
-"""`kafka-quotas demo`: what the product does, shown in under a minute.
-
-The demo told step by step, on the stream it is given.
-"""
+"""`kafka-quotas demo`: what the product does, shown step by step in under a minute."""
 
 import signal
 import sys

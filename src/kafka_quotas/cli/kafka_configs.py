@@ -1,7 +1,4 @@
-"""`kafka-quotas kafka-configs`: the arguments, lines and exit codes of Kafka's own program, for quotas.
-
-The brokers and the ZooKeeper that a `kafka-configs` command names, ready to be asked.
-"""
+"""`kafka-quotas kafka-configs`: arguments, lines and exit codes of Kafka's own program, for quotas."""
 
 import re
 import sys

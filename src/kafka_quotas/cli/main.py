@@ -209,7 +209,7 @@ def _replace_closed_streams() -> None:
 def _own_arguments() -> list[str]:
     """Return the process's arguments.
 
-    A link's name that stands for a command comes first as that command.
+    If a link named kafka-configs started the program, they begin with that command.
     """
     through_link = Path(sys.argv[0]).stem == DROP_IN  # `kafka-configs.sh` too
     return [DROP_IN, *sys.argv[1:]] if through_link else sys.argv[1:]

@@ -1,7 +1,4 @@
-"""`kafka-quotas pipeline demo`: from real traffic to quotas that are set, one command after the other.
-
-The commands that the pipeline's demo runs after its traffic was recorded, in their order.
-"""
+"""`kafka-quotas pipeline demo`: from recorded traffic to quotas that are set, command by command."""
 
 import os
 import shlex

@@ -1,4 +1,7 @@
-"""Where the installed program starts. A shell that wants names is answered before anything large is imported."""
+"""The start of the installed program.
+
+It answers a shell's completion before it imports anything large.
+"""
 
 import io
 import os

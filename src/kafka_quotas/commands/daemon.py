@@ -1,7 +1,4 @@
-"""`daemon run`, `status`, `reload`, `unmute` and `decide` as functions: arguments in, a frozen result out.
-
-`daemon calibrate` as a function: what requests cost a broker, written to a file that the daemon reads.
-"""
+"""The commands of `daemon` as functions: arguments in, a frozen result out."""
 
 import time
 import uuid
@@ -178,7 +175,7 @@ class _Upstream:
         """Set the budget as request quota of each of these entities.
 
         Raises:
-            StoreError: The cluster refuses the quotas.
+            KafkaQuotasError: The cluster refuses the quotas.
         """
         self._limited += entities
         self._set({REQUEST_PERCENTAGE.name: self._percentage})

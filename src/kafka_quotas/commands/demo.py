@@ -70,7 +70,7 @@ class DemoTestBed:
 
 
 class DemoObserver(Protocol):
-    """Whoever is told how the demo goes."""
+    """An observer of the demo's progress."""
 
     def quota_is_set(self, actor: DemoClient, result: AlterResult) -> None:
         """Receive a quota that the demo has stored."""

@@ -1,8 +1,9 @@
-"""One `kafka-configs` command, carried out: asked of brokers or of ZooKeeper, told in the original's lines.
+"""One `kafka-configs` command, carried out at brokers or ZooKeeper, with the original's output.
 
-**Source:** `ConfigCommand.alterConfig`, `describeConfig` and `describeConfigWithZk` (Kafka 3.9 and 4.3).
+It also makes the link through which scripts that call `kafka-configs` reach this program instead.
 
-The link through which scripts that call `kafka-configs` reach this program instead.
+Source:
+    `ConfigCommand.alterConfig`, `describeConfig` and `describeConfigWithZk` (Kafka 3.9 and 4.3).
 """
 
 import os

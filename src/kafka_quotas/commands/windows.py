@@ -1,9 +1,7 @@
-"""Which quota windows count, and where each figure came from.
+"""The quota windows in force, and the origin of each figure.
 
 Invariants: a given figure beats the file, the file beats the brokers, the brokers beat Kafka's default of 11 x 1 s; the
 two quota windows (`quota.window.*` and `controller.quota.window.*`) are found each on its own, figure by figure.
-
-The window settings that the brokers of a cluster run with.
 """
 
 import re

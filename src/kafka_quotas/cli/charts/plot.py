@@ -1,9 +1,10 @@
-"""Time series drawn into a PNG or SVG file. matplotlib is loaded by the first drawing only.
+"""Time series drawn into a PNG or SVG file, or shown where a command's charts belong.
 
-Invariants: the same series give the same file (no date, no random ids in an SVG); a target that can't
-be drawn is refused before any work is done.
+Charts go below a table on standard output, beside data on standard error, or into a file. The first drawing loads
+matplotlib.
 
-Where charts go: below a table on standard output, beside data on standard error, or into a file.
+Invariants: the same series give the same file (no date, no random ids in an SVG); a target that can't be drawn is
+refused before any work is done.
 """
 
 import os

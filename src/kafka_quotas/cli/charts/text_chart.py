@@ -1,7 +1,7 @@
-"""Time series drawn as characters: on a terminal in colour, elsewhere as plain text of the same shape.
+"""Time series drawn as characters, on a terminal in colour, elsewhere in plain text.
 
-Invariants: series of one unit share a panel; all panels share the time axis; what a mark means is said by its
-character and the legend, never by colour alone; nothing is wider than asked for.
+Invariants: series of one unit share a panel; all panels share the time axis; a mark has its meaning by its character
+and the legend, never by colour alone; nothing is wider than asked for.
 """
 
 import math

@@ -34,16 +34,16 @@ class CompletionAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedLine:
-    """A command line up to the cursor: the whole words, and the word that is being typed.
-
-    Of that word the shell keeps the first letters (`kept`), and puts what is offered in the place of the rest. A word
-    that is `quoted` began with a quote, which bash ends itself.
-    """
+    """A command line up to the cursor."""
 
     words: Sequence[str]
+    """The complete words."""
     incomplete: str
+    """The word at the cursor."""
     kept: int = 0
+    """The letters of that word that the shell keeps, before what it inserts."""
     quoted: bool = False
+    """Whether that word began with a quote, which bash closes itself."""
 
     @property
     def params(self) -> Mapping[str, str | Sequence[str]]:
@@ -53,7 +53,7 @@ class TypedLine:
         return {**store, "entity_type": [value for option, value in given if option == "--entity-type"]}
 
     def _given(self) -> list[tuple[str, str]]:
-        """Return the options that choose a store or a type, with their values, in order."""
+        """Return the options that choose the store or the entity type, with their values, in order."""
         found: list[tuple[str, str]] = []
         for word, following in zip(self.words, (*self.words[1:], ""), strict=True):
             option, equals, value = word.partition("=")

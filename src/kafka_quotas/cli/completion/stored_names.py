@@ -1,11 +1,13 @@
-"""The names in a store, for whoever completes a command line: soon, or none.
+"""The names in a store for completion: soon, or none.
 
-A small local file is read at once. Anything else is asked by a process of its own, which keeps the names in a file that
-is good for a minute: if it is not done within `WAIT_S`, the prompt goes on without names, and the next Tab has them.
-Invariants: asking never fails and never takes longer than `WAIT_S` beyond reading a file; nothing but names is kept,
-for this user alone.
+A small local file is read at once. For any other store, a process of its own reads the names and writes them into a
+file that is valid for a minute. If it needs longer than `WAIT_S`, the prompt continues without names, and the next Tab
+has them.
 
-`python -m kafka_quotas.cli.completion.stored_names OPTIONS`: asks a store for its names on behalf of completion.
+Invariants: completion never fails and never takes longer than `WAIT_S` beyond reading a file; the file holds nothing
+but names and only this user can read it.
+
+`python -m kafka_quotas.cli.completion.stored_names OPTIONS` reads the names of a store for completion.
 """
 
 import json

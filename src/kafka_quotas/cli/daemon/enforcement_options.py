@@ -1,9 +1,4 @@
-"""The options of `daemon run` that say on which terms clients are held to their quotas.
-
-The options of `daemon run` about topics: creating and deleting them, and their thresholds.
-
-The options of `daemon run` that say what is told about it: metrics and log.
-"""
+"""The options of `daemon run` about enforcement, topics, metrics and the log."""
 
 from pathlib import Path
 from typing import Annotated

@@ -94,9 +94,9 @@ def _reload_caption(result: Reloaded) -> str:
 
 
 def _over_thresholds(status: DaemonStatus) -> list[str]:
-    """Return one line for each broker with a total.
+    """Return one line for each broker with a total threshold, and one for the rejected batches.
 
-    It holds the broker's bytes in and the topics over their thresholds.
+    A broker's line holds its inbound rate and the topics over their own thresholds.
     """
     lines = []
     for total in status.thresholds:
@@ -118,7 +118,7 @@ def _over_thresholds(status: DaemonStatus) -> list[str]:
 
 
 def _kept_out(counters: Mapping[str, int]) -> list[str]:
-    """Return a line on connections over a rate or a limit, if there were any."""
+    """Return a line on connections that were delayed, throttled or refused, if there were any."""
     late, fast, many = (counters[f"connections_{what}"] for what in ("delayed", "throttled", "refused"))
     if not late + fast + many:
         return []

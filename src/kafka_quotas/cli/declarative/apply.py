@@ -1,7 +1,4 @@
-"""`kafka-quotas apply`: bring a store to what files declare, once or again and again.
-
-`kafka-quotas apply --watch`: what is said while a store is brought to its files again and again.
-"""
+"""`kafka-quotas apply`: bring a store to what files declare, once or with `--watch` repeatedly."""
 
 import sys
 from collections.abc import Sequence

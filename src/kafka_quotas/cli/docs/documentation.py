@@ -1,7 +1,8 @@
-"""Manual pages and completion files, made from the command tree: `python -m kafka_quotas.cli.docs.documentation`.
+"""Manual pages and completion files, made from the command tree.
 
-`--write` writes them into a checkout, `--check` tells what would change, left-over files included. The picture of the
-README is drawn by `--write` as well, but not checked to the letter: it depends on Rich's drawing.
+Run it by `python -m kafka_quotas.cli.docs.documentation`. `--write` writes the files into a checkout, `--check` reports
+what would change, left-over files included. `--write` draws the README's pictures as well, but `--check` ignores them,
+because they depend on Rich's drawing.
 """
 
 import argparse

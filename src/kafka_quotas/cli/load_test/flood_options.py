@@ -1,8 +1,7 @@
-"""What `load-test requests`, `mutate` and `connect` have in common: their options, and how they become a scenario.
+"""The options of `load-test requests`, `mutate` and `connect`, and how they become a scenario.
 
-A flood is a scenario that is typed instead of written down, so that all that holds for `load-test run` holds for it.
-
-The quotas that `--set-quota` of a flood sets for the time of its run.
+A flood is a scenario that is typed instead of written down: all that holds for `load-test run` holds for it. The quotas
+of `--set-quota` last as long as its run.
 """
 
 import sys

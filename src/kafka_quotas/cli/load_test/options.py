@@ -1,7 +1,4 @@
-"""The options of `load-test produce` and `load-test consume`.
-
-The options of `load-test produce` and `consume` beyond those that all load tests share.
-"""
+"""The options that all load tests share, and those of `load-test produce` and `consume`."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`kafka-quotas load-test report`: a kept run told and drawn again."""
+"""`kafka-quotas load-test report`: a kept run, reported and drawn again."""
 
 import sys
 from pathlib import Path

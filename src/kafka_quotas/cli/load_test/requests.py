@@ -202,7 +202,11 @@ def _floods(apis: list[str], flood: RequestFlood, *, count: int) -> tuple[Reques
 
 
 def _topics(floods: tuple[RequestFlood, ...], topic: str | None) -> tuple[ScenarioTopic, ...]:
-    """Return the topic of the requests, if any, either an existing one or one to create for them."""
+    """Return the topic of the requests, if any, either an existing one or one to create for them.
+
+    Raises:
+        UsageError: The flood is to be unauthorised and no topic is named.
+    """
     if topic is not None:
         return (ScenarioTopic(name=topic, is_there=True),)
     if any(flood.unauthorised for flood in floods):

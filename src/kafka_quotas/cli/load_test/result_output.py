@@ -1,9 +1,7 @@
-"""What becomes of a load test's result: printed, drawn, kept in a folder.
+"""The output of a load test's result: printed, drawn, and kept in a folder.
 
-The folder that a run leaves: all its files or, where something goes wrong, none of the new ones.
-
-Invariant: every file is written in a folder of its own beside its place and takes its name when all are whole. Files of
-an earlier run with the same names are replaced, others are left alone.
+Invariant: every file is written in a scratch folder first and moves to its place when all are complete. A failed write
+leaves none of the new files. Files of an earlier run with the same names are replaced, others stay.
 """
 
 import errno

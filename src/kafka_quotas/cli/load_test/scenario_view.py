@@ -1,4 +1,4 @@
-"""What came of a scenario: each of its runs as a load test is shown and kept, and what its probes told."""
+"""The results of a scenario: each run as a load test, and what the probes measured."""
 
 import sys
 from collections.abc import Sequence

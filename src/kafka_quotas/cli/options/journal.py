@@ -1,7 +1,4 @@
-"""The journal as options and variables choose it, and why a change is made.
-
-How long a change is to last.
-"""
+"""The options of the journal: where it is, the reason of a change, and how long the change lasts."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""JSON text with plain numbers, which `json.dumps` can't be told to write (`1e-05`, `10485760.0`)."""
+"""JSON text with plain numbers, which `json.dumps` has no option for (`1e-05`, `10485760.0`)."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,9 @@
-"""Tables on a terminal. This module loads Rich; only a command that draws on a terminal imports it.
+"""Tables on a terminal.
 
-A table that is too wide is folded within its columns, between words first. Where even that can't hold it, its rows
-stand below one another, a line per cell: a heading that is broken into pieces can't be read.
+This module loads Rich, so only commands that draw on a terminal import it.
+
+A table that is too wide is folded within its columns, between words first. Where even that can't hold it, its rows are
+printed one below the other, a line per cell: a heading that is broken into pieces can't be read.
 """
 
 from collections.abc import Sequence

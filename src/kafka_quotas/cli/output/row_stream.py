@@ -21,8 +21,8 @@ from kafka_quotas.cli.output.view import Output, View
 class RowStream:
     """A stream of listings of one row each.
 
-    JSON is one document per line, YAML one document each; CSV and Markdown have one header, before the first row; the
-    cells of a table can't wait for wider ones, and stand beside each other.
+    JSON is one document per line, YAML one document each. CSV and Markdown have one header before the first row. The
+    cells of a table can't wait for wider ones, and are separated by blanks.
     """
 
     def __init__(self, view: View) -> None:

@@ -1,4 +1,7 @@
-"""What is said of a file without static quotas: it may be the wrong one, and looks like a store that is empty."""
+"""A note about a file without static quotas.
+
+Such a file looks like an empty store and may be the wrong file.
+"""
 
 import sys
 

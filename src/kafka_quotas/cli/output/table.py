@@ -30,17 +30,17 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """One result in all its forms.
-
-    `noun` and `version` name the schema of `data`, which JSON and YAML carry; `items` is the list in `data` that a
-    limit shortens. `table` is for people (and Markdown); `records` is for CSV where machines want other columns than
-    people, else `table` serves. The rows of both are about the same things in the same order, unless they are `apart`.
-    """
+    """One result in all its forms."""
 
     noun: str
+    """Names the schema of `data`, together with `version`."""
     data: Mapping[str, Json]
+    """The document of JSON and YAML."""
     table: Table
+    """The rows for people, and for machines without `records`."""
     records: Table | None = None
+    """The rows for CSV where machines need other columns, in the order of `table` unless `apart`."""
     version: int = 1
     items: str | None = None
+    """The list in `data` that a limit shortens."""
     apart: bool = False

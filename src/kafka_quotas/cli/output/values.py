@@ -1,13 +1,4 @@
-"""Rates and throttle times in words and as JSON.
-
-How load tests write their figures for people.
-
-Stored values in words, beside the plain numbers.
-
-Values before and after a change, as they are shown.
-
-Which entity types have a column of their own where entities are listed for machines.
-"""
+"""Values for display and for JSON: rates, throttle times, stored values, changes."""
 
 from collections.abc import Iterable, Sequence
 

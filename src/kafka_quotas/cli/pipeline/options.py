@@ -1,7 +1,4 @@
-"""Option types of the pipeline's jobs, and the session or job that they describe.
-
-Option types of the jobs that recommend quotas.
-"""
+"""The options of the pipeline's jobs, and the session or job that they describe."""
 
 from pathlib import Path
 from typing import Annotated

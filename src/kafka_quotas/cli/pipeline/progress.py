@@ -1,6 +1,6 @@
-"""A job of the pipeline, live on standard error: its stage, a bar, the rows so far. Off where that is no terminal.
+"""The progress of a pipeline's job on standard error, and notes about the engine.
 
-What jobs that are built of several jobs say on standard error meanwhile.
+It shows the stage, a bar and the rows so far, and is off where standard error is no terminal.
 """
 
 import sys

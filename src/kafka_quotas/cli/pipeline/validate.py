@@ -1,4 +1,4 @@
-"""`kafka-quotas pipeline validate`: whether the replay tells what brokers did."""
+"""`kafka-quotas pipeline validate`: whether the replay predicts what brokers did."""
 
 import sys
 from typing import Annotated

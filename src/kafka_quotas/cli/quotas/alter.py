@@ -1,4 +1,4 @@
-"""`kafka-quotas alter`: the options, and what is said about the result."""
+"""`kafka-quotas alter`: the options, and the report of the result."""
 
 import sys
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""`kafka-quotas alter --exempt`: its option, what it goes with, and what is said about the result."""
+"""`kafka-quotas alter --exempt`: its option, what it combines with, and the report of the result."""
 
 import sys
 from collections.abc import Sequence

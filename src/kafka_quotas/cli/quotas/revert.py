@@ -151,10 +151,10 @@ def _write_plan(path: Path, plan: KeptPlan) -> None:
 
 
 def _told_proposal(proposal: RevertProposal, out: Path | None) -> int:
-    """Show the proposal and return the exit code 0.
+    """Report what changed since or is left to revert, and return the exit code 0.
 
     Raises:
-        KafkaQuotasError: A plan was asked for and can't be made.
+        KafkaQuotasError: A plan was asked for, but quotas have changed since.
     """
     changed_since = len(proposal.opposite.changed_since)
     if changed_since:
@@ -169,7 +169,7 @@ def _told_proposal(proposal: RevertProposal, out: Path | None) -> int:
 
 
 def _told_result(result: RevertResult) -> int:
-    """Report the failures and return the exit code, 1 for any failure."""
+    """Report failures and quotas left alone, and return the exit code, 1 for any failure."""
     for change, found in result.left_alone:
         now = told_value(change.key, found)
         write(

@@ -1,4 +1,4 @@
-"""Answers of the calculator: side by side for people, step by step behind it, one row per figure for machines."""
+"""Answers of the calculator: tables and steps for people, one row per figure for machines."""
 
 import sys
 from collections.abc import Sequence

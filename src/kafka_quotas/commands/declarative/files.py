@@ -1,7 +1,4 @@
-"""Everything that a store holds, as what `apply` reads.
-
-Whether files of quotas are in order.
-"""
+"""Export a store as a file that `apply` reads, and validate files of quotas."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

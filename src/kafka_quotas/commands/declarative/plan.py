@@ -1,9 +1,7 @@
-"""The plan that brings a store to what files declare, and what it leaves alone.
+"""The plan that brings a store to what files declare, what it leaves alone, and whom it affects.
 
 Contract: what the selectors do not name is neither changed nor removed, declared or not. Removals beyond `prune_limit`
 per cent of the entities or of the quotas stored among what is owned are refused, and so is an empty input.
-
-What differs between files of quotas and a store, and for whom the difference counts.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,8 +1,8 @@
-"""Bring a store to what files declare again and again, and tell how far it had drifted.
+"""Bring a store to what files declare again and again, and report how far it had drifted.
 
-Contract: the files are read anew every round, so a changed file counts from the next round on. A round that fails
-changes nothing and is told; the next one tries again. Before anything else, changes made for a while (`alter --for`)
-are undone where their time is up; as long as it is not, they stay.
+Contract: every round reads the files again, so that a changed file counts from the next round on. A round that fails
+changes nothing and is reported, and the next one tries again. Each round first reverts temporary changes
+(`alter --for`) whose time is up, and keeps the others.
 """
 
 import asyncio

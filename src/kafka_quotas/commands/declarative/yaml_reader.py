@@ -128,7 +128,7 @@ class _Reader:
         return mapping
 
     def _name(self, event: Any) -> str:
-        """Return the name in front of a colon, which is a text in any form."""
+        """Return the name in front of a colon, always as a text."""
         if not isinstance(event, yaml.ScalarEvent) or event.anchor is not None:
             raise self._problem(event, "a name is not a plain text")
         if event.value == "<<" and not event.style:

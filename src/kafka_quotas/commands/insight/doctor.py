@@ -56,7 +56,7 @@ def doctor(store: Store, *, settings: StoreSettings) -> DoctorResult:
 
 
 def facts_of(store_url: str, *, settings: StoreSettings) -> ClusterInfo:
-    """Return what the cluster of a store reports, empty for a store in a file."""
+    """Return what the cluster of a store reports, no facts for a store in a file."""
     address = parse_store_url(store_url)
     if address.kind is StoreKind.KAFKA:
         from kafka_quotas.stores.kafka.cluster_info import kafka_facts  # noqa: PLC0415 - only a Kafka store needs it

@@ -1,7 +1,4 @@
-"""What is odd in the stored quotas themselves, told from nothing but them.
-
-Something odd in a store: how bad it is, what it is about, what it is, and what to do.
-"""
+"""Checks for odd quotas, by the stored quotas alone, and their findings."""
 
 import math
 import unicodedata

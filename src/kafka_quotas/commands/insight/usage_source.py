@@ -1,6 +1,6 @@
-"""Where rates and throttle times come from: a running daemon, exporters of brokers, or a Prometheus server.
+"""The sources of rates and throttle times: a daemon, exporters of brokers, or a Prometheus server.
 
-Names of metrics from a TOML file: `broker_labels`, and one `[[rule]]` per way to name them.
+A TOML file names the metrics with `broker_labels` and one `[[rule]]` per way to name them.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Set and remove quotas of one entity: check, compare with what is stored, write, tell what changed."""
+"""Set and remove quotas of one entity: check, compare with what is stored, write, report the changes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

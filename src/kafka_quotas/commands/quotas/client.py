@@ -1,6 +1,6 @@
-"""Whom a question about effective quotas is about: a user, a client-id, an address, or any other of these.
+"""The client of a question about effective quotas: a user, a client-id or an address.
 
-Invariants: an empty client-id is a client that sends none; `OTHER` stands for every name that nothing is stored for.
+Invariants: an empty client-id is a client that sends none; `OTHER` is any name that nothing is stored for.
 """
 
 from collections.abc import Iterable, Iterator

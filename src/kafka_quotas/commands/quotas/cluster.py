@@ -1,8 +1,7 @@
-"""What the cluster behind a store adds to an answer: how many brokers there are, whether a callback replaces it all.
+"""What the cluster of a store adds to an answer.
 
-What a limit per broker comes to on a cluster: the most common misreading of a quota, as arithmetic.
-
-Brokers that are too old for a quota key: what is stored for it there, they ignore.
+This is the number of its brokers, with the total of a limit per broker (the most common misreading of a quota), whether
+a callback replaces Kafka's resolution, and whether brokers are too old for a stored key and ignore it.
 """
 
 from collections.abc import Callable, Sequence

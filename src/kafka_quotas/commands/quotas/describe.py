@@ -1,7 +1,4 @@
-"""Which quotas are stored.
-
-Which quotas a client really gets, by Kafka's resolution over everything that a store holds.
-"""
+"""The stored quotas, and those that a client really gets by Kafka's resolution over all of them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

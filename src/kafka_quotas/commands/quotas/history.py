@@ -21,18 +21,19 @@ _CLOCK_STEP_MS: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalWriter:
-    """Writes the changes of one run of `command` by `user` into the journal.
+    """Writes the changes of one run of a command into the journal.
 
-    All entries of a run share `entry_id`, so that they are undone together. A journal that can't be written costs a
-    warning, never the change: `warn` takes that warning.
+    A journal that can't be written costs a warning, never the change.
     """
 
     journal: Journal
     clock: Clock
     entry_id: str
+    """Shared by all entries of the run, which are reverted together."""
     command: str
     user: str
     warn: Callable[[str], None]
+    """Receives that warning."""
     reason: str | None = None
 
     def record(

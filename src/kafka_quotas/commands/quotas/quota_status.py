@@ -1,8 +1,8 @@
-"""How each stored quota stands: whether any client gets it, and which quota goes before it where none does.
+"""The status of each stored quota: whether any client gets it, and which quota wins where none does.
 
-A quota is asked about with the clients that it was made for and that nothing more special concerns: its own names,
-and in the place of a default a name that nothing is stored for. That is enough: whoever is named elsewhere as well has
-more quotas that go before it, never fewer.
+A quota is resolved for the clients that it was made for and that nothing more special concerns: for its own names, and
+for an unused name in the place of a default. That is enough, because a client that is named elsewhere as well has more
+quotas that win against it, never fewer.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

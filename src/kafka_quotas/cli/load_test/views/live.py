@@ -1,7 +1,7 @@
-"""A running load test, live on standard error: the time, and what every client gets at the moment against its bound.
+"""A running load test, live on standard error: the time, and every client's rate against its bound.
 
-Off where standard error is no terminal. Only this module loads Rich for it. Of many clients those are shown that are
-throttled most, then the fastest, and a line with the sum of all.
+It is off where standard error is no terminal. Only this module loads Rich for it. Of many clients it shows those that
+are throttled most, then the fastest, and a line with the sum of all.
 """
 
 import sys

@@ -62,7 +62,7 @@ def _verdict(result: LoadResult) -> KeyFigure:
 
 
 def _ratio(result: LoadResult) -> KeyFigure:
-    """Return the client furthest from its quota among those that could have used it up."""
+    """Return the figure of the client furthest from its quota, of those that could have used it up."""
     judged = [each for each in result.entities if each.verdict.ratio is not None and each.verdict.upper is not None]
     if not judged:
         return KeyFigure(label="Achieved / quota", value="no quota", note="nobody offered more than a quota")
