@@ -4,7 +4,7 @@ import time
 
 
 class SystemClock:
-    """Wall-clock time, as Kafka's `Time.SYSTEM` reads it."""
+    """Wall-clock time, like Kafka's `Time.SYSTEM`."""
 
     def now_ms(self) -> int:
         """Return milliseconds since the epoch."""

@@ -34,6 +34,6 @@ def _complete(instruction: str) -> int | None:
             sys.stdout.reconfigure(errors="backslashreplace")
         sys.stdout.write(answer.text)
         sys.stdout.flush()
-    except Exception:  # noqa: BLE001 - who presses Tab is told nothing, least of all a traceback
+    except Exception:  # noqa: BLE001 - a press of Tab shows no error, least of all a traceback
         return 1
     return answer.exit_code

@@ -198,7 +198,7 @@ class _Upstream:
 
 
 def _batch(size: int) -> bytes:
-    """Return a record batch with one record of about so many bytes."""
+    """Return a record batch with one record of about N bytes."""
     return single_record_batch(bytes(size), now_ms=time.time_ns() // 1_000_000)
 
 

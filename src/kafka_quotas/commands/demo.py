@@ -61,7 +61,7 @@ CAST: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoTestBed:
-    """What runs: the addresses of cluster and daemon, the store, and the quota window."""
+    """The running servers of the demo: the addresses of cluster and daemon, and the store."""
 
     cluster: str
     daemon: str

@@ -87,7 +87,7 @@ class KafkaConfigsResult:
 
 
 def _unheard(result: KafkaConfigsResult) -> None:
-    """Drop what was sent where nobody keeps a journal."""
+    """Ignore unconfirmed changes."""
     del result
 
 

@@ -51,7 +51,7 @@ class GivenWindows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowSettings:
-    """The two quota windows, and per property of `WINDOW_PROPERTIES` where its figure came from."""
+    """The two quota windows, and the origin of each property of `WINDOW_PROPERTIES`."""
 
     client: QuotaWindow = DEFAULT_WINDOW
     controller: QuotaWindow = DEFAULT_WINDOW
@@ -135,13 +135,13 @@ def _window(found: Mapping[str, tuple[int | None, str]], num_name: str, size_nam
 
 
 def broker_source(url: str, settings: StoreSettings) -> WindowSource:
-    """Return the window settings of the brokers behind `kafka://HOST:PORT[,HOST:PORT...]`.
+    """Return the window settings of the brokers at `kafka://HOST:PORT[,HOST:PORT...]`.
 
-    A broker that does not answer is taken to have those of the others, with a warning.
+    A broker that does not answer counts as having the settings of the others, with a warning.
 
     Raises:
         StoreUnreachableError: No broker answers.
-        StoreRefusedError: The brokers may not be asked.
+        StoreRefusedError: The brokers refuse to show their settings.
         UsageError: The brokers do not agree.
     """
     from kafka_quotas.stores.kafka.broker_settings import KafkaCluster  # noqa: PLC0415 - only a Kafka store needs it

@@ -38,7 +38,7 @@ class KeyFigure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportChart:
-    """A drawing as SVG text (`report_chart` makes them) and what it shows, for those who can't see it too."""
+    """A drawing as SVG text, and a description for readers who can't see it."""
 
     svg: str
     caption: str

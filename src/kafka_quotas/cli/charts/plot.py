@@ -31,10 +31,10 @@ _LARGEST_SHARE: Final = 0.06
 
 
 def check_plot_targets(paths: Sequence[Path]) -> None:
-    """Check that a plot can be written to each of the files, each of which is named once.
+    """Check that a plot can be written to each of the files.
 
     Raises:
-        UsageError: A file is named twice, or what `check_plot_target` says of one.
+        UsageError: A file is named twice, or as `check_plot_target` does.
         KafkaQuotasError: matplotlib is not installed.
     """
     for path in paths:

@@ -179,7 +179,7 @@ def _legend(panel: Panel, marks: Marks, width: int) -> Iterator[str]:
 
 
 def _mark(series: Series, index: int, marks: Marks) -> str:
-    """Return the character that stands for a series."""
+    """Return the character of a series."""
     if series.style is Style.LIMIT:
         return marks.limit
     return marks.lines[index % len(marks.lines)] if series.style is Style.LINE else marks.blocks[-1]

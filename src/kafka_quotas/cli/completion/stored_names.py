@@ -39,7 +39,7 @@ Names = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """The options of a command line that say which store is meant, as far as they were typed."""
+    """The options of a command line that choose a store, as far as they are typed."""
 
     store: str | None = None
     context: str | None = None

@@ -288,7 +288,7 @@ def _tell_failures(result: ApplyResult) -> None:
 
 
 def _what_next(result: ApplyResult) -> str:
-    """Return what helps: another run where a store was lost, other values where it said no."""
+    """Return a hint: another run after a lost store, other values after a refusal."""
     if any(isinstance(failure.error, StoreUnreachableError) for failure in result.failures):
         return "run it again: what is done already is left as it is"
     return "change what was refused; what is done already is left as it is"

@@ -28,7 +28,7 @@ _WEB_FONTS = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 
 
 class _Screen(io.StringIO):
-    """What a terminal shows: standard output and standard error in the order in which they come."""
+    """A terminal that records standard output and standard error in one order."""
 
     def isatty(self) -> bool:
         return True

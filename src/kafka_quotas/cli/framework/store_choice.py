@@ -88,7 +88,7 @@ class StoreChoice:
 
     @cached_property
     def _client_properties(self) -> Mapping[str, str]:
-        """The properties, read once: a command that tells a password may ask a person for it."""
+        """The properties, read only once, because a password command may ask a person."""
         if self.login is not None:
             return self.login.client_properties()
         return read_properties(Path(self.command_config.value)) if self.command_config.value else {}

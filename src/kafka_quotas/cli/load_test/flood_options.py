@@ -185,7 +185,7 @@ class ClientsOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flooding:
-    """A flood to be run: where, how long, judged by what, and what is kept of it."""
+    """A flood to run: its target, its duration, its verdicts and its output."""
 
     target: TargetOptions
     duration: str

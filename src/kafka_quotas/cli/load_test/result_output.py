@@ -79,7 +79,7 @@ PICTURE_FILE = "run.png"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultOutput:
-    """What to do with the result: its form on standard output, plots, a folder to keep all in."""
+    """The output of a result: its form on standard output, its plots, and its folder."""
 
     output: Output
     plots: Sequence[Path]

@@ -38,10 +38,11 @@ _SECONDS: Final = {FigureUnit.SECOND: 1, FigureUnit.MINUTE: 60, FigureUnit.HOUR:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenericQuota:
-    """A quota of no particular kind: per second, with the unit of what is counted ("bytes", "%" or none)."""
+    """A quota of any kind, per second."""
 
     per_second: float
     unit: str
+    """What it counts: "bytes", "%" or none."""
 
 
 def byte_figure(option: str, text: str, *, zero: bool = False) -> float:

@@ -26,7 +26,7 @@ class RowStream:
     """
 
     def __init__(self, view: View) -> None:
-        self._view = replace(view, limit=None)  # whoever makes the rows stops
+        self._view = replace(view, limit=None)  # the producer of the rows stops at the limit
         self._rows = 0
 
     def print_row(self, listing: Listing) -> None:

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Output(StrEnum):
-    """What `--output` takes."""
+    """The forms of `--output`."""
 
     TABLE = "table"
     JSON = "json"

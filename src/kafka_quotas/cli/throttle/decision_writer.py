@@ -112,7 +112,7 @@ class _CsvWriter:
 
 
 class _DocumentWriter:
-    """JSON or YAML: the head, the decisions, the totals."""
+    """Writes JSON or YAML: the head, the decisions, the totals."""
 
     def __init__(self, stream: TextIO, head: Mapping[str, Json], *, as_json: bool) -> None:
         self._stream, self._as_json, self._separator = stream, as_json, "\n"

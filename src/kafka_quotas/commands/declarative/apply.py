@@ -68,7 +68,7 @@ def _silent(done: int, total: int) -> None:
 
 
 def _unheard(changes: Sequence[PlannedChange], errors: Mapping[Entity, KafkaQuotasError]) -> None:
-    """Drop what was done where nobody keeps a journal."""
+    """Ignore the outcome of a chunk."""
     del changes, errors
 
 

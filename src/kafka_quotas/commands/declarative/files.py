@@ -13,11 +13,12 @@ from kafka_quotas.stores.store import QuotaEntry, Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportResult:
-    """The entries, sorted by entity, and how many of them carry `invalid: true`."""
+    """The entries, sorted by entity."""
 
     store_url: str
     entries: tuple[QuotaEntry, ...]
     invalid_entries: int
+    """How many of them carry `invalid: true`."""
 
     def text(self, form: FileFormat) -> Iterator[str]:
         """Return the text of the file in pieces."""

@@ -90,7 +90,7 @@ def read_plan(paths: Sequence[str]) -> KeptPlan | None:
         try:
             document = _json_tree(_text(path), path)
         except QuotaFileError:
-            continue  # told when it is read as a file of quotas
+            continue  # reported when it is read as a file of quotas
         if is_plan(document):
             if len(paths) > 1:
                 raise UsageError(f"{path} is a plan, which is applied alone", hint=f"kafka-quotas apply {path}")

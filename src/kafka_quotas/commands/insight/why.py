@@ -18,7 +18,7 @@ class KeyAnswer:
 
     quota: EffectiveQuota
     limit: float | None
-    """The limit in force, by the source of the usage where that differs from the store."""
+    """The smallest limit that the source of the usage reports, else the store's."""
     usages: tuple[Usage, ...]
     ends_at: float | None
     """The value that would end throttling, None where nothing is throttled."""

@@ -69,7 +69,7 @@ def _told_by(entity: Entity) -> QuestionedClient:
 
 
 class SyntheticNames:
-    """Names that nothing is stored for, to ask with in the place of `OTHER`."""
+    """Unused names, to resolve quotas for `OTHER` with."""
 
     def __init__(self, entities: Iterable[Entity]) -> None:
         self._taken = {name for entity in entities for _, name in entity.parts}

@@ -59,9 +59,10 @@ _CALLBACK = "client.quota.callback.class"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFindings:
-    """The cluster's size (None: unknown), and warnings about its brokers."""
+    """The cluster's size and warnings about its brokers."""
 
     view: ClusterView | None
+    """None where the size is unknown."""
     warnings: tuple[str, ...] = ()
 
 

@@ -45,7 +45,7 @@ _REMEMBERED = "this is the answer of a broker that has also seen quotas of these
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOutcome:
-    """What applies to one client, by quota key."""
+    """The effective quotas of one client, by quota key."""
 
     client: QuestionedClient
     quotas: tuple[EffectiveQuota, ...]
@@ -53,7 +53,7 @@ class ClientOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveResult:
-    """What applies to each client."""
+    """The effective quotas of each client."""
 
     store_url: str
     outcomes: tuple[ClientOutcome, ...]
@@ -76,7 +76,7 @@ def effective(
     warnings: Sequence[str] = (),
     usages: tuple[Usage, ...] | None = None,
 ) -> EffectiveResult:
-    """Return what applies to each client, or to every client that the store names.
+    """Return the effective quotas of each client, or of every client that the store names.
 
     A user without client-id stands for every distinct kind of its clients.
 

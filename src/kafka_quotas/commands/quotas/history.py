@@ -48,7 +48,7 @@ class JournalWriter:
         """Write the changes that were made in a store, or with `confirmed` False sent to it.
 
         Returns:
-            Whether they are in the journal now.
+            Whether the journal holds them now.
         """
         entry = JournalEntry(
             entry_id=self.entry_id,
@@ -131,12 +131,12 @@ def history(journal: Journal, *, limit: int | None = None) -> HistoryResult:
 
 
 def find_entries(journal: Journal, entry_id: str) -> tuple[JournalEntry, ...]:
-    """Return the entries of the run with this id, or with the one id that begins so.
+    """Return the entries of the run with this id, or with the only id that has this prefix.
 
     `last` means the newest run.
 
     Raises:
-        UsageError: There is none, or several begin so.
+        UsageError: No id has this prefix, or several do.
         StoreError: The journal can't be read.
     """
     found: list[JournalEntry] = []

@@ -33,7 +33,7 @@ Refusals = Mapping[tuple[Entity, str], KafkaQuotasError]
 
 
 class MigrationOutcome(StrEnum):
-    """What became of a quota."""
+    """The outcome of a quota's migration."""
 
     MIGRATED = "migrated"
     SAME = "same already"
@@ -162,7 +162,7 @@ def _accepted(
     for change in changes:
         if change.entity in refused:
             doubtful.setdefault(change.entity, []).append(change)
-    # A store tells of an entity what it finds first. Asked one quota at a time, it tells of each.
+    # A store reports only the first problem of an entity. Checked one quota at a time, it reports each.
     refusals: dict[tuple[Entity, str], KafkaQuotasError] = {}
     for turn in range(max((len(quotas) for quotas in doubtful.values()), default=0)):
         asked = [quotas[turn] for quotas in doubtful.values() if turn < len(quotas)]

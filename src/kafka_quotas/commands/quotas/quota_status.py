@@ -19,7 +19,7 @@ from kafka_quotas.stores.store import QuotaEntry
 
 
 class QuotaStatus(StrEnum):
-    """What becomes of a stored quota."""
+    """The effect of a stored quota on the clients that it is made for."""
 
     WINS = "wins"
     """Clients that it is made for get it."""

@@ -26,10 +26,12 @@ class SeenChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchBounds:
-    """The end of a watch: after N changes, or after N seconds (None: neither)."""
+    """The end of a watch after N changes or N seconds, whichever comes first."""
 
     count: int | None = None
+    """The number of changes, None without such an end."""
     duration_s: float | None = None
+    """None without such an end."""
 
 
 def watch(

@@ -13,7 +13,7 @@ from kafka_quotas.loadtest.result.verdict import ObservationKind
 
 MOST_ROWS = 40
 """Clients in a table for people; where there are more, those come first that did not get what they should."""
-_MOST_EVIDENCE = 12  # clients whose every judgement is told; of more, those that are not met
+_MOST_EVIDENCE = 12  # clients whose every judgement is shown; with more clients, only those that are not met
 
 
 def print_load(result: LoadResult, output: Output) -> None:
