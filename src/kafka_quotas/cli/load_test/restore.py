@@ -1,4 +1,4 @@
-"""`kafka-quotas load-test restore`: put back what a run that was killed left behind."""
+"""`kafka-quotas load-test restore`: put back what a killed run has changed."""
 
 import sys
 from collections.abc import Sequence

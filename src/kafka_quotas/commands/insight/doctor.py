@@ -1,4 +1,4 @@
-"""What is odd in a store, and in the cluster behind it as far as quotas depend on that."""
+"""Odd findings in a store, and in its cluster as far as quotas depend on it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -25,7 +25,7 @@ from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.stores.store import Alteration, Store
 
 CHUNK: Final = 1000
-"""Entities per call of the store, so that progress can be told and a lost store is noticed."""
+"""Entities per call of the store, which is often enough to report progress and to notice a lost store."""
 
 Progress = Callable[[int, int], None]
 """Called with how many entities are written, of how many."""

@@ -1,4 +1,4 @@
-"""Changes of a store as they happen, whoever makes them."""
+"""Changes of a store as they happen, made by any client."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
