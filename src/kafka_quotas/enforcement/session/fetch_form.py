@@ -1,4 +1,4 @@
-"""How the responses that count for `consumer_byte_rate` are read while they pass: one form per API."""
+"""Readers of the responses that count for `consumer_byte_rate`: one form per API."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,19 +16,19 @@ from kafka_quotas.wire.passing.share_fetch_request import SHARE_FETCH
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchForm:
-    """What has to be known of a response whose records are not looked at."""
+    """The readers of one API's response, which charge and rewrite it without parsing its records."""
 
     charged_bytes: Callable[[int, Buffer, int, int], int | None]
     """(version, buffer, start of the response, value of its length field) -> the bytes that count for the quota, None
-    if more are needed to tell."""
+    if more bytes are needed."""
     error_code: Callable[[int, Buffer, int], int | None]
     """(version, buffer, start) -> the error of the response as a whole (0: none), None if more bytes are needed."""
     names_no_brokers: Callable[[Buffer, int, int], bool]
-    """(buffer, start, end of the whole response) -> whether it surely holds no addresses."""
+    """(buffer, start, end of the whole response) -> whether it certainly holds no addresses."""
     find_tail: Callable[[int], FindTail]
-    """(value of its length field) -> what finds the part at its end that may hold addresses."""
+    """(value of its length field) -> the finder of the part at its end that may hold addresses."""
     rewrite_tail: Callable[[int, Buffer, Translate], bytes]
-    """(version, that part) -> the same with our addresses, as long as it was."""
+    """(version, that part) -> that part with our addresses, at the same length."""
 
 
 def _fetch_bytes(api_version: int, _buffer: Buffer, _start: int, length: int) -> int:
@@ -65,7 +65,7 @@ FETCH_FORMS: Final[Mapping[int, FetchForm]] = MappingProxyType(
         ),
     }
 )
-"""By API key, every API whose response counts for the quota.
+"""API key -> form, for every API whose response counts for the quota.
 
 **Source:** `KafkaApis.handleFetchRequest` charges every response, `processShareFetchResponse` those without an error
 as a whole (4.3.1).

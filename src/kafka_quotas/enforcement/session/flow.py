@@ -1,12 +1,10 @@
-"""The state of one connection that both its directions share: what is under way, and why nothing new may begin.
+"""The state that both directions of one connection share: the requests in flight, and why no request may begin.
 
-`ConnectionState` is drawn in docs/architecture.md; every change from one state to another is a method of
-`SessionState`. Back-pressure is no state: a side whose peer does not take bytes is left unread in any of them, and
-frames end as usual. Neither is a limit on what is under way: while it is reached no request begins. Invariants: at most
-one request is awaited, and it is the last in `in_flight`; while the state is not `READING` the client's stream is
-between two frames, or inside the last one that began before.
-
-A client that is held for a throttle time.
+docs/architecture.md draws `ConnectionState`; every change from one state to another is a method of `SessionState`.
+Back-pressure is no state: the daemon stops reading a side whose peer does not take bytes, in any state, and frames end
+as usual. Neither is the limit on requests in flight: while it is reached no request begins. Invariants: at most one
+request is awaited, and it is the last in `in_flight`; while the state is not `READING` the client's stream is between
+two frames, or inside the last one that began before.
 """
 
 from collections import deque
@@ -22,31 +20,34 @@ from kafka_quotas.wire.codec.skip import Buffer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottledChannel:
-    """Whose quota holds a connection (`limiter`), and from when to when (ms)."""
+    """A connection that the daemon has muted for a throttle time."""
 
     limiter: Limiter
+    """The violated quota of the client."""
     since_ms: int
+    """Start of the throttle time."""
     until_ms: int
+    """End of the throttle time."""
 
     @property
     def quota_type(self) -> QuotaType:
-        """Which traffic the quota is for."""
+        """The type of the violated quota."""
         return self.limiter.quota_type
 
 
 class ConnectionState(Enum):
-    """What a connection does with the client's next request; but for `READING` none may begin."""
+    """The handling of the client's next request, which may begin only in `READING`."""
 
     READING = "reading"
-    """The next request begins as soon as its first bytes are there."""
+    """The next request begins as soon as its first bytes arrive."""
     AWAITING_RESPONSE = "awaiting a response"
-    """The last request decides about the next one: its response carries a throttle time, or names the client."""
+    """The last request decides about the next one: its response may set a throttle time, or the principal."""
     THROTTLED = "throttled"
-    """The client is over a quota and is left unread until its throttle time is over."""
+    """The client is over a quota, and the daemon does not read from it until the throttle time ends."""
     DRAINING = "draining"
-    """The daemon ends: what was begun ends and is answered."""
+    """The daemon shuts down: requests that have begun still get their responses."""
     CLOSED = "closed"
-    """Both connections end."""
+    """Both connections are closing."""
 
 
 READING: Final = ConnectionState.READING
@@ -58,7 +59,7 @@ CLOSED: Final = ConnectionState.CLOSED
 
 
 class SessionState:
-    """The two streams, the requests that wait for their responses, and the state of the connection."""
+    """The state of one connection: its two streams, the requests in flight, and what pauses them."""
 
     __slots__ = (
         "_ending",
@@ -87,41 +88,42 @@ class SessionState:
         self.max_in_flight = max_in_flight
         self.in_flight: deque[InFlightRequest] = deque()
         self.awaited: InFlightRequest | None = None
-        """The one request whose response lets the next begin; no other response does."""
+        """The one request whose response lets the next request begin."""
         self.mute: ThrottledChannel | None = None
         self.wake_at_ms: int | None = None
         self.is_delaying = False
-        """Whether the next response is held back for its throttle time (KIP-13's style)."""
+        """Whether the daemon holds the next response back for its throttle time (KIP-13)."""
         self.upstream_is_full = False
-        """Whether the broker does not take bytes as fast as they come."""
+        """Whether the broker reads more slowly than the client sends."""
         self.client_is_full = False
-        """Whether the client does not take bytes as fast as they come."""
+        """Whether the client reads more slowly than the broker sends."""
         self._ending = 0
-        """How many of `in_flight` are answered and about to leave it: 1 while what goes on behind one begins."""
+        """Answered requests still in `in_flight`: 1 while `thin_out` lets requests begin after one, else 0."""
         self.is_crowded = False
-        """Whether as many requests as may be wait for their responses: none begins before half of them are answered."""
+        """Whether `max_in_flight` was reached: no request begins until half of the requests are answered."""
         self.lacks_room = False
-        """Whether the next request waits to be gathered, see `gathering`."""
+        """Whether the next request waits for room to be gathered, see `gathering`."""
         self.to_upstream: list[Buffer] = []
         self.to_client: list[Buffer] = []
 
     @property
     def may_begin(self) -> bool:
-        """Whether the next request may begin, or its first bytes may be looked at once more."""
+        """Whether the next request may begin."""
         if not self.is_crowded and len(self.in_flight) - self._ending >= self.max_in_flight:
             self.is_crowded = True
         return self.state is READING and not self.is_crowded
 
     @property
     def is_held(self) -> bool:
-        """Whether no request may begin, so that bytes of the client are kept."""
+        """Whether the session keeps the client's bytes because no request may begin."""
         return self.state is not READING or self.is_crowded or self.lacks_room
 
     def thin_out(self, now_ms: int) -> None:
-        """Let requests begin again if few enough wait, now that the first of `in_flight` is answered.
+        """Let requests begin again if at most half of the limit remain after the first of `in_flight`.
 
-        By halves: what is kept is looked at from its start each time, which costs as much as it is long.
+        The caller removes that first request, which is answered, from `in_flight` afterwards.
         """
+        # Not after each response: `resume` reads the kept bytes from their start, which costs as much as they are long.
         if self.is_crowded and len(self.in_flight) - 1 <= self.max_in_flight // 2:
             self.is_crowded = False
             self._ending = 1
@@ -129,49 +131,54 @@ class SessionState:
             self._ending = 0
 
     def found_room(self, now_ms: int) -> None:
-        """Let the request begin that waited to be gathered."""
+        """Let the request begin that waited for room to be gathered."""
         self.lacks_room = False
         self._go_on(now_ms)
 
     def await_response(self, exchange: InFlightRequest) -> None:
-        """Let no request begin before the response to this one was seen."""
+        """Let no request begin before the response to this one has passed."""
         self.awaited = exchange
         if self.state is READING:
             self.state = AWAITING_RESPONSE
 
     def answered(self, exchange: InFlightRequest, now_ms: int) -> None:
-        """Let the next request begin if this one was awaited; the response to any other changes nothing."""
+        """Let the next request begin if this one was awaited.
+
+        The response to any other request changes nothing.
+        """
         if self.awaited is not exchange:
             return
         self.awaited = None
         if self.state is AWAITING_RESPONSE:
-            # A response in front of the awaited one may have muted the client meanwhile: its time goes on.
+            # A response before the awaited one may have muted the client meanwhile: that throttle time continues.
             is_muted = self.mute is not None and not self.is_delaying
             self._enter(THROTTLED if is_muted else READING, now_ms)
 
     def throttle(self, exchange: InFlightRequest, now_ms: int) -> None:
-        """Leave the client unread from now on for the throttle time of a request."""
+        """Mute the client for the throttle time of a request, from now on."""
         self.hold_for(exchange, now_ms)
+        # While a response is awaited no request begins anyway; `answered` finds the mute and enters `THROTTLED` then.
         if self.state is READING:
             self.state = THROTTLED
 
     def delay(self, exchange: InFlightRequest, now_ms: int) -> None:
-        """Hold the next response back for its throttle time, and with it what the client sends after the request."""
+        """Hold the next response back for its throttle time."""
         self.is_delaying = True
         self.hold_for(exchange, now_ms)
+        # No request begins until the response has passed: pipelining would be a way around the delay.
         if self.awaited is None:
             self.await_response(exchange)
 
     def hold_for(self, exchange: InFlightRequest, now_ms: int) -> None:
-        """Wake up when the throttle time of a request is over, and show whose quota it is until then."""
+        """Set `wake_at_ms` to the end of a request's throttle time, and `mute` to whose quota it is."""
         assert exchange.throttled_by is not None
-        # The broker's throttle time holds from the same response on: a client waits once, for the longer of the two.
+        # The broker's throttle time starts at the same response: a client waits once, for the longer of the two.
         until_ms = max(now_ms + max(exchange.throttle_ms, exchange.upstream_ms), self.wake_at_ms or 0)
         self.wake_at_ms = until_ms
         self.mute = ThrottledChannel(limiter=exchange.throttled_by, since_ms=now_ms, until_ms=until_ms)
 
     def wake(self, now_ms: int) -> None:
-        """End the throttle time that is over by now, if one is."""
+        """End the throttle time if it is over by now."""
         if self.wake_at_ms is None or now_ms < self.wake_at_ms:
             return
         self.wake_at_ms = self.mute = None
@@ -183,21 +190,21 @@ class SessionState:
             self._enter(READING, now_ms)
 
     def pause_requests(self) -> None:
-        """Leave the client unread until the broker takes bytes again."""
+        """Stop reading from the client until the broker takes bytes again."""
         self.upstream_is_full = True
 
     def resume_requests(self, now_ms: int) -> None:
-        """Pass on what waited for the broker to take bytes, unless it may not begin for another reason."""
+        """Pass on the requests that waited for the broker to take bytes, unless the state forbids it."""
         self.upstream_is_full = False
         if self.state is READING:
             self.requests.resume(now_ms)
 
     def pause_responses(self) -> None:
-        """Leave the broker unread until the client takes bytes again."""
+        """Stop reading from the broker until the client takes bytes again."""
         self.client_is_full = True
 
     def resume_responses(self, now_ms: int) -> None:
-        """Pass on what waited for the client to take bytes, unless a response is held back."""
+        """Pass on the responses that waited for the client to take bytes, unless one is delayed."""
         self.client_is_full = False
         if not self.is_delaying:
             self.responses.resume(now_ms)
@@ -208,7 +215,7 @@ class SessionState:
             self.state = DRAINING
 
     def close(self) -> None:
-        """Let nothing begin any more; both connections end."""
+        """Let no request begin any more, because both connections are closing."""
         self.state = CLOSED
 
     def _enter(self, state: ConnectionState, now_ms: int) -> None:

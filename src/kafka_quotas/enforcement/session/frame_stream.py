@@ -1,8 +1,9 @@
-"""One direction of a connection: bytes cut into frames wherever they were cut by the network.
+"""One direction of a connection: cuts bytes into frames, wherever the network cut them.
 
-Bytes are passed on as they came, as views of the chunk that was fed; only frames that somebody asked to see whole are
-gathered. Never two payloads are joined. The rest of a chunk that can't be passed on yet (an incomplete head, or a frame
-that may not begin now) is kept and comes first with the next chunk; it is never longer than one chunk and one head.
+The stream passes bytes on as they came, as views of the chunk that was fed, and gathers only the frames that must be
+seen whole. It never joins two payloads. It keeps the rest of a chunk that can't be passed on yet (an incomplete head,
+or a frame that may not begin now) and puts it before the next chunk; the rest is never longer than one chunk and one
+head.
 """
 
 from collections.abc import Callable
@@ -12,46 +13,50 @@ from kafka_quotas.wire.codec.skip import Buffer
 
 
 class Patch(NamedTuple):
-    """Bytes that go out in place of as many at an offset of the chunk."""
+    """Bytes that replace the same number of bytes at an offset of the chunk."""
 
     offset: int
     content: bytes
 
 
 Keep: TypeAlias = Callable[[memoryview, int, int], Buffer]
-"""(chunk, start and end of a frame's next piece in it) -> what is gathered of that piece."""
+"""(chunk, start and end of a frame's next piece in it) -> the bytes of that piece to gather."""
 FindTail: TypeAlias = Callable[[memoryview, int, int], int | None]
-"""(chunk, start and end of a frame's next piece in it) -> where the tail starts in it, None if that is further on."""
+"""(chunk, start and end of a frame's next piece in it) -> where the tail starts in it, None if after it."""
 
 
 class Frame(NamedTuple):
-    """What was decided about a frame: its bytes (length field included), whether to gather it, and what to change.
-
-    A patch lies within the frame and within the chunk at hand; a frame that is gathered takes none. With `find_tail`
-    only the end of the frame is gathered, from where that says, and with `keep` only what that returns. A `replacement`
-    goes out at once and the frame nowhere.
-    """
+    """The decision how to pass one frame on."""
 
     length: int
+    """Bytes of the frame, length field included."""
     gather: bool = False
+    """Whether to gather the whole frame and hand it to `end`."""
     patch: Patch | None = None
+    """Bytes to change, within the frame and the current chunk; None for a frame that is gathered."""
     find_tail: FindTail | None = None
+    """The start of the frame's end that is gathered, while the rest streams."""
     replacement: bytes | None = None
+    """Bytes that go out at once in place of the frame."""
     keep: Keep | None = None
+    """The part of each piece that is gathered, None for all of it."""
 
 
 Decision: TypeAlias = Frame | int
-"""A frame, or the length of one that passes as it is, as nearly all do."""
+"""A frame, or the length of one that passes unchanged, as nearly all do."""
 
 
 Begin: TypeAlias = Callable[[memoryview, int, int], Decision | None]
 """(chunk, offset of a frame, now_ms) -> the decision, None if more bytes are needed or the frame may not begin yet."""
 End: TypeAlias = Callable[[bytearray | None, int], Buffer | None]
-"""(the gathered frame or None, now_ms) -> the bytes to pass on in place of a gathered frame, or behind another."""
+"""(the gathered frame or None, now_ms) -> the bytes to pass on in place of a gathered frame, or after another."""
 
 
 class FrameStream:
-    """Shows frames to `begin` and `end` and appends what may pass to `output`; chunks are never written to."""
+    """One direction's frames, from the fed chunks to the list of bytes to write.
+
+    It calls `begin` and `end` for each frame and appends what may pass to `output`. It never writes to a chunk.
+    """
 
     __slots__ = (
         "_begin",
@@ -77,7 +82,7 @@ class FrameStream:
         self._drops = False
         self._rest = bytearray()
         self.is_between = True
-        """Whether the next byte is a frame's first and nothing is kept."""
+        """Whether the next byte is the first of a frame and no bytes are kept."""
 
     @property
     def mid_frame(self) -> bool:
@@ -86,20 +91,26 @@ class FrameStream:
 
     @property
     def rest_bytes(self) -> int:
-        """How many bytes are kept that no frame has taken yet."""
+        """The number of kept bytes, which belong to no frame yet."""
         return len(self._rest)
 
     def resume(self, now_ms: int) -> None:
-        """Nothing; what was kept is tried again."""
+        """Try the kept bytes again."""
         if self._rest:
             self.feed(memoryview(b""), now_ms)
 
     def feed(self, chunk: memoryview, now_ms: int, position: int = 0) -> None:
-        """Nothing; what may pass is in the output.
+        """Cut a chunk into frames and append what may pass to the output.
 
-        All frames before `position` pass as they are and are done with; there are none unless the stream `is_between`.
-        Raises `ProtocolError` where the bytes are none that the protocol knows.
+        Args:
+            chunk: The bytes that were read.
+            now_ms: The time of the read.
+            position: The end of the frames that pass unchanged and need no `begin`; 0 unless the stream `is_between`.
+
+        Raises:
+            ProtocolError: The bytes are no frame of the protocol.
         """
+        # The one copy of streamed bytes: what is kept is never longer than one chunk and one head.
         if self._rest:
             chunk = memoryview(self._rest + chunk)
             self._rest = bytearray()
@@ -113,7 +124,7 @@ class FrameStream:
                     break
                 if not isinstance(frame, int):
                     passed = self._start(frame, chunk, passed, position)
-                elif frame <= end - position:  # passes as it is and is here as a whole, as nearly all small ones
+                elif frame <= end - position:  # passes unchanged and is complete, as nearly all small ones
                     position += frame
                     behind = self._end(None, now_ms)
                     if behind is not None:
@@ -128,8 +139,13 @@ class FrameStream:
         self.is_between = not (self._left or self._rest)
 
     def _take(self, chunk: memoryview, passed: int, start: int, end: int, now_ms: int) -> int:
-        """The offset behind what was passed on, when so much more of a frame, or all of it, has been seen."""
+        """Take the next piece of a frame, and end the frame after its last one.
+
+        Returns:
+            The end of what was passed on of the chunk.
+        """
         self._left -= end - start
+        # The replacement went out when the frame began, and none of its own bytes may follow.
         if self._drops:
             passed = end
         if self._find_tail is not None:
@@ -146,13 +162,13 @@ class FrameStream:
         return passed if behind is None else self._put(chunk, passed, end, behind)
 
     def _put(self, chunk: memoryview, passed: int, end: int, behind: Buffer) -> int:
-        """The offset behind what was passed on: the chunk up to an offset, and something that comes behind it."""
+        """Pass on the chunk up to `end` and then `behind`, and return `end`."""
         passed = self._pass(chunk, passed, end)
         self._output.append(behind)
         return passed
 
     def _start(self, frame: Frame, chunk: memoryview, passed: int, position: int) -> int:
-        """The offset behind what was passed on, once all before the frame was, and its patch."""
+        """Set up a frame that does not just pass, and return the end of what was passed on of the chunk."""
         self._left = frame.length
         self._find_tail = frame.find_tail
         self._keep = frame.keep
@@ -171,7 +187,11 @@ class FrameStream:
         return before + len(frame.patch.content)
 
     def _look_for_tail(self, chunk: memoryview, passed: int, start: int, end: int) -> int:
-        """The offset behind what was passed on; if the frame's tail starts between two offsets, it is gathered now."""
+        """Gather from the frame's tail on if it starts in this piece.
+
+        Returns:
+            The end of what was passed on of the chunk.
+        """
         assert self._find_tail is not None
         tail = self._find_tail(chunk, start, end)
         if tail is None:
@@ -181,7 +201,7 @@ class FrameStream:
         return self._pass(chunk, passed, tail)
 
     def _pass(self, chunk: memoryview, start: int, end: int) -> int:
-        """The offset behind what was passed on: the chunk from `start` to `end`."""
+        """Pass on the chunk from `start` to `end`, and return `end`."""
         if end > start:
             self._output.append(chunk[start:end])
         return end

@@ -1,12 +1,12 @@
-"""The memory that whole frames may take while they are gathered: one budget for all connections of a daemon.
+"""The memory for frames that are gathered whole: one budget for all connections of a daemon.
 
-A frame that has to be seen as a whole is given its length before its first byte is taken; where there is no room its
-connection is left unread until there is, first come, first served. A frame longer than the whole budget gets its turn
-when no other is gathered. Frames of one read or less take no part: any connection may hold that much anyway, and so
-small requests never wait behind large ones. Who does not finish in time while others wait is closed: room that is
-announced but not used would be held for ever.
+A frame that has to be seen whole takes its length from the budget before its first byte is taken; where there is no
+room the daemon does not read its connection until there is, first come, first served. A frame longer than the whole
+budget gets its turn when no other is gathered. Frames of one read or less take no part: any connection may hold that
+much anyway, and small requests never wait for large ones. The daemon closes a connection that does not finish its frame
+in time while others wait: room that is announced but not used would be held for ever.
 
-No I/O and no clock: the shell is told by `on_room`, and asks for `overdue` now and then.
+No I/O and no clock: `on_room` notifies the shell, and the shell asks for `overdue` at intervals.
 **Source:** `queued.max.request.bytes` of a broker (KIP-72).
 """
 
@@ -21,12 +21,12 @@ GATHER_MS: Final = 10_000
 
 
 class GatherBudget:
-    """How much is gathered at the moment, and who waits for room."""
+    """The bytes that all connections gather at the moment, and the queue for room."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self._gathering: dict[GatherShare, int] = {}
-        """Who gathers since when (ms), longest first."""
+        """Share -> when it began to gather (ms), earliest first."""
         self._waiting: deque[GatherShare] = deque()
         self.used_bytes = 0
 
@@ -35,17 +35,18 @@ class GatherBudget:
         return GatherShare(self)
 
     def overdue(self, now_ms: int) -> list["GatherShare"]:
-        """Return those who gather for too long, if anybody waits for their room."""
+        """Return the shares that have gathered for `GATHER_MS`, if another share waits for room."""
         if not self._waiting:
             return []
         return [share for share, since_ms in self._gathering.items() if now_ms - since_ms >= GATHER_MS]
 
     def take(self, share: "GatherShare", now_ms: int) -> bool:
-        """Return whether a share has room for its frame by now; one that has none is in line for it."""
+        """Reserve room for a share's frame, or queue the share, and return whether it has room."""
         if share in self._gathering:
             return True
         if share.is_waiting:
             return False
+        # Later frames queue even if they would fit: a long frame would never get its turn otherwise.
         if self._waiting or not self._fits(share):
             share.is_waiting = True
             self._waiting.append(share)
@@ -54,7 +55,7 @@ class GatherBudget:
         return True
 
     def give_back(self, share: "GatherShare", now_ms: int) -> None:
-        """Take back what a share has, or no longer waits for, and give room to those in line."""
+        """Take back the room or the place in the queue of a share, and give room to the next in the queue."""
         if share.is_waiting:
             share.is_waiting = False
             self._waiting.remove(share)
@@ -67,6 +68,7 @@ class GatherBudget:
             first.on_room()
 
     def _fits(self, share: "GatherShare") -> bool:
+        # A frame longer than the budget is gathered alone: it would wait for ever otherwise.
         return not self._gathering or self.used_bytes + share.length <= self._limit_bytes
 
     def _give(self, share: "GatherShare", now_ms: int) -> None:
@@ -75,33 +77,36 @@ class GatherBudget:
 
 
 class GatherShare:
-    """One direction of one connection: it gathers one frame at a time, or waits to."""
+    """The part of the budget of one direction of one connection, which gathers one frame at a time."""
 
     __slots__ = ("_budget", "is_waiting", "length", "on_overdue", "on_room")
 
     def __init__(self, budget: GatherBudget) -> None:
         self._budget = budget
         self.length = 0
-        """Of the frame that is gathered or waits; 0 for none that needs room."""
+        """Length of the frame that is gathered or waits, 0 for none that needs room."""
         self.is_waiting = False
         self.on_room: Callable[[], None] = _nothing
-        """Is called when a frame that waited has room; not to go on at once, for another connection is at work."""
+        """Callback for room for the frame that waited; it must not resume at once, as another connection is at work."""
         self.on_overdue: Callable[[], None] = _nothing
-        """For whoever looks for those that are overdue."""
+        """Callback for the caller of `overdue`."""
 
     def take(self, length: int, now_ms: int) -> bool:
-        """Return whether a frame may be gathered; else the same is to be asked again after `on_room`."""
+        """Reserve room for a frame and return whether there is any.
+
+        Without room, call again with the same frame after `on_room`.
+        """
         if length <= SMALL_BYTES:
             return True
         self.length = length
         return self._budget.take(self, now_ms)
 
     def end(self, now_ms: int) -> None:
-        """Give back the room of a frame that was dealt with, or is not wanted any more."""
+        """Give back the room of a frame that is done or no longer wanted."""
         if self.length:
             self._budget.give_back(self, now_ms)
             self.length = 0
 
 
 def _nothing() -> None:
-    """Do nothing: nobody wants to know."""
+    """Ignore a notification."""

@@ -1,7 +1,7 @@
-"""A request on its way and what its response needs.
+"""A request in flight and what its response needs.
 
-`ResponseAction` is looked up once per API and version. An `InFlightRequest` is made per request on the hot path: a
-plain slotted class, written by the session alone, each of its slots by one part of it.
+`treatment_of` looks a `ResponseAction` up once per API and version. The session makes an `InFlightRequest` per request,
+on the hot path: a plain slotted class, which only the session writes, each slot from one of its modules.
 """
 
 from collections.abc import Callable
@@ -30,24 +30,30 @@ SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36
 RAW_TOKEN: Final = -1
-"""The "API" of a frame that has no header: the tokens after version 0 of SaslHandshake."""
+"""The "API" of a frame without a header: a token after version 0 of SaslHandshake."""
 ASKED: Final = -2
-"""The "API" of a request of our own, whose response the client never sees."""
+"""The "API" of the daemon's own request, whose response the client never sees."""
 
 
 OnTold: TypeAlias = Callable[[bytearray, int], None]
-"""Takes a whole response that is for us and not for the client, and the time in ms."""
+"""(the whole response to the daemon's own request, now_ms) -> None."""
 
 
 class ResponseAction(IntEnum):
-    """What a response needs before it may pass."""
+    """The treatment that a response needs before it may pass."""
 
     STREAM = 0
+    """None: it passes as it comes."""
     ADDRESSES = 1
+    """New addresses of brokers, anywhere in it."""
     VERSIONS = 2
+    """Our maximum versions in place of the broker's."""
     IDENTITY = 3
+    """A look at the result of an authentication."""
     TAIL = 4
+    """New addresses of brokers, after the records."""
     EMPTIED = 5
+    """The removal of its records, and new addresses."""
 
 
 STREAM: Final = ResponseAction.STREAM
@@ -61,10 +67,11 @@ EMPTIED: Final = ResponseAction.EMPTIED
 
 @lru_cache(maxsize=4096)
 def treatment_of(api_key: int, api_version: int) -> ResponseAction:
-    """What the responses of an API's version need; APIs that nobody told us about need nothing.
+    """Return the treatment that the responses of an API's version need: none for APIs that no table lists.
 
-    Raises `ProtocolError` where a response would carry broker addresses in a form we can't rewrite: passed on, it would
-    lead the client past the daemon.
+    Raises:
+        ProtocolError: The response may hold broker addresses in a form that the daemon can't rewrite. Passed on, it
+            would lead the client past the daemon.
     """
     if api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
         return IDENTITY
@@ -84,7 +91,7 @@ def treatment_of(api_key: int, api_version: int) -> ResponseAction:
 
 
 class InFlightRequest:
-    """A request that was received or is being received, and the state of its response."""
+    """A request from its first bytes until its response has passed."""
 
     __slots__ = (
         "answer",
@@ -116,94 +123,98 @@ class InFlightRequest:
     def __init__(
         self, place: tuple[int, int], correlation_id: int, frame_length: int, treatment: ResponseAction
     ) -> None:
-        # What it is: by whoever makes it.
+        # Its identity: set where it is made.
         self.place = place
-        """API key and version, by which the tables of the wire layer are asked."""
+        """API key and version, the key of the tables in `wire`."""
         self.api_key, self.api_version = place
         self.correlation_id = correlation_id
         self.frame_length = frame_length
         """Bytes of header and body, without the length field, as Kafka's `request.sizeInBytes`."""
         self.on_told: OnTold | None = None
-        """What takes the response to a request of our own."""
+        """The receiver of the response to the daemon's own request."""
 
-        # What was decided about it by its first bytes: by `RequestClassifier`, and the claims that it asks.
+        # What its first bytes decide: set by `RequestClassifier` and the filter factories that it asks.
         self.request: Decision = frame_length + FRAME_LENGTH_BYTES
-        """How to pass it on."""
+        """How to pass the request on."""
         self.client: ClientLimits | None = None
-        """Whose quotas it concerns, None for none."""
+        """The client whose quotas it counts for, None for none."""
         self.limiter: Limiter | None = None
         """The byte rate that it counts for, None for none."""
         self.expects_response = True
         self.decides = False
         """Whether what the client sends next waits for this response."""
         self.exempt = False
-        """Whether its time counts for no quota."""
+        """Whether its time is exempt from the request quota."""
         self.session_id: int | None = None
-        """The fetch session that an empty answer names (0: none); None for what is never answered empty."""
+        """The fetch session that an empty response names (0: none); None for a response that is never emptied."""
         self.whole: RequestFilter | None = None
-        """What deals with it as a whole."""
+        """The filter that sees it whole."""
         self.repeats: ProduceTemplate | None = None
-        """What it is like, for a plain Produce whose bare response may pass unseen; `unlike` ends that."""
+        """The template of a plain Produce whose bare response may pass unseen; `unlike` clears it."""
 
-        # What became of it when it had come as a whole: by `RequestHandler`.
+        # What its last byte decides: set by `RequestHandler`.
         self.answer: Buffer | None = None
-        """Its response where the broker is not asked for it."""
+        """The daemon's own response, None if the broker responds."""
         self.claim: SaslClaim | None = None
-        """Who the client says it is, in a request that takes part in authentication."""
+        """The identity that an authentication request claims."""
 
-        # What it cost: by `Charging`, and `throttled` for those who deal with whole requests.
+        # What it costs: set by `QuotaAccounting`, and by filters through `throttled`.
         self.throttle_ms = 0
-        """How long the client has to wait for it."""
+        """Throttle time of the daemon's quotas."""
         self.throttled_by: Limiter | None = None
-        """Whose quota makes the client wait, None while none does."""
+        """The limiter that set `throttle_ms`, None while it is 0."""
         self.upstream_ms = 0
-        """How long the broker makes the client wait for it."""
+        """Throttle time that the broker set."""
 
-        # How far its response is: by `ResponseHandler`.
+        # How far its response has got: set by `ResponseHandler`.
         self.treatment = treatment
-        """What the response needs, narrowed when the response turns out to need less, or to lose its records."""
+        """What the response needs; changed when its bytes show less, or when it loses its records."""
         self.charged = False
         """Whether the response was charged."""
         self.delayed = False
-        """Whether the response was held back already."""
+        """Whether the response has already been held back."""
         self.patched = False
         """Whether the throttle time is in the response."""
 
     @classmethod
     def of(cls, header: RequestHeader) -> "InFlightRequest":
-        """Make the exchange of a request with this header; raises what `treatment_of` raises."""
+        """Make the in-flight request for a header.
+
+        Raises:
+            ProtocolError: The response may hold broker addresses that can't be rewritten.
+        """
         place = (header.api_key, header.api_version)
         return cls(place, header.correlation_id, header.frame_length, treatment_of(*place))
 
     @classmethod
     def own(cls, correlation_id: int, on_told: OnTold) -> "InFlightRequest":
-        """Make the exchange of a request of our own, whose response the client never sees."""
+        """Make an in-flight request of the daemon's own, whose response the client never sees."""
         exchange = cls((ASKED, 0), correlation_id, 0, IDENTITY)
         exchange.on_told = on_told
         return exchange
 
     @property
     def accountable(self) -> Limiter | None:
-        """Whose quota makes the client wait or, while none does, the byte rate that it counts for."""
+        """The limiter that throttles the client or, without one, the byte rate that the request counts for."""
         return self.throttled_by or self.limiter
 
     @property
     def gathers(self) -> bool:
-        """Whether the request is seen as a whole before it goes on."""
+        """Whether the request is gathered before it is passed on."""
         return isinstance(self.request, Frame) and self.request.gather
 
     @property
     def limited(self) -> bool:
-        """Whether the client has a limit at the moment."""
+        """Whether the accountable limiter has a quota at the moment."""
         limiter = self.throttled_by or self.limiter
         return limiter is not None and limiter.bound is not None
 
     def throttled(self, limiter: Limiter, throttle_ms: int) -> None:
-        """Let the client wait for so long at least, for this limit unless it waits longer for another one."""
+        """Raise the throttle time to this limiter's if it is longer than the one so far."""
         if throttle_ms > self.throttle_ms:
             self.throttled_by = limiter
             self.throttle_ms = throttle_ms
 
     def unlike(self) -> None:
-        """Have the response seen, and let no other request use this exchange: it is plain no more."""
+        """Stop treating the request as a plain Produce: its response is read, and no other request reuses it."""
         self.repeats = None

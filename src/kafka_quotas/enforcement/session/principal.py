@@ -1,12 +1,13 @@
-"""Who a client is: read from the SASL exchange as it passes, believed once the broker has said yes.
+"""The principal of a connection: read from the SASL exchange as it passes, valid once the broker reports success.
 
-`SaslState` is drawn in docs/architecture.md. Invariants: nothing is checked here and nothing is answered, the broker
-does both; a name never holds before the broker's success, and is the one in the request that the broker answered. What
-can't be read (GSSAPI, tokens of other mechanisms, SCRAM with a delegation token, which does not name the token's owner)
-becomes the configured fallback and is counted, never silently ANONYMOUS. No request of authentication is followed by
-another one before it was answered: a broker too takes one after the other. Nothing is charged to a connection before
-the broker has shown that it serves it, by letting the client in or by answering what only the served get answered.
-Where TLS ends at the daemon the name in the client's certificate holds until SASL names another.
+docs/architecture.md draws `SaslState`. Invariants: this module checks and answers nothing, the broker does both; a name
+never holds before the broker's success, and is the one in the request that the broker answered. What can't be read
+(GSSAPI, tokens of other mechanisms, SCRAM with a delegation token, which does not name the token's owner) becomes the
+configured fallback and is counted, never silently ANONYMOUS. No request follows an authentication request before the
+broker has answered it: a broker too takes one after the other. The daemon charges nothing to a connection before the
+broker has shown that it serves it: by completing authentication, or by answering a request that only an authenticated
+client gets answered. Where TLS ends at the daemon the name in the client's certificate holds until SASL names another.
+
 **Source:** KIP-43, KIP-152, KIP-368; `SaslServerAuthenticator`, `BrokerConnection.maybeBeginServerReauthentication`,
 `KafkaApis.handleSaslHandshakeRequest`, `DefaultKafkaPrincipalBuilder` (4.3.1).
 """
@@ -47,34 +48,35 @@ from kafka_quotas.wire.protocol.request_header import RequestHeader, parse_reque
 _SCRAM_SUCCESS: Final = b"v="
 _READABLE: Final = (PLAIN, *SCRAM, OAUTHBEARER)
 AUTHENTICATION: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
-"""What a broker takes from one who has not authenticated."""
+"""The APIs that a broker serves before authentication."""
 MAX_UNAUTHENTICATED_REQUESTS: Final = 32
-"""Most requests and tokens of one who has not authenticated: Kerberos takes some 8, all others fewer."""
+"""Most requests and tokens of an unauthenticated client: Kerberos takes some 8, all others fewer."""
 ILLEGAL_SASL_STATE: Final = 34
-"""What a broker answers to SASL where it is not expected: on a listener without it, or when the client is in."""
+"""The broker's error for unexpected SASL: on a listener without SASL, or after authentication."""
 _REQUEST_START: Final = 0
 """First byte of every request: the upper half of an API key. No opaque mechanism's token starts like that."""
 
 
 class SaslState(Enum):
-    """How far a connection's authentication is, in the words of Kafka's `SaslServerAuthenticator.SaslState`.
+    """The progress of a connection's authentication.
 
-    Kafka's HANDSHAKE_REQUEST is not told from HANDSHAKE_OR_VERSIONS_REQUEST, and its states of re-authentication not
-    from those of the first one: the daemon does the same in them.
+    The names are those of Kafka's `SaslServerAuthenticator.SaslState`. One state covers Kafka's HANDSHAKE_REQUEST and
+    HANDSHAKE_OR_VERSIONS_REQUEST, and re-authentication has the states of the first authentication: the daemon does the
+    same in them.
     """
 
     INITIAL_REQUEST = "initial request"
-    """Nothing has come; a Kerberos token without a header may."""
+    """No byte has come yet; a Kerberos token without a header may."""
     HANDSHAKE_OR_VERSIONS_REQUEST = "handshake or versions request"
-    """The client has not authenticated, and whether it has to is not known."""
+    """The client has not authenticated, and it is not known whether it has to."""
     AUTHENTICATE = "authenticate"
-    """The broker took the mechanism: tokens come, and nothing else."""
+    """The broker accepted the mechanism: only tokens may follow."""
     AUTHENTICATE_OR_COMPLETE = "authenticate or complete"
-    """The broker took a token of a mechanism that can't be read; only the client knows whether that was the last."""
+    """The broker accepted a token of an opaque mechanism; only the client knows whether it was the last."""
     COMPLETE = "complete"
     """The broker serves the client."""
     FAILED = "failed"
-    """The broker refused a mechanism or a token, and ends the connection."""
+    """The broker refused a mechanism or a token, and closes the connection."""
 
 
 COMPLETE: Final = SaslState.COMPLETE
@@ -82,37 +84,42 @@ COMPLETE: Final = SaslState.COMPLETE
 
 
 class SaslClaim:
-    """What one run of authentication says about the client: the mechanism, and the name in its first token."""
+    """The identity that one SASL exchange claims: its mechanism, and the name in its first token."""
 
     __slots__ = ("has_token", "is_raw", "mechanism", "user")
 
     def __init__(self, mechanism: str, *, is_raw: bool) -> None:
         self.mechanism = mechanism
         self.is_raw = is_raw
-        """Whether its tokens come without headers."""
+        """Whether its tokens come without request headers."""
         self.user: str | None = None
         self.has_token = False
 
     @property
     def is_readable(self) -> bool:
-        """Whether the mechanism is one whose tokens can be read; those of others only pass."""
+        """Whether the daemon can read the mechanism's tokens."""
         return self.mechanism in _READABLE
 
     def read(self, token: bytes, *, bearer_claim: str) -> None:
-        """Take the name from the first token of an exchange; the later ones name nobody."""
+        """Take the name from the first token of an exchange.
+
+        Later tokens hold no name.
+        """
         if self.has_token or not self.is_readable:
             return
         self.has_token = True
         try:
             self.user = _claimed_name(self.mechanism, token, bearer_claim)
         except ProtocolError:
-            self.user = None  # the broker gives the verdict; should it be content, the name stays unknown
+            self.user = None  # the broker decides; if it accepts the token, the name stays unknown
 
     def is_last(self, token: bytes) -> bool:
-        """Return whether a token of the broker that came with no error ends the exchange."""
+        """Return whether a token from the broker, without an error code, ends the exchange."""
+        # RFC 5802: the server's first message is a challenge; only its final one, with a signature, is success.
         if self.mechanism in SCRAM:
             return token.startswith(_SCRAM_SUCCESS)
-        # What is wrong with a bearer's token is told in a token; the broker refuses when the client acknowledged it.
+        # RFC 7628: a broker reports what is wrong with a bearer's token in a token of its own, and refuses the client
+        # after the acknowledgement.
         return self.mechanism != OAUTHBEARER or not token
 
 
@@ -134,26 +141,32 @@ class PrincipalTracker:
 
     @property
     def expects_tokens(self) -> bool:
-        """Whether the client's next frame is a bare token, without a header."""
+        """Whether the client's next frame is a token without a header."""
         return self.state is SaslState.AUTHENTICATE and self._claim is not None and self._claim.is_raw
 
     @property
     def reads_tokens(self) -> bool:
-        """Whether the tokens that come can be read, and each of them is answered."""
+        """Whether the daemon can read the tokens, so that it knows that each gets a response."""
         return self._claim is not None and self._claim.is_readable
 
     def certified(self, user: str | None) -> None:
-        """Take the user that the client's certificate stands for (None: no rule says for which)."""
+        """Take the principal from the client's certificate.
+
+        Args:
+            user: The name that the mapping rules give, None if no rule matches.
+        """
         if self._fixed is None:
             self.principal = self._or_unknown(user, "client certificate")
 
-    # Requests, in front of those that wait for their responses.
+    # Requests.
 
     def admit(self, header: RequestHeader) -> None:
-        """Let a request pass of a client that the broker does not serve yet. Not to be called once it does.
+        """Check that a client may send a request before the broker serves it.
+
+        Do not call it in `COMPLETE`.
 
         Raises:
-            ProtocolError: There were too many, it is too long, or it is not for the unauthenticated.
+            ProtocolError: The client sent too many requests, this one is too long, or its API needs authentication.
         """
         if self.state is SaslState.INITIAL_REQUEST:
             self.state = SaslState.HANDSHAKE_OR_VERSIONS_REQUEST
@@ -163,6 +176,7 @@ class PrincipalTracker:
             self._count_request()
             if header.frame_length > MAX_UNAUTHENTICATED_BYTES:
                 raise ProtocolError(f"an authentication request announces {header.frame_length} bytes")
+        # A broker takes only tokens during an exchange. After an opaque token the exchange may have ended.
         elif self.state is SaslState.AUTHENTICATE or (
             self._requires_authentication and self.state is not SaslState.AUTHENTICATE_OR_COMPLETE
         ):
@@ -172,19 +186,19 @@ class PrincipalTracker:
             )
 
     def wants_proof(self, header: RequestHeader, *, is_charged: bool) -> bool:
-        """Return whether the broker has to show that it serves the client before a request passes.
+        """Return whether the broker must show that it serves the client before a request passes.
 
-        A broker never charges one who has not authenticated, and only it knows who has to: the requests of others
-        would let anybody draw on the buckets of those whose client-id they use.
+        A broker never charges an unauthenticated client, and only the broker knows whether a client must authenticate.
+        Otherwise any client could draw on the buckets of another one by using its client-id.
         """
         if header.api_key in AUTHENTICATION:
             return False
         return is_charged or self.state is SaslState.AUTHENTICATE_OR_COMPLETE
 
     def question(self, header: RequestHeader) -> bytes:
-        """Return the request that only a client whom the broker serves gets answered: a Metadata of no topic.
+        """Return a request that a broker answers only to a client that it serves: a Metadata of no topic.
 
-        An authenticator takes nothing but ApiVersions and SASL: it ends the connection, or answers with an error that
+        An authenticator takes nothing but ApiVersions and SASL: it closes the connection, or answers with an error that
         names no broker.
         """
         return ask_for_brokers(correlation_id=header.correlation_id, client_id=header.client_id)
@@ -195,20 +209,31 @@ class PrincipalTracker:
             raise ProtocolError(f"more than {MAX_UNAUTHENTICATED_REQUESTS} requests came before authentication")
 
     def expect_opaque_tokens(self) -> None:
-        """Take bare tokens: the client started with one, as Kerberos clients of Kafka 0.9 do."""
+        """Expect bare tokens from now on.
+
+        Kerberos clients of Kafka 0.9 start with one.
+        """
         self._claim = SaslClaim("GSSAPI", is_raw=True)
         self.state = SaslState.AUTHENTICATE
 
     def ends_tokens(self, first_byte: int | None) -> bool:
-        """Return whether a frame that starts so (None: it is empty) is the first request after opaque tokens."""
+        """Return whether a frame is the first request after opaque tokens.
+
+        Args:
+            first_byte: The first byte of the frame, None for an empty one.
+
+        Raises:
+            ProtocolError: The client sent too many requests and tokens.
+        """
         self._count_request()
+        # The end of an exchange that can be read is known from the broker's tokens.
         if self.reads_tokens or first_byte != _REQUEST_START:
             return False
         self.state = SaslState.AUTHENTICATE_OR_COMPLETE
         return True
 
     def asked(self, exchange: InFlightRequest, frame: bytearray) -> None:
-        """Put what a whole request (or bare token) of authentication claims into its exchange.
+        """Read the claim of a whole authentication request or bare token.
 
         Raises:
             ProtocolError: A SaslHandshake or SaslAuthenticate request ends too early.
@@ -230,13 +255,14 @@ class PrincipalTracker:
     # Responses.
 
     def answered(self, exchange: InFlightRequest, frame: bytearray) -> None:
-        """Go on by the broker's whole answer to a request (or bare token) of authentication.
+        """Take the broker's whole response to an authentication request or bare token.
 
         Raises:
             ProtocolError: A SaslHandshake or SaslAuthenticate response ends too early.
         """
         if exchange.api_key == SASL_HANDSHAKE:
             error_code = handshake_error_code(frame, exchange.api_version)
+            # The claim replaces the last one only now: a refused mechanism must not change the principal.
             if error_code == 0:
                 self._claim = exchange.claim
                 self.state = SaslState.AUTHENTICATE
@@ -253,19 +279,23 @@ class PrincipalTracker:
         self._take_error(error_code)
 
     def passed(self, exchange: InFlightRequest) -> None:
-        """Go on by the fact that the broker answered a request, which an authenticator does to few."""
+        """Take note that the broker answered a request.
+
+        An authenticator answers only the APIs in `AUTHENTICATION`, so any other response shows that the client is
+        served.
+        """
         if exchange.api_key >= 0 and exchange.api_key not in AUTHENTICATION:
             self._served()
 
     def _served(self) -> None:
-        """Count the client as one that the broker serves without SASL."""
+        """Enter `COMPLETE` for a client that the broker serves without SASL."""
         if self.state is SaslState.HANDSHAKE_OR_VERSIONS_REQUEST and not self._requires_authentication:
             self.state = SaslState.COMPLETE
 
     def told(self, frame: Buffer) -> None:
-        """Go on by the broker's answer to our `question`."""
+        """Take the broker's response to our `question`."""
         if self.state is SaslState.AUTHENTICATE_OR_COMPLETE:
-            # Answered by the authenticator, a request that came too soon has a response as well: an error.
+            # An authenticator that still expects a token may answer too, with an error that names no broker.
             if has_brokers(frame):
                 self._succeed(self._claim)
             else:
@@ -275,14 +305,14 @@ class PrincipalTracker:
 
     def _take_error(self, error_code: int) -> None:
         if error_code != ILLEGAL_SASL_STATE or self.state is SaslState.AUTHENTICATE:
-            self.state = SaslState.FAILED  # of re-authentication too: the broker ends the connection
+            self.state = SaslState.FAILED  # in re-authentication too: the broker closes the connection
         elif self.state is SaslState.HANDSHAKE_OR_VERSIONS_REQUEST:
-            # An authenticator in this state accepts a mechanism or refuses it: the listener has no SASL. In others
-            # nothing changes: the client is in already and does not authenticate again, or may be.
+            # An authenticator in this state accepts a mechanism or refuses it, so the listener has no SASL. In other
+            # states nothing changes: the client is authenticated already, or may be.
             self._served()
 
     def _take_success(self, claim: SaslClaim | None, token: bytes) -> None:
-        """Make the claimed name the principal where a token of the broker is the last one."""
+        """Make the claimed name the principal if this token from the broker ends the exchange."""
         if claim is not None and not claim.is_readable:
             self.state = SaslState.AUTHENTICATE_OR_COMPLETE
         elif claim is None or claim.is_last(token):
@@ -299,7 +329,7 @@ class PrincipalTracker:
             )
 
     def _or_unknown(self, user: str | None, mechanism: str) -> str:
-        """Return the user or, counted and logged, the name of those who can't be known."""
+        """Return the user or, after counting and logging it, the configured name for unknown principals."""
         if user is not None:
             return user
         self._counters.unknown_principals += 1
@@ -314,10 +344,13 @@ class PrincipalTracker:
 
 
 def _claimed_name(mechanism: str, token: bytes, bearer_claim: str) -> str | None:
-    """Return the user that a client's first token names; None where it names somebody else's token.
+    """Return the user that a client's first token names.
+
+    Returns:
+        None for a SCRAM delegation token, which does not name its owner.
 
     Raises:
-        ProtocolError: It is no such token.
+        ProtocolError: It is no token of the mechanism.
     """
     if mechanism == PLAIN:
         return plain_user(token)

@@ -1,11 +1,10 @@
-"""The short way through a session, for reads that hold nothing but plain Produce requests, or their bare responses.
+"""The fast path of a session, for reads that hold only plain Produce requests, or their bare responses.
 
-Most of what passes a daemon is that, and what small requests cost is the number of steps per read. So a read is offered
-here first: frames that are here as a whole, start like the last Produce and need nothing but to be charged are charged
-in one loop, and nothing of them is copied, gathered or put down in `SessionState.to_upstream`. All that is out of the
-ordinary (a hold, a frame that was cut, another API, another client, a limit that changed) is left where it is, to
-`RequestHandler` and `ResponseHandler`; what is done here is exactly what they would do, and a property test holds the
-two ways together.
+Most bytes that pass a daemon are that, and the number of steps per read decides what small requests cost. So the shell
+offers each read here first: one loop charges the frames that are complete, start like the last Produce and need only to
+be charged, and copies and gathers none of them, nor appends them to `SessionState.to_upstream`. The path leaves
+everything else (a pause, a cut frame, another API, another client, a changed limit) to `RequestHandler` and
+`ResponseHandler`. It does exactly what they would do; a property test compares the two.
 """
 
 from typing import Final
@@ -23,7 +22,7 @@ _response_head: Final = RESPONSE_HEAD.unpack_from
 
 
 class ProduceFastPath:
-    """Both directions of one connection."""
+    """The fast path of one connection, in both directions."""
 
     __slots__ = (
         "_charging",
@@ -49,9 +48,9 @@ class ProduceFastPath:
         self._tells = charging.tells
 
     def requests(self, data: bytes, now_ms: int) -> int:
-        """Return the offset behind those requests at the start of a read with which all is done: they pass as is.
+        """Charge the plain requests at the start of a read, and return the offset of their end.
 
-        The last of them is the one that took its client over the quota, if one did: then it is awaited.
+        They pass unchanged. If one takes its client over the quota it is the last, and the session awaits its response.
         """
         last = self._intake.repeated()
         if last is None or not last.is_plain or self._flow.state is not READING or not self._requests.is_between:
@@ -66,6 +65,7 @@ class ProduceFastPath:
                 break
             length = exchange.frame_length
             behind = offset + FRAME_LENGTH_BYTES + length
+            # `RequestHandler` takes a cut frame: it is charged when its last byte has come.
             if behind > end:
                 spares.append(exchange)
                 break
@@ -73,13 +73,21 @@ class ProduceFastPath:
             in_flight.append(exchange)
             count += 1
             size += length
+        # `admit` records the sum where no throttle time can come of it. Otherwise the requests are charged one by one,
+        # as a broker does, because the first one over the quota mutes the client.
         if count and (self._tells or not last.admit(size, now_ms)):
             return self._charge_each(last, [in_flight.pop() for _ in range(count)], now_ms)
         self._side.count += count
         return offset
 
     def _charge_each(self, last: ProduceTemplate, latest: list[InFlightRequest], now_ms: int) -> int:
-        """Return the offset behind those requests, of which the last comes first, that may pass at once."""
+        """Charge requests until one exceeds the quota, and return the number of bytes that may pass.
+
+        Args:
+            last: The template of the requests.
+            latest: The requests, the last one first.
+            now_ms: The time of the charges.
+        """
         client, limiter, passed = last.client, last.client.produce, 0
         while latest:
             exchange = latest.pop()
@@ -89,7 +97,7 @@ class ProduceFastPath:
             if throttle_ms > 0 or self._tells:
                 self._charging.charged(exchange, client, limiter, throttle_ms, now_ms)
             if throttle_ms > 0:
-                exchange.unlike()  # its throttle time is written into its response, and no other request may get it
+                exchange.unlike()  # its response carries its throttle time, which no other request may inherit
                 self._side.sent(exchange, now_ms)
                 break
             self._in_flight.append(exchange)
@@ -97,7 +105,10 @@ class ProduceFastPath:
         return passed
 
     def responses(self, data: bytes) -> int:
-        """Return the offset behind those responses at the start of a read with which all is done: they pass as is."""
+        """Take the bare responses at the start of a read, and return the offset of their end.
+
+        They pass unchanged.
+        """
         flow, in_flight = self._flow, self._in_flight
         if flow.state is not READING or flow.is_crowded or flow.is_delaying or not self._responses.is_between:
             return 0
@@ -109,6 +120,7 @@ class ProduceFastPath:
                 break
             length, correlation_id = _response_head(data, offset)
             behind, bare = offset + FRAME_LENGTH_BYTES + length, repeats.response_end
+            # `ResponseHandler` takes any other response: one with a throttle time, a wrong correlation id or a cut end.
             if (
                 correlation_id != exchange.correlation_id
                 or not offset + RESPONSE_HEAD_BYTES < behind <= end

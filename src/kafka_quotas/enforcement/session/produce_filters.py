@@ -1,15 +1,13 @@
-"""Requests of a client over its byte rate that are refused with an error instead of being delayed.
+"""Filters that refuse Produce and fetch requests, or single partitions of a Produce, with an error.
 
-The broker never sees them, and their bytes count for nothing. The error is the one that brokers give for quotas, 89
-`THROTTLING_QUOTA_EXCEEDED`, after which Java clients try again (librdkafka gives records up); the throttle time says
-when that makes sense. Nobody is muted. A Fetch of a version without an error of its own gets an empty answer.
+A client whose policy asks for errors gets one instead of a delay while it is over its byte rate. The broker never sees
+the refused request, and its bytes count for no quota. The error is the one that brokers return for quotas, 89
+`THROTTLING_QUOTA_EXCEEDED`, after which Java clients try again (librdkafka gives the records up); the throttle time is
+the time until that makes sense. The daemon does not mute the client. A Fetch of a version without an error code of its
+own gets an empty response.
 
-A Produce request some of whose partitions are refused here: what goes on of it, and what its client is told.
-
-One Produce request of a client whose requests are refused while it is over its byte rate, when it is not.
-
-What was refused may have been a numbered batch; until it comes again those behind it are refused as out of order, for
-a broker that never saw the producer would take them first and refuse the earlier batch for good.
+A refused Produce may have held a numbered batch. Until it comes again the daemon refuses the batches after it as out of
+order: a broker that never saw the producer would take them first and refuse the earlier batch for good.
 """
 
 from collections.abc import Sequence
@@ -37,7 +35,7 @@ _BEHIND_REFUSED: Final = "an earlier batch of this producer was rejected"
 
 
 class PartialProduce:
-    """The refused partitions of one request with this header."""
+    """The refused partitions of one Produce request, whose other partitions may pass."""
 
     def __init__(self, header: RequestHeader) -> None:
         self._header = header
@@ -45,15 +43,15 @@ class PartialProduce:
         self._order: Sequence[PartitionKey] = ()
 
     def refuse(self, key: PartitionKey, error_code: int, message: str) -> None:
-        """Nothing; a partition is refused, and its client will be told why."""
+        """Refuse a partition with an error and a message for the client."""
         self._refused[key] = refused_partition(self._header.api_version, key[1], error_code=error_code, message=message)
 
     def refuse_behind(self, key: PartitionKey) -> None:
-        """Nothing; a partition is refused because its batch comes behind one that was."""
+        """Refuse a partition because its batch follows a refused one."""
         self.refuse(key, OUT_OF_ORDER_SEQUENCE_NUMBER, _BEHIND_REFUSED)
 
     def verdict(self, frame: Buffer, data: ProduceData, exchange: InFlightRequest) -> Verdict:
-        """The request without what is refused, or the answer where nothing is left of it."""
+        """Return the request without the refused partitions, or a response if none are left."""
         self._order = data.order
         if not self._refused:
             return Forward(frame=frame)
@@ -66,14 +64,17 @@ class PartialProduce:
         return Respond(frame=all_refused_partitions(version, exchange.correlation_id, self._order, self._refused))
 
     def response(self, frame: Buffer, exchange: InFlightRequest) -> Buffer:
-        """The response with the results of what was refused in it."""
+        """Return the response with the results of the refused partitions added."""
         if not self._refused:
             return frame
         return with_refused_partitions(exchange.api_version, frame, self._order, self._refused)
 
 
 class SequenceFilter:
-    """Lets pass what is in order; a request of which nothing is counts for nothing."""
+    """The order of numbered batches in one Produce request of a client that gets errors.
+
+    It refuses the partitions whose batch follows a refused one, and gives the bytes back if no partition is left.
+    """
 
     def __init__(self, header: RequestHeader, order: ProducerSequences) -> None:
         self._header = header._replace(start=0, end=header.end - header.start)
@@ -82,7 +83,11 @@ class SequenceFilter:
         self._charges: list[Charge] = []
 
     def on_request(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Verdict:
-        """The request without what comes too early. Raises `ProtocolError` where it can't be what its header says."""
+        """Return the request without the batches that come too early.
+
+        Raises:
+            ProtocolError: The frame is no Produce of its version.
+        """
         data = parse_produce(frame, self._header)
         for topic in data.topics:
             for partition in topic.partitions:
@@ -102,15 +107,15 @@ class SequenceFilter:
         return verdict
 
     def on_told(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> None:
-        """Nothing: nothing is asked."""
+        """Do nothing, because the filter sends no request."""
 
     def on_response(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Buffer:
-        """The response with the results of what came too early in it."""
+        """Return the response with the results of the batches that came too early."""
         del now_ms
         return self._cut.response(frame, exchange)
 
     def charges(self) -> Sequence[Charge]:
-        """What was given back since this was asked last."""
+        """Return the charges since the last call: bytes that were given back."""
         charges, self._charges = self._charges, []
         return charges
 
@@ -119,9 +124,9 @@ THROTTLING_QUOTA_EXCEEDED: Final = 89
 
 
 class QuotaErrorFilter:
-    """Answers one Produce, Fetch or ShareFetch request with an error.
+    """The refusal of one Produce, Fetch or ShareFetch request.
 
-    `wait_ms` is how long the client would have been delayed. Numbered batches that it refuses are noted in `order`.
+    `wait_ms` is the delay that the client would have had. `order` records the numbered batches that are refused.
     """
 
     __slots__ = ("_limiter", "_order", "_wait_ms")
@@ -132,7 +137,11 @@ class QuotaErrorFilter:
         self._order = order
 
     def on_request(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Verdict:
-        """The answer. Raises `ProtocolError` where the request can't be what its header says."""
+        """Respond with the error, or with an empty Fetch response.
+
+        Raises:
+            ProtocolError: The frame is no Produce of its version.
+        """
         if exchange.api_key == FETCH:
             return Respond(
                 frame=empty_fetch_response(
@@ -154,15 +163,15 @@ class QuotaErrorFilter:
         return Respond(frame=bytes(answer))
 
     def on_told(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> None:
-        """Nothing: nothing is asked."""
+        """Do nothing, because the filter sends no request."""
 
     def on_response(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Buffer:
-        """The response as it is; there is none, for the broker is not asked."""
+        """Return the response unchanged."""
         del exchange, now_ms
         return frame
 
     def charges(self) -> Sequence[Charge]:
-        """None: what is refused counts for nothing."""
+        """Return no charges, because a refused request counts for no quota."""
         return ()
 
     def _refused_produce(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> bytes:

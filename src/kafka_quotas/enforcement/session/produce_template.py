@@ -1,4 +1,4 @@
-"""Produce requests that start with the same bytes, as a producer sends them all day long."""
+"""Templates of Produce requests: a producer's requests start with the same bytes."""
 
 from collections import deque
 from struct import Struct
@@ -13,19 +13,19 @@ from kafka_quotas.wire.passing.produce_request import FLEXIBLE_SINCE, TRANSACTIO
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
 _START: Final = Struct(">iIi")
-"""Length, API key and version as one figure, correlation id."""
+"""Length, API key and version as one number, correlation id."""
 _START_BYTES: Final = _START.size
 _unpack_start: Final = _START.unpack_from
 MAX_SPARES: Final = 32
-"""How many exchanges are kept for later requests; who pipelines more than that has the others made anew."""
+"""Most in-flight requests that are kept for reuse; a client that pipelines more gets new ones."""
 
 
 class ProduceTemplate:
-    """What one such request came to, so that the next ones need not be parsed: the one way to know a Produce.
+    """The parsed start of one Produce request, for the later requests that start with the same bytes.
 
-    Every Produce gets its exchange from here: the first of its kind when it was parsed, those that begin like it by
-    `take`. With `is_plain` such a request needs nothing but to be charged with its bytes, and its response nothing at
-    all if it ends with `response_end`; its exchange can then serve another one, and waits in `spares`.
+    Every Produce gets its `InFlightRequest` from a template: the first of its kind after parsing, later ones by `take`.
+    With `is_plain` such a request only has to be charged with its bytes, and its response needs no treatment if it ends
+    with `response_end`; `spares` then keeps its `InFlightRequest` for a later request.
     """
 
     __slots__ = (
@@ -47,28 +47,31 @@ class ProduceTemplate:
     def __init__(
         self, chunk: memoryview, header: RequestHeader, client: ClientLimits, *, expects_response: bool, max_bytes: int
     ) -> None:
-        """Remember the request with this header, whose acks are in the chunk."""
+        """Make the template of a request, whose acks must be in the chunk."""
         self._place = (header.api_key, header.api_version)
         self._treatment = treatment_of(*self._place)
         self._place_on_wire = header.api_key << 16 | header.api_version
         self._expects_response = expects_response
         self._max_bytes = max_bytes
         self.end = _acks_end(chunk, header) - header.start
-        """How many bytes a request has up to and with its acks."""
+        """Bytes of a request up to the end of its acks."""
         self._start = bytes(chunk[header.start + _START_BYTES : header.start + self.end])
         self.client = client
         self.version = client.version
         self.admit = client.produce.admit
-        """Records the bytes of such requests where that surely gives no throttle time."""
+        """Records bytes if no throttle time can come of it, and returns whether it did."""
         self.response_end = bare_end(header.api_version)
         self.spares: deque[InFlightRequest] = deque(maxlen=MAX_SPARES)
         self.is_plain = bool(self.response_end) and expects_response and not client.counts_requests
 
     def take(self, data: Buffer, offset: int) -> InFlightRequest | None:
-        """Return the exchange of the request at an offset if it begins like this one, else None.
+        """Return the in-flight request at an offset if it starts like the template.
 
-        That is what producers send all day long, and to compare costs less than to parse. Equal are API and version,
-        client-id, transactional id and acks; None too where not all of that is there yet.
+        Comparing costs less than parsing. The compared bytes hold API and version, client-id, transactional id and
+        acks.
+
+        Returns:
+            None if the request differs, or if not all of these bytes have come yet.
         """
         head_bytes = self.end
         if len(data) - offset < head_bytes:
@@ -89,15 +92,15 @@ class ProduceTemplate:
         return exchange
 
     def retire(self) -> None:
-        """Keep no exchange for later requests, for another Produce came.
+        """Keep no more in-flight requests for reuse, because another Produce replaces the template.
 
-        An exchange and what it repeats refer to each other. Who takes another client-id for each request would fill
-        memory with them until the garbage collector came, which it does seldom.
+        A template and its spares refer to each other. A client that changes its client-id with each request would fill
+        the memory with them until the garbage collector runs, which it seldom does.
         """
         self.spares = deque(maxlen=0)
 
     def exchange(self, frame_length: int, correlation_id: int) -> InFlightRequest:
-        """Make the exchange of one such request."""
+        """Make the in-flight request for a Produce like the template."""
         exchange = InFlightRequest(self._place, correlation_id, frame_length, self._treatment)
         exchange.client = self.client
         exchange.limiter = self.client.produce
@@ -109,7 +112,7 @@ class ProduceTemplate:
 
 
 def _acks_end(chunk: memoryview, header: RequestHeader) -> int:
-    """Return the offset behind the acks of a Produce request, which are known to be there."""
+    """Return the offset of the end of a Produce's acks, which must be in the chunk."""
     offset = header.end
     if header.api_version >= TRANSACTIONAL_ID_SINCE:
         skip = compact_string if header.api_version >= FLEXIBLE_SINCE else string

@@ -1,9 +1,10 @@
-"""What an exchange costs its client, and how long the client waits for it.
+"""The charges of a request and its response, and the throttle time that follows from them.
 
-Every quota that an exchange concerns is charged; the client waits once, for the longest throttle time of them.
-**Source:** KIP-124, KIP-219; `KafkaApis.handleProduceRequest`, `handleFetchRequest`, `RequestHandlerHelper` (4.x): the
-larger of two throttle times is what a client gets; time on network threads is recorded without a check, and the next
-check sees it.
+A request is charged to every quota that it counts for; the client waits once, for the longest throttle time.
+
+**Source:** KIP-124, KIP-219; `KafkaApis.handleProduceRequest`, `handleFetchRequest`, `RequestHandlerHelper` (4.x): a
+client gets the larger of two throttle times; a broker records time on network threads without a check, and the next
+check includes it.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ _NANOS_PER_MS: Final = 1_000_000
 
 
 class QuotaAccounting:
-    """Charges the exchanges of one connection."""
+    """The charging of all requests of one connection."""
 
     __slots__ = ("_costs", "_counters", "_flow", "_ledger", "_on_charge")
 
@@ -46,30 +47,38 @@ class QuotaAccounting:
 
     @property
     def tells(self) -> bool:
-        """Whether charges are taken note of, so that each has to be told."""
+        """Whether the event log records charges, so that each has to be reported."""
         return self._on_charge is not None
 
     def charged(
         self, exchange: InFlightRequest, client: ClientLimits, limiter: Limiter, throttle_ms: int, now_ms: int
     ) -> None:
-        """Note what a request whose bytes were recorded costs its client: a throttle time, which may be 0."""
+        """Apply the throttle time of a request whose bytes have been recorded, and report the charge.
+
+        Args:
+            exchange: The request.
+            client: The limits of its client.
+            limiter: The limiter that recorded the bytes.
+            throttle_ms: The throttle time that the limiter returned, 0 for none.
+            now_ms: The time of the charge.
+        """
         if throttle_ms > 0:
             throttle_ms = self._violated(exchange, client, limiter, throttle_ms)
         self._tell(exchange, limiter, exchange.frame_length, throttle_ms, now_ms)
 
     def charge_fetch(self, exchange: InFlightRequest, client: ClientLimits, amount: int, now_ms: int) -> None:
-        """Record the bytes of a response with records, and note in the exchange what they cost."""
+        """Record the bytes of a response with records, and set the request's throttle time."""
         self._charge(exchange, client, client.fetch, amount, now_ms)
 
     def unrecord_fetch(self, exchange: InFlightRequest, client: ClientLimits, amount: int, now_ms: int) -> None:
-        """Take back the bytes of a response that lost its records."""
+        """Give back the bytes of a response that lost its records."""
         client.fetch.unrecord(amount, now_ms)
         self._tell(exchange, client.fetch, -amount, 0, now_ms)
 
     def charge_request(self, exchange: InFlightRequest, client: ClientLimits, now_ms: int) -> None:
-        """Record a whole request as one, and its estimated time on a broker's I/O thread.
+        """Record one request, and its estimated time on an I/O thread of the broker.
 
-        The time of a fetch is charged with its response, when a broker reads it.
+        `charge_response` charges the time of a fetch with its response, when a broker reads the data.
         """
         if client.request_rate.bound is not None:
             self._charge(exchange, client, client.request_rate, 1, now_ms)
@@ -77,22 +86,24 @@ class QuotaAccounting:
             self._charge_time(exchange, client, now_ms)
 
     def count_exempt(self, exchange: InFlightRequest) -> None:
-        """Count the estimated time of a request that no quota limits, whoever its client is.
+        """Count the estimated time of a request that is exempt from the request quota.
 
-        **Source:** KIP-124; `ClientRequestQuotaManager.maybeRecordExempt` (4.x), which counts while any client has a
-        quota of this type.
+        Source:
+            KIP-124; `ClientRequestQuotaManager.maybeRecordExempt` (4.x), which counts while any client has a quota of
+            this type.
         """
         nanos = self._costs().request_nanos(exchange.api_key, exchange.frame_length)
         self._counters.exempt_request_us += int(nanos / _NANOS_PER_US)
 
     def charge_response(self, exchange: InFlightRequest, client: ClientLimits, length: int, now_ms: int) -> None:
-        """Record the response's time on a network thread, and charge the time of a fetch."""
+        """Record the time of a response on a network thread, and charge the time of a fetch."""
         if client.request_time.bound is None:
             return
         nanos = self._costs().response_nanos(exchange.api_key, length)
         if exchange.exempt:
             self._counters.exempt_request_us += int(nanos / _NANOS_PER_US)
         else:
+            # KIP-124: time on network threads is recorded without a check; the client's next request is throttled.
             client.request_time.record_without_throttle(nanos_to_percentage(nanos), now_ms)
         if exchange.api_key in RESPONSE_BYTES:
             self._charge_time(exchange, client, now_ms)
@@ -118,7 +129,7 @@ class QuotaAccounting:
             self._tell(exchange, limiter, amount, throttle_ms, now_ms)
 
     def _tell(self, exchange: InFlightRequest, limiter: Limiter, amount: float, throttle_ms: int, now_ms: int) -> None:
-        """Nothing; the event log, if there is one, takes note of a charge."""
+        """Report a charge to the event log, if there is one."""
         if self._on_charge is not None:
             quota_type = limiter.quota_type
             is_exempt = exchange.exempt and quota_type is QuotaType.REQUEST
@@ -126,26 +137,30 @@ class QuotaAccounting:
             self._on_charge((*who, quota_type, exchange.api_key, amount, throttle_ms, is_exempt))
 
     def _violated(self, exchange: InFlightRequest, client: ClientLimits, limiter: Limiter, throttle_ms: int) -> int:
-        """The throttle time that is left of one: none for shadows, never more than the longest allowed."""
+        """Throttle the client for a violated quota, as its policy says, and return the throttle time.
+
+        Returns:
+            At most the policy's maximum; 0 in shadow mode, or where the next request is refused instead.
+        """
         if client.max_throttle_ms is not None:
             throttle_ms = min(throttle_ms, client.max_throttle_ms)
         if client.is_shadow:
             self._ledger.shadowed(limiter.quota_type, limiter, throttle_ms)
             return 0
         if client.refuses_at_once and exchange.expects_response and limiter in (client.produce, client.fetch):
-            return 0  # what comes next is refused
+            return 0  # the client gets an error for its next request instead of a delay
         exchange.throttled(limiter, throttle_ms)
         return throttle_ms
 
     def refused(self, limiter: Limiter, wait_ms: int) -> None:
-        """Count a request that is going to be refused for what it would have been delayed by."""
+        """Count a request that is refused instead of being delayed for `wait_ms`."""
         self._counters.refused_requests += 1
         self._ledger.refused(limiter, wait_ms)
 
     def judge(self, exchange: InFlightRequest, now_ms: int) -> None:
-        """Make a throttle time that a treatment put into an exchange none for shadows, and at most the cap.
+        """Apply the client's policy to the throttle time that a filter set.
 
-        What the treatment recorded goes to the event log.
+        The filter's charges go to the event log.
         """
         client, limiter = exchange.client, exchange.throttled_by
         throttle_ms, exchange.throttle_ms = exchange.throttle_ms, 0
@@ -156,7 +171,7 @@ class QuotaAccounting:
                 self._tell(exchange, charged, amount, throttle_ms if charged is limiter else 0, now_ms)
 
     def heed_upstream(self, exchange: InFlightRequest, upstream_ms: int) -> None:
-        """Note a throttle time that the broker set: it counts if it is the larger, and is said if we limit as well."""
+        """Take note of a throttle time that the broker set, and count it if the daemon limits the client too."""
         limiter = exchange.accountable
         if upstream_ms <= 0 or limiter is None:
             return
@@ -165,18 +180,20 @@ class QuotaAccounting:
         exchange.upstream_ms = upstream_ms
 
     def settle(self, exchange: InFlightRequest, now_ms: int) -> None:
-        """Mute the client for the throttle time of a request whose response was seen, and let go on what awaited it.
+        """Mute the client for a request's throttle time, and let the request begin that awaited its response.
 
-        **Source:** KIP-219: the throttle time counts from when the response goes out, in `SocketServer` by muting the
-        channel until then.
+        Source:
+            KIP-219: the throttle time starts when the response goes out; `SocketServer` mutes the channel until its
+            end.
         """
+        # A response that was delayed has had its throttle time already.
         if exchange.throttle_ms and not exchange.delayed:
             self.count(exchange, now_ms)
             self._flow.throttle(exchange, now_ms)
         self._flow.answered(exchange, now_ms)
 
     def count(self, exchange: InFlightRequest, now_ms: int) -> None:
-        """Count whose quota makes a client wait."""
+        """Count a throttle time for the limiter that set it."""
         limiter = exchange.throttled_by
         if limiter is not None:
             self._ledger.throttled(limiter.quota_type, limiter, exchange.throttle_ms, now_ms)

@@ -1,4 +1,4 @@
-"""What is decided about a request when its head has been seen, before a byte of it is passed on."""
+"""The decisions about a request from its first bytes, before any of them is passed on."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
@@ -30,16 +30,16 @@ from kafka_quotas.wire.passing.share_fetch_request import LONGEST_UP_TO_LIMITS, 
 from kafka_quotas.wire.protocol.request_header import RequestHeader, parse_request_header
 
 _FETCH_LIMITS_END: Final = 16
-"""How far behind the header the limits of a Fetch end: replica id, waiting time, smallest and largest size."""
+"""Bytes from the end of a Fetch header to the end of its limits: replica id, wait time, minimum and maximum size."""
 MAX_INT32: Final = 2**31 - 1
 
 
 OnRefused: TypeAlias = Callable[[Limiter, int], None]
-"""(limiter, ms): takes note of a request that is refused instead of being delayed so long."""
+"""(limiter, ms) -> None, for a request that is refused instead of being delayed for that time."""
 
 
 class RequestClassifier:
-    """Turns the first bytes of a request into an `InFlightRequest`."""
+    """The classification of requests: from first bytes to an `InFlightRequest`."""
 
     def __init__(
         self,
@@ -59,16 +59,16 @@ class RequestClassifier:
         self._claims_produce = claims.get(PRODUCE)
         self._client: ClientLimits | None = None
         self.last: ProduceTemplate | None = None
-        """The last Produce, None where each has to be looked at; it counts only if `repeated` returns it."""
+        """The template of the last Produce, None where each has to be parsed; only `repeated` says if it is valid."""
         self.wants_answers = True
-        """Whether no request so far went without a response."""
+        """Whether every request so far expects a response."""
 
     def repeated(self) -> ProduceTemplate | None:
-        """Return the last Produce, if the next one that starts like it may be dealt with like it.
+        """Return the template of the last Produce if it still holds for the next one, else None.
 
-        It may as long as its client's terms and limits are the same, and nobody wants to see requests as a whole. Who
-        the client is does not change without a request of authentication, at which the last Produce is forgotten.
+        It holds while the client's policy and limits are unchanged and no filter is active for Produce.
         """
+        # The principal needs no check: an authentication request resets `last`.
         last = self.last
         if (
             last is None
@@ -79,10 +79,13 @@ class RequestClassifier:
         return last
 
     def begin(self, chunk: memoryview, offset: int, now_ms: int) -> InFlightRequest | None:
-        """Return the exchange that starts at `offset`, with how to pass its request on; None to wait for more bytes.
+        """Return the in-flight request that starts at `offset`, with the decision how to pass it on.
+
+        Returns:
+            None if more bytes are needed.
 
         Raises:
-            ProtocolError: This is no request, or one whose response could not be handled.
+            ProtocolError: The bytes are no request, or one whose response the daemon could not handle.
         """
         repeated = self.repeated()
         if repeated is not None:
@@ -99,12 +102,13 @@ class RequestClassifier:
         return self._begin_request(chunk, header, now_ms)
 
     def _begin_unserved(self, chunk: memoryview, offset: int, now_ms: int) -> InFlightRequest | None:
-        """Return what `begin` does for a client of which it is not known yet that the broker serves it."""
+        """Return what `begin` returns, for a client that the broker may not serve yet."""
         identity = self._identity
         if identity.state is SaslState.INITIAL_REQUEST and not self._look_at_first(chunk, offset):
             return None
         if identity.expects_tokens:
             exchange = self._begin_token(chunk, offset)
+            # `_begin_token` may find the first request after the tokens: it has a header again.
             if exchange is not None or identity.expects_tokens:
                 return exchange
         header = parse_request_header(chunk, offset, max_frame_bytes=self.max_request_bytes)
@@ -124,7 +128,7 @@ class RequestClassifier:
             )
 
     def _begin_request(self, chunk: memoryview, header: RequestHeader, now_ms: int) -> InFlightRequest | None:
-        """Return the exchange of a request with this header; None if more has to be seen of it."""
+        """Return the in-flight request for a header, None if more bytes are needed."""
         exchange = self._taken(chunk, header)
         if exchange is not None and exchange.client is not None and exchange.client.refuses:
             self._refuse_over(exchange, header, now_ms)
@@ -137,13 +141,16 @@ class RequestClassifier:
         return has_byte_rate or self._quotas.counts_requests or (claim is not None and claim.is_active)
 
     def _question(self, header: RequestHeader) -> InFlightRequest:
-        """Return the exchange of a question that goes in front of a request; it takes none of the client's bytes."""
+        """Return a request of our own that goes before the client's.
+
+        It takes none of the client's bytes.
+        """
         exchange = InFlightRequest.own(header.correlation_id, lambda frame, _: self._identity.told(frame))
         exchange.request = Frame(0, replacement=self._identity.question(header))
         return exchange
 
     def _taken(self, chunk: memoryview, header: RequestHeader) -> InFlightRequest | None:
-        """Return the exchange of a request, but for whether it is going to be refused."""
+        """Return the in-flight request for a header, before the check whether to refuse it."""
         key = header.api_key
         if key == PRODUCE:
             wanted = acks(chunk, header)
@@ -164,7 +171,7 @@ class RequestClassifier:
         return exchange if known else None
 
     def client(self, client_id: str) -> ClientLimits:
-        """The handles of the connection's principal with this client-id."""
+        """Return the limits of the connection's principal with a client-id."""
         client, user = self._client, self._identity.principal
         if (
             client is None
@@ -176,16 +183,17 @@ class RequestClassifier:
         return client
 
     def _refuse_over(self, exchange: InFlightRequest, header: RequestHeader, now_ms: int) -> None:
-        """Have a Produce or Fetch of a client that is over its byte rate refused.
+        """Refuse a Produce or fetch of a client that is over its byte rate.
 
-        A Produce of one that is not any more is looked at as long as batches may come behind refused ones.
+        A Produce of a client that is no longer over it is filtered while batches may follow refused ones.
         """
         limiter = exchange.limiter
+        # An error needs a response to carry it: a Produce with acks=0 is delayed instead.
         if limiter is None or not exchange.expects_response:
             return
         wait_ms = 0 if limiter.bound is None else limiter.would_throttle_ms(0, now_ms)
         if wait_ms > 0:
-            exchange.limiter = None  # the bytes of what is refused count for nothing
+            exchange.limiter = None  # the bytes of a refused request count for no quota
             exchange.whole = QuotaErrorFilter(limiter, wait_ms, self._quotas.order)
             self._on_refused(limiter, wait_ms)
         elif exchange.api_key == PRODUCE and exchange.whole is None and self._quotas.order.holds_any(now_ms):
@@ -198,9 +206,10 @@ class RequestClassifier:
     def _claimed(
         self, claim: FilterFactory, exchange: InFlightRequest, chunk: memoryview, header: RequestHeader
     ) -> bool:
-        """Whether enough has been seen to know who deals with a request as a whole, if anybody."""
+        """Ask a factory for a filter, and return whether the first bytes were enough to decide."""
         if exchange.client is None:
             exchange.client = self.client(header.client_id)
+        # A filter may throttle the client with its response, so the next request waits; the factory may reset this.
         decides, exchange.decides = exchange.decides, True
         whole = claim.claim(exchange, chunk, header)
         if isinstance(whole, NotFiltered):
@@ -212,19 +221,19 @@ class RequestClassifier:
         return True
 
     def _take_other(self, exchange: InFlightRequest, header: RequestHeader) -> None:
-        """Decide about a request that no byte rate concerns, of which the header is all there is to see.
+        """Decide from its header about a request that counts for no byte rate.
 
         Raises:
-            ProtocolError: It is a login that is longer than a broker would take it.
+            ProtocolError: It is an authentication request that is longer than a broker accepts.
         """
         if exchange.treatment is IDENTITY:
             if header.frame_length > MAX_UNAUTHENTICATED_BYTES:
                 raise ProtocolError(f"an authentication request announces {header.frame_length} bytes")
             exchange.request = Frame(header.frame_length + FRAME_LENGTH_BYTES, gather=True)
-            # A broker answers one token before it reads the next: what comes after this one is for whom it lets in.
+            # A broker answers one token before it reads the next, and its response decides on the principal.
             exchange.decides = True
             self.last = None
-        # An authenticator charges nothing. What only the served send was preceded by a proof that the client is.
+        # An authenticator charges nothing. Before any other API `wants_proof` has made sure that the client is served.
         if self._quotas.counts_requests and (self._identity.state is COMPLETE or header.api_key not in AUTHENTICATION):
             client, time = self.client(header.client_id), charges_of(header.api_key).request_time
             is_exempt = client.is_internal and time is RequestTime.UNLESS_BROKER
@@ -234,7 +243,11 @@ class RequestClassifier:
                 exchange.exempt = is_exempt
 
     def _look_at_first(self, chunk: memoryview, offset: int) -> bool:
-        """Return whether enough of the connection's first bytes is there to see which way it starts."""
+        """Find out whether the connection starts with a GSSAPI token.
+
+        Returns:
+            False if more bytes are needed.
+        """
         is_token = starts_with_gssapi_token(chunk, offset)
         if is_token is None:
             return False
@@ -243,20 +256,26 @@ class RequestClassifier:
         return True
 
     def _begin_token(self, chunk: memoryview, offset: int) -> InFlightRequest | None:
-        """The exchange of a bare token; None if more bytes are needed, or this is the first request after them."""
+        """Return the in-flight request for a bare token.
+
+        Returns:
+            None if more bytes are needed, or if this is the first request after the tokens.
+        """
         length = checked_frame_length(chunk, offset, limit=MAX_UNAUTHENTICATED_BYTES)
+        # The first byte after the length tells a request from an opaque token.
         if length is None or (length and len(chunk) == offset + FRAME_LENGTH_BYTES):
             return None
         if self._identity.ends_tokens(chunk[offset + FRAME_LENGTH_BYTES] if length else None):
             return None
         exchange = InFlightRequest((RAW_TOKEN, 0), 0, length, IDENTITY)
+        # How many responses an opaque mechanism sends is unknown, so its tokens stream both ways without pairing.
         is_read = self._identity.reads_tokens
         exchange.expects_response = exchange.decides = is_read
         exchange.request = Frame(length + FRAME_LENGTH_BYTES, gather=is_read)
         return exchange
 
     def _take_produce(self, chunk: memoryview, header: RequestHeader, *, wants_answer: bool) -> InFlightRequest:
-        """Return the exchange of a Produce whose acks have been seen, and remember what it is like."""
+        """Return the in-flight request for a Produce whose acks have been read, and keep its template."""
         if not wants_answer:
             self.wants_answers = False
         client = self.client(header.client_id)
@@ -265,17 +284,22 @@ class RequestClassifier:
         )
         if self.last is not None:
             self.last.retire()
-        # Whether a client that gets errors is over its quota has to be looked at each time.
+        # Each Produce of a client that gets errors has to be checked against its quota before it passes.
         self.last = None if client.refuses else repeated
         return repeated.exchange(header.frame_length, header.correlation_id)
 
     def _take_fetch(self, exchange: InFlightRequest, chunk: memoryview, header: RequestHeader) -> bool:
-        """Whether enough of a Fetch has been seen; its limits are lowered to one window of the quota then."""
+        """Decide about a Fetch, and lower its size limits to one window of the quota.
+
+        Returns:
+            False if more bytes are needed.
+        """
         client = self.client(header.client_id)
         if client.is_internal:
             replica = replica_id(chunk, header)
             if replica is None:
                 return False
+            # A follower's fetch counts for no client's byte rate, as in `KafkaApis`.
             if replica >= 0:
                 exchange.exempt = True
                 exchange.client = client if client.counts_requests or client.counts_exempt else None
@@ -299,10 +323,13 @@ class RequestClassifier:
         return True
 
     def _take_share_fetch(self, exchange: InFlightRequest, chunk: memoryview, header: RequestHeader) -> bool:
-        """Decide about a ShareFetch; return False to wait for more bytes.
+        """Decide about a ShareFetch, and lower its limits if its data is delivered.
 
-        Where its data is delivered its limits are lowered to one window of the quota, so that the client is not muted
-        for longer than it holds the locks on what it got. A broker does not lower them, but delivers nothing either.
+        The new limits are one window of the quota: the client must not be muted for longer than it holds the locks on
+        the records that it got. A broker does not lower them; it returns no records while it throttles.
+
+        Returns:
+            False if more bytes are needed.
         """
         client = self.client(header.client_id)
         limiter = client.fetch

@@ -1,11 +1,11 @@
-"""What deals with whole requests and their responses, rather than with their first bytes.
+"""The interface of filters, which see whole requests and responses rather than their first bytes.
 
-A request that somebody treats is gathered. The treatment sees it when its last byte is there and says what becomes of
-it: it goes on as it is or changed, it is answered here without the broker, or the broker is asked something first, on
-the same connection and in front of it. No byte of the client behind the request passes before that is settled, and the
-response is gathered and shown to the treatment before the client sees it.
+The session gathers a filtered request and gives it to the filter after its last byte. The filter forwards it, unchanged
+or changed, responds to it without the broker, or first sends the broker a request of its own, on the same connection
+and before the filtered one. No byte of the client after the request passes until that is decided. The session also
+gathers the response and gives it to the filter before the client sees it.
 
-No I/O and no clock, as in the session. Frames are whole, their length field included.
+No I/O and no clock, as in the session. Frames are whole, including their length field.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,96 +23,105 @@ from kafka_quotas.wire.protocol.request_header import RequestHeader
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forward:
-    """The request goes on to the broker, as this frame."""
+    """The verdict that the broker gets the request."""
 
     frame: Buffer
+    """The request as the broker gets it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Respond:
-    """The request goes no further; this is its response, in its turn. None: a request that wants no response."""
+    """The verdict that the daemon responds in place of the broker."""
 
     frame: bytes | None
+    """The response, which goes out in the order of the requests; None for a request without a response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendRequest:
-    """This request of our own goes to the broker first; `on_told` gets its response, then `on_request` is called again.
+    """The verdict that the broker gets a request of the daemon's own first.
 
-    The response carries the correlation id of the treated request and never reaches the client.
+    `on_told` gets its response, then the session calls `on_request` again. The client never sees that response.
     """
 
     frame: bytes
+    """The daemon's own request, with the correlation id of the filtered one."""
 
 
 Verdict: TypeAlias = Forward | Respond | SendRequest
 
 
 Charge: TypeAlias = tuple[Limiter, float]
-"""What was recorded with a limiter, in the unit of its quota; taken back where it is negative."""
+"""(limiter, amount recorded in the unit of its quota); a negative amount was given back."""
 
 
 class RequestFilter(Protocol):
-    """Deals with one exchange; made when its header has been seen.
+    """A filter of one request and its response, made when the request's header has been read.
 
-    It may make the client wait by `exchange.throttled`.
+    It may throttle the client with `exchange.throttled`.
     """
 
     def on_request(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Verdict:
-        """What becomes of a request. Raises `ProtocolError` where it can't be what its header says."""
+        """Decide about the whole request.
+
+        Raises:
+            ProtocolError: The frame is no request of its API and version.
+        """
         ...
 
     def on_told(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> None:
-        """Nothing; the broker answered what the last `SendRequest` asked."""
+        """Take the broker's response to the last `SendRequest`."""
         ...
 
     def on_response(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Buffer:
-        """The response as the client shall see it, but for addresses and the throttle time."""
+        """Return the response for the client, before the session rewrites addresses and the throttle time."""
         ...
 
     def charges(self) -> Sequence[Charge]:
-        """What was recorded since this was asked last, for the event log."""
+        """Return the charges since the last call, for the event log."""
         ...
 
 
 class NotFiltered(Enum):
-    """Why nobody deals with a request."""
+    """The reason why a factory makes no filter."""
 
     STREAMS = "it passes as it comes"
     NEED_MORE = "more of its bytes are needed to tell"
 
 
 class FilterFactory(Protocol):
-    """Decides for one API, by a request's first bytes, whether somebody deals with it as a whole.
+    """The choice, from a request's first bytes, whether one API's request is filtered.
 
-    A session has one per API that somebody treats (`Session(claims=...)`); the daemon makes them, one per broker or
-    connection as it likes.
+    A session has one factory per filtered API (`Session(claims=...)`); connections may share them.
     """
 
     @property
     def is_active(self) -> bool:
-        """Whether any request may be claimed at the moment; asked for each request of the API, so it must be cheap."""
+        """Whether any request may need a filter at the moment.
+
+        The session reads it for each request of the API, so it must be cheap.
+        """
         ...
 
     def claim(self, exchange: InFlightRequest, chunk: memoryview, header: RequestHeader) -> RequestFilter | NotFiltered:
-        """Who deals with the request that starts at `header.start` of the chunk, as far as the chunk has it.
+        """Return the filter of the request that starts at `header.start` of the chunk, or why it gets none.
 
-        `exchange.client` has the limiters and the terms of its client. What is claimed holds back what the client sends
-        behind it until its response has been seen; a claim may reset `exchange.decides` where that is not wanted,
-        because no throttle time will come of it.
+        The chunk may hold only the first part of the request. `exchange.client` has the limiters and the policy of the
+        client. What the client sends after a filtered request waits until its response has passed; the factory may
+        reset `exchange.decides` where no throttle time can come of the request.
         """
         ...
 
 
 MAX_TOPIC_REQUEST_BYTES: Final = 2 * 1024 * 1024
-"""Longest request about topics that is read as a whole: the most topics that may be named, at some 200 bytes each."""
+"""Longest request about topics that is gathered: about 10,000 topics of some 200 bytes each."""
 
 
 def check_topic_request(header: RequestHeader) -> None:
-    """Check that a request about topics is short enough to be read as a whole.
+    """Check that a request about topics is short enough to be gathered.
 
     Raises:
-        ProtocolError: It is not, and passed on it would be a way around a quota.
+        ProtocolError: It is too long. Passed on, it would be a way around a quota.
     """
     if header.frame_length > MAX_TOPIC_REQUEST_BYTES:
         raise ProtocolError(
@@ -123,4 +132,4 @@ def check_topic_request(header: RequestHeader) -> None:
 
 
 NO_FILTERS: Final[Mapping[int, FilterFactory]] = MappingProxyType({})
-"""By API key, who may treat requests of that API as a whole: nobody."""
+"""API key -> filter factory, without any."""

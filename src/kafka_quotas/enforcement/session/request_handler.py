@@ -1,7 +1,7 @@
 """The client's side of a connection: requests as they begin and end.
 
-Most requests stream: what was decided at their head holds, and at their end they are charged. A request that somebody
-deals with as a whole is gathered, and goes on, is answered here, or waits until the broker was asked something.
+Most requests stream: their first bytes decide how they pass, and at their end they are charged. A filtered request is
+gathered; the filter then forwards it, responds to it, or first sends the broker a request of its own.
 """
 
 from kafka_quotas.enforcement.session.flow import SessionState
@@ -17,7 +17,10 @@ from kafka_quotas.wire.codec.skip import Buffer
 
 
 class RequestHandler:
-    """Takes note of every request of one connection, in `SessionState.in_flight` while it waits for its response."""
+    """The requests of one connection, from their first byte until they wait for their responses.
+
+    A request stays in `SessionState.in_flight` while it waits for its response.
+    """
 
     __slots__ = (
         "_charging",
@@ -52,13 +55,18 @@ class RequestHandler:
         self._receiving: InFlightRequest | None = None
         self._postponed: InFlightRequest | None = None
         self.count = 0
-        """How many requests have ended."""
+        """The number of requests that were received to their end."""
 
     def begin(self, chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
-        """Return how to pass on the request at an offset; None if it has to wait or more bytes are needed."""
+        """Return how to pass on the request at an offset.
+
+        Returns:
+            None if it has to wait, or if more bytes are needed.
+        """
         flow = self._flow
         if not flow.may_begin:
             return None
+        # A request that waited for room keeps its decision: a refusal must not be counted twice.
         exchange = self._postponed or self._intake.begin(chunk, offset, now_ms)
         if exchange is None:
             return None
@@ -71,7 +79,7 @@ class RequestHandler:
         return exchange.request
 
     def end(self, gathered: bytearray | None, now_ms: int) -> Buffer | None:
-        """Return what goes on in place of a gathered request."""
+        """Charge a request that has ended, and return what replaces it if it was gathered."""
         exchange, self._receiving = self._receiving, None
         assert exchange is not None
         client, flow = exchange.client, self._flow
@@ -83,7 +91,7 @@ class RequestHandler:
             if exchange.api_key == PRODUCE and exchange.limiter is not None:
                 throttle_ms = client.produce.record(exchange.frame_length, now_ms)
                 if throttle_ms > 0:
-                    exchange.unlike()  # its throttle time is written into its response
+                    exchange.unlike()  # its response carries its throttle time
                 if throttle_ms > 0 or self._tells:
                     self._charging.charged(exchange, client, client.produce, throttle_ms, now_ms)
             if exchange.exempt and client.counts_exempt:
@@ -103,7 +111,7 @@ class RequestHandler:
         return gathered
 
     def sent(self, exchange: InFlightRequest, now_ms: int) -> None:
-        """Take note of a request that is on its way to the broker, or answered here already."""
+        """Add a request that the broker gets, or the daemon has answered, to those in flight."""
         flow = self._flow
         if exchange.expects_response:
             flow.in_flight.append(exchange)
@@ -114,7 +122,11 @@ class RequestHandler:
             self._charging.settle(exchange, now_ms)
 
     def _decide(self, exchange: InFlightRequest, frame: bytearray, now_ms: int) -> Buffer | None:
-        """Return what goes to the broker, once a whole request was decided about: it, a question, or nothing."""
+        """Carry out a filter's verdict on a whole request, and return what goes to the broker.
+
+        Returns:
+            The request, a request of the filter's own, or None for nothing.
+        """
         assert exchange.whole is not None
         verdict = exchange.whole.on_request(frame, exchange, now_ms)
         self._charging.judge(exchange, now_ms)
@@ -126,7 +138,7 @@ class RequestHandler:
             self.sent(exchange, now_ms)
             return verdict.frame
         if self._flow.in_flight:
-            self._flow.in_flight[-1].unlike()  # its response brings this answer along
+            self._flow.in_flight[-1].unlike()  # `ResponseHandler.end` sends this response after that one
         exchange.answer = verdict.frame
         exchange.expects_response = verdict.frame is not None
         self.sent(exchange, now_ms)
@@ -134,7 +146,7 @@ class RequestHandler:
         return None
 
     def _ask(self, exchange: InFlightRequest, request: bytearray) -> None:
-        """Let the client's side wait for the answer to a question of our own, which decides about the request."""
+        """Await the response to a filter's own request, then carry out its verdict on the client's request."""
 
         def told(frame: bytearray, now_ms: int) -> None:
             assert exchange.whole is not None

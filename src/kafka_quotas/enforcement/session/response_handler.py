@@ -1,9 +1,7 @@
-"""The broker's side of a connection: responses as they begin and end, each for the request that waits for it longest.
+"""The broker's side of a connection: responses as they begin and end, each for the earliest request in flight.
 
-A response streams unless something in it has to be changed that its first bytes don't show. Bytes of a fetch are
-charged when its head has been seen, so that its throttle time is written into that head.
-
-Which form a response is passed on in: as it comes, gathered, or but for its end; and what is told in it.
+A response streams unless it needs a change that its first bytes don't show; then it is gathered, whole or only its end.
+The bytes of a fetch are charged when its head has come, because its throttle time is in that head.
 """
 
 from typing import Final
@@ -78,8 +76,11 @@ CLIENT_WAITS_SINCE: Final = {
     32: 2,
     SHARE_FETCH: NEVER,
 }
-"""First versions in which a client waits the throttle time out by itself; of APIs that are not here, the first one that
-tells it. **Source:** KIP-219; `AbstractResponse.shouldClientThrottle` of each API (4.1)."""
+"""API key -> first version in which a client itself waits for the throttle time; an API that is missing here does so in
+each version with the field.
+
+**Source:** KIP-219; `AbstractResponse.shouldClientThrottle` of each API (4.1).
+"""
 
 PRODUCE_FLEXIBLE_SINCE: Final = 9
 _FOUR_ZEROS: Final = bytes(4)
@@ -87,15 +88,16 @@ _FIVE_ZEROS: Final = bytes(5)
 
 
 def told_throttle_ms(exchange: InFlightRequest) -> int:
-    """The throttle time to write into a response; 0 where the client would wait it out a second time."""
+    """Return the throttle time to write into a response, 0 where the client has waited for it already."""
     waits_itself = exchange.delayed and exchange.api_version >= CLIENT_WAITS_SINCE.get(exchange.api_key, 0)
     return 0 if waits_itself else exchange.throttle_ms
 
 
 def clamped_versions(exchange: InFlightRequest, frame: bytearray, *, serves: Serves) -> Buffer:
-    """Return the ApiVersions response with our maximum versions; who asks in a version beyond ours is told so.
+    """Return the ApiVersions response with our maximum versions.
 
-    A broker that is older than the version asked for says only that, and the client asks again.
+    A client that asks in a version above ours gets an UNSUPPORTED_VERSION response. So does one that asks in a version
+    above the broker's, from the broker, and that passes unchanged; the client asks again in a lower version.
     """
     if exchange.api_version > API_TABLE[API_VERSIONS].max_version:
         return unsupported_version_answer(exchange.correlation_id)
@@ -105,16 +107,19 @@ def clamped_versions(exchange: InFlightRequest, frame: bytearray, *, serves: Ser
 
 
 def bare_produce_response(exchange: InFlightRequest, chunk: memoryview, end: int) -> bool:
-    """Whether a Produce response is whole, up to `end`, and surely has a throttle time of 0 and no addresses."""
+    """Return whether a complete Produce response certainly has a throttle time of 0 and no addresses."""
     bare = bare_end(exchange.api_version)
     return bool(bare) and chunk[end - len(bare) : end] == bare
 
 
 def bare_end(api_version: int) -> bytes:
-    """What a Produce response ends with only if its throttle time is 0 and no addresses are behind it; b"" for nothing.
+    """Return the bytes at the end of a Produce response without a throttle time and addresses.
 
-    The throttle time is the last field there is; from the first flexible version on an empty tag section follows. Were
-    that not empty, its last entry would end with a broker's port, its rack and its tags: five zeros could not be.
+    The throttle time is the last field; from the first flexible version on an empty tag section follows. A section with
+    addresses would end with a broker's port, its rack and its tags, which can't be five zeros.
+
+    Returns:
+        b"" for a version without a throttle time.
     """
     if api_version >= PRODUCE_FLEXIBLE_SINCE:
         return _FIVE_ZEROS
@@ -122,7 +127,7 @@ def bare_end(api_version: int) -> bytes:
 
 
 def look_at_tail(exchange: InFlightRequest, chunk: memoryview, offset: int, length: int) -> None:
-    """Treat a response with records that is at hand as a whole as what it turns out to be."""
+    """Narrow the treatment of a response with records if the chunk holds all of it."""
     end = offset + FRAME_LENGTH_BYTES + length
     if len(chunk) >= end:
         has_none = FETCH_FORMS[exchange.api_key].names_no_brokers(chunk, offset, end)
@@ -130,7 +135,11 @@ def look_at_tail(exchange: InFlightRequest, chunk: memoryview, offset: int, leng
 
 
 def passing(exchange: InFlightRequest, length: int, *, gather: bool, patch: Patch | None = None) -> Decision:
-    """How to pass on a response; raises `ProtocolError` if it is to be gathered and too long for that."""
+    """Return how to pass on a response.
+
+    Raises:
+        ProtocolError: The response has to be gathered and is too long for that.
+    """
     if exchange.treatment is TAIL and not gather:
         return Frame(
             length + FRAME_LENGTH_BYTES, patch=patch, find_tail=FETCH_FORMS[exchange.api_key].find_tail(length)
@@ -143,16 +152,16 @@ def passing(exchange: InFlightRequest, length: int, *, gather: bool, patch: Patc
 
 
 _STREAMED: Final = (STREAM, TAIL)
-"""Treatments that pass a response on as it comes, but for its end."""
+"""Treatments that stream a response, except for its end."""
 
 
 def _nothing_told(frame: bytearray, now_ms: int) -> None:
-    """Drop the response to a request of our own from which nothing is to be learnt."""
+    """Drop the response to a request of our own."""
     del frame, now_ms
 
 
 class ResponseHandler:
-    """Passes on the responses of one connection."""
+    """The responses of one connection, on their way to the client."""
 
     __slots__ = ("_charging", "_delays", "_flow", "_identity", "_is_answering", "_serves", "_translate", "_unasked")
 
@@ -176,10 +185,18 @@ class ResponseHandler:
         self._is_answering = False
 
     def begin(self, chunk: memoryview, offset: int, now_ms: int) -> Decision | None:
-        """Return how to pass on the response at an offset; None if it has to wait or more bytes are needed."""
+        """Return how to pass on the response at an offset.
+
+        Returns:
+            None if it has to wait, or if more bytes are needed.
+
+        Raises:
+            ProtocolError: The response answers no request, or can't be passed on.
+        """
         flow = self._flow
         if flow.is_delaying:
             return None
+        # A broker answers the requests of a connection in their order.
         exchange = flow.in_flight[0] if flow.in_flight else None
         if exchange is None or exchange.api_key == RAW_TOKEN:
             return self._begin_token(exchange, chunk, offset)
@@ -202,7 +219,10 @@ class ResponseHandler:
         return self._begin_charged(exchange, chunk, offset, length, now_ms)
 
     def end(self, gathered: bytearray | None, now_ms: int) -> Buffer | None:
-        """Return what goes to the client in place of a gathered response, and after any: answers that waited for it."""
+        """End a response, and return what replaces it if it was gathered.
+
+        The daemon's own responses that waited for this one come after it.
+        """
         flow = self._flow
         if self._unasked:
             self._unasked = False
@@ -218,7 +238,8 @@ class ResponseHandler:
                 passed = self._changed(exchange, gathered, now_ms)
             if self._identity.state is not COMPLETE:
                 self._identity.passed(exchange)
-        # What goes on now may be answered here at once: such an answer waits until this response has gone out.
+        # A request that begins now may get a response of the daemon at once, which must follow this one: so this
+        # request stays in `in_flight` until then.
         if exchange is flow.awaited:
             self._charging.settle(exchange, now_ms)
         flow.thin_out(now_ms)
@@ -228,10 +249,10 @@ class ResponseHandler:
         return b"".join(([] if passed is None else [passed]) + self.answers(now_ms))
 
     def answers(self, now_ms: int) -> list[Buffer]:
-        """Return the answers made here that are due now: those of the requests that wait longest."""
+        """Return the daemon's own responses that are due: those of the earliest requests in flight."""
         in_flight, due = self._flow.in_flight, list[Buffer]()
         if self._is_answering:
-            return due  # called by what goes on below: the loop there comes to it, in its turn
+            return due  # a request that begins within the loop below: the loop reaches its response in order
         self._is_answering = True
         while in_flight and (answer := in_flight[0].answer) is not None:
             exchange = in_flight[0]
@@ -246,12 +267,14 @@ class ResponseHandler:
     def _begin_charged(
         self, exchange: InFlightRequest, chunk: memoryview, offset: int, length: int, now_ms: int
     ) -> Decision | None:
-        """How to pass on a response that counts or may name a throttle time; None as in `begin`."""
+        """Return how to pass on a response that is charged or may carry a throttle time, None as in `begin`."""
+        # `begin` may see one head several times, while bytes are missing or the response is delayed.
         if not exchange.charged and not self._charge(exchange, chunk, offset, length, now_ms):
             return None
         if self._delays and exchange.throttle_ms and not exchange.delayed and exchange.whole is None:
             self._delay(exchange, now_ms)
             return None
+        # A broker keeps the data of a throttled fetch. An error passes unchanged: it has no data.
         if exchange.session_id is not None and exchange.throttle_ms and exchange.whole is None:
             error_code = FETCH_FORMS[exchange.api_key].error_code(exchange.api_version, chunk, offset)
             if error_code is None:
@@ -270,12 +293,13 @@ class ResponseHandler:
                 exchange.patched = True
             else:
                 gather = True
+        # KIP-219: a client is muted when its response goes out. That of a fetch starts to do so now.
         if exchange.api_key in RESPONSE_BYTES and exchange.whole is None:
             self._charging.settle(exchange, now_ms)
         return passing(exchange, length, gather=gather, patch=patch)
 
     def _charge(self, exchange: InFlightRequest, chunk: memoryview, offset: int, length: int, now_ms: int) -> bool:
-        """Charge the response with what it is by its head; return False to wait for more bytes."""
+        """Charge a response from its head, and return whether its bytes were enough."""
         client, charging, fetched_bytes = exchange.client, self._charging, None
         assert client is not None
         if exchange.api_key in RESPONSE_BYTES and exchange.limiter is not None:
@@ -295,11 +319,11 @@ class ResponseHandler:
         self._flow.delay(exchange, now_ms)
 
     def _end_session(self, exchange: InFlightRequest, session_id: int) -> None:
-        """Have the broker drop the session that it made for a full fetch whose answer is emptied.
+        """Make the broker close the fetch session that it made for a full fetch whose response is emptied.
 
-        The client is told of none and would never use it, and the broker's cache has room for 1,000. A broker that
-        throttles makes none (`FullFetchContext.getThrottledResponse`). The fetch is awaited, so that the broker's
-        stream is between two requests.
+        The client does not learn of the session and would never use it, and the broker's cache holds 1,000. A broker
+        that throttles makes none (`FullFetchContext.getThrottledResponse`). The fetch is awaited, so the stream to the
+        broker is between two requests.
         """
         if session_id in (NO_SESSION, exchange.session_id):
             return
@@ -316,7 +340,7 @@ class ResponseHandler:
         )
 
     def _emptied(self, exchange: InFlightRequest, chunk: memoryview, offset: int, length: int, now_ms: int) -> Decision:
-        """Return the decision that drops a fetch's data: it counts for nothing, and the client gets an empty answer."""
+        """Give back the bytes of a fetch, and return the decision to send an empty response in its place."""
         assert exchange.client is not None
         amount = FETCH_FORMS[exchange.api_key].charged_bytes(exchange.api_version, chunk, offset, length)
         self._charging.unrecord_fetch(exchange, exchange.client, amount or 0, now_ms)
@@ -335,13 +359,17 @@ class ResponseHandler:
         return Frame(length + FRAME_LENGTH_BYTES, replacement=answer)
 
     def _patch(self, exchange: InFlightRequest, chunk: memoryview, offset: int) -> Patch | None:
-        """The throttle time for the field at an offset, where ours is the larger one."""
+        """Return our throttle time for the field at an offset, None if the broker's is at least as long."""
         upstream_ms, told_ms = read_throttle_ms(chunk, offset), told_throttle_ms(exchange)
         self._charging.heed_upstream(exchange, upstream_ms)
         return Patch(offset, min(told_ms, MAX_THROTTLE_MS).to_bytes(4, "big")) if told_ms > upstream_ms else None
 
     def _begin_token(self, exchange: InFlightRequest | None, chunk: memoryview, offset: int) -> Frame | None:
-        """How to pass on a bare token; only those of mechanisms that we can't read come without being asked for."""
+        """Return how to pass on a bare token, None if more bytes are needed.
+
+        Raises:
+            ProtocolError: No request waits for a response, and the mechanism is not opaque.
+        """
         if exchange is None and (not self._identity.expects_tokens or self._identity.reads_tokens):
             raise ProtocolError("the upstream sent a response that nobody asked for")
         length = checked_frame_length(chunk, offset, limit=MAX_UNAUTHENTICATED_BYTES)
@@ -351,7 +379,7 @@ class ResponseHandler:
         return Frame(length + FRAME_LENGTH_BYTES, gather=exchange is not None)
 
     def _changed(self, exchange: InFlightRequest, frame: bytearray, now_ms: int) -> Buffer:
-        """The gathered response with our addresses, versions and throttle time in it."""
+        """Return a gathered response with our addresses, versions and throttle time."""
         if exchange.treatment is TAIL and exchange.whole is None:
             return FETCH_FORMS[exchange.api_key].rewrite_tail(exchange.api_version, frame, self._translate)
         if exchange.treatment is EMPTIED:

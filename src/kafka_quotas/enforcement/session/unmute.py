@@ -1,7 +1,7 @@
-"""Ending a throttle time by hand: which clients were let go, and how long each would have had to wait.
+"""Unmuting by hand: which clients were unmuted, and how long each would have had to wait.
 
-What was measured stays. A client that is still over its limit waits again after its next request, so raise or remove
-the limit first. Kafka has no such operation: there a mute lasts until its end, whatever becomes of the quota.
+The measured rates stay. A client that is still over its limit waits again after its next request, so raise or remove
+the limit first. Kafka has no such operation: there a mute lasts until its end, even if the quota changes.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from kafka_quotas.enforcement.session.flow import ThrottledChannel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnmutedClient:
-    """A client whose connections to one broker are read again."""
+    """A client whose connections to one broker were unmuted, for one quota."""
 
     user: str
     client_id: str
@@ -23,31 +23,31 @@ class UnmutedClient:
     quota: str
     connections: int
     remaining_ms: int
-    """What was left of the longest throttle time."""
+    """Rest of the longest throttle time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmuted:
-    """The clients that were let go, by name."""
+    """The clients that were unmuted, by name."""
 
     unmuted: tuple[UnmutedClient, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientChoice:
-    """Whose throttle times end; None stands for any."""
+    """The clients to unmute, by user and client-id: None for any."""
 
     user: str | None = None
     client_id: str | None = None
 
     def is_of(self, mute: ThrottledChannel) -> bool:
-        """Return whether a mute is of a client that is meant."""
+        """Return whether a muted connection belongs to a chosen client."""
         limiter = mute.limiter
         return self.user in (None, limiter.user) and self.client_id in (None, limiter.client_id)
 
 
 def sum_up(ended: Iterable[tuple[NodeId, ThrottledChannel]], now_ms: int) -> Unmuted:
-    """Sum up mutes that were ended, each at its broker: one row per client, broker and quota."""
+    """Sum up the ended mutes, with the node id of each broker: one row per client, broker and quota."""
     by_name: dict[tuple[str, str, str, str], list[int]] = {}
     for node_id, mute in ended:
         name = (mute.limiter.user, mute.limiter.client_id, broker_name(node_id), mute.quota_type.key.name)
