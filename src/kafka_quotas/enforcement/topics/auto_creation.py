@@ -1,10 +1,12 @@
-"""Topics that brokers make because a Metadata request named them: charged when that is seen, settled when they exist.
+"""Topics that brokers create because a Metadata request named them: charged on the response, settled when they exist.
 
-A broker answers for such a topic that it does not exist (yet), makes it, and tells its partitions when it is asked
-again. Nothing tells a topic in the making from one that will never be, where brokers make none by themselves: what was
-charged for a topic that does not appear within `WAIT_MS` is given back, and it is not charged again for `UNMADE_MS`.
-Of internal topics of a streams group the broker says that it makes them: what was charged for one stays.
-Invariants: one charge per topic, however many clients ask; at most `MAX_TOPICS` are remembered.
+A broker responds for such a topic that it does not exist (yet), creates it, and returns its partitions to a later
+request. A topic that is being created can't be distinguished from one that the broker will never create because
+auto-creation is off: the daemon gives the charge back for a topic that does not appear within `WAIT_MS`, and does not
+charge it again for `UNMADE_MS`. For internal topics of a streams group the broker reports that it creates them: the
+daemon keeps their charge.
+Invariants: one charge per topic, however many clients ask for it; at most `MAX_TOPICS` are kept.
+
 **Source:** `AutoTopicCreationManager`, `KafkaApis.getTopicMetadata`: charged permissively under ZooKeeper. Under KRaft
 a broker creates them by a request in the client's name, which the controller charges strictly.
 """
@@ -22,22 +24,25 @@ from kafka_quotas.wire.passing.metadata import KnownTopic
 
 LEADER_NOT_AVAILABLE: Final = 5
 WAIT_MS: Final = 60_000
+"""Longest time from the charge for a topic until it exists."""
 UNMADE_MS: Final = 3_600_000
+"""Time without a new charge for a topic that did not appear."""
 MAX_TOPICS: Final = 10_000
 MAX_ASKED: Final = 100
-"""How many topics a broker is asked about before one request passes."""
+"""Most topics that the daemon asks a broker about before one request passes."""
 
 
 class _Charge(NamedTuple):
-    """Who was charged how many partitions for a topic, and when."""
+    """The charge for one topic."""
 
     limiter: Limiter
+    """The limiter of the client that was charged."""
     partitions: int
     charged_ms: int
 
 
 class AutoCreations:
-    """The topics of one cluster that are being made, and those that were not."""
+    """The charges for topics that the brokers of one cluster are creating."""
 
     def __init__(self, directory: TopicCache, counters: Counters) -> None:
         self._directory = directory
@@ -46,15 +51,21 @@ class AutoCreations:
         self._internal: dict[str, _Charge] = {}
         self._unmade: dict[str, int] = {}
         self._unsettled: dict[tuple[str, str], dict[str, None]] = {}
-        """The names of `_internal` by user and client-id, as keys in the order of their charges."""
+        """(user, client-id) -> the names in `_internal`, as keys in the order of their charges."""
         self._charges: list[Charge] = []
 
     def told(
         self, topics: tuple[KnownTopic, ...], limiter: Limiter, now_ms: int
     ) -> tuple[MutationQuota | None, Sequence[Charge]]:
-        """The quota that topics in the making were charged to, None where there are none, and all that was charged.
+        """Charge the missing topics of a Metadata response, and settle those that exist.
 
-        `topics` are those of a response to a client that may make topics by asking.
+        Args:
+            topics: The topics of a response to a client that may create topics by naming them.
+            limiter: The limiter of that client's mutations.
+            now_ms: The time of the charges.
+
+        Returns:
+            The quota that the missing topics were charged to, None without any, and all charges, settled ones included.
         """
         self._charges = []
         self._give_up(now_ms)
@@ -75,10 +86,10 @@ class AutoCreations:
     def internal(
         self, names: tuple[str, ...], limiter: Limiter, now_ms: int
     ) -> tuple[MutationQuota | None, Sequence[Charge]]:
-        """Charge internal topics that a broker says it makes for a client: one partition each, until more is known.
+        """Charge internal topics that a broker reports to create for a client, at first one partition each.
 
         Returns:
-            The quota that they were charged to, None where all of them have been before, and what was charged.
+            The quota that they were charged to, None if each has its charge already, and the charges.
         """
         self._charges = []
         quota: MutationQuota | None = None
@@ -90,11 +101,11 @@ class AutoCreations:
         return quota, self._charges
 
     def unsettled(self, limiter: Limiter) -> list[str]:
-        """Return some internal topics that a client was charged for and of which nobody saw yet how large they are."""
+        """Return up to `MAX_ASKED` internal topics charged to a client whose partitions are not known yet."""
         return list(islice(self._unsettled.get((limiter.user, limiter.client_id), ()), MAX_ASKED))
 
     def withdraw(self, name: str, now_ms: int) -> None:
-        """Nothing; a topic was created by a request of its own, which was charged for it."""
+        """Give back the charge of a topic that a CreateTopics request has paid for."""
         self._settle(name, 0, now_ms)
 
     def _charge(self, name: str, quota: MutationQuota, charge: _Charge, kind: dict[str, _Charge]) -> None:
@@ -105,7 +116,7 @@ class AutoCreations:
         kind[name] = charge
 
     def _take(self, name: str) -> _Charge | None:
-        """Return the charge of a topic, which is forgotten then."""
+        """Remove and return the charge of a topic, None without one."""
         charge = self._internal.pop(name, None)
         if charge is None:
             return self._making.pop(name, None)
@@ -116,7 +127,7 @@ class AutoCreations:
         return charge
 
     def _settle(self, name: str, partitions: int, now_ms: int) -> None:
-        """Nothing; a topic has so many partitions now, 0: it was refused."""
+        """Correct the charge of a topic to the partitions that it has, 0 if the broker refused it."""
         self._unmade.pop(name, None)
         charge = self._take(name)
         if charge is None:
@@ -127,7 +138,8 @@ class AutoCreations:
             self._charges.append((charge.limiter, partitions - charge.partitions))
 
     def _give_up(self, now_ms: int) -> None:
-        """Nothing; what has waited too long is given back. Both maps are in the order of their times."""
+        """Give back the charges of topics that did not appear in time, and forget old ones of these."""
+        # Both maps are in the order of their times, so that each loop ends at the first entry that is young enough.
         for name, charge in list(self._making.items()):
             if now_ms - charge.charged_ms < WAIT_MS:
                 break

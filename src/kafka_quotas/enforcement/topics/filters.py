@@ -1,7 +1,7 @@
-"""Everything that a daemon does about topics: the claims of each broker's connections, and what they share.
+"""The topic filters of a daemon: the factories for each broker's connections, and the state that they share.
 
-The claims are on requests that create, grow, delete, name and fill topics. All brokers of a cluster share what is known
-of its topics; quotas and thresholds are each broker's own.
+The filters are for requests that create, grow, delete, name and fill topics. All brokers of a cluster share one
+`TopicCache`; each broker has quotas and thresholds of its own.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ from kafka_quotas.wire.passing.streams_heartbeat import STREAMS_GROUP_HEARTBEAT
 
 
 class TopicFilters:
-    """Makes the claims of connections, and keeps the thresholds as the store and the policy file have them."""
+    """The filter factories of all brokers, and the thresholds from the store and the policy file."""
 
     def __init__(self, rules: EnforcementRules, *, counters: Counters, notify: Notify, clock: Clock) -> None:
         self._rules = rules
@@ -41,14 +41,20 @@ class TopicFilters:
         self.thresholds = ThresholdRegistry(directory=self._directory, counters=counters, notify=notify, clock=clock)
 
     def claims(self, node_id: NodeId, quotas: BrokerQuotas) -> Mapping[int, FilterFactory]:
-        """Who deals with whole requests on a connection to a broker, by API key; the same for all of them."""
+        """Return the filter factories for connections to a broker, by API key.
+
+        All connections to one broker share them.
+        """
         claims = self._claims.get(quotas)
         if claims is None:
             claims = self._claims[quotas] = self._made(node_id, quotas)
         return claims
 
     def apply_store(self, entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> None:
-        """Nothing; the thresholds of a store hold, if they fit with those of the policy file; else that is said."""
+        """Put the thresholds of a store in force.
+
+        If they contradict those of the policy file, log an error and keep the thresholds in force.
+        """
         try:
             self.thresholds.apply_store(entries)
         except InvalidQuotaError as error:

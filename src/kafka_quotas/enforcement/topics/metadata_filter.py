@@ -1,10 +1,10 @@
-"""One Metadata request: what its response tells is learnt, and topics that it would make are charged or not made.
+"""The filter of Metadata requests: learns topics from responses, and charges or prevents auto-creation.
 
-Made by asking are topics that a request names and that do not exist, where the broker does so and the request lets it.
-From version 4 on a request that may not make any says so itself; in older ones the topics that do not exist are cut out
-of the request, after the broker was asked which those are, and answered here.
+A broker with auto-creation creates the topics that a request names and that do not exist, if the request allows it.
+From version 4 on a field of the request forbids it. In older versions the filter asks the broker which topics do not
+exist, cuts those out of the request and adds them to the response.
 
-Which Metadata requests are dealt with as a whole: those that may make topics, and all of them to learn from.
+The filter takes the requests that may create topics, and all requests while the thresholds need to know the topics.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,13 +38,17 @@ from kafka_quotas.wire.passing.metadata import (
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
 FORBIDDEN: Final = b"\0"
+"""`allow_auto_topic_creation` as false."""
 MAX_LEARNT_BYTES: Final = 256 * 1024
-"""Longest response that is read only to know more of topics. What longer ones tell is asked for once a minute, where it
-is needed (`BrokerThresholds.asks_for_topics`); any client can have any number of them made."""
+"""Longest response that is read only to learn topics: any client can request any number of longer ones. Where it needs
+their content the daemon asks for it once a minute (`BrokerThresholds.asks_for_topics`)."""
 
 
 class MetadataFilter:
-    """Deals with one request; `limiter` is that of the client's mutations, None where it has none to be held to."""
+    """The filter of one Metadata request.
+
+    `limiter` is that of the client's mutations, None for a client without a mutation quota.
+    """
 
     def __init__(
         self,
@@ -66,13 +70,20 @@ class MetadataFilter:
         self._charges: Sequence[Charge] = ()
 
     def on_request(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Verdict:
-        """The request, which makes nothing where that is forbidden; in old versions a question first."""
+        """Forward the request, changed to create no topics if the rule forbids it.
+
+        In versions before 4 it asks the broker first which topics do not exist.
+
+        Raises:
+            ProtocolError: The frame is no Metadata request of its version.
+        """
         del exchange, now_ms
         if self._rule is AutoCreate.PASS:
             return Forward(frame=frame)  # only its response is of interest
         request = self._request
         if request is None:
             request = self._request = parse_metadata_request(frame, self._header)
+            # Before version 4 no field forbids auto-creation: only naming no missing topic does.
             if self._forbids(request) and request.auto_creation_at is None:
                 self._questions.about(request.names or ())
         question = self._questions.next()
@@ -87,13 +98,17 @@ class MetadataFilter:
         return Forward(frame=self._without_absent(frame, request))
 
     def on_told(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> None:
-        """Nothing; it is known which topics do not exist."""
+        """Take note of the topics that the broker reports as missing."""
         del exchange, now_ms
         told = self._questions.told(frame)
         self._absent = {topic.name: UNKNOWN_TOPIC for topic in told if topic.name and topic.error_code == UNKNOWN_TOPIC}
 
     def on_response(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Buffer:
-        """The response, with the topics in it that were cut out of the request."""
+        """Learn and charge the topics of the response.
+
+        Returns:
+            The response with the topics that were cut out of the request.
+        """
         request = self._request
         is_all = request is None or request.names is None
         if is_all and len(frame) > MAX_LEARNT_BYTES:
@@ -109,12 +124,15 @@ class MetadataFilter:
         return with_topics(exchange.api_version, frame, request.names, self._absent) if self._absent else frame
 
     def charges(self) -> Sequence[Charge]:
-        """What was charged since this was asked last: to this client, for what it made or to others, given back."""
+        """Return the charges since the last call.
+
+        They are this client's for topics that it creates, and corrections of other clients' charges.
+        """
         charges, self._charges = self._charges, ()
         return charges
 
     def _forbids(self, request: ParsedMetadataRequest) -> bool:
-        """Whether topics that the request names would be made and must not be."""
+        """Return whether the request may create topics against the rule."""
         return self._rule is AutoCreate.FORBID and request.may_create and bool(request.names)
 
     def _without_absent(self, frame: bytearray, request: ParsedMetadataRequest) -> Buffer:
@@ -127,7 +145,10 @@ class MetadataFilter:
 
 
 class MetadataFilterFactory:
-    """The claim of one broker's connections on Metadata; `learns` says whether what passes is wanted to be known."""
+    """The factory of Metadata filters for one broker's connections.
+
+    `learns` returns whether the thresholds need to know the cluster's topics.
+    """
 
     def __init__(
         self,
@@ -146,15 +167,15 @@ class MetadataFilterFactory:
 
     @property
     def is_active(self) -> bool:
-        """Whether anything may have to be done about Metadata."""
+        """Whether any Metadata request may need the filter."""
         counts = self._rule is AutoCreate.COUNT and self._quotas.limits_mutations
         return counts or self._rule is AutoCreate.FORBID or self._learns()
 
     def claim(self, exchange: InFlightRequest, chunk: memoryview, header: RequestHeader) -> RequestFilter | NotFiltered:
-        """Return the treatment of a request that may make topics, or from whose response something is to be learnt.
+        """Return the filter of a request that may create topics or whose response lists some.
 
         Raises:
-            ProtocolError: The request may make topics and is too long to be read as a whole.
+            ProtocolError: The request may create topics and is too long to be gathered.
         """
         del chunk
         client = exchange.client
@@ -168,9 +189,9 @@ class MetadataFilterFactory:
         if counts or rule is AutoCreate.FORBID:
             check_topic_request(header)
         elif header.frame_length > MAX_TOPIC_REQUEST_BYTES:
-            return NotFiltered.STREAMS  # so much need not be learnt at once
+            return NotFiltered.STREAMS  # a request this long is not worth gathering only to learn from it
         else:
-            rule = AutoCreate.PASS  # of a client without a quota nothing is counted
+            rule = AutoCreate.PASS  # the request of a client without a quota is not charged
         if not counts:
             exchange.decides = False
         return MetadataFilter(header, rule, limiter, directory=self._directory, auto_creations=self._auto_creations)

@@ -1,8 +1,9 @@
-"""What a request would create, grow or delete, and how many partitions each of its topics costs, as a broker counts.
+"""The topics that a request creates, grows or deletes, and the cost of each in partitions, as a broker counts it.
 
-A topic that is created costs the partitions it gets, one that grows those it gains, one that is deleted those it has. A
-topic costs nothing where the broker will refuse it whatever the quota says: it exists already, it does not exist, the
-request names it twice.
+A created topic costs the partitions it gets, a growing one those it gains, a deleted one those it has. A topic costs
+nothing where the broker refuses it regardless of the quota: it exists already, it does not exist, or the request names
+it twice.
+
 **Source:** `ControllerApis`, `ReplicationControlManager` (4.x), `ZkAdminManager` (3.9).
 """
 
@@ -29,27 +30,34 @@ from kafka_quotas.wire.passing.topic_requests import (
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
 DEFAULT_PARTITIONS: Final = -1
-"""Asked for by whoever leaves the number of partitions to the broker. **Source:** KIP-464."""
+"""Partitions of a request that leaves the number to the broker. **Source:** KIP-464."""
 NO_ERROR: Final = 0
 INVALID_TOPIC: Final = 17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutations:
-    """The topics of one request in order: what each goes by, and how many partitions it is to have (0: none any more).
-
-    `is_free` says that nothing is to be done, only looked at.
-    """
+    """The topics of one request in their order."""
 
     api_key: int
     keys: tuple[TopicKey, ...]
+    """Name or id of each topic."""
     wanted: tuple[int, ...]
+    """Partitions of each topic after the request, 0 for a deleted one."""
     listed: ElementList
+    """The place of each topic in the frame."""
     form: Spelling
+    """The encoding of the request's version."""
     is_free: bool
+    """Whether the request only validates and changes nothing."""
 
     def costs(self, known: Mapping[TopicKey, KnownTopic], *, default_partitions: int) -> list[int]:
-        """What each topic costs in partitions, given what the broker knows of them by name or id."""
+        """Return the cost of each topic in partitions.
+
+        Args:
+            known: The topics as the broker reported them, by name and by id.
+            default_partitions: Partitions of a topic whose request leaves the number to the broker.
+        """
         times = Counter(self.keys)
         return [
             0 if key is None or times[key] > 1 else self._cost(wanted, known.get(key), default_partitions)
@@ -57,7 +65,7 @@ class Mutations:
         ]
 
     def kept(self, frame: Buffer, indices: Sequence[int]) -> bytes:
-        """The request with only the topics of these numbers."""
+        """Return the request with only the topics at these indices."""
         spans = [self.listed.spans[index] for index in indices]
         return with_elements(self.form, frame, self.listed, [frame[start:end] for start, end in spans])
 
@@ -73,9 +81,10 @@ class Mutations:
 
 
 def mutations_of(frame: Buffer, header: RequestHeader) -> Mutations:
-    """What a whole CreateTopics, CreatePartitions or DeleteTopics request asks for.
+    """Parse a whole CreateTopics, CreatePartitions or DeleteTopics request.
 
-    Raises `ProtocolError` where it can't be one.
+    Raises:
+        ProtocolError: The frame is no such request.
     """
     version = header.api_version
     if header.api_key == CREATE_TOPICS:

@@ -1,12 +1,11 @@
-"""One CreateTopics, CreatePartitions or DeleteTopics request of a client that has a `controller_mutation_rate`.
+"""The filter of CreateTopics, CreatePartitions and DeleteTopics for clients with a `controller_mutation_rate`.
 
-The broker is asked first what it knows of the topics: which exist, and how many partitions they have. Then each topic
-is charged, in the order of the request. Strictly, topics over the quota are cut out of the request and refused here,
-the others go on; permissively all go on. What the broker refuses, or makes otherwise than was thought, is settled with
-its response.
+It first asks the broker which of the topics exist, and how many partitions they have. Then it charges each topic, in
+the order of the request. In strict mode it cuts the topics over the quota out of the request and refuses them, in
+permissive mode all topics pass. With the response it corrects the charges of topics that the broker refused, or gave
+another number of partitions.
+
 **Source:** KIP-599; `ControllerApis`, `RequestHandlerHelper.sendMaybeThrottleWithControllerQuota` (4.x).
-
-Which requests that create, grow or delete topics are dealt with as a whole: those of clients with a quota on it.
 """
 
 from collections.abc import Sequence
@@ -49,11 +48,11 @@ from kafka_quotas.wire.protocol.request_header import RequestHeader
 THROTTLING_QUOTA_EXCEEDED: Final = 89
 REQUEST_TIMED_OUT: Final = 7
 MAX_MESSAGE: Final = 500
-"""Characters of an error message; names of entities can be longer than what anybody reads."""
+"""Most characters of an error message: names of entities can be very long."""
 
 
 class MutationFilter:
-    """Holds one request to its client's quota."""
+    """The enforcement of a client's mutation quota on one request."""
 
     def __init__(
         self,
@@ -78,7 +77,11 @@ class MutationFilter:
         self._refused: dict[TopicKey, bytes] = {}
 
     def on_request(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Verdict:
-        """A question about the topics first; then the request without what is refused, or the answer if all is."""
+        """Ask the broker about the topics, then forward those within the quota, or respond if there are none.
+
+        Raises:
+            ProtocolError: The frame is no request of its API and version.
+        """
         mutations = self._mutations
         if mutations is None:
             mutations = self._mutations = mutations_of(frame, self._header)
@@ -99,12 +102,12 @@ class MutationFilter:
         return Respond(frame=all_refused(*exchange.place, exchange.correlation_id, results))
 
     def on_told(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> None:
-        """Nothing; what the broker knows of the topics is known here."""
+        """Keep the topics that the broker reports."""
         del exchange, now_ms
         self._questions.told(frame)
 
     def on_response(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Buffer:
-        """The response with the refused topics in it, and what was charged for nothing given back."""
+        """Correct the charges by the response, and return it with the refused topics added."""
         mutations = self._mutations
         if mutations is None or mutations.is_free:
             return frame
@@ -116,12 +119,12 @@ class MutationFilter:
         return with_refused(*exchange.place, frame, mutations.keys, self._refused)
 
     def charges(self) -> Sequence[Charge]:
-        """What was charged since this was asked last, and what was given back."""
+        """Return the charges and corrections since the last call."""
         charges, self._charges = self._charges, []
         return charges
 
     def _charge(self, mutations: Mutations, now_ms: int) -> Sequence[int]:
-        """The numbers of the topics that may pass; the others are refused."""
+        """Charge the topics and refuse those over the quota, and return the indices of the others."""
         known = self._questions.known
         kept: list[int] = []
         costs = mutations.costs(known, default_partitions=self._directory.default_partitions)
@@ -144,7 +147,7 @@ class MutationFilter:
         return kept
 
     def _settle(self, mutations: Mutations, result: TopicResult, now_ms: int) -> None:
-        """Nothing; what a topic was charged is what it cost, as far as the broker tells."""
+        """Correct the charge of a topic to the partitions that the broker reports."""
         key = next((key for key in result.keys if key in self._charged), None)
         if key is None:
             return
@@ -152,6 +155,7 @@ class MutationFilter:
         cost = charged
         if self._header.api_key == CREATE_TOPICS and isinstance(key, str):
             self._auto_creations.withdraw(key, now_ms)
+        # After a timeout the controller may still carry the change out, so the charge stays.
         if result.error_code not in (NO_ERROR, REQUEST_TIMED_OUT):
             cost = 0
         elif result.partitions is not None and result.partitions > 0:
@@ -164,12 +168,12 @@ class MutationFilter:
             self._charges.append((self._limiter, cost - charged))
 
     def _throttle(self, exchange: InFlightRequest, now_ms: int) -> None:
-        """Nothing; the client waits for what is left of the quota's throttle time."""
+        """Throttle the client for what remains of the quota's throttle time."""
         exchange.throttled(self._limiter, self._quota.throttle_ms(now_ms))
 
 
 def _message(refusal: MutationRefusal) -> str:
-    """Which quota of whom is exceeded, and how long to wait."""
+    """Return the error message, with the exceeded quota, its entity and the time to wait."""
     limit = "no limit" if refusal.limit is None else f"{format_number(refusal.limit)} partitions/s"
     quota = f"{CONTROLLER_MUTATION_RATE.name} of {refusal.entity}"
     text = f"{quota} is exceeded ({limit}): wait {refusal.throttle_ms} ms"
@@ -177,7 +181,7 @@ def _message(refusal: MutationRefusal) -> str:
 
 
 class MutationFilterFactory:
-    """The claim of one broker's connections on CreateTopics, CreatePartitions and DeleteTopics."""
+    """The factory of mutation filters for one broker's connections."""
 
     def __init__(
         self,
@@ -196,11 +200,11 @@ class MutationFilterFactory:
 
     @property
     def is_active(self) -> bool:
-        """Whether any client may have such a quota."""
+        """Whether any client may have a mutation quota."""
         return self._quotas.limits_mutations
 
     def claim(self, exchange: InFlightRequest, chunk: memoryview, header: RequestHeader) -> RequestFilter | NotFiltered:
-        """Return the treatment of a request whose client has a quota.
+        """Return the filter of a request whose client has a mutation quota.
 
         Raises:
             ProtocolError: The request can't be read or is too long: passed on, it would be a way around the quota.

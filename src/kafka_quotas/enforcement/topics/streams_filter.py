@@ -1,7 +1,8 @@
-"""One StreamsGroupHeartbeat: the internal topics that the broker makes because of it count as the client's mutations.
+"""The filter of StreamsGroupHeartbeat, which charges the internal topics that a broker creates to the client.
 
-They are seen in the response, charged then, permissively, and settled when it is known how many partitions they have:
-the broker is asked before the client's next heartbeat passes, unless a Metadata response told it before.
+The response names the topics. The filter charges them then, permissively, and corrects the charge when it knows how
+many partitions they have: from a Metadata response, or by asking the broker before the client's next heartbeat passes.
+
 **Source:** KIP-1071; `DefaultAutoTopicCreationManager.createStreamsInternalTopics` (4.3.1) sends a CreateTopics request
 in the client's name, which the controller charges.
 """
@@ -31,7 +32,7 @@ from kafka_quotas.wire.protocol.request_header import RequestHeader
 
 
 class StreamsTreatment:
-    """Deals with one heartbeat of a client whose mutations `limiter` limits."""
+    """The filter of one heartbeat of a client with a mutation quota."""
 
     def __init__(self, header: RequestHeader, limiter: Limiter, auto_creations: AutoCreations) -> None:
         self._limiter = limiter
@@ -41,19 +42,19 @@ class StreamsTreatment:
         self._charges: list[Charge] = []
 
     def on_request(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Verdict:
-        """Pass the request on, once the broker was asked about topics of earlier heartbeats."""
+        """Forward the request after asking the broker about the topics of earlier heartbeats."""
         del exchange, now_ms
         question = self._questions.next()
         return Forward(frame=frame) if question is None else SendRequest(frame=question)
 
     def on_told(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> None:
-        """Settle what was charged for topics that exist by now."""
+        """Correct the charges of topics that exist by now."""
         del exchange
         _, charges = self._auto_creations.told(self._questions.told(frame), self._limiter, now_ms)
         self._charges += charges
 
     def on_response(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Buffer:
-        """Charge the topics that the response names, and return it as it is."""
+        """Charge the topics that the response names, and return it unchanged."""
         names = topics_in_the_making(exchange.api_version, frame)
         quota, charges = self._auto_creations.internal(names, self._limiter, now_ms)
         self._charges += charges
@@ -62,13 +63,13 @@ class StreamsTreatment:
         return frame
 
     def charges(self) -> Sequence[Charge]:
-        """Return what was charged since this was asked last."""
+        """Return the charges since the last call."""
         charges, self._charges = self._charges, []
         return charges
 
 
 class StreamsClaim:
-    """The claim of one broker's connections on StreamsGroupHeartbeat."""
+    """The factory of heartbeat filters for one broker's connections."""
 
     def __init__(self, quotas: BrokerQuotas, rule: AutoCreate, *, auto_creations: AutoCreations) -> None:
         self._quotas = quotas
@@ -77,14 +78,14 @@ class StreamsClaim:
 
     @property
     def is_active(self) -> bool:
-        """Whether any client may have such a quota, and topics that brokers make count."""
+        """Whether any client may have a mutation quota that auto-created topics count for."""
         return self._quotas.limits_mutations and self._rule is not AutoCreate.PASS
 
     def claim(self, exchange: InFlightRequest, chunk: memoryview, header: RequestHeader) -> RequestFilter | NotFiltered:
-        """Return the treatment of a heartbeat whose client has a quota.
+        """Return the filter of a heartbeat whose client has a mutation quota.
 
         Raises:
-            ProtocolError: It can't be read or is too long: passed on, it would be a way around the quota.
+            ProtocolError: The request can't be read or is too long: passed on, it would be a way around the quota.
         """
         del chunk
         client = exchange.client

@@ -1,12 +1,12 @@
-"""One Produce request to a broker with thresholds: data of topics over theirs is cut out and refused here.
+"""The filter of Produce requests to a broker with thresholds, which rejects data of topics over theirs.
 
-What the broker takes counts as taken in, whatever it refuses does not. A batch behind one that was refused is refused
-as out of order, see `batch_order`.
+It cuts the rejected partitions out of the request and adds their errors to the response. Only data that the broker
+accepts counts as intake of a topic. A batch after a rejected one is refused as out of order, see `producer_sequences`.
+
+With a total threshold every topic has a threshold, its own or its share, and the filter sees all Produce requests of
+the broker. Without one nothing is ever rejected, and all requests stream.
+
 **Source:** "Broker-side quota V1".
-
-Which Produce requests are dealt with as a whole: all of them at a broker that has a total threshold.
-
-With a total every topic has a threshold, its own or its share; without one nothing is ever rejected, and all stream.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,10 @@ TOO_LARGE: Final = (10, 18)
 
 
 class ThresholdFilter:
-    """Deals with one request; in shadow mode nothing is cut out."""
+    """The enforcement of thresholds on one Produce request.
+
+    In shadow mode it rejects nothing.
+    """
 
     def __init__(
         self,
@@ -63,7 +66,13 @@ class ThresholdFilter:
         self._cut = PartialProduce(self._header)
 
     def on_request(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Verdict:
-        """The request without what is rejected, or the answer where nothing is left; unknown topics are asked for."""
+        """Forward the request without the rejected partitions, or respond if none are left.
+
+        It asks the broker first about topics whose ids it does not know.
+
+        Raises:
+            ProtocolError: The frame is no Produce of its version.
+        """
         data = self._data
         if data is None:
             data = self._data = parse_produce(frame, self._header)
@@ -73,17 +82,18 @@ class ThresholdFilter:
             return SendRequest(frame=question)
         for topic in data.topics:
             self._judge(topic, now_ms)
+        # Without a response (acks=0) nothing reports what the broker accepted.
         if not exchange.expects_response:
             self._count_taken(now_ms)
         return self._cut.verdict(frame, data, exchange)
 
     def on_told(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> None:
-        """Nothing; what was told of topics is known."""
+        """Learn the topics that the broker reports."""
         del exchange, now_ms
         self._directory.learn(self._questions.told(frame))
 
     def on_response(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Buffer:
-        """The response with the results of what was cut out in it."""
+        """Count what the broker accepted, and return the response with the results of the rejected partitions."""
         for result in partition_results(exchange.api_version, frame):
             topic, size = self._sizes.get((result.topic, result.partition), ("", 0))
             if result.error_code == NO_ERROR and size:
@@ -93,11 +103,11 @@ class ThresholdFilter:
         return self._cut.response(frame, exchange)
 
     def charges(self) -> Sequence[Charge]:
-        """None: what a topic takes in is nobody's quota."""
+        """Return no charges, because a threshold is no client's quota."""
         return ()
 
     def _question(self, data: ProduceData, now_ms: int) -> None:
-        """Nothing; topics whose ids are unknown will be asked for, and now and then which topics there are."""
+        """Queue the questions about unknown topic ids and, once per interval, about all topics."""
         if self._thresholds.asks_for_topics(now_ms):
             self._questions.about_all()
         self._questions.about([data.topic for data in data.topics if self._name_of(data.topic) is None])
@@ -106,7 +116,7 @@ class ThresholdFilter:
         return topic if isinstance(topic, str) else self._directory.name_of(topic)
 
     def _judge(self, topic: TopicData, now_ms: int) -> None:
-        """Nothing; the partitions of a topic that are rejected are noted, and the sizes of the others."""
+        """Decide about the partitions of a topic, and keep the sizes of those that pass."""
         name = self._name_of(topic.topic)
         if name is None:
             return  # the broker does not know it either
@@ -136,17 +146,17 @@ class ThresholdFilter:
         return False
 
     def _count_taken(self, now_ms: int) -> None:
-        """Nothing; what is passed on counts as taken in, for nobody will tell."""
+        """Count the data of all partitions that pass as accepted."""
         for topic, size in self._sizes.values():
             self._thresholds.took(topic, size, now_ms)
 
 
 MAX_GATHERED_REQUEST_BYTES: Final = 100 * 1024 * 1024
-"""Longest Produce that is gathered; what a broker takes by default."""
+"""Longest Produce that is gathered: the longest that a broker accepts by default."""
 
 
 class ThresholdFilterFactory:
-    """The claim of one broker's connections on Produce."""
+    """The factory of threshold filters for one broker's connections."""
 
     def __init__(
         self, thresholds: BrokerThresholds, error: ThresholdError, *, directory: TopicCache, order: ProducerSequences
@@ -158,17 +168,22 @@ class ThresholdFilterFactory:
 
     @property
     def is_active(self) -> bool:
-        """Whether any data can be rejected."""
+        """Whether the thresholds can reject data."""
         return self._thresholds.is_active
 
     def claim(self, exchange: InFlightRequest, chunk: memoryview, header: RequestHeader) -> RequestFilter | NotFiltered:
-        """The treatment of a request. Raises `ProtocolError` for one that is too long to be gathered."""
+        """Return the filter of a request.
+
+        Raises:
+            ProtocolError: The request is too long to be gathered.
+        """
         del chunk
         if header.frame_length > MAX_GATHERED_REQUEST_BYTES:
             raise ProtocolError(
                 f"a Produce announces {header.frame_length} bytes, {MAX_GATHERED_REQUEST_BYTES} are the limit where "
                 "topics have thresholds"
             )
+        # A threshold sets no throttle time, so the next request need not wait for the response.
         exchange.decides = False
         client = exchange.client
         return ThresholdFilter(

@@ -1,7 +1,4 @@
-"""The thresholds of one broker in force, and what was rejected because of them.
-
-The thresholds of every broker, and what is known of the topics that they are on.
-"""
+"""The topic thresholds in force at each broker, and the counts and log of the data that they reject."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,32 +15,35 @@ from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 from kafka_quotas.enforcement.topics.topic_cache import TopicCache
 
 SAY_EVERY_MS: Final = 5_000
-"""A topic whose data is rejected is named in the log at once, and then at most so often, with what came together."""
+"""Interval of log events about one topic's rejected data; the first one is logged at once, later ones sum up."""
 ASK_EVERY_MS: Final = 60_000
-"""How often the broker is asked which topics it leads, by a request of a client that produces."""
+"""Interval of questions which topics the broker leads, sent before a client's Produce."""
 MAX_TOPICS_SAID: Final = 10_000
+"""Most topics with rejected data that are kept for the log."""
 PRODUCED_MS: Final = 600_000
-"""How long a topic counts as led here after data came for it, whatever is known of its leaders."""
+"""Time that a topic counts as led by a broker after data for it, whatever its known leaders."""
 
 
 @dataclass(slots=True)
 class _Rejected:
-    """What was rejected of a topic since it was said last (bytes, batches), and when that was."""
+    """The rejected data of one topic since its last log event."""
 
     bytes: int = 0
     batches: int = 0
     said_ms: int | None = None
+    """Time of the last log event, None without one."""
 
 
 class BrokerThresholds:
-    """Decides about data for one broker, `broker` by name."""
+    """The thresholds of one broker, and its decisions about data."""
 
     def __init__(
         self, broker: str | None, *, directory: TopicCache, counters: Counters, notify: Notify, now_ms: int
     ) -> None:
         self.broker = broker
+        """Node id as text, None while it isn't known."""
         self.is_active = False
-        """Whether anything can be rejected: whether the broker has a total."""
+        """Whether the broker has a total, without which nothing is rejected."""
         self._directory = directory
         self._counters = counters
         self._notify = notify
@@ -54,42 +54,58 @@ class BrokerThresholds:
         self._rejected: dict[str, _Rejected] = {}
 
     def apply(self, settings: ThresholdSettings) -> None:
-        """Nothing; these thresholds hold from now on, the rates stay what they are."""
+        """Put thresholds in force, and keep the measured rates."""
         total = settings.total_of(self.broker)
         self._thresholds.configure(total=total, topics=settings.topics)
         self.is_active = total is not None
 
     def asks_for_topics(self, now_ms: int) -> bool:
-        """Whether it is time to ask which topics there are; then the next time is later."""
+        """Return whether to ask the broker for all topics now, at most once in `ASK_EVERY_MS`."""
         if self._asked_ms is not None and now_ms - self._asked_ms < ASK_EVERY_MS:
             return False
         self._asked_ms = now_ms
         return True
 
     def decide(self, topic: str, now_ms: int) -> ThresholdDecision:
-        """The decision on data for a topic; it counts as taken in once `took` is told."""
+        """Decide whether to accept data for a topic.
+
+        The data counts only after `took`.
+        """
         self._produced_ms[topic] = now_ms
         self._follow_directory(now_ms)
         return self._thresholds.decide(topic, now_ms)
 
     def look(self, topic: str, now_ms: int) -> ThresholdDecision:
-        """The decision on data for a topic; nothing changes by asking."""
+        """Return the decision on data for a topic without changing any state."""
         return self._thresholds.look(topic, now_ms)
 
     def admitted_in_ms(self, topic: str, now_ms: int) -> int:
-        """After how many ms a topic is admitted again if nothing is taken in meanwhile; 0 where it is now."""
+        """Return the time until a topic is admitted again without further intake (ms), 0 if it is now."""
         return self._thresholds.admitted_in_ms(topic, now_ms)
 
     def took(self, topic: str, size: float, now_ms: int) -> None:
-        """Nothing; the broker took so many bytes for a topic (below 0: it did not, after all)."""
+        """Record bytes that the broker accepted for a topic.
+
+        Args:
+            topic: The topic's name.
+            size: Bytes; below 0 to take back what was recorded.
+            now_ms: The time of the response.
+        """
         self._thresholds.record(topic, size, now_ms)
 
     def refused_for_size(self, size: int) -> None:
-        """Nothing; the broker refused so many bytes because they were too many at once."""
+        """Count the bytes of a batch that the broker refused as too large."""
         self._counters.oversized_bytes += size
 
     def rejected(self, decision: ThresholdDecision, size: int, now_ms: int, *, dropped: bool) -> None:
-        """Nothing; so many bytes were rejected, or would have been for a client in shadow mode: counted and said."""
+        """Count and log a rejected batch.
+
+        Args:
+            decision: The decision that rejected it.
+            size: Bytes of the batch.
+            now_ms: The time of the decision.
+            dropped: Whether it was rejected; False for a client in shadow mode.
+        """
         counters = self._counters
         if dropped:
             counters.threshold_rejected_bytes += size
@@ -108,7 +124,7 @@ class BrokerThresholds:
             self._rejected[decision.topic] = _Rejected(said_ms=now_ms)
 
     def rates(self, now_ms: int) -> dict[str, tuple[float, float | None]]:
-        """Each topic's rate and threshold (bytes/s), by name; of all together under the empty name."""
+        """Return each topic's rate and threshold (bytes/s) by name, the broker's total under the empty name."""
         thresholds = self._thresholds
         return {
             topic: (rate, thresholds.threshold(topic) if topic else thresholds.total)
@@ -116,21 +132,28 @@ class BrokerThresholds:
         }
 
     def memories(self, now_ms: int) -> Iterator[tuple[str, tuple[float, ...]]]:
-        """The figures of each meter that measures anything, by topic; of all together under the empty name."""
+        """Yield the state of each active meter by topic, with that of the total under the empty name."""
         if self.is_active:
             yield from self._thresholds.memories(now_ms)
 
     def remember(self, topic: str, memory: tuple[float, ...], *, shift_ms: int, now_ms: int) -> None:
-        """Nothing; a topic's meter (empty: that of all together) goes on in place of another, moved by `shift_ms`.
+        """Restore a topic's meter from the state of an earlier one.
 
-        Raises `ValueError` for figures that are none of a meter.
+        Args:
+            topic: The topic's name, empty for the meter of the total.
+            memory: The state, as `memories` yields it.
+            shift_ms: Time to add to the state's times.
+            now_ms: The time of the restore.
+
+        Raises:
+            ValueError: The numbers are no state of a meter.
         """
         self._thresholds.remember(topic, memory, shift_ms)
         if topic:
             self._produced_ms[topic] = now_ms
 
     def _follow_directory(self, now_ms: int) -> None:
-        """Nothing; the topics that this broker leads are those that the directory knows by now."""
+        """Update the topics that this broker leads, if the topic cache has changed."""
         if self._directory.version == self._directory_version or self.broker is None:
             return
         self._directory_version = self._directory.version
@@ -153,7 +176,10 @@ class BrokerThresholds:
 
 
 class ThresholdRegistry:
-    """The thresholds in force, broker by broker; a broker met later gets those of that moment."""
+    """The thresholds in force at all brokers.
+
+    A broker that appears later gets those in force at that time.
+    """
 
     def __init__(self, *, directory: TopicCache, counters: Counters, notify: Notify, clock: Clock) -> None:
         self._directory = directory
@@ -170,11 +196,11 @@ class ThresholdRegistry:
 
     @property
     def brokers(self) -> Mapping[NodeId, BrokerThresholds]:
-        """Each broker's thresholds by node id."""
+        """The thresholds of each broker by node id."""
         return MappingProxyType(self._brokers)
 
     def broker(self, node_id: NodeId) -> BrokerThresholds:
-        """The thresholds of a broker."""
+        """Return the thresholds of a broker, and make them at its first mention."""
         thresholds = self._brokers.get(node_id)
         if thresholds is None:
             thresholds = self._brokers[node_id] = BrokerThresholds(
@@ -188,9 +214,11 @@ class ThresholdRegistry:
         return thresholds
 
     def name_bootstrap(self, node_id: int, placeholder: NodeId = None) -> None:
-        """Nothing; the broker behind a bootstrap address turned out to be this node, and keeps its rates.
+        """Move a bootstrap server's thresholds and rates to its node id.
 
-        `placeholder` is what it was known by before.
+        Args:
+            node_id: The node id of the bootstrap server.
+            placeholder: The id that stood for it until now.
         """
         if placeholder in self._brokers and node_id not in self._brokers:
             thresholds = self._brokers[node_id] = self._brokers.pop(placeholder)
@@ -198,23 +226,26 @@ class ThresholdRegistry:
             thresholds.apply(self._settings)
 
     def check_file(self, settings: ThresholdSettings) -> None:
-        """Nothing; these thresholds of a policy file can be used.
+        """Check that a policy file's thresholds agree with those of the store.
 
-        Raises `InvalidQuotaError` where together with the store's the topics' sum to more than a broker's total.
+        Raises:
+            InvalidQuotaError: The thresholds of the topics, with the store's, add up to more than a broker's total.
         """
         _merged(self._store, settings)
 
     def apply_store(self, entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> None:
-        """Nothing; the thresholds among a store's entities and their quotas hold from now on, over those of a file.
+        """Put the thresholds among a store's entries in force, which override those of the policy file.
 
-        Raises what `check_file` raises; those before stay in force then.
+        Raises:
+            InvalidQuotaError: The thresholds of the topics add up to more than a broker's total; none of them change.
         """
         self._apply(ThresholdSettings.of(entries), self._file)
 
     def apply_file(self, settings: ThresholdSettings) -> None:
-        """Nothing; the thresholds of the policy file hold from now on, below those of the store.
+        """Put the thresholds of the policy file in force, which those of the store override.
 
-        Raises what `check_file` raises; those before stay in force then.
+        Raises:
+            InvalidQuotaError: The thresholds of the topics add up to more than a broker's total; none of them change.
         """
         self._apply(self._store, settings)
 
@@ -226,7 +257,11 @@ class ThresholdRegistry:
 
 
 def _merged(store: ThresholdSettings, file: ThresholdSettings) -> ThresholdSettings:
-    """The thresholds of both; raises `InvalidQuotaError` where the topics' sum to more than a broker's total."""
+    """Merge the thresholds of the store and the policy file, where the store's win.
+
+    Raises:
+        InvalidQuotaError: The thresholds of the topics add up to more than a broker's total.
+    """
     settings = ThresholdSettings(topics={**file.topics, **store.topics}, totals={**file.totals, **store.totals})
     refused = settings.refusal()
     if refused is not None:

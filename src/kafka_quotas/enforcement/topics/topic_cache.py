@@ -1,13 +1,12 @@
-"""What the broker is asked about topics before a request that concerns them is passed on.
+"""The known topics of a cluster, and the questions to a broker about the topics of a request.
 
-The questions are Metadata requests of the daemon on the client's own connection, which make no topic; so the broker
-tells what this client may know.
+The daemon learns topics from the Metadata responses that pass, and from those to its own questions. Every client sees
+only the topics that it may describe, so the cache holds what all clients have seen together. It drops a topic when a
+broker reports that it does not exist.
 
-What the daemon knows of the cluster's topics, learnt from Metadata that passes or that it asked for itself.
-
-Every client sees only topics that it may describe, so what is known is what all of them have seen together. A topic is
-forgotten when a broker says that it does not exist.
-Invariants: at most `MAX_TOPICS` topics are known; a topic that came back under another id goes by the new one.
+The questions are Metadata requests on the client's own connection, which create no topic; so the broker reports only
+what this client may describe.
+Invariants: the cache holds at most `MAX_TOPICS` topics; a topic that was created again under another id has the new id.
 """
 
 from collections.abc import Iterable
@@ -31,18 +30,18 @@ _NO_ERROR: Final = 0
 
 
 class TopicCache:
-    """The topics of one cluster: names, ids, and which brokers lead some of their partitions."""
+    """The known topics of one cluster: their names, ids and leaders."""
 
     def __init__(self) -> None:
         self.default_partitions = 1
-        """How many partitions a topic gets that is created without saying; learnt from the first such topic."""
+        """Partitions of a topic whose request leaves the number to the broker, from the last such topic."""
         self.version = 0
-        """Differs after every change of what is led by whom."""
+        """A number that changes with the leaders of any topic."""
         self._leaders: dict[str, frozenset[int]] = {}
         self._names: dict[TopicId, str] = {}
 
     def learn(self, topics: Iterable[KnownTopic]) -> None:
-        """Nothing; what a broker told of some topics is known."""
+        """Take over the topics that a broker reported."""
         for topic in topics:
             if topic.name is None:
                 continue
@@ -52,16 +51,16 @@ class TopicCache:
                 self._note(topic.name, topic)
 
     def forget(self, name: str) -> None:
-        """Nothing; there is no such topic any more."""
+        """Drop a topic that no longer exists."""
         if self._leaders.pop(name, None) is not None:
             self.version += 1
 
     def name_of(self, topic_id: TopicId) -> str | None:
-        """The name of the topic with an id, None where it isn't known."""
+        """Return the name of the topic with an id, None if it isn't known."""
         return self._names.get(topic_id)
 
     def led_by(self, node_id: int) -> list[str]:
-        """The topics of which a broker leads some partition."""
+        """Return the topics of which a broker leads at least one partition."""
         return [name for name, leaders in self._leaders.items() if node_id in leaders]
 
     def _note(self, name: str, topic: KnownTopic) -> None:
@@ -75,11 +74,11 @@ class TopicCache:
 
 
 _Question: TypeAlias = tuple[int, bytes]
-"""The version and the frame of a request."""
+"""(version, frame) of a request."""
 
 
 class TopicLookup:
-    """The questions of one request, asked one after the other under its correlation id."""
+    """The questions to a broker before one request, sent in turn with its correlation id."""
 
     def __init__(self, *, client_id: str, correlation_id: int) -> None:
         self._client_id = client_id
@@ -87,10 +86,10 @@ class TopicLookup:
         self._left: list[_Question] = []
         self._asked_version = BY_NAME_VERSION
         self.known: dict[TopicKey, KnownTopic] = {}
-        """What was told so far, by name and by id."""
+        """The topics that the broker has reported so far, by name and by id."""
 
     def about(self, keys: Iterable[TopicKey]) -> None:
-        """Nothing; the topics that go by these names and ids will be asked for."""
+        """Queue the questions about topics with these names and ids."""
         asked = dict.fromkeys(keys)
         names = [key for key in asked if isinstance(key, str)]
         topic_ids = [key for key in asked if isinstance(key, bytes)]
@@ -101,18 +100,22 @@ class TopicLookup:
             self._left.append((BY_ID_VERSION, question))
 
     def about_all(self) -> None:
-        """Nothing; all topics will be asked for."""
+        """Queue a question about all topics."""
         self._ask_by_name(None)
 
     def next(self) -> bytes | None:
-        """The next question, None where all have been asked."""
+        """Return the next question, None if none is left."""
         if not self._left:
             return None
         self._asked_version, question = self._left.pop(0)
         return question
 
     def told(self, frame: Buffer) -> tuple[KnownTopic, ...]:
-        """What the broker answered to the last question. Raises `ProtocolError` where that is no answer."""
+        """Parse the broker's response to the last question, and keep its topics in `known`.
+
+        Raises:
+            ProtocolError: The frame is no Metadata response.
+        """
         topics = known_topics(self._asked_version, frame)
         for topic in topics:
             for key in (topic.name, topic.topic_id):
