@@ -1,5 +1,5 @@
-"""Quotas in force at each broker, and where they come from: the store that is watched, the policy file.
+"""The quotas in force at each broker, and their sources: the watched store and the policy file.
 
-Imports `enforcement.config`. The *registry* holds the limits of all brokers, *client limits* are those of one user and
+Imports `enforcement.config`. The *registry* holds the limits of all brokers; *client limits* are those of one user and
 client-id at one broker.
 """

@@ -1,10 +1,10 @@
 """The quotas of one upstream broker: quotas hold per broker, so each broker has buckets of its own.
 
-Clients of different modes draw on different buckets, and clients whose scope is the cluster on those of the cluster,
-which is one more `BrokerQuotas` that all brokers share.
-Invariants: all connections to one broker share one `BrokerQuotas`, and so its buckets, whichever listener they came by;
-every manager of a type, of whatever mode and broker, has the same `QuotaResolver`, so that a limit is set once;
-`version` differs after each change that makes another `ClientLimits` of somebody.
+Clients of different modes draw on different buckets. Clients whose scope is the cluster draw on those of one more
+`BrokerQuotas`, which all brokers share.
+Invariants: all connections to one broker share one `BrokerQuotas`, and so its buckets, on any listener; the managers of
+one type share one `QuotaResolver`, for all modes and brokers, so a limit is set once; `version` changes with each
+change after which some client needs a new `ClientLimits`.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -21,24 +21,32 @@ from kafka_quotas.enforcement.quotas.client_limits import ClientLimits
 from kafka_quotas.enforcement.quotas.producer_sequences import ProducerSequences
 
 MAX_CLIENTS: Final = 10_000
-"""How many clients' handles are kept to be found again, so that nobody can make them grow without end."""
+"""Most `ClientLimits` that are cached, because clients choose their client-ids and could fill the memory."""
 MAX_CLIENT_NAME: Final = 256
-"""Handles of clients with longer names than this are made anew for each connection, for the same reason."""
+"""Longest user and client-id together of a cached `ClientLimits`, for the same reason."""
 ENFORCED: Final = tuple(QuotaType)
 """The quota types that the daemon enforces."""
 _TIMED: Final = (QuotaType.REQUEST, QuotaType.REQUEST_RATE)
 
 Limits: TypeAlias = Mapping[QuotaType, QuotaResolver]
-"""The limits in force by quota type, which all brokers and modes share."""
+"""Quota type -> the limits in force, which all brokers and modes share."""
 
 
 def new_limits() -> Limits:
-    """Return no limits, for every type that the daemon enforces."""
+    """Return an empty set of limits for every type that the daemon enforces."""
     return {quota_type: QuotaResolver() for quota_type in ENFORCED}
 
 
 def update_limit(limits: Limits, quota_type: QuotaType, entity: Entity, limit: float | None, *, static: bool) -> None:
-    """Set the limit of an entity, or remove it (None); `static` ones lie below all others."""
+    """Set or remove the limit of an entity.
+
+    Args:
+        limits: The limits to change.
+        quota_type: The type of the quota.
+        entity: The entity.
+        limit: In the unit of the type, None to remove it.
+        static: Whether it is a static quota, which every other quota overrides.
+    """
     resolver = limits[quota_type]
     if static:
         resolver.update_static(entity, limit)
@@ -47,7 +55,7 @@ def update_limit(limits: Limits, quota_type: QuotaType, entity: Entity, limit: f
 
 
 class BrokerQuotas:
-    """The quota managers of one broker; `cluster` has those of all brokers together."""
+    """The quota managers of one broker, or those for the whole cluster."""
 
     def __init__(
         self,
@@ -63,13 +71,13 @@ class BrokerQuotas:
         """Make the quotas of a broker without buckets.
 
         Args:
-            window: over what rates are measured.
-            mutation_window: the same for controller mutations; None: as `window`.
-            mutations: how controller mutations are measured.
-            book: the terms of clients.
-            cluster: the quotas of all brokers together, None where these are they.
-            limits: the limits that brokers share, None for limits of its own.
-            pool: where the buckets of all brokers are counted, None for a pool of its own without a bound.
+            window: The window that rates are measured over.
+            mutation_window: The window of controller mutations, None for `window`.
+            mutations: The algorithm that measures controller mutations.
+            book: The policies of clients.
+            cluster: The quotas for the whole cluster, None if these are they.
+            limits: The limits that all brokers share, None for limits of its own.
+            pool: The pool that counts the buckets of all brokers, None for an unbounded pool of its own.
         """
         self._window = window
         self._mutation_window = mutation_window or window
@@ -83,11 +91,11 @@ class BrokerQuotas:
         self._clients: dict[tuple[str, str], ClientLimits] = {}
         self._keeps_clients = False
         self.order = ProducerSequences()
-        """The numbered batches that were refused, so that those behind them are."""
+        """The refused numbered batches, after which later ones have to be refused."""
         self.version = 0
-        """Differs after every change that may give a client other limits or terms."""
+        """A number that changes whenever a client may get other limits or another policy."""
         self.counts_requests = False
-        """Whether any client may have a limit on requests or their time."""
+        """Whether any client may have a limit on the rate or time of requests."""
         self.times_requests = False
         """Whether any client may have a limit on the time of requests."""
         self.limits_mutations = False
@@ -95,46 +103,54 @@ class BrokerQuotas:
         self.limits_changed(ENFORCED)
 
     def manager(self, quota_type: QuotaType, mode: Mode = Mode.KAFKA) -> ClientQuotaManager:
-        """The manager of one of the `ENFORCED` types, for clients of a mode."""
+        """Return the manager of one of the `ENFORCED` types for clients of a mode."""
         return self._managers_of(mode)[quota_type]
 
     def buckets(self, quota_type: QuotaType, now_ms: int) -> Iterator[tuple[Mode, BucketState]]:
-        """Every bucket of a type with the mode of its clients; asking changes none."""
+        """Yield every bucket of a type with the mode of its clients, without changing any."""
         for mode, managers in self._managers.items():
             for state in managers[quota_type].buckets(now_ms):
                 yield mode, state
 
     def managers(self) -> Iterator[tuple[Mode, ClientQuotaManager]]:
-        """Yield every manager that there is by now, with the mode of its clients."""
+        """Yield every manager made so far, with the mode of its clients."""
         for mode, managers in self._managers.items():
             for manager in managers.values():
                 yield mode, manager
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """The modes of which there are managers by now."""
+        """The modes that have managers so far."""
         return tuple(self._managers)
 
     def client(self, user: str, client_id: str) -> ClientLimits:
-        """The handles of a user's client-id."""
+        """Return the limits of a user's client-id."""
         client = self._clients.get((user, client_id))
         if client is None:
             client = self._new_client(user, client_id)
             if self._keeps_clients and len(user) + len(client_id) <= MAX_CLIENT_NAME:
                 if len(self._clients) >= MAX_CLIENTS:
-                    self._clients.clear()  # those in use stay right
+                    self._clients.clear()  # those in use stay valid
                 self._clients[user, client_id] = client
         return client
 
     def update(self, quota_type: QuotaType, entity: Entity, limit: float | None, *, static: bool) -> None:
-        """Set the limit of an entity from now on (None: it is gone); the history of its bucket stays."""
+        """Set or remove the limit of an entity, and keep the history of its bucket.
+
+        Args:
+            quota_type: The type of the quota.
+            entity: The entity.
+            limit: In the unit of the type, None to remove it.
+            static: Whether it is a static quota, which every other quota overrides.
+        """
         update_limit(self._limits, quota_type, entity, limit, static=static)
         self.limits_changed((quota_type,))
 
     def limits_changed(self, quota_types: Collection[QuotaType]) -> None:
-        """Take note that limits of these types changed.
+        """Update the flags that depend on the limits of these types.
 
-        Handles follow changed limits by themselves. Only whether a client's requests are counted is in `ClientLimits`.
+        A `Limiter` follows changed limits by itself. `ClientLimits` only keeps whether to count a client's requests, so
+        only limits on requests change `version`.
         """
         self.limits_mutations = self._limits[QuotaType.CONTROLLER_MUTATION].count > 0
         self.times_requests = self._limits[QuotaType.REQUEST].count > 0
@@ -144,18 +160,18 @@ class BrokerQuotas:
             self._new_version()
 
     def replace_book(self, book: PolicyTable) -> None:
-        """Let the terms of this book hold from now on."""
+        """Put new client policies in force."""
         self._book = book
         self._new_version()
 
     def expire_idle(self, now_ms: int) -> None:
-        """Forget the pool's buckets without a record for an hour, as a broker does, and all handles kept by name."""
+        """Drop the buckets without a record for an hour, as a broker does, and the cached limits."""
         for _ in self._pool.expire_idle(now_ms):
             pass
         self.drop_handles()
 
     def drop_handles(self) -> None:
-        """Drop the handles that are kept by name; those in use elsewhere go on working."""
+        """Drop the cached limits, while those in use elsewhere stay valid."""
         self._clients.clear()
         for managers in self._managers.values():
             for manager in managers.values():
@@ -178,7 +194,7 @@ class BrokerQuotas:
         )
 
     def _managers_of(self, mode: Mode) -> dict[QuotaType, ClientQuotaManager]:
-        """The managers for a mode, made at its first mention."""
+        """Return the managers for a mode, and make them at its first mention."""
         managers = self._managers.get(mode)
         if managers is None:
             managers = self._managers[mode] = self._made(mode, self._limits)

@@ -1,14 +1,13 @@
-"""Measuring what requests cost a broker, by the broker's own accounts: see `cost_fit`.
-
-Every measurement has a client-id of its own with a small `request_percentage`, and asks until it is throttled. The
-broker answers everybody else meanwhile, and is asked by one connection at a time.
-Invariants: the quotas are gone when it ends, however it ends; nothing but a scratch topic is written to.
-
-What a request costs by how many of it a budget of thread time buys.
+"""The calibration of the cost model: measures the thread time of requests by the broker's own accounting.
 
 A broker that has a `request_percentage` for a client throttles it once its thread time within the quota's window is
-more than that. So the number of requests until the first throttle time says what one of them takes, as the broker
-itself accounts for it, I/O and network threads together; the throttle time says how far the last one went over.
+above that. So the number of requests until the first throttle time gives the time of one request as the broker accounts
+for it, I/O and network threads together; the throttle time gives how far the last one exceeded the quota.
+
+Every measurement has a client-id of its own with a small `request_percentage`, and sends requests until the broker
+throttles it. It sends them over one connection at a time, and the broker serves its other clients meanwhile.
+Invariants: the quotas are removed at the end, also after an error; it writes only to a scratch topic.
+
 **Source:** `ClientRequestQuotaManager`, `QuotaUtils.throttleTime` (4.x): delay = (observed - bound) / bound * window;
 `Rate.windowSize`.
 """
@@ -27,24 +26,31 @@ from kafka_quotas.core.quotas.cost_model import ApiCost, CostModel
 from kafka_quotas.wire.client.probes import CostProbe, ProbeAnswer, Target, fetch_probe, produce_probe, small_probes
 
 BUDGET_MS: Final = 20.0
-"""Thread time that one measurement takes from the broker: some hundred requests. It has to be used up before it is
-forgotten, so the less it is the slower a network may be."""
+"""Thread time of one measurement: some hundred requests. They have to end before the window forgets the first ones, so
+a smaller budget allows for a slower network."""
 
 
 def budget_percentage(window: QuotaWindow) -> float:
-    """The `request_percentage` that allows `BUDGET_MS` of thread time within the whole windows."""
+    """Return the `request_percentage` that allows `BUDGET_MS` of thread time within the complete windows."""
     return 100.0 * BUDGET_MS / _whole_windows_ms(window)
 
 
 def nanos_per_request(window: QuotaWindow, *, requests: int, elapsed_ms: float, throttle_ms: int) -> float:
-    """What one of so many requests took of a thread, the last of which brought the first throttle time."""
+    """Return the thread time of one request (ns).
+
+    Args:
+        window: The window of the quota.
+        requests: The number of requests until the first throttle time.
+        elapsed_ms: Time from the first request until that throttle time.
+        throttle_ms: That throttle time.
+    """
     spanned_ms = _spanned_ms(window, elapsed_ms)
     allowed_ms = budget_percentage(window) / 100.0 * spanned_ms
     return allowed_ms * (1.0 + throttle_ms / spanned_ms) / requests * 1e6
 
 
 def _spanned_ms(window: QuotaWindow, elapsed_ms: float) -> float:
-    """The window in ms that a rate is divided by so long after its first record: whole windows short are added."""
+    """Return the time that a rate is divided by, including the windows that it has not reached yet (ms)."""
     short = window.samples - 1 - int(elapsed_ms // window.window_ms)
     return max(elapsed_ms + max(short, 0) * window.window_ms, 1.0)
 
@@ -54,15 +60,21 @@ def _whole_windows_ms(window: QuotaWindow) -> float:
 
 
 class Sized(NamedTuple):
-    """A cost in ns of requests whose request and response have so many bytes."""
+    """The measured cost of one size of request."""
 
     nanos: float
+    """Thread time of one request."""
     request_bytes: int
     response_bytes: int
 
 
 def fitted(measured: Sequence[Sized]) -> ApiCost:
-    """The cost per request and byte of one API, measured with small sizes first; no slope is below 0."""
+    """Return the cost of one API per request and per byte.
+
+    Args:
+        measured: The measurements, the smallest size first. The last one decides whether the bytes of the request or
+            those of the response get the slope, which is at least 0.
+    """
     small, large = measured[0], measured[-1]
     request_slope = _slope(small, large, large.request_bytes - small.request_bytes)
     response_slope = _slope(small, large, large.response_bytes - small.response_bytes)
@@ -83,16 +95,16 @@ def _slope(small: Sized, large: Sized, more_bytes: int) -> float:
 
 
 def typical(costs: Iterable[ApiCost]) -> ApiCost:
-    """What an API costs that was not measured: the middle of those that were."""
+    """Return the cost of an API that was not measured: the median of the others."""
     return ApiCost(request_nanos=statistics.median(cost.request_nanos for cost in costs))
 
 
 ROUNDS: Final = 5
-"""How often each probe is measured; the least counts, for other work of the machine only ever adds to it."""
+"""Measurements per probe. The least counts, because other work of the machine only adds to it."""
 WARM_UP_S: Final = 1.5
-"""How long each probe runs before anything is measured: a broker's first requests take many times longer."""
+"""Time that each probe runs before the measurement: a broker's first requests take many times longer."""
 LONGEST_S: Final = 5.0
-"""How long one measurement may go on without a throttle time."""
+"""Longest measurement without a throttle time."""
 SMALL_BYTES: Final = 1024
 LARGE_BYTES: Final = 512 * 1024
 BATCHES: Final = 64
@@ -102,25 +114,26 @@ SendProbe: TypeAlias = Callable[[CostProbe], ProbeAnswer]
 
 
 class Upstream(Protocol):
-    """The broker that is measured."""
+    """The broker under measurement."""
 
     def asking(self, client_id: str) -> SendProbe:
-        """What sends probes under a client-id, over a connection of its own."""
+        """Return a function that sends probes with a client-id, over a connection of its own."""
         ...
 
     def limit(self, entities: Sequence[Entity]) -> None:
-        """Nothing; each of these entities may take the budget of thread time."""
+        """Give each of these entities the budget of thread time as its quota."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """One probe that was measured: its name, request and response size in bytes, and the time in ns that it takes."""
+    """The result of one measured probe."""
 
     name: str
     request_bytes: int
     response_bytes: int
     nanos: float
+    """Thread time of one request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +145,10 @@ class _Probe:
 
 
 class Calibration:
-    """Measures one broker; `now_s` is a clock that only goes forward."""
+    """The calibration of one broker.
+
+    `now_s` is a monotonic clock.
+    """
 
     def __init__(
         self,
@@ -156,9 +172,14 @@ class Calibration:
         self._token = uuid.uuid4().hex[:8]
 
     def run(self, topic: str, *, source: str) -> CostModel:
-        """The cost model of the broker, by means of a topic that holds nothing yet and whose partition 0 it leads.
+        """Measure the broker and return its cost model.
 
-        Raises `KafkaQuotasError` where the broker never throttles.
+        Args:
+            topic: An empty topic whose partition 0 the broker leads.
+            source: The origin of the measurements, for the cost model.
+
+        Raises:
+            KafkaQuotasError: The broker throttles no probe.
         """
         target = Target(topic=topic, end_offset=BATCHES, group=self._name)
         warm = self._upstream.asking(f"{self._name}-warm-up")
@@ -168,7 +189,7 @@ class Calibration:
         limited = [name for probe in (*reading, *writing) for name in probe.client_ids]
         self._upstream.limit([Entity.of(client_id=name) for name in limited])
         measured: dict[int, list[Sized]] = {}
-        for probes in (reading, writing):  # what is read stays as it is until it was read
+        for probes in (reading, writing):  # writing would change the data that the first ones read
             for probe in probes:
                 self._warm_up(warm, probe.request)
             for probe in probes:
@@ -188,7 +209,7 @@ class Calibration:
         return f"kafka-quotas-calibrate-{self._token}"
 
     def _requests(self, target: Target) -> tuple[Sequence[CostProbe], Sequence[CostProbe]]:
-        """The probes that read and those that write; those of one API go from small to large."""
+        """Return the probes that read and those that write, for each API from small to large."""
         reading = (
             fetch_probe(target, offset=target.end_offset, max_bytes=SMALL_BYTES),
             fetch_probe(target, offset=0, max_bytes=LARGE_BYTES),
@@ -207,7 +228,7 @@ class Calibration:
             ask(request)
 
     def _measured(self, probe: _Probe) -> Sized | None:
-        """The least of the rounds, None where the broker did not throttle any: its answers came too slowly."""
+        """Return the least of the rounds, None if the broker answered too slowly to throttle any."""
         rounds: list[tuple[float, int]] = []
         for client_id in probe.client_ids:
             rounds.append(self._round(probe.request, client_id))
@@ -228,7 +249,12 @@ class Calibration:
         return sized
 
     def _round(self, request: CostProbe, client_id: str) -> tuple[float, int]:
-        """What one request took (ns, infinity: unknown), and how large its response is while it is not throttled."""
+        """Send requests until the broker throttles them.
+
+        Returns:
+            The thread time of one request (ns, infinity if it is not throttled in time), and the bytes of a response
+            that is not throttled.
+        """
         ask = self._upstream.asking(client_id)
         begin_s, count, size = self._now_s(), 0, 0
         while True:

@@ -1,4 +1,4 @@
-"""One user with one client-id at one broker, as the hot path knows it: its limiters, and their terms."""
+"""The limiters and the policy of one user and client-id at one broker, for the hot path."""
 
 from collections.abc import Mapping
 
@@ -7,12 +7,9 @@ from kafka_quotas.enforcement.config.client_policy import ClientPolicy, FetchOve
 
 
 class ClientLimits:
-    """The handles of a client; right until `BrokerQuotas.version` differs from `version`.
+    """The limiters and the policy of one client.
 
-    Limiters follow every change of limits by themselves. With `refuses` what the client sends while it is over a byte
-    rate is refused with an error, with `refuses_at_once` nothing is delayed before that. `counts_requests` says that
-    each of its requests has to be counted or timed, which those of most clients have not, `counts_exempt` that the time
-    of those which no quota limits has to be: while any client has a limit on it.
+    It is valid while `BrokerQuotas.version` equals `version`. The limiters follow every change of limits by themselves.
     """
 
     __slots__ = (
@@ -55,9 +52,14 @@ class ClientLimits:
         self.is_internal = is_internal
         self.is_shadow = terms.mode is Mode.SHADOW
         self.empties_fetches = terms.fetch_over_quota is FetchOverQuota.KAFKA and not self.is_shadow
+        """Whether a fetch over the quota gets an empty response, as from a broker."""
         self.refuses = terms.on_violation is not OnViolation.DELAY and not self.is_shadow
+        """Whether requests get an error while the client is over a byte rate."""
         self.refuses_at_once = terms.on_violation is OnViolation.ERROR and not self.is_shadow
+        """Whether it gets an error without any delay before."""
         self.max_throttle_ms = terms.max_throttle_ms
         self.counts_requests = self.request_time.bound is not None or self.request_rate.bound is not None
+        """Whether the daemon counts or times each of its requests, which most clients don't need."""
         self.counts_exempt = counts_exempt
+        """Whether the daemon counts the time of its exempt requests: while any client has a limit on time."""
         self.version = version

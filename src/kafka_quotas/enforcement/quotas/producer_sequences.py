@@ -1,11 +1,12 @@
-"""Keeps numbered batches in order around a refused one, as the log of a partition does.
+"""The order of an idempotent producer's numbered batches after a refused one, as the log of a partition keeps it.
 
-A producer that numbers its batches has several under way. Once one of them is refused those behind it can't be taken
-either: a log that knows the producer refuses them as out of order, but one that never saw it takes whatever comes first
-and refuses the earlier batch for good when it comes again. So they are refused here, until the batch comes again, or
-the producer begins anew under another epoch.
-Invariants: at most `MAX_HELD` partitions of producers are remembered, the latest, and `MAX_BATCHES` of each, the
-earliest; a batch that did not come again for `HELD_MS` is forgotten, so that nobody waits for it for ever.
+Such a producer has several batches in flight. Once the daemon refuses one of them the broker must not take those after
+it: a log that knows the producer refuses them as out of order, but one that never saw it takes the first that comes and
+refuses the earlier batch for good when it comes again. So the daemon refuses them until the batch comes again, or the
+producer starts a new epoch.
+Invariants: at most `MAX_HELD` partitions of producers are kept, the latest, and `MAX_BATCHES` of each, the earliest; a
+batch that does not come again for `HELD_MS` is dropped, so that later ones do not wait for it for ever.
+
 **Source:** KIP-98; `ProducerAppendInfo.checkSequence` (Kafka 4.0).
 """
 
@@ -14,21 +15,24 @@ from typing import Final, NamedTuple, TypeAlias
 from kafka_quotas.wire.passing.produce_request import PartitionKey, Sequenced
 
 MAX_HELD: Final = 10_000
+"""Most partitions of producers that are kept."""
 MAX_BATCHES: Final = 16
-"""More than a producer that numbers its batches may have under way, which is five."""
+"""Most refused batches per partition: more than the five that an idempotent producer may have in flight."""
 HELD_MS: Final = 600_000
-"""Longer than producers try a batch again (`delivery.timeout.ms`: two minutes, librdkafka's five)."""
+"""Time that a refused batch is kept: longer than producers retry it (`delivery.timeout.ms`: two minutes, librdkafka:
+five)."""
 _SEQUENCES: Final = 2**31
-"""Sequence numbers go up to this and start again at 0."""
+"""The number of sequence numbers, after which they start again at 0."""
 
 _Place: TypeAlias = tuple[int, PartitionKey]
 
 
 class _Missing(NamedTuple):
-    """The refused batches of one producer's partition: its epoch, and when each (by first number) was refused last."""
+    """The refused batches of one producer in one partition."""
 
     epoch: int
     batches: dict[int, int]
+    """First sequence number -> time of the last refusal (ms)."""
 
 
 class ProducerSequences:
@@ -38,7 +42,7 @@ class ProducerSequences:
         self._missing: dict[_Place, _Missing] = {}
 
     def holds_any(self, now_ms: int) -> bool:
-        """Whether any batch may be behind a refused one."""
+        """Return whether any batch may follow a refused one, and drop the entries that are too old."""
         while self._missing:
             place, missing = next(iter(self._missing.items()))
             if any(now_ms - refused_ms < HELD_MS for refused_ms in missing.batches.values()):
@@ -47,17 +51,21 @@ class ProducerSequences:
         return False
 
     def is_behind_refused(self, partition: PartitionKey, batch: Sequenced, now_ms: int) -> bool:
-        """Whether a batch comes behind one that was refused, and is to be refused as well."""
+        """Return whether a batch follows a refused one and has to be refused as well."""
         missing = self._missing.get((batch.producer_id, partition))
         if missing is None or missing.epoch != batch.epoch:
             return False
+        # Numbers wrap around: the half of their range after the refused one counts as later.
         return any(
             0 < _distance(first, batch.first) < _SEQUENCES // 2 and now_ms - refused_ms < HELD_MS
             for first, refused_ms in missing.batches.items()
         )
 
     def refused(self, partition: PartitionKey, batch: Sequenced, now_ms: int) -> None:
-        """Nothing; this batch was refused, for whatever reason, and those behind it will be until it comes again."""
+        """Record that a batch was refused, for any reason.
+
+        `is_behind_refused` holds for the batches after it until it comes again.
+        """
         place = (batch.producer_id, partition)
         missing = self._missing.pop(place, None)
         known = missing.batches if missing is not None and missing.epoch == batch.epoch else {}
@@ -69,7 +77,10 @@ class ProducerSequences:
         self._missing[place] = _Missing(batch.epoch, batches)
 
     def admitted(self, partition: PartitionKey, batch: Sequenced) -> None:
-        """Nothing; this batch, which `is_behind_refused` let pass, goes on, and is missing no more."""
+        """Record that a batch passes, so that later ones no longer wait for it.
+
+        Call it only for a batch that does not follow a refused one.
+        """
         place = (batch.producer_id, partition)
         missing = self._missing.get(place)
         if missing is None:
@@ -80,5 +91,5 @@ class ProducerSequences:
 
 
 def _distance(first: int, other: int) -> int:
-    """How far a sequence number is ahead of another."""
+    """Return how far `other` is after `first`, modulo the range of sequence numbers."""
     return (other - first) % _SEQUENCES

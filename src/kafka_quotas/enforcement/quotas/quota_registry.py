@@ -1,7 +1,9 @@
-"""What is enforced: the quotas of a store over static ones, and those of a policy file, live in every broker's buckets.
+"""The quotas in force at all brokers: those of the store, which override static ones, and those of the policy file.
 
-Invariants: a change of the store reaches each bucket before its next use and takes no history away; every broker has
-the same limits, which are resolved once for all of them, whenever it is met; a change costs what changed.
+Invariants: a change of the store reaches each bucket before its next use and keeps its history; every broker has the
+same limits, whenever it appears, and one resolver per type serves all of them; the cost of a change depends on the
+number of changed limits alone.
+
 **Source:** KIP-13 for static quotas, which lie below all others (levels 9 and 10).
 """
 
@@ -22,23 +24,23 @@ from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED, BrokerQuotas
 from kafka_quotas.stores.store import QuotaEntry
 
 NodeId: TypeAlias = int | None
-"""A broker's node id; None or below 0 for the one behind a bootstrap address while its id isn't known."""
+"""A broker's node id; None or below 0 for a bootstrap server whose id isn't known yet."""
 
 Quotas: TypeAlias = Mapping[QuotaType, float]
 """The limits of one entity."""
 NO_QUOTAS: Final[Quotas] = {}
-"""Those of an entity that is gone."""
+"""The limits of a removed entity."""
 
 
 def broker_name(node_id: NodeId) -> str:
-    """Return a broker as it is shown: its node id, or `bootstrap`, `bootstrap-1` and so on while that isn't known."""
+    """Return a broker's node id as text, or `bootstrap`, `bootstrap-1` and so on while it isn't known."""
     if node_id is None:
         return "bootstrap"
     return str(node_id) if node_id >= 0 else f"bootstrap{node_id}"
 
 
 class QuotaSource(Enum):
-    """Where limits come from; each replaces its own alone."""
+    """The source of limits, each of which replaces only its own."""
 
     STORE = "store"
     STATIC = "static"
@@ -46,7 +48,7 @@ class QuotaSource(Enum):
 
 
 class QuotaRegistry:
-    """The limits in force and the buckets of each broker."""
+    """The limits in force, and the quotas of each broker."""
 
     def __init__(
         self,
@@ -57,7 +59,15 @@ class QuotaRegistry:
         book: PolicyTable | None = None,
         pool: BucketPool | None = None,
     ) -> None:
-        """Make a policy without limits; all buckets are counted in `pool`, None for one without a bound."""
+        """Make a registry without limits.
+
+        Args:
+            window: The window that rates are measured over.
+            mutation_window: The window of controller mutations, None for `window`.
+            mutations: The algorithm that measures controller mutations.
+            book: The policies of clients.
+            pool: The pool that counts the buckets of all brokers, None for one without a bound.
+        """
         self.window = window
         self.pool = BucketPool() if pool is None else pool
         self._mutation_window = mutation_window
@@ -68,60 +78,74 @@ class QuotaRegistry:
         self._stated: dict[QuotaSource, dict[Entity, Quotas]] = {source: {} for source in QuotaSource}
         self._brokers: dict[NodeId, BrokerQuotas] = {}
         self.cluster = self._made(None)
-        """The quotas of clients whose limits are of all brokers together."""
+        """The quotas of clients whose limits hold for the whole cluster."""
         self._limit_count = 0
         self.costs = DEFAULT_COSTS
-        """What requests cost in thread time, estimated."""
+        """The cost model that estimates the thread time of requests."""
 
     @property
     def brokers(self) -> dict[NodeId, BrokerQuotas]:
-        """Each broker's quotas by node id."""
+        """The quotas of each broker by node id."""
         return self._brokers
 
     @property
     def default_terms(self) -> ClientPolicy:
-        """The terms of whom no entity of a policy file has others for."""
+        """The policy of a client that no entity of the policy file matches."""
         return self._default_book.default
 
     @property
     def limit_count(self) -> int:
-        """How many limits are in force, static ones included."""
+        """The number of limits in force, including static ones."""
         return self._limit_count
 
     def broker(self, node_id: NodeId) -> BrokerQuotas:
-        """The quotas of a broker, made at its first mention."""
+        """Return the quotas of a broker, and make them at its first mention."""
         quotas = self._brokers.get(node_id)
         if quotas is None:
             quotas = self._brokers[node_id] = self._made(self.cluster)
         return quotas
 
     def name_bootstrap(self, node_id: int, placeholder: NodeId = None) -> None:
-        """Nothing; the broker behind a bootstrap address turned out to be this node, and keeps its buckets.
+        """Move a bootstrap server's quotas and buckets to its node id.
 
-        `placeholder` is what it was known by before.
+        Args:
+            node_id: The node id of the bootstrap server.
+            placeholder: The id that stood for it until now.
         """
         if placeholder in self._brokers and node_id not in self._brokers:
             self._brokers[node_id] = self._brokers.pop(placeholder)
 
     def apply(self, entries: Iterable[QuotaEntry], *, static: bool = False) -> int:
-        """How many limits differ from before; entities that are not among the entries lose theirs."""
+        """Replace all limits of a store.
+
+        Args:
+            entries: The store's content. Entities without an entry lose their limits.
+            static: Whether the limits are static, so that those of other stores override them.
+
+        Returns:
+            The number of limits that changed.
+        """
         stated = {entry.entity: quotas for entry in entries if (quotas := quotas_of(entry))}
         return self._replace(_source(static=static), stated)
 
     def alter(self, stated: Mapping[Entity, Quotas], *, static: bool = False) -> int:
-        """Set all limits that a store has on some entities, and leave those of all others as they are.
+        """Replace the limits that a store has on some entities, and keep those of all others.
 
         Args:
-            stated: each entity's limits, none for an entity that is gone.
-            static: whether they lie below those of other stores.
+            stated: Each entity's limits, none for a removed entity.
+            static: Whether the limits are static, so that those of other stores override them.
 
         Returns:
-            How many limits differ from before.
+            The number of limits that changed.
         """
         return self._alter(_source(static=static), stated.items())
 
     def replace(self, file: PolicyFile) -> int:
-        """How many limits differ from before; the terms and limits of this file hold from the next request on."""
+        """Put the policies and limits of a policy file in force from the next request on.
+
+        Returns:
+            The number of limits that changed.
+        """
         book = self._default_book
         self._book = replace(
             book,
@@ -136,7 +160,7 @@ class QuotaRegistry:
         return self._replace(QuotaSource.FILE, rates)
 
     def _replace(self, source: QuotaSource, stated: dict[Entity, Quotas]) -> int:
-        """How many limits differ from before; those of one source are these and no others from now on."""
+        """Replace all limits of one source, and return the number of limits that changed."""
         gone = [entity for entity in self._stated[source] if entity not in stated]
         return self._alter(source, [*stated.items(), *((entity, NO_QUOTAS) for entity in gone)])
 
@@ -164,12 +188,12 @@ class QuotaRegistry:
         return changed
 
     def expire_idle(self, now_ms: int) -> None:
-        """Forget buckets without a record for an hour."""
+        """Drop the buckets without a record for an hour."""
         for _ in self.expiry(now_ms):
             pass
 
     def expiry(self, now_ms: int) -> Generator[None, None, None]:
-        """Forget buckets without a record for an hour, and yield after each slice of them."""
+        """Drop the buckets without a record for an hour, and yield after each slice of them."""
         for _ in self.pool.expire_idle(now_ms):
             yield
         for quotas in (self.cluster, *self._brokers.values()):
@@ -188,7 +212,10 @@ class QuotaRegistry:
 
 
 def quotas_of(entry: QuotaEntry) -> Quotas:
-    """Return the limits of an entry that the daemon enforces; entities of addresses have none."""
+    """Return the limits of an entry that the daemon enforces.
+
+    An entity without a user and client-id, such as an address, has none.
+    """
     entity, quotas = entry.entity, entry.quotas
     if entity.user is ABSENT and entity.client_id is ABSENT:
         return NO_QUOTAS

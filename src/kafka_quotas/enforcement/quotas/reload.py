@@ -1,4 +1,4 @@
-"""Reading policy and quotas anew while clients are connected: all of it is checked before any of it is used."""
+"""Reloading of policy and quotas while clients are connected: checks all of it before it uses any of it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -10,41 +10,45 @@ from kafka_quotas.enforcement.quotas.store_watcher import StoreWatcher
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify, defect
 
 Use: TypeAlias = Callable[[], int]
-"""Puts what was read in force, and tells how many limits differ from before."""
+"""() -> the number of changed limits, after putting what was read in force."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReloadedFile:
-    """A file that the daemon reads again when it is told to.
-
-    `read` returns what puts the content in force; it raises `KafkaQuotasError` where that can't be used.
-    """
+    """A file that the daemon reads again on request."""
 
     path: Path
     read: Callable[[], Use]
+    """Reads and checks the file; raises `KafkaQuotasError` where it can't be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reloaded:
-    """What a reload came to: the files that were read, how many limits differ from before, how many there are now.
-
-    `store_trouble` says what keeps the store from being read (None: nothing); its last content stays in force.
-    """
+    """The result of a reload."""
 
     files: tuple[str, ...]
+    """Paths of the files that were read."""
     store: str
+    """URL of the store."""
     store_trouble: str | None
+    """The error that keeps the store's last content in force, None without one."""
     changed: int
+    """Number of limits that changed."""
     limits: int
+    """Number of limits in force."""
 
 
 def reloaded_to_json(result: Reloaded) -> dict[str, Any]:
-    """The result as JSON values, field by field."""
+    """Return the result as JSON values, field by field."""
     return asdict(result)
 
 
 def reloaded_from_json(data: object) -> Reloaded:
-    """The result that `reloaded_to_json` wrote. Raises `ProtocolError` where fields are missing."""
+    """Read the result that `reloaded_to_json` wrote.
+
+    Raises:
+        ProtocolError: Fields are missing.
+    """
     try:
         values: dict[str, Any] = {field.name: data[field.name] for field in fields(Reloaded)}  # type: ignore[index]
         values["files"] = tuple(values["files"])
@@ -54,7 +58,10 @@ def reloaded_from_json(data: object) -> Reloaded:
 
 
 class Reloader:
-    """Reads files and store anew; `limits` tells how many limits are in force."""
+    """The reloading of the files and the store.
+
+    `limits` returns the number of limits in force, `changed` the number of limits that the store has changed so far.
+    """
 
     def __init__(
         self,
@@ -72,14 +79,22 @@ class Reloader:
         self._notify = notify
 
     def start(self) -> None:
-        """Nothing; the content of every file is in force. Raises `KafkaQuotasError` where one can't be used."""
+        """Put the content of every file in force.
+
+        Raises:
+            KafkaQuotasError: A file can't be used.
+        """
         for use in [file.read() for file in self._files]:
             use()
 
     async def reload(self, asked_by: str) -> Reloaded:
-        """What it came to.
+        """Read the files and the store again, and put their content in force.
 
-        Raises `KafkaQuotasError` where a file can't be used: then all that was in force still is.
+        Args:
+            asked_by: The origin of the request, for the log.
+
+        Raises:
+            KafkaQuotasError: A file can't be used; everything that was in force stays so.
         """
         self._notify(LogEvent(event="reading quotas again", fields={"asked_by": asked_by}))
         before = self._changed()
@@ -108,7 +123,7 @@ class Reloader:
         """Put the content of every file in force, and return how many limits differ from before.
 
         Raises:
-            KafkaQuotasError: where a file can't be used, or for a defect of ours, which must not leave anybody waiting.
+            KafkaQuotasError: A file can't be used, or the daemon has a defect: the caller must get a response anyway.
         """
         try:
             return sum([use() for use in [file.read() for file in self._files]])

@@ -1,4 +1,4 @@
-"""One listener of the daemon and the broker it leads to."""
+"""The route from a listener of the daemon to its broker."""
 
 from dataclasses import dataclass
 
@@ -8,16 +8,16 @@ from kafka_quotas.enforcement.quotas.quota_registry import NodeId
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Route:
-    """A listener's port and the broker it leads to: `upstream` changes when the broker moves.
-
-    A `node_id` that is None or negative stands for the broker behind a bootstrap server until its own id is known.
-    """
+    """The route from one listener's port to a broker."""
 
     node_id: NodeId
+    """None or negative for a bootstrap server until its node id is known."""
     port: int
+    """Port of the listener."""
     upstream: Address
+    """Address of the broker, which changes when the broker moves."""
     is_located: bool = True
-    """Whether `upstream` is the broker's own address; until that is known it is a bootstrap server's."""
+    """Whether `upstream` is the broker's own address, rather than that of a bootstrap server."""
 
     @property
     def is_named(self) -> bool:

@@ -1,9 +1,9 @@
-"""What a store's content differs by from the one before, found in the thread that reads it.
+"""The differences between a store's content and its last one, found in the thread that reads the store.
 
-A store says all of its content whenever any of it changes. The event loop is told what differs, so that a change of one
-limit costs it that limit, however many others there are.
-Invariants: the differences are from the content with the revision `since`; who has not put that in force takes all
-entries instead, so that nothing is lost where a content could not be used.
+A store returns its whole content after any change. The event loop gets only the differences, so a change of one limit
+costs it one limit, however many others there are.
+Invariants: the differences are from the content with the revision `since`; a receiver with another revision in force
+takes all entries instead, so it loses nothing when a content could not be used.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,29 +17,29 @@ from kafka_quotas.stores.store import Alteration, AlterationResult, QuotaEntry, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedSnapshot(Snapshot):
-    """A store's content, and what it differs by from the content of the revision `since`."""
+    """A store's content, and its differences from the content of an earlier revision."""
 
     since: str | None
-    """None where this is the first content."""
+    """Revision that `changed` starts from, None for the first content."""
     changed: Mapping[Entity, Quotas]
-    """The limits of entities that have other ones than before, none for those that are gone."""
+    """Changed entity -> its limits, none for a removed entity."""
     of_places: tuple[QuotaEntry, ...]
-    """All entries of what is no client: addresses, topics, brokers."""
+    """All entries without a user and client-id: addresses, topics, brokers."""
 
 
 class ChangeTracker:
-    """Remembers a store's last content, also while the store is closed and opened again."""
+    """The last content of a store, kept while the store is closed and opened again."""
 
     def __init__(self) -> None:
         self._revision: str | None = None
         self._before: dict[Entity, Mapping[str, float]] = {}
 
     def track(self, store: Store) -> Store:
-        """Return the store, whose contents are `ChangedSnapshot` from now on."""
+        """Wrap a store so that it returns `ChangedSnapshot` contents."""
         return _TrackedStore(store, self)
 
     def changed(self, snapshot: Snapshot) -> ChangedSnapshot:
-        """Return a content with what it differs by from the one that was given before."""
+        """Compare a content with the last one, and return it with the differences."""
         before, of_places = self._before, []
         now: dict[Entity, Mapping[str, float]] = {}
         changed: dict[Entity, Quotas] = {}
@@ -63,7 +63,7 @@ class ChangeTracker:
 
 
 class _TrackedStore:
-    """A store whose contents say what they differ by; everything else is the store's own."""
+    """A wrapped store whose `watch` adds the differences to a content."""
 
     def __init__(self, store: Store, tracker: ChangeTracker) -> None:
         self.url = store.url

@@ -1,9 +1,8 @@
-"""Following a store: a thread that waits for changes and hands each one to the event loop.
+"""The watch of a store: a thread that waits for changes and hands each one to the event loop.
 
-Invariants: the store is opened, asked and closed in the thread alone; what it last said stays in force while it can't
-be reached; a trouble is said once, and once more when it is over. No exception ends the thread, be it one of a store
-that does what no store may do, or of what is done with its content: it is a trouble like any other. Nobody waits for
-the store for longer than `REREAD_S`.
+Invariants: only the thread opens, reads and closes the store; its last content stays in force while it can't be
+reached; the log reports an error once, and once more when it is over. No exception ends the thread, neither one of the
+store nor one of the use of its content. No reload waits for the store for longer than `REREAD_S`.
 """
 
 import asyncio
@@ -21,14 +20,14 @@ from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify, d
 from kafka_quotas.stores.store import NEVER_WRITTEN, Snapshot, Store
 
 LOOK_S: Final = 0.5
-"""How often a change is looked for. Each look takes the interpreter away from the event loop a few times."""
+"""Interval between reads of the store. Each one takes the interpreter away from the event loop a few times."""
 FIRST_WAIT_S: Final = 30.0
-"""How long the first content is waited for."""
+"""Longest wait for the first content."""
 FIRST_RETRY_S: Final = 0.5
 LONGEST_RETRY_S: Final = 10.0
 JOIN_S: Final = 10.0
 REREAD_S: Final = 20.0
-"""How long a reload waits for the store; shorter than who asked for the reload waits for that."""
+"""Longest wait of a reload for the store, shorter than its client waits for the response."""
 
 T = TypeVar("T")
 
@@ -37,16 +36,22 @@ OpenStore: TypeAlias = Callable[[], Store]
 
 @dataclass(slots=True, kw_only=True)
 class StoreState:
-    """What is known of the store: its address, the revision in force, and when it was last confirmed (ms)."""
+    """The state of the watched store."""
 
     url: str
     revision: str
+    """Revision of the content in force."""
     confirmed_ms: int
+    """Time when the store last confirmed that content."""
     trouble: str | None = None
+    """The error that keeps it from being read, None without one."""
 
 
 class StoreWatcher:
-    """Keeps `on_snapshot` informed; it is called in the event loop's thread."""
+    """The thread that watches a store, and the event loop's side of it.
+
+    It calls `on_snapshot` in the event loop's thread.
+    """
 
     def __init__(
         self,
@@ -72,12 +77,14 @@ class StoreWatcher:
         self._first: Future[Snapshot] = Future()
         self._thread = threading.Thread(target=self._run, name="store-follower", daemon=True)
         self.state = StoreState(url="", revision="", confirmed_ms=clock.now_ms())
-        """Written in the event loop's thread, but for the first content."""
+        """State of the store, written in the event loop's thread except for the first content."""
 
     def start(self) -> Snapshot:
-        """The store's first content; changes are followed from now on.
+        """Start the watch, and return the store's first content.
 
-        Raises what the store raises where it can't be opened or read: without any quotas there is nothing to enforce.
+        Raises:
+            KafkaQuotasError: The store can't be opened or read, so there are no quotas to enforce. Any other exception
+                of the store passes as well.
         """
         self._thread.start()
         try:
@@ -87,9 +94,9 @@ class StoreWatcher:
             raise
 
     async def reread(self) -> None:
-        """Have the store opened anew and its content applied; `state` says what keeps it from being read.
+        """Open the store again and apply its content.
 
-        Returns when that is done or has failed, and after `REREAD_S` in any case.
+        It returns when that is done or has failed, at the latest after `REREAD_S`. `state.trouble` has the error.
         """
         self._reread_asked += 1
         done: asyncio.Future[None] = self._loop.create_future()
@@ -102,7 +109,7 @@ class StoreWatcher:
             self._lost(StoreUnreachableError(f"it did not answer within {REREAD_S:g} s"), self._reread_asked)
 
     def stop(self) -> None:
-        """Nothing; the thread ends within a moment and closes the store."""
+        """Stop the thread, which closes the store, and wait up to `JOIN_S` for its end."""
         self._is_stopping = True
         self._woken.set()
         self._thread.join(JOIN_S)
@@ -112,13 +119,13 @@ class StoreWatcher:
     def _run(self) -> None:
         try:
             store = self._open_store()
-        except BaseException as error:  # noqa: BLE001 - whoever started the thread gets it
+        except BaseException as error:  # noqa: BLE001 - `start` raises it
             self._first.set_exception(error)
             return
         with contextlib.closing(_Reopening(store, self._open_store)) as reopening:
             try:
                 first = _first_content(store)
-            except BaseException as error:  # noqa: BLE001 - whoever started the thread gets it
+            except BaseException as error:  # noqa: BLE001 - `start` raises it
                 self._first.set_exception(error)
                 return
             self.state = StoreState(url=store.url, revision=first.revision, confirmed_ms=self._clock.now_ms())
@@ -139,7 +146,7 @@ class StoreWatcher:
                     store.close()
                     since = None
                 snapshot = store.watch(None if self._is_unused else since)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the thread goes on
+            except Exception as error:  # noqa: BLE001 - no exception may end the thread
                 self._tell(self._lost, error, reread)
                 store.close()
                 self._woken.wait(retry_s)
@@ -151,7 +158,7 @@ class StoreWatcher:
             retry_s = min(2 * retry_s, LONGEST_RETRY_S) if self._is_unused else FIRST_RETRY_S
 
     def _tell(self, receive: Callable[[T, int], None], what: T, reread: int) -> None:
-        """Nothing; the event loop calls `receive` with it, unless it has ended meanwhile."""
+        """Make the event loop call `receive`, unless the loop has ended."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(receive, what, reread)
 
@@ -160,11 +167,11 @@ class StoreWatcher:
     def _confirmed(self, snapshot: Snapshot | None, reread: int) -> None:
         state = self.state
         if snapshot is None and self._is_unused:
-            return  # what there is could not be used, and is read once more
+            return  # the last content could not be used, and the thread reads it once more
         if snapshot is not None:
             try:
                 self._on_snapshot(snapshot)
-            except Exception as error:  # noqa: BLE001 - a defect, or content that nobody thought of
+            except Exception as error:  # noqa: BLE001 - a defect, or unforeseen content
                 self._is_unused = True
                 self._lost(error, reread)
                 return
@@ -192,7 +199,7 @@ class StoreWatcher:
         self._tell_waiting(reread)
 
     def _tell_waiting(self, reread: int) -> None:
-        """Nothing; whoever waits for this reading of the store or an earlier one knows that it is done."""
+        """End the `reread` calls that wait for this read of the store or an earlier one."""
         for number, done in self._waiting:
             if number <= reread and not done.done():
                 done.set_result(None)
@@ -200,16 +207,20 @@ class StoreWatcher:
 
 
 class _Reopening:
-    """A store that is opened anew when it is asked after it was closed."""
+    """A store that opens again at the first read after `close`."""
 
     def __init__(self, store: Store, open_store: OpenStore) -> None:
         self._store: Store | None = store
         self._open_store = open_store
         self.was_written = False
-        """Whether there was anything to read at some time."""
+        """Whether the store has had any content so far."""
 
     def watch(self, since: str | None) -> Snapshot | None:
-        """The content if it differs. A store that was written and is not there any more is lost, not empty."""
+        """Return the content if its revision is not `since`, else None.
+
+        Raises:
+            StoreUnreachableError: The store had content and now has none: it is lost, not empty.
+        """
         snapshot = self._watched(since)
         if snapshot is not None:
             is_written = snapshot.revision != NEVER_WRITTEN
@@ -226,12 +237,16 @@ class _Reopening:
     def close(self) -> None:
         store, self._store = self._store, None
         if store is not None:
-            with contextlib.suppress(Exception):  # it is given up in any case
+            with contextlib.suppress(Exception):  # the store is dropped in any case
                 store.close()
 
 
 def _first_content(store: Store) -> Snapshot:
-    """The store's content; raises `KafkaQuotasError` where it says none in time."""
+    """Return the store's content.
+
+    Raises:
+        KafkaQuotasError: The store returns none within `FIRST_WAIT_S`.
+    """
     first = store.watch(None, timeout_s=FIRST_WAIT_S)
     if first is None:
         raise KafkaQuotasError(f"the store said nothing within {FIRST_WAIT_S:g} s: {store.url}")
