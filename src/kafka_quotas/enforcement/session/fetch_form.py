@@ -44,6 +44,7 @@ def _share_fetch_bytes(_api_version: int, buffer: Buffer, start: int, length: in
     error_code = share_fetch_response.error_code(buffer, start)
     if error_code is None:
         return None
+    # `processShareFetchResponse` charges nothing for a response with an error of its own.
     return 0 if error_code else share_fetch_response.charged_bytes(length)
 
 

@@ -184,6 +184,7 @@ class SessionState:
         self.wake_at_ms = self.mute = None
         if self.is_delaying:
             self.is_delaying = False
+            # `resume_responses` passes the response on to a client that does not read yet.
             if not self.client_is_full:
                 self.responses.resume(now_ms)
         if self.state is THROTTLED:

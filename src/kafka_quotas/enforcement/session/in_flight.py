@@ -211,6 +211,7 @@ class InFlightRequest:
 
     def throttled(self, limiter: Limiter, throttle_ms: int) -> None:
         """Raise the throttle time to this limiter's if it is longer than the one so far."""
+        # A client waits once, for the longest of its throttle times (KIP-124).
         if throttle_ms > self.throttle_ms:
             self.throttled_by = limiter
             self.throttle_ms = throttle_ms

@@ -58,6 +58,7 @@ class PartialProduce:
         cut = without_partitions(frame, self._header, data, self._refused.__contains__)
         if cut is not None:
             return Forward(frame=cut)
+        # A client with acks=0 gets no response, not even to a refused request.
         if not exchange.expects_response:
             return Respond(frame=None)
         version = exchange.api_version
@@ -101,6 +102,7 @@ class SequenceFilter:
                     self._order.admitted(key, batch)
         verdict = self._cut.verdict(frame, data, exchange)
         if isinstance(verdict, Respond) and exchange.client is not None:
+            # `RequestHandler` recorded the bytes at the end of the request, before this call.
             limiter, length = exchange.client.produce, exchange.frame_length
             limiter.unrecord(length, now_ms)
             self._charges.append((limiter, -length))
@@ -180,6 +182,7 @@ class QuotaErrorFilter:
         data = parse_produce(frame, header)
         for topic in data.topics:
             for partition in topic.partitions:
+                # Later batches of this producer have to wait until this one comes again.
                 if partition.sequenced is not None:
                     self._order.refused((topic.topic, partition.partition), partition.sequenced, now_ms)
         message = f"{self._limiter.quota_type.key.name} of {self._limiter.entity} is exceeded for {self._wait_ms} ms"

@@ -62,6 +62,7 @@ class ProduceTemplate:
         """Records bytes if no throttle time can come of it, and returns whether it did."""
         self.response_end = bare_end(header.api_version)
         self.spares: deque[InFlightRequest] = deque(maxlen=MAX_SPARES)
+        # Only a response returns a request to `spares`, and a counted request is charged for more than its bytes.
         self.is_plain = bool(self.response_end) and expects_response and not client.counts_requests
 
     def take(self, data: Buffer, offset: int) -> InFlightRequest | None:
@@ -77,6 +78,7 @@ class ProduceTemplate:
         if len(data) - offset < head_bytes:
             return None
         length, place, correlation_id = _unpack_start(data, offset)
+        # The parser reports a length that no Produce may have.
         if (
             place != self._place_on_wire
             or not head_bytes <= length <= self._max_bytes
@@ -105,6 +107,7 @@ class ProduceTemplate:
         exchange.client = self.client
         exchange.limiter = self.client.produce
         exchange.expects_response = self._expects_response
+        # A broker exempts acks=0 from the request quota: `sendNoOpResponseExemptThrottle`.
         exchange.exempt = not self._expects_response
         if self.is_plain:
             exchange.repeats = self

@@ -130,6 +130,7 @@ class RequestHandler:
         assert exchange.whole is not None
         verdict = exchange.whole.on_request(frame, exchange, now_ms)
         self._charging.judge(exchange, now_ms)
+        # Until the last verdict the request stays in memory and keeps its room.
         if isinstance(verdict, SendRequest):
             self._ask(exchange, frame)
             return verdict.frame

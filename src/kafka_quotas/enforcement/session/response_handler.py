@@ -194,6 +194,7 @@ class ResponseHandler:
             ProtocolError: The response answers no request, or can't be passed on.
         """
         flow = self._flow
+        # While a response is delayed the later ones wait too: their order is that of the requests.
         if flow.is_delaying:
             return None
         # A broker answers the requests of a connection in their order.
@@ -285,6 +286,7 @@ class ResponseHandler:
         patch = None
         if not gather and (exchange.throttle_ms > 0 or exchange.limited):
             is_whole = len(chunk) >= offset + FRAME_LENGTH_BYTES + length
+            # In some versions the field's place depends on what comes before it, so only a whole response shows it.
             if is_whole or not throttle_needs_whole(*exchange.place):
                 found = throttle_offset(*exchange.place, chunk, offset)
                 if found == NEED_MORE:
@@ -344,6 +346,7 @@ class ResponseHandler:
         assert exchange.client is not None
         amount = FETCH_FORMS[exchange.api_key].charged_bytes(exchange.api_version, chunk, offset, length)
         self._charging.unrecord_fetch(exchange, exchange.client, amount or 0, now_ms)
+        # The results of acknowledgements stay in a ShareFetch response, as when a broker throttles.
         if exchange.api_key == SHARE_FETCH:
             exchange.treatment = EMPTIED
             return Frame(length + FRAME_LENGTH_BYTES, gather=True, keep=WithoutRecords(length).keep)
