@@ -15,9 +15,9 @@ from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 
 BACKLOG: Final = 1024
 ACCEPTED_AT_ONCE: Final = 64
-"""Connections taken before others get their turn."""
+"""Connections accepted before the event loop gets its turn again."""
 PAUSE_S: Final = 0.5
-"""How long accepting rests when the process has no file descriptor left."""
+"""Pause in accepting when the process has no file descriptor left."""
 _ANY_IPV6: Final = "::"
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -28,7 +28,7 @@ Accept: TypeAlias = Callable[[socket.socket, Address], None]
 def bind(host: str, ports: Iterable[int]) -> socket.socket:
     """Open a listening, non-blocking socket on the first of these ports that is free.
 
-    `::` stands for every address of this machine, those of IPv4 included, as it does to the JVM of a broker.
+    `::` listens on every address of this machine, IPv4 included, as it does in the JVM of a broker.
 
     Raises:
         ListenError: No port is free, or the host can't be listened on.
@@ -53,7 +53,7 @@ def bind(host: str, ports: Iterable[int]) -> socket.socket:
 
 
 class Acceptor:
-    """Accepts connections on one socket and hands them over."""
+    """The listening socket that accepts connections and hands them over."""
 
     def __init__(
         self,
@@ -75,24 +75,27 @@ class Acceptor:
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """The port that the socket listens on."""
         port: int = self._socket.getsockname()[1]
         return port
 
     def hold(self) -> None:
-        """Nothing; connections wait to be accepted until `release`."""
+        """Stop accepting until `release`.
+
+        New connections wait in the kernel's backlog.
+        """
         self._is_held = True
         if self._socket.fileno() >= 0:
             self._loop.remove_reader(self._socket.fileno())
 
     def release(self) -> None:
-        """Nothing; connections are accepted again."""
+        """Accept connections again after `hold`."""
         self._is_held = False
         if self._socket.fileno() >= 0:
             self._loop.add_reader(self._socket.fileno(), self._readable)
 
     def close(self) -> None:
-        """Nothing; no connection is accepted any more."""
+        """Stop accepting and close the socket."""
         if self._pause is not None:
             self._pause.cancel()
         if self._socket.fileno() >= 0:
@@ -114,7 +117,10 @@ class Acceptor:
             self._accept(connection, Address(host=place[0].removeprefix("::ffff:"), port=place[1]))
 
     def _rest(self, error: OSError) -> None:
-        """Nothing; accepting goes on after a pause, for connections that end meanwhile free what is missing."""
+        """Log a failed accept and accept again after a pause.
+
+        Connections that end during the pause free the file descriptors that are missing.
+        """
         self._counters.accept_failures += 1
         self._notify(
             LogEvent(

@@ -1,10 +1,10 @@
-"""The way in for accepted connections: late, refused, or handed on with the address they really come from.
+"""The checks before a connection is served: it waits, is refused, or is handed on with its real source address.
 
-In the order in which a broker would do it: the rates of listener and broker make all connections behind this one wait,
-and so does the number of connections the listener may have; then it is seen whose connection it is (the PROXY
-protocol), and which broker it is for (the name asked for by TLS); then the rate and the number of its address decide.
-A connection counts for its listener from the moment it is accepted, so that one that says nothing holds a place as
-well. In shadow mode all that is counted and nobody is kept out.
+In the order in which a broker would do it: the rates of listener and broker make all connections after this one wait,
+and so does the number of connections the listener may have; then the PROXY protocol shows whose connection it is, and
+the TLS server name which broker it is for; then the rate and the number of its address decide.
+A connection counts for its listener from the moment it is accepted, so a silent one takes a place as well. In shadow
+mode all that is counted and every connection is served.
 **Source:** KIP-612, `SocketServer.Acceptor` (4.x).
 """
 
@@ -29,7 +29,7 @@ from kafka_quotas.wire.connection.tls_client_hello import requested_host, wanted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedConnection:
-    """A connection that is to be served: the route it takes, and where it comes from."""
+    """A connection that has passed the checks: its socket, route, source and slot."""
 
     client: socket.socket
     route: Route
@@ -37,22 +37,22 @@ class AcceptedConnection:
     slot: ConnectionSlot
 
     def ended(self) -> None:
-        """Count the connection no more."""
+        """Remove the connection from the counts."""
         self.slot.end()
 
 
 MAX_REFUSED: Final = 128
-"""Connections kept open for the delay of an address that made them too fast; of more the oldest are closed early."""
+"""Most connections kept open for the delay of an address that made them too fast; the oldest are closed early."""
 
 Serve: TypeAlias = Callable[[AcceptedConnection], None]
 RouteByHost: TypeAlias = Callable[[str | None], Route]
-"""The route for the name that a TLS client asked for; raises `ProtocolError` where there is none."""
+"""Returns the route for a TLS server name; raises `ProtocolError` where there is none."""
 Reached: TypeAlias = Callable[[Route], Awaitable[Route]]
-"""The route in place of another, whose broker takes connections; that one where none does."""
+"""Replaces a route with one whose broker takes connections, or returns it where none does."""
 
 
 class ConnectionAdmission:
-    """One listening socket and the connections that are on their way in."""
+    """One listening socket and the connections that wait there to be admitted."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class ConnectionAdmission:
     ) -> None:
         self._room = room
         self.settings = settings
-        """On which terms connections come in."""
+        """Settings by which connections are admitted."""
         self._route = route
         self._route_by_host = route_by_host
         self._reached = reached
@@ -86,11 +86,11 @@ class ConnectionAdmission:
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """The port that the socket listens on."""
         return self._listener.port
 
     def close(self) -> None:
-        """Nothing; nobody comes in any more, and who was on the way is sent away."""
+        """Stop accepting, and close the connections that are not admitted yet."""
         self._listener.close()
         for task in list(self._tasks):
             task.cancel()
@@ -118,7 +118,7 @@ class ConnectionAdmission:
     async def _enter_late(
         self, client: socket.socket, peer: Address, connections: BrokerConnectionQuotas, delay_ms: int
     ) -> None:
-        """Nothing; the connection came in after its delay and when there was room; those behind it follow."""
+        """Let a connection in after its delay and when there is room, then those after it."""
         await asyncio.sleep(delay_ms / 1000)
         while connections.is_full(self.settings):
             await connections.one_ended()
@@ -141,7 +141,7 @@ class ConnectionAdmission:
             self._start(self._look(client, peer, slot))
 
     async def _look(self, client: socket.socket, peer: Address, slot: ConnectionSlot) -> None:
-        """See whose connection it is and for which broker, then let it in or send it away."""
+        """Find out a connection's source and broker, then admit or close it."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 source = peer if self.settings.proxy_sources is None else await self._proxied(client, peer)
@@ -164,13 +164,17 @@ class ConnectionAdmission:
             self._admit(client, source, route, slot)
 
     async def _wait_for_room(self, route: Route, slot: ConnectionSlot) -> None:
-        """Wait until the broker that a connection turned out to be for has room for it."""
+        """Wait until the broker of a connection has room for it."""
         connections = self._connections(route)
         while not self._is_shadow and not connections.has_room_for(slot, self.settings):
             await connections.one_ended()
 
     async def _proxied(self, client: socket.socket, peer: Address) -> Address:
-        """Where a connection comes from by its PROXY protocol header."""
+        """Return the source of a connection by its PROXY protocol header.
+
+        Raises:
+            ProtocolError: The peer may not send such a header, or the header is not valid.
+        """
         trusted = self.settings.proxy_sources or ()
         if not any(ip_address(peer.host.partition("%")[0]) in network for network in trusted):
             raise ProtocolError(
@@ -181,7 +185,7 @@ class ConnectionAdmission:
         return peer if source is None else Address(host=source.ip.removeprefix("::ffff:"), port=source.port)
 
     async def _asked_for(self, client: socket.socket) -> Route:
-        """The route for the name a TLS client asks for; its message is left where it is."""
+        """Return the route for the server name of a TLS client, whose message stays to be read."""
         seen = b""
         while (wanted := wanted_bytes(seen)) > len(seen):
             seen = await self._peek(client, wanted)
@@ -189,7 +193,7 @@ class ConnectionAdmission:
         return self._route_by_host(requested_host(seen))
 
     async def _peek(self, client: socket.socket, count: int) -> bytes:
-        """The first bytes of a connection, which stay there to be read."""
+        """Return the first bytes of a connection, which stay to be read."""
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)  # wakes us when so many are there
         loop = self._room.loop
         readable = asyncio.Event()
@@ -229,7 +233,7 @@ class ConnectionAdmission:
             self._serve(AcceptedConnection(client=client, route=route, source=source, slot=slot))
 
     def _is_one_too_many(self, connections: BrokerConnectionQuotas, source: Address) -> bool:
-        """Return whether a connection is to be closed because its address has as many as it may; count and log it."""
+        """Return whether to close a connection of an address at its limit, and count and log it."""
         if not connections.is_refused(self.settings, source.host):
             return False
         self._room.counters.connections_refused += 1
@@ -238,7 +242,7 @@ class ConnectionAdmission:
         return not self._is_shadow
 
     def _refuse_later(self, client: socket.socket, delay_ms: int) -> None:
-        """Close a connection after a delay, or as soon as there are too many of its kind."""
+        """Close a connection after a delay, or earlier where too many wait for theirs."""
         if len(self._refused) >= MAX_REFUSED:
             oldest = next(iter(self._refused))
             self._refused[oldest].cancel()

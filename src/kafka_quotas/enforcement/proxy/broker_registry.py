@@ -1,13 +1,13 @@
-"""Which listener leads to which broker.
+"""The registry of which listener leads to which broker.
 
 Invariants: a broker is known by its node id and keeps its listener when its address changes; a listener is open before
 its address is handed to anybody. The bootstrap listener is no broker's own, unless it was given to one; it has a route
-for each bootstrap server. Which broker is behind one of them is found out by its address: the very one that was given.
+for each bootstrap server. Its address shows which broker one of them is: the very one that was given.
 
-Whether an address that a broker is known by is the one behind a bootstrap address, under another name.
+Whether an address that a broker is known by is that of a bootstrap server, under another name.
 
 A bootstrap address is often an alias of what a broker advertises. Names are looked up apart from the event loop, and
-again after a while as long as nothing is known: a lookup may have failed, and what a name stands for may change.
+again after a while as long as nothing is known: a lookup may have failed, and what a name resolves to may change.
 """
 
 import asyncio
@@ -20,15 +20,19 @@ from kafka_quotas.enforcement.quotas.quota_registry import NodeId
 from kafka_quotas.enforcement.quotas.route import Route
 
 OpenListener: TypeAlias = Callable[[Route], int]
-"""Opens a listener for a route and returns its port; raises `ListenError` where there is none to be had."""
+"""Opens a listener for a route and returns its port; raises `ListenError` where it can't."""
 OnNamed: TypeAlias = Callable[[Route, NodeId], None]
-"""Is told a bootstrap route, which has its broker's id now, and what stood for that before."""
+"""Receives a bootstrap route that has its broker's id now, and the placeholder it had before."""
 OnMoved: TypeAlias = Callable[[Route], None]
-"""Is told a route that leads to another address now."""
+"""Receives a route whose upstream address has changed."""
 
 
 class BrokerRegistry:
-    """The routes by node id; `owner` is the broker that the bootstrap listener is given to, None for no broker."""
+    """The routes of one listener by node id.
+
+    Args:
+        owner: Node id of the broker that the bootstrap listener belongs to, None for no broker.
+    """
 
     def __init__(
         self,
@@ -55,23 +59,25 @@ class BrokerRegistry:
         return [*self.bootstraps, *others]
 
     def known(self, node_id: int) -> Route | None:
-        """Return the route to a broker that was met or announced before."""
+        """Return the route to a broker, None for one that was neither met nor announced."""
         return self._routes.get(node_id)
 
     def announce(self, node_id: int) -> None:
-        """Open the listener of a broker whose address is not known yet; until it is, a bootstrap server is behind it.
+        """Open the listener of a broker whose address is not known yet.
+
+        Until the address is known, the route leads to a bootstrap server.
 
         Raises:
-            ListenError: where no listener can be opened.
+            ListenError: No listener can be opened.
         """
         if node_id not in self._routes:
             self._routes[node_id] = self._open(node_id, self.bootstraps[0].upstream, is_located=False)
 
     def route(self, node_id: int, address: Address) -> Route:
-        """Return the route to a broker, which is at this address now; its listener is open.
+        """Return the route to the broker at this address, with its listener open.
 
         Raises:
-            ListenError: where no listener can be opened for a broker met for the first time.
+            ListenError: No listener can be opened for a broker met for the first time.
         """
         for bootstrap, server in self._servers:
             if server == address:
@@ -86,7 +92,7 @@ class BrokerRegistry:
         return route
 
     def name(self, bootstrap: Route, node_id: int) -> None:
-        """Take note that this broker is behind a bootstrap server, unless another one is known to be."""
+        """Record the broker of a bootstrap server, unless one is known already."""
         if not bootstrap.is_named:
             placeholder, bootstrap.node_id = bootstrap.node_id, node_id
             self._on_named(bootstrap, placeholder)
@@ -98,16 +104,16 @@ class BrokerRegistry:
 
 
 MAX_ASKED: Final = 1000
-"""How many addresses are looked up at most: they come from brokers, which should be few."""
+"""Most addresses that are looked up: brokers report them, and should be few."""
 AGAIN_S: Final = 5.0
-"""How long an address that was looked up is not looked up again."""
+"""Seconds before an address is looked up again."""
 
 
 def is_same_place(ours: set[str], theirs: set[str]) -> bool:
-    """Whether a bootstrap name that stands for `ours` can only lead to a broker that is known by `theirs`.
+    """Return whether a bootstrap name that resolves to `ours` can only lead to the broker at `theirs`.
 
-    A name for several brokers stands for more than one of them knows. One family of addresses is enough: the bootstrap
-    name may have both and the broker's only one.
+    A name of several brokers resolves to more addresses than any one of them has. One family of addresses is enough:
+    the bootstrap name may have both and the broker's only one.
     """
     families = {":" in address for address in theirs}
     compared = {address for address in ours if (":" in address) in families}
@@ -115,7 +121,7 @@ def is_same_place(ours: set[str], theirs: set[str]) -> bool:
 
 
 class BootstrapAlias:
-    """Compares addresses with one that was given, by what their names stand for."""
+    """The comparison of other addresses with a bootstrap address, by what their names resolve to."""
 
     def __init__(self, address: Address, loop: asyncio.AbstractEventLoop) -> None:
         self._address = address
@@ -124,7 +130,10 @@ class BootstrapAlias:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def ask(self, address: Address, on_same: Callable[[], None]) -> None:
-        """Call `on_same` as soon as it is known that both lead to the same place; to be asked until then."""
+        """Call `on_same` once both addresses are known to lead to the same place.
+
+        A lookup may fail, so callers ask again until `on_same` is called.
+        """
         now_s = self._loop.time()
         asked_s = self._asked_s.get(address)
         is_new = asked_s is None and len(self._asked_s) < MAX_ASKED
@@ -146,7 +155,7 @@ class BootstrapAlias:
             on_same()
 
     async def _places(self, address: Address) -> set[str]:
-        """The addresses that a host name stands for, none where it can't be looked up."""
+        """Return the addresses that a host name resolves to, none where the lookup fails."""
         with contextlib.suppress(OSError, UnicodeError):
             found = await self._loop.getaddrinfo(address.host, address.port)
             return {str(place[0]).removeprefix("::ffff:") for _, _, _, _, place in found}

@@ -1,10 +1,10 @@
 """The connections to each broker: how many are open and how fast they are made, whichever listener they come by.
 
-A connection counts from the moment it is accepted, before it has said a byte; see `ConnectionSlot`.
+A connection counts from the moment it is accepted, before its first byte; see `ConnectionSlot`.
 
 How many connections may be open: to one broker by a listener and from one address, and to all of them together.
 
-A connection beyond its listener's number, or the daemon's, waits until one of the others ends, and so do all behind it;
+A connection beyond its listener's number, or the daemon's, waits until one of the others ends, and so do all after it;
 one beyond its address's number is closed at once.
 
 **Source:** `ConnectionQuotas` (4.x): `max.connections` of a listener, `max.connections.per.ip`; HAProxy's `maxconn`.
@@ -24,7 +24,12 @@ from kafka_quotas.enforcement.quotas.quota_registry import NodeId
 
 
 class ConnectionTotal:
-    """The connections of the whole daemon; `limit` is how many there may be, None for any number."""
+    """The number of open connections of the whole daemon.
+
+    Args:
+        limit: Most connections at a time, None for any number.
+        on_room: Called when a connection ends at the limit.
+    """
 
     def __init__(self, limit: int | None, *, on_room: Callable[[], None]) -> None:
         self._limit = limit
@@ -33,15 +38,15 @@ class ConnectionTotal:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are as many as there may be."""
+        """Whether the number of connections has reached the limit."""
         return self._limit is not None and self._count >= self._limit
 
     def opened(self) -> None:
-        """Count one more."""
+        """Count one more connection."""
         self._count += 1
 
     def closed(self) -> None:
-        """Count one less; where there was no room all who wait for some are told."""
+        """Count one connection less, and call `on_room` where the limit was reached."""
         was_full = self.is_full
         self._count -= 1
         if was_full:
@@ -49,7 +54,7 @@ class ConnectionTotal:
 
 
 class OpenConnectionCount:
-    """The connections that are open to one broker."""
+    """The connections that are open to one broker, by listener and by address."""
 
     def __init__(self) -> None:
         self._by_listener: Counter[str] = Counter()
@@ -64,19 +69,19 @@ class OpenConnectionCount:
         return limit is not None and self._by_ip[canonical_address(ip)] >= limit
 
     def opened(self, listener: str) -> None:
-        """Count one more of a listener."""
+        """Count one more connection of a listener."""
         self._by_listener[listener] += 1
 
     def came_from(self, ip: str) -> None:
-        """Count one more from an address."""
+        """Count one more connection from an address."""
         self._by_ip[canonical_address(ip)] += 1
 
     def closed(self, listener: str) -> None:
-        """Count one less of a listener."""
+        """Count one connection of a listener less."""
         _take_one(self._by_listener, listener)
 
     def went(self, ip: str) -> None:
-        """Count one less from an address."""
+        """Count one connection from an address less."""
         _take_one(self._by_ip, canonical_address(ip))
 
 
@@ -87,18 +92,22 @@ def _take_one(counter: Counter[str], key: str) -> None:
 
 
 SPARE_DESCRIPTORS: Final = 200
-"""File descriptors that connections leave to everything else: store, logs, control socket, those kept out."""
+"""File descriptors that connections leave to everything else: store, logs, control socket, refused connections."""
 _PER_CONNECTION: Final = 2
 """The client's socket and the broker's."""
 
 
 def connections_for(descriptors: int) -> int:
-    """Return how many connections a process may have that may open so many files, at least one."""
+    """Return how many connections fit into this number of file descriptors, at least one."""
     return max(1, (descriptors - SPARE_DESCRIPTORS) // _PER_CONNECTION)
 
 
 class BrokerConnectionQuotas:
-    """The connections to one broker; `total` counts those to all brokers."""
+    """The limits on connections to one broker.
+
+    Args:
+        total: Count of the connections to all brokers.
+    """
 
     def __init__(self, rates: ConnectionRates, total: ConnectionTotal) -> None:
         self.rates = rates
@@ -107,7 +116,7 @@ class BrokerConnectionQuotas:
         self._ended = asyncio.Event()
 
     def delay_ms(self, settings: ListenerSettings, now_ms: int) -> int:
-        """Return how long one more connection of a listener waits; it counts."""
+        """Record one more connection of a listener and return how long it waits."""
         return self.rates.listener_delay_ms(settings.name, settings.connection_rate, now_ms)
 
     def is_full(self, settings: ListenerSettings) -> bool:
@@ -115,11 +124,15 @@ class BrokerConnectionQuotas:
         return self.total.is_full or self.open.is_full(settings.name, settings.max_connections)
 
     def has_room_for(self, slot: "ConnectionSlot", settings: ListenerSettings) -> bool:
-        """Return whether a connection that counts somewhere by now may count here."""
+        """Return whether a connection that is counted already may count for this broker."""
         return slot.connections is self or not self.open.is_full(settings.name, settings.max_connections)
 
     def ip_delay_ms(self, settings: ListenerSettings, ip: str, now_ms: int) -> int:
-        """Return after how long a connection of an address is closed unserved, 0 where it is served."""
+        """Record a connection of an address and return its delay.
+
+        Returns:
+            Milliseconds after which the connection is closed unserved, 0 where it is served.
+        """
         return self.rates.ip_delay_ms(ip, settings.name, now_ms)
 
     def is_refused(self, settings: ListenerSettings, ip: str) -> bool:
@@ -127,26 +140,26 @@ class BrokerConnectionQuotas:
         return self.open.is_refused(ip, settings.max_connections_per_ip)
 
     def began(self, listener: str) -> "ConnectionSlot":
-        """Count one more connection of a listener."""
+        """Count one more connection of a listener and return its slot."""
         self.total.opened()
         self.open.opened(listener)
         return ConnectionSlot(self, listener)
 
     def look_again(self) -> None:
-        """Have those who wait for room look whether there is some by now."""
+        """Wake the connections that wait for room to check for it again."""
         ended, self._ended = self._ended, asyncio.Event()
         ended.set()
 
     async def one_ended(self) -> None:
-        """Wait until a connection has ended, or there may be room for another reason."""
+        """Wait until a connection ends, or there may be room for another reason."""
         await self._ended.wait()
 
 
 class ConnectionSlot:
     """One connection's place in the counts, from its accept to its end.
 
-    It counts for a listener at the broker of the port it came to; once it is known which broker it is for, there, and
-    once it is known where it really comes from, for its address as well.
+    It counts for a listener at the broker of the port that it was accepted on. Once the connection's own broker is
+    known it counts there, and once its real source is known it counts for that address as well.
     """
 
     __slots__ = ("_ip", "_is_over", "_listener", "connections")
@@ -172,7 +185,10 @@ class ConnectionSlot:
         self.connections.open.came_from(ip)
 
     def end(self) -> None:
-        """Count no more; a second call does nothing."""
+        """Remove the connection from all counts.
+
+        A second call does nothing.
+        """
         if self._is_over:
             return
         self._is_over = True
@@ -188,7 +204,10 @@ class ConnectionSlot:
 
 
 class ConnectionQuotas:
-    """The connections of every broker; the limits of addresses are the store's and hold at each broker."""
+    """The limits on connections to every broker.
+
+    The limits of addresses are the store's and hold at each broker.
+    """
 
     def __init__(
         self, window: QuotaWindow, *, broker_rate: float | None = None, max_connections: int | None = None
@@ -200,7 +219,7 @@ class ConnectionQuotas:
         self.ip_limits = IpLimits()
 
     def broker(self, node_id: NodeId) -> BrokerConnectionQuotas:
-        """Return the connections to a broker."""
+        """Return the connections to a broker, counted from now on where there are none yet."""
         connections = self._brokers.get(node_id)
         if connections is None:
             rates = ConnectionRates(self._window, self.ip_limits, broker_limit=self._broker_rate)
@@ -213,7 +232,7 @@ class ConnectionQuotas:
         return MappingProxyType(self._brokers)
 
     def name(self, placeholder: NodeId, node_id: int) -> None:
-        """Note that a broker that had no name yet turned out to be this node."""
+        """Move the counts of a placeholder to the node id that it turned out to be."""
         if placeholder in self._brokers and node_id not in self._brokers:
             self._brokers[node_id] = self._brokers.pop(placeholder)
 

@@ -1,6 +1,6 @@
 """How fast connections may be made: per address, per listener and per broker, with Kafka's delays.
 
-A connection beyond the rate of its listener or broker waits, and so do all behind it. One beyond the rate of its
+A connection beyond the rate of its listener or broker waits, and so do all after it. One beyond the rate of its
 address is not served: it is closed after the delay, and does not count.
 A delay is at most one sample of the window (1 s by default).
 
@@ -23,7 +23,7 @@ from kafka_quotas.core.resolution.quota_resolver import AppliedQuota
 from kafka_quotas.stores.store import QuotaEntry
 
 IDLE_MS: Final = 3_600_000
-"""A rate nobody recorded to for so long is forgotten, as a broker does it."""
+"""Milliseconds after which a rate without a record is dropped, as in a broker."""
 
 
 class RateOf(StrEnum):
@@ -36,28 +36,32 @@ class RateOf(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateMemory:
-    """What one rate has to remember across a restart: whose it is, its last record (ms), and its figures.
-
-    `name` is that of a listener or an address, empty for the broker's own.
-    """
+    """The state of one rate that is kept across a restart."""
 
     of: RateOf
+    """Kind of the rate."""
     name: str
+    """Listener or address, empty for the broker's own rate."""
     recorded_ms: int
+    """Time of the last record."""
     figures: tuple[float, ...]
+    """State of the rate's samples."""
 
 
 class IpLimits:
-    """The limits by address, as a store holds them."""
+    """The connection creation rates of addresses, as the store holds them."""
 
     def __init__(self) -> None:
         self._resolver = IpQuotaResolver()
         self.version = 0
-        """Changes with every change of the limits."""
+        """Number that changes with every change of the limits."""
         self.count = 0
 
     def apply(self, entries: Iterable[QuotaEntry]) -> None:
-        """Nothing; these limits are in force and no others. Entries that are not of addresses are passed over."""
+        """Replace all limits with those of these entries.
+
+        Entries of entities other than addresses are passed over.
+        """
         resolver = IpQuotaResolver()
         limits = [
             (entry.entity, limit)
@@ -71,17 +75,17 @@ class IpLimits:
         self.version += 1
 
     def limit(self, ip: str) -> float | None:
-        """Connections per second that an address may make, None for any number."""
+        """Return the connections per second that an address may make, None for any number."""
         match = self._resolver.match(ip)
         return None if match is None else match.limit
 
     def match(self, ip: str) -> AppliedQuota | None:
-        """The limit of an address with the entity that it is set on, None where it may make any number."""
+        """Return the limit of an address with the entity it is set on, None where there is none."""
         return self._resolver.match(ip)
 
 
 class _CountedRate:
-    """A rate with a bound that may change, and when it was last asked."""
+    """A rate with a bound that may change, and the time of its last record."""
 
     __slots__ = ("last_ms", "rate", "sensor")
 
@@ -91,7 +95,7 @@ class _CountedRate:
         self.last_ms = 0
 
     def record(self, limit: float | None, now_ms: int, count: float = 1.0) -> int:
-        """The delay in ms of more connections, 0 where they fit; they are recorded either way."""
+        """Record connections and return their delay in ms, 0 where they fit."""
         self.last_ms = now_ms
         if self.sensor.quota is None or self.sensor.quota.bound != limit:
             self.sensor.quota = None if limit is None else Quota(limit)
@@ -99,7 +103,7 @@ class _CountedRate:
         return 0 if violation is None else max(violation.throttle_ms or 0, 0)
 
     def take_back(self, now_ms: int, count: float = 1.0) -> None:
-        """Nothing; so many connections that were recorded do not count."""
+        """Take recorded connections out of the rate again."""
         self.last_ms = now_ms
         self.rate.record(-count, now_ms)
 
@@ -116,7 +120,10 @@ class ConnectionRates:
         self._ips: dict[str, _CountedRate] = {}
 
     def listener_delay_ms(self, listener: str, limit: float | None, now_ms: int) -> int:
-        """How long one more connection of a listener waits, with all behind it; the connection counts."""
+        """Record one connection of a listener and return its delay in ms.
+
+        All connections after it wait as well.
+        """
         delay_ms = self._broker.record(self._broker_limit, now_ms)
         if limit is None:
             return delay_ms
@@ -126,9 +133,12 @@ class ConnectionRates:
         return max(delay_ms, rate.record(limit, now_ms))
 
     def ip_delay_ms(self, ip: str, listener: str, now_ms: int) -> int:
-        """After how long a connection of an address is closed unserved; 0 where it is served, and counts.
+        """Record a connection of an address and return the delay after which it is closed unserved.
 
-        One that is not served does not count for its listener and broker either.
+        A connection that is not served is taken out of the rates of its address, listener and broker.
+
+        Returns:
+            Milliseconds, 0 where the connection is served.
         """
         limit = self._ip_limits.limit(ip)
         if limit is None:
@@ -142,11 +152,14 @@ class ConnectionRates:
         return delay_ms
 
     def match_ip(self, ip: str) -> AppliedQuota | None:
-        """The limit of an address with the entity that it is set on, None where it may make any number."""
+        """Return the limit of an address with the entity it is set on, None where there is none."""
         return self._ip_limits.match(ip)
 
     def record_ip(self, ip: str, count: float, now_ms: int) -> int:
-        """The delay in ms of connections that an address makes elsewhere; they count where it is 0."""
+        """Record connections that an address makes elsewhere and return their delay in ms.
+
+        They count only where the delay is 0.
+        """
         limit = self._ip_limits.limit(ip)
         if limit is None:
             return 0
@@ -157,7 +170,7 @@ class ConnectionRates:
         return delay_ms
 
     def would_delay_ip_ms(self, ip: str, count: float, now_ms: int) -> int:
-        """The delay in ms that connections of an address would have; nothing is recorded."""
+        """Return the delay in ms that connections of an address would have, without recording them."""
         limit = self._ip_limits.limit(ip)
         if limit is None:
             return 0
@@ -165,25 +178,26 @@ class ConnectionRates:
         return (_CountedRate(self._window) if rate is None else copy.deepcopy(rate)).record(limit, now_ms, count)
 
     def unrecord_ip(self, ip: str, count: float, now_ms: int) -> None:
-        """Nothing; so many connections of an address do not count."""
+        """Take connections of an address out of its rate again."""
         if self._ip_limits.limit(ip) is not None:
             self._rate_of(ip).take_back(now_ms, count)
 
     def observed_ip(self, ip: str, now_ms: int) -> float:
-        """Connections per second that an address makes; asking changes nothing."""
+        """Return the connections per second that an address makes, without changing the rate."""
         rate = self._ips.get(canonical_address(ip))
         return 0.0 if rate is None else rate.rate.peek(now_ms)
 
     def memories(self) -> Iterator[RateMemory]:
-        """What each rate has to remember, if it ever counted."""
+        """Yield the state of each rate that has a record."""
         for of, name, rate in self._rates():
             if rate.last_ms:
                 yield RateMemory(of=of, name=name, recorded_ms=rate.last_ms, figures=rate.rate.memory)
 
     def remember(self, memory: RateMemory, shift_ms: int) -> None:
-        """Nothing; a rate goes on in place of another, with all its times moved by `shift_ms`.
+        """Restore a rate with all its times moved by `shift_ms`.
 
-        Raises `ValueError` for figures of another window.
+        Raises:
+            ValueError: The figures belong to another window.
         """
         rate = _CountedRate(self._window)
         rate.rate.remember(memory.figures, shift_ms)
@@ -204,12 +218,12 @@ class ConnectionRates:
             yield RateOf.IP, address, rate
 
     def expire_idle(self, now_ms: int) -> None:
-        """Nothing; addresses that made no connection for an hour are forgotten."""
+        """Drop the rates of addresses that made no connection for an hour."""
         for address in [address for address, rate in self._ips.items() if now_ms - rate.last_ms >= IDLE_MS]:
             del self._ips[address]
 
     def _rate_of(self, ip: str) -> _CountedRate:
-        """The rate of an address, made where there is none."""
+        """Return the rate of an address, made where there is none."""
         address = canonical_address(ip)
         rate = self._ips.get(address)
         if rate is None:

@@ -1,8 +1,8 @@
-"""One listener of the daemon as clients see it: where they bootstrap, and the way to each broker behind it.
+"""One listener of the daemon as clients see it: its bootstrap address, and the route to each broker of its cluster.
 
-Invariants: a broker's way is open before clients are told of it, at a port that follows from its node id; quotas go by
-node id, so it is the same broker whichever front, name or address it was reached by. Of several bootstrap servers a
-connection gets to one that takes connections.
+Invariants: a broker's listener is open before any client gets its address, at a port that follows from its node id;
+quotas go by node id, so it is the same broker whichever listener, name or address it was reached by. Of several
+bootstrap servers a connection gets to one that takes connections.
 """
 
 import socket
@@ -33,7 +33,7 @@ _ANY: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound to
 
 
 class Listener:
-    """A bootstrap listener and those of the brokers that were met through it."""
+    """A bootstrap listener and the listeners of the brokers that clients met through it."""
 
     def __init__(
         self,
@@ -87,7 +87,10 @@ class Listener:
                 self.directory.announce(node_id)
 
     def follow(self, settings: ListenerSettings) -> None:
-        """Nothing; these settings hold from the next connection on. What `refuse_restart` is about is what it was."""
+        """Apply these settings from the next connection on.
+
+        Settings that `refuse_restart` guards stay unchanged.
+        """
         self.settings = settings
         self.mapping = PrincipalMapping(settings.principal_mapping)
         for entrance in self._entrances:
@@ -96,11 +99,11 @@ class Listener:
             self._connections(route).look_again()
 
     def advertised(self, route: Route) -> Address:
-        """What clients are told for a route, where it does not depend on the way they came."""
+        """Return the address of a route for clients, where it does not depend on the address they reached."""
         return Address(host=self._host_of(route) or self.settings.listen.host, port=route.port)
 
     def way(self, route: Route) -> UpstreamConfig:
-        """How connections of a route get to their broker at the moment."""
+        """Return how connections of a route reach their broker at the moment."""
         return UpstreamConfig(
             upstream=route.upstream,
             timeout_s=self._connect_timeout_s,
@@ -110,7 +113,7 @@ class Listener:
         )
 
     def translation(self, client: socket.socket) -> Callable[[int, str, int], tuple[str, int]]:
-        """What a client is told in place of a broker's address."""
+        """Return the function that replaces a broker's address with the one this client connects to."""
         towards = self.settings.advertised_host or self._host_towards(client)
 
         def translate(node_id: int, host: str, port: int) -> tuple[str, int]:
@@ -124,7 +127,7 @@ class Listener:
         return translate
 
     def close(self) -> None:
-        """Nothing; nobody comes in any more."""
+        """Stop accepting connections and stop all lookups."""
         for entrance in self._entrances:
             entrance.close()
         self._entrances.clear()
@@ -175,7 +178,7 @@ class Listener:
             ) from error
 
     def _say_unopened(self, node_id: int, error: ListenError) -> None:
-        """Log, once for each broker and reason, that clients can't be told where a broker is."""
+        """Log, once per broker and reason, that clients get no address for a broker."""
         if self._unopened.get(node_id) != error.message:
             self._unopened[node_id] = error.message
             fields: dict[str, str | float] = {"listener": self.settings.name, "error": error.message}
@@ -202,7 +205,11 @@ class Listener:
         return entrance.port
 
     def _route_by_host(self, host: str | None) -> Route:
-        """The route of the broker that a TLS client asked for by name; other names are for bootstrapping."""
+        """Return the route of the broker that a TLS client names, the bootstrap route for any other name.
+
+        Raises:
+            ProtocolError: The name is that of a broker that is not known.
+        """
         node_id = None if host is None else self.settings.node_of(host)
         if node_id is None:
             return self._preferred()
@@ -212,14 +219,14 @@ class Listener:
         return route
 
     def _preferred(self) -> Route:
-        """Return the route to the bootstrap server that is tried next."""
+        """Return the route to the bootstrap server to try next."""
         routes = {route.upstream: route for route in reversed(self.directory.bootstraps)}
         return routes[self._health.preferred(route.upstream for route in self.directory.bootstraps)[0]]
 
     async def _reached(self, route: Route) -> Route:
         """Return a route to a bootstrap server that takes connections in place of one to any of them.
 
-        A broker that is not located yet is looked for behind such a server as well.
+        A broker without a known address is looked for through such a server as well.
         """
         servers = {each.upstream: each for each in self.directory.bootstraps}
         if route not in self.directory.bootstraps and route.is_located:
@@ -233,7 +240,10 @@ class Listener:
         return route
 
     def _host_towards(self, client: socket.socket) -> str:
-        """The host by which a client reaches us: the one listened on or, if that is any, the one it came to."""
+        """Return the host by which a client reaches the daemon.
+
+        That is the host listened on or, where the daemon listens on every address, the one the client connected to.
+        """
         host = self.settings.listen.host
         if host not in _ANY:
             return host
@@ -244,7 +254,7 @@ class Listener:
         return came_to.removeprefix("::ffff:")
 
     def _keeper(self, properties: Mapping[str, str] | None, *, is_server: bool) -> ReloadingTlsContext | None:
-        """What keeps the TLS context by these properties; None without any."""
+        """Return the TLS context that follows the files of these properties, None without properties."""
         if properties is None:
             return None
         from kafka_quotas.stores.security.tls import (  # noqa: PLC0415 - as above

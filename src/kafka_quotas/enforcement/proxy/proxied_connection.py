@@ -1,10 +1,10 @@
 """One client's connection and one broker's, and the session between them: the I/O that the session does not do.
 
 The broker is connected to when the client has sent what starts like a request, or all of one that is looked at as a
-whole: who only opens connections, or can't agree on TLS, costs the broker nothing.
+whole: a client that only opens connections, or can't agree on TLS, costs the broker nothing.
 What is read is written to the other side as it is, views into it and never copies. A side is left unread while the
 other does not take its bytes, or as soon as it has sent what its session lets wait: a client that waits by itself is
-read on, so that its end is seen.
+still read, so its end is seen.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 
 LINGER_S: Final = 2.0
-"""How long a broker gets to take the last requests of a client that is gone."""
+"""Seconds that a broker gets to take the last requests after their client has left."""
 _OVERDUE: Final = KafkaQuotasError(
     f"it did not come within {GATHER_MS // 1000} s, and others wait", hint="see --queued-max-request-bytes"
 )
@@ -35,7 +35,7 @@ _LOST: Final = KafkaQuotasError("nothing was acknowledged for minutes")
 
 @dataclass(slots=True, kw_only=True)
 class ProxyContext:
-    """What all relays of a daemon share."""
+    """The loop, clock, counters and watchers that all connections of a daemon share."""
 
     loop: asyncio.AbstractEventLoop
     clock: Clock
@@ -48,7 +48,12 @@ class ProxyContext:
 
 
 class ProxiedConnection:
-    """A connection pair; `on_closed` is called once, when both connections have ended."""
+    """A client's connection, its broker's, and the session between the two.
+
+    Args:
+        on_closed: Called once, when both connections have ended.
+        on_client: Called with the client's transport when its connection is made.
+    """
 
     def __init__(
         self,
@@ -75,20 +80,20 @@ class ProxiedConnection:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
         self.way: UpstreamConfig | None = None
-        """How the broker is reached, None before `open`."""
+        """Route to the broker, None before `open`."""
         self.max_idle_ms: int | None = None
-        """How long nothing may move before the connection is closed, None for ever."""
+        """Longest time without a byte before the connection is closed, None for no limit."""
         self.has_moved = True
-        """Whether anything came from either side; for whoever looks for quiet connections, and clears it."""
+        """Whether bytes came from either side since `QuietConnections` last cleared it."""
         self.quiet_since_ms = 0
-        """When that was seen last."""
+        """Time at which `QuietConnections` last found bytes moved."""
         self._is_reaching = False
-        """Whether the broker was asked for a connection."""
+        """Whether a connection to the broker was started."""
         session.gathering.on_room = self._found_room
         session.gathering.on_overdue = self._overdue
         self._watched_fd: int | None = None
         self._is_unsteady = False
-        """Whether what the session holds may have changed without being looked at in `_move`."""
+        """Whether the session's holds may have changed outside `_move`."""
 
     def open(self, client: socket.socket, way: UpstreamConfig) -> None:
         """Serve an accepted connection."""
@@ -96,14 +101,17 @@ class ProxiedConnection:
         self._opening = self._room.loop.create_task(self._open(client, way))
 
     def expire(self) -> bool:
-        """Close a connection on which nothing moved for as long as may be, unless its client is throttled."""
+        """Close an idle connection and return whether it was closed.
+
+        A connection whose client is throttled stays open.
+        """
         if self._is_closing or self.session.mute is not None:
             return False
         self.close()
         return True
 
     def leave_lost_peer(self) -> bool:
-        """End a connection of which one peer is gone without a word, and return whether that was so."""
+        """End a connection one of whose peers no longer acknowledges, and return whether it was so."""
         if self._is_closing or not (self._client.lost_peer() or self._upstream.lost_peer()):
             return False
         self._fail("connection closed: a peer does not answer any more", _LOST, LogLevel.WARNING)
@@ -111,16 +119,19 @@ class ProxiedConnection:
         return True
 
     def drain(self) -> None:
-        """Close the connection when its last request is answered."""
+        """Close the connection after its last request is answered."""
         self.session.drain()
         self._follow()
 
     def unmute(self) -> None:
-        """End the throttle time that the client waits for."""
+        """End the throttle time of the client."""
         self._resume(self.session.unmute)
 
     def close(self) -> None:
-        """End both connections when their peers have taken what was sent. A second call does nothing."""
+        """End both connections after their peers have taken what was sent.
+
+        A second call does nothing.
+        """
         if self._is_closing:
             return
         self.session.close()
@@ -140,13 +151,13 @@ class ProxiedConnection:
         return self._flow.state is CLOSED
 
     def abort(self) -> None:
-        """Nothing; both connections end now."""
+        """End both connections now."""
         self.close()
         self._client.abort()
         self._upstream.abort()
 
     async def _open(self, client: socket.socket, way: UpstreamConfig) -> None:
-        """Agree on TLS with the client, where it is spoken, and read from it."""
+        """Agree on TLS with the client, where the listener has TLS, and read from it."""
         error: OSError | None = None
         try:
             await self._room.loop.connect_accepted_socket(
@@ -175,7 +186,10 @@ class ProxiedConnection:
             self.close()  # the client is gone already
 
     def _reach(self) -> None:
-        """Connect to the broker; until it is there the client is left unread, and what it sent is kept."""
+        """Connect to the broker.
+
+        Until the connection is made the client is left unread, and what it sent is kept.
+        """
         assert self.way is not None
         self._is_reaching = True
         self._upstream.write = self._flow.to_upstream.append
@@ -242,7 +256,7 @@ class ProxiedConnection:
             self._break(error)
 
     def _move(self) -> None:
-        """Write what the session put out, and have both sides do what its state says."""
+        """Write what the session put out, and have both sides follow its state."""
         flow = self._flow
         if flow.to_upstream:
             if self._is_reaching and self._opening is None:
@@ -255,7 +269,7 @@ class ProxiedConnection:
             self._follow()
 
     def _follow(self) -> None:
-        """Leave sides unread that may not go on, and set the timer as the session wants it."""
+        """Pause reading from the sides that have to wait, and set the timer that the session wants."""
         session, flow = self.session, self._flow
         if self._is_closing or self._client.is_gone:
             return
@@ -271,7 +285,7 @@ class ProxiedConnection:
             self.close()
 
     def _watch(self, *, wanted: bool) -> None:
-        """Nothing; it is noticed, or not any more, that the client leaves while it is not read."""
+        """Watch for the end of an unread client, or stop watching."""
         if wanted and self._watched_fd is None:
             self._watched_fd = self._client.fileno
             if self._watched_fd is not None:
@@ -309,16 +323,16 @@ class ProxiedConnection:
             self._resume(self._flow.resume_requests)
 
     def _found_room(self) -> None:
-        """Go on with a request that waited to be gathered, when whoever made room is done."""
+        """Resume a request that waited for memory, after the current callback has returned."""
         self._room.loop.call_soon(self._resume, self._flow.found_room)
 
     def _overdue(self) -> None:
-        """Close a connection that holds room that others wait for, unless it is the broker who does not take bytes."""
+        """Close a connection that keeps memory others wait for, unless its broker is what takes no bytes."""
         if not self._is_closing and not self._flow.upstream_is_full:
             self._fail("client closed: it holds room for a request that it does not send", _OVERDUE, LogLevel.WARNING)
 
     def _resume(self, release: Callable[[int], None]) -> None:
-        """Nothing; what a release lets go is moved."""
+        """Lift a hold by `release` and move what it lets pass."""
         if self._is_closing or self._client.is_gone:
             return
         try:
@@ -332,7 +346,7 @@ class ProxiedConnection:
     # Ends.
 
     def _client_gone(self) -> None:
-        """Nothing; the broker gets what the client sent last, and a moment to take it."""
+        """Give the broker the client's last bytes, and a moment to take them."""
         self._watch(wanted=False)
         self.session.gathering.end(self._now_ms())
         if not self._is_closing:
@@ -349,7 +363,7 @@ class ProxiedConnection:
         self._check_closed()
 
     def _upstream_gone(self) -> None:
-        """Nothing; the client gets what the broker sent last."""
+        """Close the client's connection after it has the broker's last bytes."""
         if not self._is_closing:
             if self.session.unanswered and not self._client.is_gone:
                 self._say("upstream closed the connection with requests unanswered", LogLevel.WARNING)
@@ -357,13 +371,13 @@ class ProxiedConnection:
         self._check_closed()
 
     def _check_closed(self) -> None:
-        """Nothing; once both connections have ended, whoever waits for that is told."""
+        """Call `on_closed` once both connections have ended."""
         if self._is_closing and self._opening is None and self._client.is_gone and self._upstream.is_gone:
             on_closed, self._on_closed = self._on_closed, _nobody
             on_closed(self)
 
     def _break(self, error: Exception) -> None:
-        """Nothing; the connection is closed for a defect of the daemon, and the log says where it is."""
+        """Close the connection for a defect of the daemon, and log where the defect is."""
         place = traceback.extract_tb(error.__traceback__)[-1]
         told = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
         self._fail("connection closed: internal error", KafkaQuotasError(told), LogLevel.ERROR)
@@ -386,5 +400,4 @@ class ProxiedConnection:
 
 
 def _nobody(relay: ProxiedConnection) -> None:
-    """Nothing; whoever waited for the end was told."""
     del relay

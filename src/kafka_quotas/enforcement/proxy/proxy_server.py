@@ -1,4 +1,4 @@
-"""The doors of the daemon: its fronts, and the connections that came through them."""
+"""The listeners of the daemon, and the connections that came through them."""
 
 import asyncio
 import dataclasses
@@ -35,11 +35,11 @@ from kafka_quotas.enforcement.topics.filters import TopicFilters
 from kafka_quotas.wire.connection.distinguished_name import subject_name
 
 MOVE_GRACE_S: Final = 5.0
-"""How long connections stay with the address that a broker moved away from: brokers may not all know of it yet."""
+"""Seconds that connections stay with a broker's old address: the other brokers may not all know the new one yet."""
 
 
 class ProxyServer:
-    """Every front and every connection of a daemon."""
+    """Every listener and every connection of a daemon."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ProxyServer:
         self._empty.set()
         self.fronts: list[Listener] = []
         self.health = UpstreamHealth()
-        """Which brokers take connections."""
+        """Record of which brokers take connections."""
         unnamed = itertools.count()
         try:
             for listener, ports in zip(settings.listeners, ports_of(settings.listeners), strict=True):
@@ -106,20 +106,20 @@ class ProxyServer:
         return list(dict.fromkeys(route.upstream for front in self.fronts for route in front.directory.routes))
 
     def listeners(self) -> list[tuple[Address, Route]]:
-        """Where clients may connect to, and the route from there."""
+        """Return each address that clients may connect to, and the route from there."""
         return [(front.advertised(route), route) for front in self.fronts for route in front.directory.routes]
 
     def follow(self, number: int, settings: ListenerSettings) -> None:
-        """Nothing; a listener's settings hold from the next connection on, the listener's place being `number`."""
+        """Apply the settings of listener `number` from the next connection on."""
         self._rules[settings.name] = _rules(self._settings.rules, settings)
         self.fronts[number].follow(settings)
 
     def shortest_idle_ms(self) -> int | None:
-        """Return the shortest time for which a connection may be idle, None where all may be so for ever."""
+        """Return the shortest idle time of any listener, None where no listener has one."""
         return min((idle for front in self.fronts if (idle := front.settings.max_idle_ms) is not None), default=None)
 
     def unmute(self, choice: ClientChoice) -> Unmuted:
-        """End the throttle times of these clients, and tell whose those were."""
+        """End the throttle times of these clients and return which clients those were."""
         now_ms = self._room.clock.now_ms()
         ended: list[tuple[NodeId, ThrottledChannel]] = []
         for relay, route in list(self._connections.items()):
@@ -133,7 +133,14 @@ class ProxyServer:
         return result
 
     async def drain(self, timeout_s: float) -> int:
-        """How many connections had to be cut; all others answered what had been asked before they closed."""
+        """Stop listening and close each connection after its last response.
+
+        Args:
+            timeout_s: Time after which connections that are still open are cut.
+
+        Returns:
+            The number of connections that were cut.
+        """
         self._stop_listening()
         for relay in list(self._connections):
             relay.drain()
@@ -147,7 +154,7 @@ class ProxyServer:
         return 0
 
     def close(self) -> None:
-        """Nothing; listeners and connections are closed."""
+        """Stop listening and cut every connection."""
         self._stop_listening()
         for relay in list(self._connections):
             relay.abort()
@@ -193,7 +200,7 @@ class ProxyServer:
         )
 
     def _on_charge(self, arrival: AcceptedConnection) -> OnCharge | None:
-        """What takes note of the charges of a connection; None without an event log."""
+        """Return what records the charges of a connection, None without an event log."""
         if self._charges is None:
             return None
         self._served += 1
@@ -204,7 +211,7 @@ class ProxyServer:
     # Brokers.
 
     def _named(self, route: Route, placeholder: NodeId) -> None:
-        """Nothing; a bootstrap route has its broker's id, and what was counted for it is the broker's."""
+        """Move what was counted for a bootstrap route's placeholder to its broker's id."""
         assert route.node_id is not None
         is_known = route.node_id in self._policy.brokers
         self._policy.name_bootstrap(route.node_id, placeholder)
@@ -214,14 +221,14 @@ class ProxyServer:
             self._room.loop.call_soon(self._drain_route, route)  # not before the response that told it has gone out
 
     def _moved(self, route: Route) -> None:
-        """Nothing; after a while connections to the old address end, and their clients come again."""
+        """End connections to a broker's old address after a grace period, so their clients connect again."""
         self._room.notify(
             LogEvent(event="broker moved", fields={"broker": str(route.node_id), "upstream": str(route.upstream)})
         )
         self._room.loop.call_later(MOVE_GRACE_S, self._leave_behind, route)
 
     def _located(self, route: Route) -> None:
-        """Let connections that a bootstrap server took for a broker end, and their clients come again."""
+        """Drain connections that a bootstrap server took for a broker, so their clients connect again."""
         self._room.notify(
             LogEvent(event="broker found", fields={"broker": str(route.node_id), "upstream": str(route.upstream)})
         )
@@ -246,7 +253,7 @@ class ProxyServer:
 
 
 def _rules(rules: EnforcementRules, listener: ListenerSettings) -> EnforcementRules:
-    """The rules as they are for clients of one listener."""
+    """Return the rules as they hold for clients of one listener."""
     return dataclasses.replace(
         rules,
         principal=listener.principal or rules.principal,
@@ -258,7 +265,7 @@ def _rules(rules: EnforcementRules, listener: ListenerSettings) -> EnforcementRu
 
 
 def _certified(front: Listener, identity: PrincipalTracker, transport: asyncio.Transport) -> None:
-    """Nothing; if a client showed a certificate, its name is known."""
+    """Record the user of the certificate that a client presented, if it presented one."""
     tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
     certificate = None if tls is None else tls.getpeercert(binary_form=True)
     if not certificate:

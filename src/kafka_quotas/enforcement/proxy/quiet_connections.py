@@ -1,7 +1,7 @@
 """Connections on which nothing moves: closed when that has lasted too long, or when a peer turns out to be gone.
 
-Throttled clients are not idle, for it is we who keep them waiting. Invariant: connections are looked at in slices, so
-that nobody waits for this however many there are.
+Throttled clients are not idle, because the daemon keeps them waiting. Invariant: connections are looked at in slices,
+so the event loop serves others in between, however many there are.
 **Source:** `Selector.IdleExpiryManager` (4.x): `connections.max.idle.ms`.
 """
 
@@ -16,7 +16,7 @@ from kafka_quotas.enforcement.session.gathering import GatherBudget
 from kafka_quotas.enforcement.telemetry.counters import Counters
 
 LOOKS: Final = 20
-"""How often the shortest idle time is divided into looks."""
+"""Looks per shortest idle time."""
 LONGEST_PAUSE_S: Final = 30.0
 _GATHERING_PAUSE_S: Final = 1.0
 SLICE: Final = 100
@@ -24,7 +24,7 @@ SLICE: Final = 100
 
 
 class QuietConnections:
-    """Looks through the open connections now and then."""
+    """The periodic check of open connections for idle ones and lost peers."""
 
     def __init__(
         self, connections: Callable[[], Iterable[ProxiedConnection]], *, clock: Clock, counters: Counters
@@ -34,7 +34,7 @@ class QuietConnections:
         self._counters = counters
 
     async def watch(self, shortest_idle_ms: Callable[[], int | None]) -> None:
-        """Look until cancelled, the more often the shorter idle times may be."""
+        """Look at all connections until cancelled, more often the shorter the idle times may be."""
         while True:
             idle_ms = shortest_idle_ms()
             pause_s = LONGEST_PAUSE_S if idle_ms is None else min(LONGEST_PAUSE_S, idle_ms / LOOKS / 1000)
@@ -45,14 +45,14 @@ class QuietConnections:
                 self.look(relay, self._clock.now_ms())
 
     async def watch_gathering(self, budget: GatherBudget) -> None:
-        """Tell those who hold room for too long that others wait for, until cancelled."""
+        """Report to connections that keep memory for too long that others wait for it, until cancelled."""
         while True:
             await asyncio.sleep(_GATHERING_PAUSE_S)
             for share in budget.overdue(self._clock.now_ms()):
                 share.on_overdue()
 
     def look(self, relay: ProxiedConnection, now_ms: int) -> None:
-        """Note whether anything has moved on a connection since the last look; end it where it should."""
+        """Record whether anything moved on a connection since the last look, and end it where it is due."""
         if relay.has_moved:
             relay.has_moved = False
             relay.quiet_since_ms = now_ms

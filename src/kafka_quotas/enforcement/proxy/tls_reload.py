@@ -1,6 +1,6 @@
 """TLS contexts that follow their files: a renewed certificate is served from the next connection on.
 
-Invariants: files are looked at when a connection comes, at most once a second; a change that can't be used is said
+Invariants: files are looked at when a connection comes, at most once a second; a change that can't be used is logged
 once and the context before stays.
 """
 
@@ -14,16 +14,16 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 
 LOOK_MS: Final = 1000
-"""How often the files are looked at, at most."""
+"""Shortest time between two looks at the files."""
 
 _Seen: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 """Per file its time of change (ns), size and inode, None where it is missing."""
 
 
 class ReloadingTlsContext:
-    """One TLS context and the files it was made from.
+    """One TLS context and the files it is made from.
 
-    Raises what `make` raises.
+    Its constructor raises what `make` raises.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class ReloadingTlsContext:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The context by the files of this moment."""
+        """The context made from the files as they are now."""
         now_ms = self._now_ms()
         if now_ms - self._looked_ms >= LOOK_MS:
             self._looked_ms = now_ms

@@ -1,9 +1,9 @@
-"""One socket of a relay, as asyncio's transports serve it.
+"""One socket of a proxied connection, as asyncio's transports serve it.
 
-Peers that leave while nobody reads from them, noticed at once.
+Peers that leave while their socket is not read, noticed at once.
 
-A side that is not read says nothing of its end: that would come behind the bytes that wait in the kernel. The kernel
-knows, and tells it apart from them. Invariant: nothing is open while nobody is watched.
+A socket that is not read does not report its end: that would come after the bytes that wait in the kernel. The kernel
+knows, and reports it apart from them. Invariant: no epoll is open while no socket is watched.
 **Source:** EPOLLRDHUP, epoll_ctl(2).
 """
 
@@ -19,7 +19,7 @@ from kafka_quotas.wire.codec.skip import Buffer
 
 
 class PeerCloseWatcher:
-    """Watches sockets for the end of their peers, whatever is left to be read."""
+    """The watch over unread sockets for the end of their peers, whatever is left to be read."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -27,7 +27,7 @@ class PeerCloseWatcher:
         self._epoll: select.epoll | None = None
 
     def watch(self, fd: int, left: Callable[[], None]) -> None:
-        """Nothing; `left` is called once if the peer of this socket leaves before `forget`."""
+        """Call `left` once if the peer of this socket leaves before `forget`."""
         if fd in self._left:
             return
         if self._epoll is None:
@@ -37,7 +37,10 @@ class PeerCloseWatcher:
         self._epoll.register(fd, select.EPOLLRDHUP)
 
     def forget(self, fd: int) -> None:
-        """Nothing; the socket is not watched any more. It has to be open still, if it was."""
+        """Stop watching a socket.
+
+        A socket that was watched has to be open still.
+        """
         if self._left.pop(fd, None) is None or self._epoll is None:
             return
         self._epoll.unregister(fd)
@@ -57,14 +60,16 @@ class PeerCloseWatcher:
 
 
 HIGH_WATER_BYTES: Final = 256 * 1024
-"""How much is kept for a peer that does not take it before the other side is left unread; one read can come on top."""
+"""Bytes kept for a peer that takes none before the other side is left unread; one read can come on top."""
 FLUSH_S: Final = 2.0
-"""How long a peer gets to take what is left for it when the connection ends."""
+"""Seconds that a peer gets to take what is left for it when the connection ends."""
 _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
-"""A peer that is gone without a word is noticed after 2 minutes (seconds, seconds, probes): where nothing is left to
-be acknowledged, for the kernel sends these probes then only; `Transport.lost_peer` is for the other case."""
+"""Keepalive idle time (s), interval (s) and probes, by which a vanished peer is noticed after 2 minutes.
+
+The kernel sends these probes only where all data is acknowledged. `Transport.lost_peer` is for the other case.
+"""
 UNACKNOWLEDGED_MS: Final = 150_000
-"""How long a peer may acknowledge nothing while it should before it counts as gone.
+"""Longest time without an acknowledgement that is due before a peer counts as gone.
 
 Longer than the kernel's longest pause between two probes of a closed window (`TCP_RTO_MAX`, 120 s). `TCP_USER_TIMEOUT`
 would be no substitute: it ends connections whose peer answers every probe but does not read.
@@ -77,7 +82,7 @@ _TCP_INFO: Final = struct.Struct("=2xBB52xI")
 
 
 class Transport(asyncio.Protocol):
-    """Hands on what comes, and says when its peer is full, takes bytes again, or is gone."""
+    """One socket's asyncio protocol, which reports its bytes, its back pressure and its end."""
 
     def __init__(
         self,
@@ -93,9 +98,9 @@ class Transport(asyncio.Protocol):
         self._made = made
         self._transport: asyncio.Transport | None = None
         self.write: Callable[[bytes], None] = _drop
-        """Writes bytes, or keeps them; drops them where there is no connection."""
+        """Function that writes or buffers bytes, and drops them where there is no connection."""
         self.is_gone = True
-        """Whether there is no connection, not yet or not any more."""
+        """Whether there is no connection, not yet or no longer."""
         self.is_paused = False
 
     @property
@@ -111,9 +116,10 @@ class Transport(asyncio.Protocol):
         return fd if fd >= 0 else None
 
     def lost_peer(self) -> bool:
-        """Return whether the peer has not acknowledged for `UNACKNOWLEDGED_MS` what it was sent, or probed with.
+        """Return whether the peer acknowledged nothing for `UNACKNOWLEDGED_MS` that it should have.
 
-        A peer that does not read acknowledges probes all the same. To be asked where nothing moved for as long.
+        That is data or probes of a closed window: a peer that does not read acknowledges probes all the same. Only for
+        connections on which nothing moved for that time.
         """
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
         if sock is None:
@@ -126,7 +132,7 @@ class Transport(asyncio.Protocol):
         return max(retransmits, probes) >= _UNANSWERED and silent_ms >= UNACKNOWLEDGED_MS
 
     def send(self, pieces: list[Buffer]) -> None:
-        """Nothing; the pieces are written or kept, and the list is empty."""
+        """Write the pieces, or drop them without a connection, and empty the list."""
         transport = self._transport
         if transport is None:
             pieces.clear()
@@ -137,7 +143,7 @@ class Transport(asyncio.Protocol):
             pieces.clear()
 
     def pause(self, *, wanted: bool) -> None:
-        """Nothing; bytes are left where they are, or looked for."""
+        """Pause reading, or resume it."""
         if wanted is not self.is_paused and self.is_open:
             self.is_paused = wanted
             transport = cast("asyncio.Transport", self._transport)
@@ -147,7 +153,7 @@ class Transport(asyncio.Protocol):
                 transport.resume_reading()
 
     def finish(self) -> None:
-        """Nothing; the peer is told that nothing more will come, after all that was sent."""
+        """End the sending side after all that was sent."""
         if self.is_open:
             transport = cast("asyncio.Transport", self._transport)
             if transport.can_write_eof():
@@ -156,19 +162,19 @@ class Transport(asyncio.Protocol):
                 transport.close()
 
     def close(self) -> None:
-        """Nothing; the connection ends as soon as the peer has taken what was sent, or after `FLUSH_S` seconds."""
+        """End the connection once the peer has taken what was sent, or after `FLUSH_S` seconds."""
         if self.is_open:
             transport = cast("asyncio.Transport", self._transport)
             transport.close()
             asyncio.get_running_loop().call_later(FLUSH_S, self.abort)
 
     def abort(self) -> None:
-        """Nothing; the connection ends now, whatever is left unsent."""
+        """End the connection now, whatever is left unsent."""
         if self._transport is not None:
             self._transport.abort()
 
     def forget(self) -> None:
-        """Treat the connection as gone, for nobody waits for it any more.
+        """Treat the connection as gone after its waiter was cancelled.
 
         uvloop closes a connection whose waiter is cancelled without `connection_lost`, even after `connection_made`.
         **Source:** `Loop.create_connection`, `connect_accepted_socket` of uvloop 0.23.
@@ -181,7 +187,7 @@ class Transport(asyncio.Protocol):
     # What the transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Nothing; the connection is there."""
+        """Take over the transport of a new connection."""
         self._transport = cast("asyncio.Transport", transport)
         self.is_gone = False
         self.write = self._transport.write
@@ -191,15 +197,15 @@ class Transport(asyncio.Protocol):
             self._made(self._transport)
 
     def pause_writing(self) -> None:
-        """Nothing; the relay is told to stop."""
+        """Report that the write buffer is full."""
         self._full(True)  # noqa: FBT003 - a callback
 
     def resume_writing(self) -> None:
-        """Nothing; the relay is told to go on."""
+        """Report that the write buffer has room again."""
         self._full(False)  # noqa: FBT003 - as above
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing; the relay is told."""
+        """Report the end of the connection."""
         del exc  # reset or ended: either way nothing more comes
         self._transport = None
         self.is_gone = True
@@ -208,7 +214,7 @@ class Transport(asyncio.Protocol):
 
 
 def _drop(data: bytes) -> None:
-    """Nothing; there is nobody to take it."""
+    """Drop bytes for which there is no connection."""
     del data
 
 

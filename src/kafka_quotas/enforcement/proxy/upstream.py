@@ -1,7 +1,4 @@
-"""Connecting to a broker.
-
-How a relay gets from a client to its broker.
-"""
+"""Connections to brokers: how one is made, and with which address, timeout and TLS."""
 
 import asyncio
 import ssl
@@ -13,15 +10,19 @@ from kafka_quotas.enforcement.config.address import Address
 
 
 class UpstreamError(KafkaQuotasError):
-    """A broker could not be connected to."""
+    """Error for a broker that does not take a connection."""
 
 
 async def connect(
     protocol: Callable[[], asyncio.Protocol], address: Address, *, timeout_s: float, tls: ssl.SSLContext | None = None
 ) -> None:
-    """Nothing; the protocol has a connection. Each of the host's addresses is tried until `timeout_s` is over.
+    """Connect the protocol to a broker, trying each of the host's addresses.
 
-    Raises `UpstreamError` where none of them takes a connection in time, or TLS can't be agreed on.
+    Args:
+        timeout_s: Time for all addresses together, TLS included.
+
+    Raises:
+        UpstreamError: No address takes a connection in time, or TLS can't be agreed on.
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -38,13 +39,15 @@ async def connect(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamConfig:
-    """The broker's address, how long it and TLS are waited for, and the TLS contexts; None for plaintext.
-
-    `failed` is called when the broker could not be connected to.
-    """
+    """The address of a broker, the time it has to answer, and the TLS contexts on both sides."""
 
     upstream: Address
+    """Address of the broker."""
     timeout_s: float
+    """Time that the broker, and TLS with the client, may take."""
     client_tls: ssl.SSLContext | None = None
+    """TLS context towards clients, None for plaintext."""
     upstream_tls: ssl.SSLContext | None = None
+    """TLS context towards the broker, None for plaintext."""
     failed: Callable[[], None] | None = None
+    """Called when the broker can't be connected to."""

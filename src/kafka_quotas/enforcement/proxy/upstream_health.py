@@ -1,8 +1,8 @@
 """Which brokers take connections: found out by connecting, remembered for a moment, asked again in the background.
 
-Invariants: a host name is resolved again at every attempt, so that no failed lookup is remembered; a broker is tried
-once at a time, however many ask; whoever asks for one broker of several never waits for one that failed last time while
-another answers.
+Invariants: a host name is resolved again at every attempt, so no failed lookup is remembered; one attempt per broker
+runs at a time, however many callers ask; a caller that asks for one broker of several never waits for one that failed
+last time while another answers.
 """
 
 import asyncio
@@ -13,35 +13,36 @@ from typing import Final, TypeAlias
 from kafka_quotas.enforcement.config.address import Address
 
 PROBE_S: Final = 2.0
-"""How long a broker gets to take a connection."""
+"""Seconds that a broker gets to take a connection."""
 KEPT_S: Final = 1.0
-"""How long a result holds for who only wants to know: brokers are not connected to more often than that for it."""
+"""Seconds that a result holds for callers that only want to know: shortest time between two probes for them."""
 TAKEN_S: Final = 0.1
-"""How long it holds for who is about to connect: so many clients may meet a broker that has just gone."""
+"""Seconds that a result holds for callers about to connect, which may meet a broker that has just gone."""
 RECHECK_S: Final = 2.0
-"""How long a broker that failed is left alone before it is tried again."""
+"""Seconds before a broker that failed is tried again."""
 
 Probe: TypeAlias = Callable[[Address], Awaitable[bool]]
 
 
 @dataclass(slots=True, kw_only=True)
 class _Result:
-    """What the last finished attempt came to, when it was (the loop's seconds), and the one under way."""
+    """The result of the last finished attempt, its time, and the attempt under way."""
 
     answers: bool = True
     at_s: float = float("-inf")
+    """Time of the last finished attempt, by the loop's clock."""
     attempt: asyncio.Task[bool] | None = None
 
 
 class UpstreamHealth:
-    """The health of brokers by address."""
+    """The record of which broker addresses take connections."""
 
     def __init__(self, *, probe: Probe | None = None) -> None:
         self._probe = probe or takes_connections
         self._results: dict[Address, _Result] = {}
 
     def failed(self, address: Address) -> None:
-        """Record that a connection to a broker could not be made."""
+        """Record a failed connection to a broker."""
         result = self._results.setdefault(address, _Result())
         result.answers, result.at_s = False, asyncio.get_running_loop().time()
 
@@ -50,7 +51,7 @@ class UpstreamHealth:
         return sorted(addresses, key=self._is_failing)
 
     async def answers(self, address: Address, *, kept_s: float = KEPT_S) -> bool:
-        """Return whether a broker takes connections, by an attempt that is at most this old."""
+        """Return whether a broker takes connections, by a result at most `kept_s` old."""
         result = self._results.setdefault(address, _Result())
         if result.attempt is None and asyncio.get_running_loop().time() - result.at_s <= kept_s:
             return result.answers
@@ -94,7 +95,7 @@ class UpstreamHealth:
         return result is not None and not result.answers
 
     def _try_failing_again(self, addresses: Iterable[Address]) -> None:
-        """Start an attempt, which nobody waits for, at each broker that failed some time ago."""
+        """Start an attempt in the background at each broker that failed some time ago."""
         now_s = asyncio.get_running_loop().time()
         for address in addresses:
             result = self._results.get(address)
