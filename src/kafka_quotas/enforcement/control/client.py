@@ -1,6 +1,6 @@
-"""Asking a daemon over its Unix socket: its status, to reload, or to end throttle times.
+"""Requests to a daemon over its Unix socket: for its status, to reload, or to end throttle times.
 
-Where control sockets are, when nobody says otherwise: in the user's runtime folder, one per listening port.
+Default paths of control sockets: in the user's runtime folder, one per listening port.
 """
 
 import json
@@ -16,37 +16,43 @@ from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted, unmut
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, status_from_json
 
 ANSWER_S: Final = 10.0
-"""How long a daemon's answer is waited for."""
+"""Seconds to wait for a daemon's answer."""
 RELOAD_S: Final = 60.0
 MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 
 
 class RefusedError(KafkaQuotasError):
-    """The daemon understood and said no."""
+    """Error for a request that the daemon understood and refused."""
 
 
 def ask_status(path: Path) -> DaemonStatus:
-    """The status of the daemon that serves a control socket.
+    """Request the status of the daemon that serves a control socket.
 
-    Raises `ControlError` where none does, `ProtocolError` where the answer can't be understood.
+    Raises:
+        ControlError: No daemon answers.
+        ProtocolError: The answer can't be understood.
     """
     return status_from_json(_ask(path, "status", timeout_s=ANSWER_S).get("status"))
 
 
 def ask_reload(path: Path) -> Reloaded:
-    """What a reload came to that the daemon was asked for.
+    """Request a reload and return its result.
 
-    Raises `ControlError` where no daemon answers, `RefusedError` where it kept what it had, with its reason.
+    Raises:
+        ControlError: No daemon answers.
+        RefusedError: The daemon kept what it had, with its reason.
+        ProtocolError: The answer can't be understood.
     """
     return reloaded_from_json(_ask(path, "reload", timeout_s=RELOAD_S).get("reloaded"))
 
 
 def ask_unmute(path: Path, choice: ClientChoice) -> Unmuted:
-    """Ask a daemon to end the throttle times of some clients, and return those that waited.
+    """Request the end of some clients' throttle times and return the clients that waited.
 
     Raises:
         ControlError: No daemon answers.
         RefusedError: The daemon does not let this user do that.
+        ProtocolError: The answer can't be understood.
     """
     return unmuted_from_json(_ask(path, "unmute", timeout_s=ANSWER_S, **asdict(choice)))
 
@@ -76,7 +82,7 @@ _SUFFIX: Final = ".sock"
 
 
 def runtime_folder() -> Path:
-    """The user's own folder for things that live as long as a session."""
+    """Return the user's own folder for files that live as long as a session."""
     import warnings  # noqa: PLC0415 - only an unchosen path needs it
 
     from platformdirs import user_runtime_path  # noqa: PLC0415
@@ -87,15 +93,15 @@ def runtime_folder() -> Path:
 
 
 def control_path(port: int, *, folder: Path | None = None) -> Path:
-    """The path for a daemon whose bootstrap listener has this port."""
+    """Return the path for a daemon whose bootstrap listener has this port."""
     return (folder or runtime_folder()) / f"daemon-{port}{_SUFFIX}"
 
 
 def find_control_path(*, folder: Path | None = None) -> Path:
-    """Find the path of the one daemon that there is.
+    """Return the control socket of the only running daemon of this user.
 
     Raises:
-        ControlError: There is none, or the folder is one in which another user could put a socket of his own.
+        ControlError: There is none, or the folder is one in which another user could put a socket of their own.
         UsageError: There are several.
     """
     place = folder or runtime_folder()

@@ -1,7 +1,7 @@
-"""One connection of the daemon's Unix socket: lines of JSON, or frames behind the binary form's first bytes.
+"""One connection of the daemon's Unix socket: lines of JSON, or frames after the binary form's first bytes.
 
-Invariants: answers come in the order of the questions; a peer that does not read its answers is not read either; a peer
-that sends what is neither form is told so and let go.
+Invariants: responses come in the order of the requests; a peer that does not read its responses is not read either; a
+peer that sends neither form gets an error and is disconnected.
 """
 
 import asyncio
@@ -17,11 +17,17 @@ from kafka_quotas.enforcement.decisions.binary_codec import MAGIC, frame_end
 
 MAX_LINE_BYTES: Final = 1024 * 1024
 _CREDENTIALS: Final = struct.Struct("3i")
-"""Process, user and group of a peer, as `SO_PEERCRED` tells them."""
+"""Process, user and group of a peer, as `SO_PEERCRED` returns them."""
 
 
 class ControlConnection(asyncio.Protocol):
-    """Serves one peer: one of the users in `allowed`; the `owner` may do everything."""
+    """One peer of the control socket: its rights, its form, and its requests in order.
+
+    Args:
+        owner: User id that may do everything, as root may.
+        allowed: User ids that may connect besides.
+        on_end: Called when the connection has ended.
+    """
 
     def __init__(
         self,
@@ -43,12 +49,12 @@ class ControlConnection(asyncio.Protocol):
         self._waiting: asyncio.Task[None] | None = None
 
     def close(self) -> None:
-        """Nothing; the connection ends."""
+        """End the connection."""
         if self._transport is not None:
             self._transport.close()
 
     def refuse(self, error: str) -> None:
-        """Nothing; the peer is told why, and the connection ends."""
+        """Send the peer this error and end the connection."""
         if self._transport is not None:
             self._transport.write(json.dumps({"ok": False, "error": error}).encode() + b"\n")
             self._transport.close()
@@ -56,7 +62,7 @@ class ControlConnection(asyncio.Protocol):
     # What the transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Nothing; a peer that may not be here is sent away."""
+        """Read the peer's user id and refuse a user who may not connect."""
         self._transport = cast("asyncio.Transport", transport)
         uid = _peer_uid(self._transport.get_extra_info("socket"))
         self._may_reload = uid in (self._owner, 0)
@@ -64,25 +70,25 @@ class ControlConnection(asyncio.Protocol):
             self.refuse(f"user {uid} may not ask this daemon")
 
     def data_received(self, data: bytes) -> None:
-        """Nothing; what can be answered is."""
+        """Buffer the bytes and answer the requests that are whole."""
         self._buffer += data
         self._work()
 
     def pause_writing(self) -> None:
-        """Nothing; the peer does not read its answers."""
+        """Stop reading from a peer that does not read its responses."""
         self._is_full = True
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Nothing; the peer reads again."""
+        """Read from the peer again and answer what waits in the buffer."""
         self._is_full = False
         if self._transport is not None:
             self._transport.resume_reading()
             self._work()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing; whoever keeps count is told."""
+        """Report the end of the connection and cancel the response under way."""
         del exc
         self._transport = None
         if self._waiting is not None:
@@ -92,7 +98,7 @@ class ControlConnection(asyncio.Protocol):
     # Questions.
 
     def _work(self) -> None:
-        """Nothing; the questions in the buffer are answered, as far as they are whole."""
+        """Answer the requests in the buffer that are whole."""
         if self._transport is None or self._transport.is_closing():
             return
         try:
@@ -105,7 +111,11 @@ class ControlConnection(asyncio.Protocol):
         del self._buffer[:taken]
 
     def _recognize(self) -> bool:
-        """Whether the form is known by now; the binary one is answered with its own first bytes."""
+        """Return whether the form is known, and answer the binary one with its own first bytes.
+
+        Raises:
+            ProtocolError: The peer speaks another version of the binary form.
+        """
         start = bytes(self._buffer[: len(MAGIC)])
         if not start or (start != MAGIC and MAGIC.startswith(start)):
             return False
@@ -118,7 +128,7 @@ class ControlConnection(asyncio.Protocol):
         return True
 
     def _answer_frames(self) -> int:
-        """How many bytes of the buffer are done with."""
+        """Answer the whole frames in the buffer and return how many bytes they take."""
         start = 0
         answers = []
         while not self._is_full and (end := frame_end(self._buffer, start)) is not None:
@@ -129,7 +139,11 @@ class ControlConnection(asyncio.Protocol):
         return start
 
     def _answer_lines(self) -> int:
-        """How many bytes of the buffer are done with."""
+        """Answer the whole lines in the buffer and return how many bytes they take.
+
+        Raises:
+            ProtocolError: A line is longer than `MAX_LINE_BYTES`.
+        """
         start = 0
         while self._waiting is None and not self._is_full:
             end = self._buffer.find(b"\n", start)
@@ -154,7 +168,7 @@ class ControlConnection(asyncio.Protocol):
 
 
 def _peer_uid(sock: socket.socket) -> int:
-    """The user of a Unix socket's peer; -1 where it can't be told."""
+    """Return the user id of a Unix socket's peer, -1 where the kernel gives none."""
     try:
         credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     except OSError:

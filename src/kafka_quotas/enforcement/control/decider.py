@@ -1,9 +1,9 @@
-"""Questions of other programs about addresses and topics, answered from what the proxy counts its own clients in.
+"""Requests of other programs about addresses and topics, answered from what the proxy counts its own clients in.
 
 A connection or data that has to wait is not there yet, so it is charged only where there is nothing to wait for.
 **Source:** KIP-612 for connections; "Broker-side quota V1" for topics.
 
-Questions of other programs about clients, answered from the very buckets that the proxy charges.
+Requests of other programs about clients, answered from the very buckets that the proxy charges.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ from kafka_quotas.enforcement.topics.thresholds import BrokerThresholds, Thresho
 
 
 class ResourceDecisionService:
-    """Answers from the connection rates and the thresholds of brokers."""
+    """The decisions on addresses and topics, from the connection rates and thresholds of brokers."""
 
     def __init__(self, policy: QuotaRegistry, connections: ConnectionQuotas, thresholds: ThresholdRegistry) -> None:
         self._policy = policy
@@ -40,7 +40,7 @@ class ResourceDecisionService:
         self._thresholds = thresholds
 
     def decide(self, ask: DecisionRequest, node_id: NodeId, now_ms: int) -> Decision | DecisionError:
-        """The decision on a question about a `ResourceQuota`, or why there can be none."""
+        """Return the decision on a request about a `ResourceQuota`, or why there is none."""
         if ask.quota_type is ResourceQuota.CONNECTION:
             return self._of_address(ask, node_id, now_ms)
         return self._of_topic(ask, node_id, now_ms)
@@ -79,7 +79,7 @@ class ResourceDecisionService:
 
 
 def _record(thresholds: BrokerThresholds, ask: DecisionRequest, now_ms: int, *, is_shadow: bool) -> None:
-    """Nothing; what is admitted counts as taken in, what is not is counted and said as rejected."""
+    """Count data that is admitted as taken in, and count and log data that is not as rejected."""
     decision = thresholds.decide(ask.topic, now_ms)
     if not decision.admitted:
         thresholds.rejected(decision, round(ask.amount), now_ms, dropped=not is_shadow)
@@ -94,15 +94,20 @@ def _told(decision: ThresholdDecision, delay_ms: int, *, is_shadow: bool) -> Dec
 
 
 NO_API: Final = -1
-"""The API key of charges that came from other programs, in the event log."""
+"""API key, in the event log, of charges that other programs requested."""
 _NANOS_PER_MS: Final = 1_000_000
 
 OnAsked: TypeAlias = Callable[[DecisionRequest, NodeId, Charge], None]
-"""Takes note of a charge that another program asked for."""
+"""Records a charge that another program requested."""
 
 
 class DecisionService:
-    """Answers from the buckets of a policy; `bootstrap` tells the node id that is meant where none is named."""
+    """The decisions on requests of other programs, from the buckets of a quota registry.
+
+    Args:
+        bootstrap: Returns the node id of requests that name no broker.
+        on_asked: Records each charge, None where no event log takes it.
+    """
 
     def __init__(
         self,
@@ -121,7 +126,7 @@ class DecisionService:
         self._on_asked = on_asked
 
     def decide(self, ask: DecisionRequest) -> Decision | DecisionError:
-        """The decision, or why there can be none."""
+        """Apply a request and return the decision, or why there is none."""
         node_id = self._bootstrap() if ask.broker is None else ask.broker
         if ask.broker is not None and node_id not in self._policy.brokers:
             return DecisionError(f"no broker {node_id} is known here")
@@ -145,7 +150,7 @@ class DecisionService:
         )
 
     def _apply(self, ask: DecisionRequest, node_id: NodeId, limiter: Limiter, now_ms: int) -> int:
-        """The throttle time in ms; what was asked for is done."""
+        """Apply a request to the bucket and return the throttle time in ms."""
         value = _recorded(ask)
         if ask.op is Operation.CHECK:
             return limiter.would_throttle_ms(value, now_ms)
@@ -173,7 +178,10 @@ def _limiter(client: ClientLimits, quota_type: QuotaType) -> Limiter:
 
 
 def _recorded(ask: DecisionRequest) -> float:
-    """The amount as buckets count it: request time is a share of a thread's second there, in per cent."""
+    """Return the amount in the unit of its bucket.
+
+    The bucket of request time counts in per cent of one thread's second.
+    """
     if ask.quota_type is QuotaType.REQUEST:
         return nanos_to_percentage(round(ask.amount * _NANOS_PER_MS))
     return ask.amount

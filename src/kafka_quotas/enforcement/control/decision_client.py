@@ -1,4 +1,4 @@
-"""A client of the daemon's quotas for Python programs: ask, and be told how long to wait.
+"""A client of the daemon's quotas for Python programs: it requests decisions and returns how long to wait.
 
 It speaks the binary form over one connection, and is for one thread at a time.
 """
@@ -28,9 +28,11 @@ _READ_BYTES: Final = 256 * 1024
 
 
 class DecisionClient:
-    """A connection to the daemon at a control socket; close it, or use it as a context manager.
+    """A connection to the daemon at a control socket, which is also a context manager.
 
-    Raises `ControlError` where no daemon answers, now and at any call.
+    Raises:
+        ControlError: No daemon answers, on construction or at any call.
+        ProtocolError: The peer is no such daemon, or does not let this user connect.
     """
 
     def __init__(self, path: Path | str, *, timeout_s: float = TIMEOUT_S) -> None:
@@ -64,11 +66,22 @@ class DecisionClient:
         topic: str = "",
         broker: int | None = None,
     ) -> Decision:
-        """How long the client has to wait, now that it has used an amount; it is charged with that.
+        """Charge a client with an amount and return how long it has to wait.
 
-        Amounts are in the type's unit: bytes, ms of thread time, partitions, requests, connections. Mutations,
-        connections (which go by `ip`) and bytes for a topic (by `topic`) are charged only where there is nothing to
-        wait for. Raises `DecisionError` where it can't be answered.
+        Mutations, connections (which go by `ip`) and bytes for a topic (by `topic`) are charged only where there is nothing
+        to wait for.
+
+        Args:
+            quota_type: Type of the quota, or its name.
+            amount: In the type's unit: bytes, ms of thread time, partitions, requests, connections.
+            user: Principal of the client.
+            client_id: Client-id of the client, may be empty.
+            ip: Address that connects, for connections only.
+            topic: Topic that the data is for, for topics only.
+            broker: Node id, None for the bootstrap server's.
+
+        Raises:
+            DecisionError: The daemon can't answer the request.
         """
         return self.ask(
             DecisionRequest(Operation.RECORD, _type(quota_type), amount, user, client_id, ip, topic, broker)
@@ -85,7 +98,10 @@ class DecisionClient:
         topic: str = "",
         broker: int | None = None,
     ) -> Decision:
-        """How long the client would have to wait if it used an amount; nothing is charged. Raises as `record` does."""
+        """Return how long a client would have to wait if it used an amount, without charging it.
+
+        Takes and raises what `record` does.
+        """
         return self.ask(DecisionRequest(Operation.CHECK, _type(quota_type), amount, user, client_id, ip, topic, broker))
 
     def unrecord(
@@ -99,22 +115,35 @@ class DecisionClient:
         topic: str = "",
         broker: int | None = None,
     ) -> Decision:
-        """No delay, and what is measured now that an amount was given back. Raises as `record` does."""
+        """Give an amount back and return a decision without a delay.
+
+        Takes and raises what `record` does.
+        """
         return self.ask(
             DecisionRequest(Operation.UNRECORD, _type(quota_type), amount, user, client_id, ip, topic, broker)
         )
 
     def ask(self, ask: DecisionRequest) -> Decision:
-        """The decision on one question. Raises `DecisionError` where there is none."""
+        """Return the decision on one request.
+
+        Raises:
+            DecisionError: There is none.
+        """
         (decision,) = self.ask_all([ask])
         if isinstance(decision, DecisionError):
             raise decision
         return decision
 
     def ask_all(self, asks: Sequence[DecisionRequest]) -> list[Decision | DecisionError]:
-        """The decisions on some questions in one message, in their order; at most `MAX_BATCH` of them.
+        """Send requests in one message and return their decisions in the same order.
 
-        Raises `DecisionError` where they can't be put.
+        Args:
+            asks: At most `MAX_BATCH` requests.
+
+        Raises:
+            DecisionError: The requests can't be written.
+            ControlError: The daemon does not answer.
+            ProtocolError: The response does not match the requests.
         """
         self._number = self._number + 1 & 0xFFFFFFFF
         question = write_asks(self._number, asks)
@@ -128,7 +157,7 @@ class DecisionClient:
         return decisions
 
     def close(self) -> None:
-        """Nothing; the connection is closed."""
+        """Close the connection."""
         with contextlib.suppress(OSError):
             self._socket.close()
 
@@ -141,7 +170,7 @@ class DecisionClient:
         self.close()
 
     def _receive(self, count: int) -> bytes:
-        """The next bytes; fewer where the daemon closes the connection."""
+        """Return the next bytes, fewer where the daemon closes the connection."""
         while len(self._received) < count:
             piece = self._socket.recv(_READ_BYTES)
             if not piece:
@@ -169,7 +198,11 @@ class DecisionClient:
 
 
 def _type(name: AskType | str) -> AskType:
-    """What is asked for; raises `DecisionError` for a name that nothing has."""
+    """Return the type of this name.
+
+    Raises:
+        DecisionError: No type has this name.
+    """
     if not isinstance(name, str):
         return name
     if name not in ASK_TYPES:

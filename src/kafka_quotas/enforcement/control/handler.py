@@ -1,9 +1,9 @@
-"""What the daemon answers on its Unix socket, whichever way the question came.
+"""The responses on the daemon's Unix socket, whichever form the request had.
 
-Contract: `{"op": "status"}` is answered with `{"ok": true, "status": {...}}`, `{"op": "reload"}` with what it came to
-once that is known, `{"op": "unmute", "client_id": "app"}` (or `user`, or both) with the clients that were let go,
-questions about quotas as `docs/decision-api.md` says, anything else with
-`{"ok": false, "error": "..."}`. An `id` in a question is in its answer.
+Contract: `{"op": "status"}` is answered with `{"ok": true, "status": {...}}`, `{"op": "reload"}` with its result once
+that is known, `{"op": "unmute", "client_id": "app"}` (or `user`, or both) with the clients that were let go,
+requests about quotas as `docs/decision-api.md` describes, anything else with
+`{"ok": false, "error": "..."}`. An `id` in a request is in its response.
 """
 
 import json
@@ -22,13 +22,13 @@ from kafka_quotas.enforcement.telemetry.status import DaemonStatus, status_text
 
 _OPS: Final = "status, reload, unmute, record, check, unrecord, batch"
 _OWNERS_OPS: Final = {"reload": "reload it", "unmute": "end throttle times"}
-"""What only the daemon's own user and root may do."""
+"""Operations that only the daemon's own user and root may request."""
 
 Answer: TypeAlias = dict[str, Any]
 
 
 class ControlHandler:
-    """Answers lines and frames; `may_reload` is what the daemon's owner may and others may not: reload and unmute."""
+    """The responses to requests on the control socket, in lines and in frames."""
 
     def __init__(
         self,
@@ -44,7 +44,14 @@ class ControlHandler:
         self._unmute = unmute
 
     def answer_line(self, line: bytes, *, may_reload: bool) -> bytes | Awaitable[bytes]:
-        """The answer to one line, with its line break; that to a reload or status has to be awaited."""
+        """Return the response to one line, with its line break.
+
+        Args:
+            may_reload: Whether the peer may reload and unmute, as the daemon's owner may.
+
+        Returns:
+            The response, to be awaited for a reload or the status.
+        """
         try:
             asked = json.loads(line)
         except (ValueError, RecursionError):
@@ -62,7 +69,11 @@ class ControlHandler:
         return _line(self._answer(asked) | number)
 
     def answer_frame(self, data: bytes | bytearray, start: int, end: int) -> bytes:
-        """The answer to one frame of the binary form. Raises `ProtocolError` where it is none."""
+        """Return the response to one frame of the binary form.
+
+        Raises:
+            ProtocolError: The bytes are no such frame.
+        """
         number, asks = decision_binary.read_asks(data, start, end)
         answers = [self._answer_ask(ask) for ask in asks]
         return decision_binary.write_decisions(number, answers)

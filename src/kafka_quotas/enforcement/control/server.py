@@ -1,7 +1,7 @@
 """The daemon's Unix socket: who may connect, and where it is.
 
-Contract: mode 0600 unless told otherwise, and whatever the mode is, only the daemon's own user, root, and the users
-that were named are served. A socket file that a dead daemon left is taken over, one that answers is not. Nobody but the
+Contract: mode 0600 unless set otherwise, and whatever the mode is, only the daemon's own user, root, and the users
+that were named are served. A socket file that a dead daemon left is taken over, one that answers is not. Only the
 daemon's own user and root can put another socket in its place: its folder, and every folder above, is theirs.
 """
 
@@ -24,13 +24,14 @@ MAX_PATH_BYTES: Final = 107
 
 
 class ControlError(KafkaQuotasError):
-    """The control socket can't be used."""
+    """Error for a control socket that can't be used."""
 
 
 def check_folder(folder: Path) -> None:
-    """Check that nobody else can replace what is in a folder: it and those above are this user's or root's.
+    """Check that only this user and root can replace what is in a folder.
 
-    A folder that others may write to passes where it is sticky, as `/tmp` is.
+    The folder and those above have to be this user's or root's. A folder that others may write to passes where it is
+    sticky, as `/tmp` is.
 
     Raises:
         ControlError: Another user owns one of the folders, or could rename what is in it.
@@ -54,7 +55,7 @@ def check_folder(folder: Path) -> None:
 
 
 class ControlServer:
-    """Serves the socket until it is closed."""
+    """The Unix socket of a daemon and its connections, from `start` to `close`."""
 
     def __init__(self, path: Path, desk: ControlHandler, *, access: ControlAccess | None = None) -> None:
         self.path = path
@@ -86,7 +87,7 @@ class ControlServer:
             ) from error
 
     async def close(self) -> None:
-        """Nothing; the socket and its file are gone."""
+        """Close the socket and its connections, and remove its file."""
         if self._server is not None:
             self._server.close()
             for connection in list(self._connections):
@@ -98,7 +99,10 @@ class ControlServer:
                     await self._server.wait_closed()
 
     def _bound(self) -> socket.socket:
-        """The socket, bound to its path, which nobody could open with more rights than it is to have."""
+        """Return a socket bound to its path with the configured mode.
+
+        The umask gives the file its mode at once, so no other user can open it before a `chmod`.
+        """
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o777 & ~self._access.mode)
         try:
@@ -120,7 +124,11 @@ class ControlServer:
         return connection
 
     def _take_over(self) -> None:
-        """Nothing; the file of a daemon that is gone is removed."""
+        """Remove the socket file of a daemon that is gone.
+
+        Raises:
+            ControlError: Another daemon answers there.
+        """
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             try:
                 probe.connect(str(self.path))
