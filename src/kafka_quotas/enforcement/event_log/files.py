@@ -1,7 +1,7 @@
 """A folder of event files: one that grows under a name of its own, and those that are whole.
 
-Invariants: `*.jsonl` never changes again, so that whoever reads it may remember that it was read; the file that grows
-is `*.jsonl.part`. What a killed daemon left behind is made whole at the next start, without its torn last line.
+Invariants: `*.jsonl` never changes again, so any reader may remember that it was read; the file that grows is
+`*.jsonl.part`. What a killed daemon left is made whole at the next start, without its torn last line.
 """
 
 import contextlib
@@ -19,17 +19,20 @@ from kafka_quotas.enforcement.config.event_log_settings import FolderTarget
 WHOLE: Final = ".jsonl"
 GROWING: Final = ".jsonl.part"
 MODE: Final = 0o640
-"""The permissions of a file at most: it names users, client-ids and addresses."""
+"""Most permissions of a file: it names users, client-ids and addresses."""
 _FOLDER_MODE: Final = 0o750
-"""Those of a folder that is made here."""
+"""Permissions of a folder that is made here."""
 
 
 class EventLogError(KafkaQuotasError):
-    """The event log can't be written."""
+    """Error for an event log that can't be written."""
 
 
 class EventFiles:
-    """Writes lines to the file that grows, and turns to the next one in time. For one thread at a time."""
+    """The sink that writes lines to files of a folder, one after the other.
+
+    For one thread at a time.
+    """
 
     def __init__(self, target: FolderTarget, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._target = target
@@ -47,7 +50,11 @@ class EventFiles:
             raise _error(target.folder, error) from error
 
     def write(self, lines: list[str]) -> int:
-        """How many of the lines were written: all of them. Raises `EventLogError` where none of them could be."""
+        """Write the lines and return their number.
+
+        Raises:
+            EventLogError: The lines can't be written.
+        """
         content = "".join(lines).encode()
         try:
             if self._file is None:
@@ -62,7 +69,7 @@ class EventFiles:
         return len(lines)
 
     def settle(self) -> None:
-        """Nothing; a file that is large or old enough is whole, and the oldest are gone where there are too many."""
+        """Finish a file that is large or old enough, and remove the oldest files beyond `keep_bytes`."""
         if self._file is None:
             return
         is_old = self._monotonic_s() - self._opened_s >= self._target.rotate_s
@@ -71,7 +78,7 @@ class EventFiles:
             self._clear()
 
     def close(self) -> None:
-        """Nothing; the file that grew is whole."""
+        """Finish the file that grows and give it the name of a whole one."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
@@ -89,7 +96,7 @@ class EventFiles:
         self._opened_s = self._monotonic_s()
 
     def _give_up(self) -> None:
-        """Nothing; the file that could not be written to is closed as far as it came."""
+        """Close the file that can't be written to and make whole what is in it."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
@@ -98,7 +105,7 @@ class EventFiles:
             self._file = None
 
     def _clear(self) -> None:
-        """Nothing; of the files that are whole the newest are left, up to `keep_bytes`."""
+        """Remove the oldest whole files beyond `keep_bytes`, and always keep the newest."""
         with contextlib.suppress(OSError):  # somebody else may tidy up here as well
             sized = [(path, path.stat().st_size) for path in sorted(self._target.folder.glob(f"events-*{WHOLE}"))]
             surplus = sum(size for _, size in sized) - self._target.keep_bytes
@@ -110,9 +117,9 @@ class EventFiles:
 
 
 def _make_whole(path: Path) -> None:
-    """Nothing; the file ends with its last whole line, and has the name of one that does not change.
+    """Cut a file after its last whole line and give it the name of one that does not change.
 
-    One that another daemon is writing is left alone.
+    A file that another daemon is writing is left alone.
     """
     with path.open("rb+") as file:
         try:
@@ -129,7 +136,7 @@ def _make_whole(path: Path) -> None:
 
 
 def _last_line_end(file: IO[bytes], *, step: int = 64 * 1024) -> int:
-    """The offset behind the last line break, 0 where there is none."""
+    """Return the offset after the last line break, 0 where there is none."""
     end = file.seek(0, os.SEEK_END)
     while end > 0:
         start = max(0, end - step)

@@ -28,7 +28,10 @@ _DEFAULTS: Final = {
 
 
 class EventTopic:
-    """Gives lines to the producer of a topic. For one thread at a time."""
+    """The sink that passes lines to the producer of a topic.
+
+    For one thread at a time.
+    """
 
     def __init__(self, target: TopicTarget) -> None:
         self._target = target
@@ -36,9 +39,10 @@ class EventTopic:
         self._undelivered = 0
 
     def write(self, lines: list[str]) -> int:
-        """How many of the lines the producer took, less those that it lost since the last call.
+        """Produce the lines and return how many were taken, less those lost since the last call.
 
-        Raises `EventLogError` where it takes none for another reason than that it has no room for them.
+        Raises:
+            EventLogError: The producer takes none, for another reason than that it has no room.
         """
         from confluent_kafka import KafkaException  # noqa: PLC0415 - only daemons that log to a topic
 
@@ -59,16 +63,16 @@ class EventTopic:
         return taken - lost
 
     def settle(self) -> None:
-        """Nothing; news of deliveries are taken."""
+        """Serve the producer's delivery reports."""
         self._producer.poll(0)
 
     def close(self) -> None:
-        """Nothing; what the producer holds is delivered, or lost after some seconds."""
+        """Deliver what the producer holds, and drop what is left after some seconds."""
         self._producer.flush(_FLUSH_S)
         self._producer.purge()
 
     def _recover(self, error: "KafkaException") -> None:
-        """Nothing; a producer that broke off for good, as one that numbers its batches may, has a successor."""
+        """Replace a producer that has failed for good, as an idempotent one may."""
         if error.args[0].fatal():
             self._producer.purge()
             self._producer.flush(0)
@@ -81,7 +85,11 @@ class EventTopic:
 
 
 def _opened(target: TopicTarget) -> "Producer":
-    """A producer for the topic. Raises `EventLogError` where its properties can't be meant."""
+    """Return a producer for the topic.
+
+    Raises:
+        EventLogError: The producer does not accept the properties.
+    """
     from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - only daemons that log to a topic
 
     try:
@@ -91,6 +99,6 @@ def _opened(target: TopicTarget) -> "Producer":
 
 
 def _key(line: str) -> str:
-    """What events of one client at one broker have in common: the broker, the user and the client-id, as written."""
+    """Return the key of a line: its broker, user and client-id, as they are written in it."""
     broker, user = line.index('"broker_id"'), line.index('"user"')
     return line[broker : line.index(",", broker) + 1] + line[user : line.index(',"ip"')]

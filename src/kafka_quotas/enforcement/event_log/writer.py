@@ -1,7 +1,7 @@
 """The thread that turns charges into lines and hands them to a sink.
 
 Invariants: the event loop never waits for it; it works in small slices, between which others may run; a sink that fails
-costs lines, which are counted, and is said once until it works again; closing writes what is left.
+costs lines, which are counted, and is logged once until it works again; closing writes what is left.
 
 A charge as one line of JSON: the format of the event log, which `docs/daemon.md` describes.
 
@@ -22,7 +22,7 @@ from kafka_quotas.enforcement.event_log.topic import EventTopic
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify, defect
 
 VERSION: Final = 1
-"""Grows when a field changes its meaning or goes; readers pass over fields that they don't know."""
+"""Version of the format: grows when a field changes its meaning or goes; readers skip fields that they don't know."""
 FIELDS: Final = (
     "v",
     "ts_ms",
@@ -43,7 +43,7 @@ FIELDS: Final = (
 """Every field of a line, in order."""
 
 _MAX_REMEMBERED: Final = 256
-"""Characters of the longest name whose spelling is remembered: names can have 32,767."""
+"""Most characters of a name whose JSON form is cached: names can have 32,767."""
 _remembered = lru_cache(maxsize=8192)(json.dumps)
 _ZERO_COLUMNS: Final = '"bytes":{},"thread_ms":{},"mutations":{}'
 _COLUMNS: Final = dict.fromkeys(QuotaType, _ZERO_COLUMNS.format("0", "0", "0%.0s")) | {
@@ -52,7 +52,7 @@ _COLUMNS: Final = dict.fromkeys(QuotaType, _ZERO_COLUMNS.format("0", "0", "0%.0s
     QuotaType.REQUEST: _ZERO_COLUMNS.format("0", "%.6g", "0"),
     QuotaType.CONTROLLER_MUTATION: _ZERO_COLUMNS.format("0", "0", "%d"),
 }
-"""The three figures by quota type, the one that is charged left open; types that have none count lines."""
+"""Three figures by quota type, the charged one left open; types that have none count lines."""
 
 
 def _quoted(text: str) -> str:
@@ -60,7 +60,7 @@ def _quoted(text: str) -> str:
 
 
 def charge_line(cluster: str, source: ChargeSource, charge: Charge) -> str:
-    """The line, with its line break, of what a source charged at a broker of this cluster."""
+    """Return the line, with its line break, of a charge at a broker of this cluster."""
     ts_ms, user, client_id, quota_type, api_key, amount, throttle_ms, is_exempt = charge
     node_id = source.route.node_id
     return (
@@ -73,30 +73,34 @@ def charge_line(cluster: str, source: ChargeSource, charge: Charge) -> str:
 
 
 PAUSE_S: Final = 0.2
-"""How long charges gather before they are written."""
+"""Seconds for which charges gather before they are written."""
 SLICE: Final = 200
-"""Lines at once: half a millisecond, for as long the event loop may have to wait for the interpreter."""
+"""Lines written at a time: half a millisecond, the longest the event loop may wait for the interpreter."""
 _JOIN_S: Final = 10.0
 
 
 class EventSink(Protocol):
-    """Takes lines; used by one thread at a time."""
+    """The destination of lines, used by one thread at a time."""
 
     def write(self, lines: list[str]) -> int:
-        """How many of the lines were taken; raises `EventLogError` where none could be."""
+        """Take lines and return how many were taken.
+
+        Raises:
+            EventLogError: None of them could be taken.
+        """
         ...
 
     def settle(self) -> None:
-        """Nothing; called a few times per second, whether or not there are lines."""
+        """Do what is due, called a few times per second with or without lines."""
         ...
 
     def close(self) -> None:
-        """Nothing; what was taken is where it belongs."""
+        """Deliver what was taken and release the destination."""
         ...
 
 
 class EventLogWriter:
-    """Writes `charges` until it is closed."""
+    """The thread that writes `charges` to a sink until it is closed."""
 
     def __init__(self, settings: EventLogSettings, *, notify: Notify, sink: EventSink | None = None) -> None:
         self.charges = ChargeQueue()
@@ -108,20 +112,20 @@ class EventLogWriter:
         self._failing = False
         self._lost = 0
         self.written = 0
-        """Lines that the sink took, since the start."""
+        """Number of lines that the sink took, since the start."""
         self._thread = threading.Thread(target=self._run, name="event-log", daemon=True)
 
     @property
     def dropped(self) -> int:
-        """Charges that are in no line: there was no room for them, or the sink did not take them."""
+        """The number of charges in no line: the queue had no room, or the sink did not take them."""
         return self.charges.dropped + self._lost
 
     def start(self) -> None:
-        """Nothing; charges are written from now on."""
+        """Start writing charges."""
         self._thread.start()
 
     def close(self) -> None:
-        """Nothing; what was charged is written, and the sink is closed."""
+        """Write what is left and close the sink."""
         self._stop.set()
         self._thread.join(_JOIN_S)
 
@@ -135,7 +139,7 @@ class EventLogWriter:
             self._say_failing(EventLogError(defect(error)))
 
     def _write_pending(self) -> None:
-        """Write what is on the queue by now; no exception ends the thread."""
+        """Write what is on the queue by now, and log any exception."""
         try:
             self._write_slices()
         except Exception as error:  # noqa: BLE001 - a defect costs the lines at hand, not all that come after them
@@ -148,7 +152,7 @@ class EventLogWriter:
         self._sink.settle()
 
     def _write(self, lines: list[str]) -> None:
-        """Nothing; what the sink took is counted, and the rest as lost."""
+        """Write lines and count those that the sink took and those that are lost."""
         try:
             taken = self._sink.write(lines)
         except Exception as error:  # noqa: BLE001 - as above
