@@ -194,7 +194,7 @@ class ConnectionAdmission:
 
     async def _peek(self, client: socket.socket, count: int) -> bytes:
         """Return the first bytes of a connection, which stay to be read."""
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)  # wakes us when so many are there
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)  # readable only once `count` bytes are there
         loop = self._room.loop
         readable = asyncio.Event()
         loop.add_reader(client.fileno(), readable.set)

@@ -1,8 +1,8 @@
 """The registry of which listener leads to which broker.
 
 Invariants: a broker is known by its node id and keeps its listener when its address changes; a listener is open before
-its address is handed to anybody. The bootstrap listener is no broker's own, unless it was given to one; it has a route
-for each bootstrap server. Its address shows which broker one of them is: the very one that was given.
+any client gets its address. The bootstrap listener is no broker's own, unless it was given to one; it has a route for
+each bootstrap server. Its address shows which broker one of them is: the very one that was given.
 
 Whether an address that a broker is known by is that of a bootstrap server, under another name.
 

@@ -1,4 +1,4 @@
-"""How fast connections may be made: per address, per listener and per broker, with Kafka's delays.
+"""The rates at which connections may be made: per address, listener and broker, with Kafka's delays.
 
 A connection beyond the rate of its listener or broker waits, and so do all after it. One beyond the rate of its
 address is not served: it is closed after the delay, and does not count.

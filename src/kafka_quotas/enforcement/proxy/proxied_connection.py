@@ -140,7 +140,7 @@ class ProxiedConnection:
         if self._timer is not None:
             self._timer.cancel()
         opened = self._upstream if self._is_reaching else self._client
-        if self._opening is not None and opened.is_gone:  # uvloop would not tell of the end of one that is there
+        if self._opening is not None and opened.is_gone:  # uvloop reports no end of a connection that is made
             self._opening.cancel()
         self._client.close()
         self._upstream.close()
@@ -308,7 +308,7 @@ class ProxiedConnection:
         self._timer_ms = None
         self._resume(self.session.wake)
 
-    def _client_full(self, is_full: bool) -> None:  # noqa: FBT001 - what a transport tells
+    def _client_full(self, is_full: bool) -> None:  # noqa: FBT001 - the signature of a callback
         if is_full:
             self._flow.pause_responses()
             self._follow()

@@ -98,7 +98,7 @@ class ProxyServer:
 
     @property
     def directory(self) -> BrokerRegistry:
-        """The brokers behind the main listener."""
+        """The registry of the main listener's brokers."""
         return self.fronts[0].directory
 
     def upstreams(self) -> list[Address]:
@@ -218,7 +218,7 @@ class ProxyServer:
         self._book.name(placeholder, route.node_id)
         self.topics.thresholds.name_bootstrap(route.node_id, placeholder)
         if is_known:  # the broker has buckets already: who came in before would not be charged there
-            self._room.loop.call_soon(self._drain_route, route)  # not before the response that told it has gone out
+            self._room.loop.call_soon(self._drain_route, route)  # after the response that showed it has gone out
 
     def _moved(self, route: Route) -> None:
         """End connections to a broker's old address after a grace period, so their clients connect again."""
@@ -232,7 +232,7 @@ class ProxyServer:
         self._room.notify(
             LogEvent(event="broker found", fields={"broker": str(route.node_id), "upstream": str(route.upstream)})
         )
-        self._room.loop.call_soon(self._drain_route, route)  # not before the response that told it has gone out
+        self._room.loop.call_soon(self._drain_route, route)  # after the response that showed it has gone out
 
     def _drain_route(self, route: Route) -> None:
         for relay, taken in list(self._connections.items()):

@@ -127,7 +127,7 @@ class Transport(asyncio.Protocol):
         try:
             info: bytes = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
         except OSError:
-            return False  # what is wrong with it is said at its next use
+            return False  # the next use of the socket reports the error
         retransmits, probes, silent_ms = cast("tuple[int, int, int]", _TCP_INFO.unpack(info))
         return max(retransmits, probes) >= _UNANSWERED and silent_ms >= UNACKNOWLEDGED_MS
 
@@ -219,7 +219,7 @@ def _drop(data: bytes) -> None:
 
 
 def _keep_alive(sock: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # a socket that broke meanwhile says so at its first use
+    with contextlib.suppress(OSError):  # a socket that broke meanwhile reports it at its first use
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in _KEEPALIVE:
