@@ -43,7 +43,7 @@ class DecisionClient:
         self._socket.settimeout(timeout_s)
         try:
             self._socket.connect(str(path))
-            with contextlib.suppress(BrokenPipeError):  # sent away already: what was said about it can still be read
+            with contextlib.suppress(BrokenPipeError):  # refused already: the error can still be read
                 self._socket.sendall(MAGIC)
             greeting = self._receive(len(MAGIC))
         except BaseException as error:
@@ -68,8 +68,8 @@ class DecisionClient:
     ) -> Decision:
         """Charge a client with an amount and return how long it has to wait.
 
-        Mutations, connections (which go by `ip`) and bytes for a topic (by `topic`) are charged only where there is nothing
-        to wait for.
+        Mutations, connections (which go by `ip`) and bytes for a topic (by `topic`) are charged only where there is
+        nothing to wait for.
 
         Args:
             quota_type: Type of the quota, or its name.

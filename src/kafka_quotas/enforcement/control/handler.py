@@ -112,7 +112,7 @@ class ControlHandler:
             result = await self._reload()
         except KafkaQuotasError as error:
             return _line({"ok": False, "error": error.message, "hint": error.hint, **number})
-        except Exception as error:  # noqa: BLE001 - whoever asked gets an answer in any case
+        except Exception as error:  # noqa: BLE001 - the peer gets a response in any case
             return _line({"ok": False, "error": defect(error), **number})
         return _line({"ok": True, "reloaded": reloaded_to_json(result), **number})
 
