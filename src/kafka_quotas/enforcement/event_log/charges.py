@@ -1,6 +1,6 @@
 """What every client took from its quotas, charge by charge: the queue of the daemon's event log.
 
-Contract: every function that charges a bucket calls an `OnCharge` with what went in and the throttle time that came out,
+Contract: a function that charges a bucket calls an `OnCharge` with what went in and the throttle time that came out,
 nothing more; `ChargeQueue.recorder` makes one per connection. On the hot path a charge is a tuple on a queue; a thread
 of its own turns it into a line. Invariants: the queue is bounded in charges and in bytes, what does not fit is counted
 in `dropped`; charges come out in the order in which they went in.

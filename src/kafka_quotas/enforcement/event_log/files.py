@@ -106,7 +106,7 @@ class EventFiles:
 
     def _clear(self) -> None:
         """Remove the oldest whole files beyond `keep_bytes`, and always keep the newest."""
-        with contextlib.suppress(OSError):  # somebody else may tidy up here as well
+        with contextlib.suppress(OSError):  # another process may remove files here as well
             sized = [(path, path.stat().st_size) for path in sorted(self._target.folder.glob(f"events-*{WHOLE}"))]
             surplus = sum(size for _, size in sized) - self._target.keep_bytes
             for path, size in sized[:-1]:

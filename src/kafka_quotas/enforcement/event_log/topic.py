@@ -55,7 +55,7 @@ class EventTopic:
                 break
             except KafkaException as error:
                 if taken:
-                    break  # the next call says why
+                    break  # the next call reports why
                 self._recover(error)
                 raise EventLogError(f"can't log to {self._target}: {error}") from error
         self._producer.poll(0)
