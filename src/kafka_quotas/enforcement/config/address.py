@@ -1,4 +1,4 @@
-"""Where a server listens, as HOST:PORT."""
+"""The address on which a server listens, as HOST:PORT."""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ _HOST_PORT: Final = re.compile(r"(?:\[(?P<bracketed>[0-9A-Fa-f:.%]+)\]|(?P<host>
 
 
 class ListenError(KafkaQuotasError):
-    """No listening socket could be opened."""
+    """Error for a listening socket that can't be opened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +26,13 @@ class Address:
 
 
 def parse_address(text: str, *, may_be_zero: bool = False) -> Address:
-    """The address that HOST:PORT means; IPv6 goes in brackets. Port 0 only where any free one will do.
+    """Return the address that HOST:PORT means, with IPv6 in brackets.
 
-    Raises `UsageError` for anything else.
+    Args:
+        may_be_zero: Whether port 0, any free port, is allowed.
+
+    Raises:
+        UsageError: The text is no such address.
     """
     match = _HOST_PORT.fullmatch(text.strip())
     port = int(match["port"]) if match else -1
@@ -41,7 +45,7 @@ def parse_addresses(texts: Iterable[str]) -> tuple[Address, ...]:
     """Return the addresses in texts of HOST:PORT[,HOST:PORT...], in their order and each once.
 
     Raises:
-        UsageError: where one is no address, or there is none at all.
+        UsageError: A part is no address, or there is none at all.
     """
     found = tuple(dict.fromkeys(parse_address(part) for text in texts for part in text.split(",")))
     if not found:

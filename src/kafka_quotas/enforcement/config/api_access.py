@@ -1,8 +1,8 @@
 """Which APIs clients of a listener may use.
 
-What may not be used is left out of ApiVersions, so that clients know before they ask, and a request of it all the same
-closes the connection: that is what a broker does with an API that its listener does not serve. The APIs of the login
-and ApiVersions itself always pass.
+An API that may not be used is left out of ApiVersions, so clients know before they send a request, and a request of it
+all the same closes the connection: that is what a broker does with an API that its listener does not serve. The APIs of
+the login and ApiVersions itself always pass.
 
 **Source:** `ApiMessageType.ListenerType`, `SocketServer.Processor.processCompletedReceives` (4.x).
 """
@@ -16,7 +16,7 @@ from kafka_quotas.wire.protocol.api_table import API_TABLE
 
 ALLOW: Final = "apis.allow"
 DENY: Final = "apis.deny"
-"""The names of the two lists in a listener's file."""
+"""Names of the two lists in a listener's file."""
 ALWAYS: Final = frozenset({17, 18, 36})
 """SaslHandshake, ApiVersions, SaslAuthenticate."""
 _KEYS: Final = {api.name.lower(): api.key for api in API_TABLE.values()}
@@ -24,10 +24,12 @@ _KEYS: Final = {api.name.lower(): api.key for api in API_TABLE.values()}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiAccess:
-    """The keys of APIs that pass (None: all) and of those that don't; the second list wins."""
+    """The APIs that pass and those that don't, of which the latter win."""
 
     allow: frozenset[int] | None = None
+    """Keys of the APIs that pass, None for all."""
     deny: frozenset[int] = frozenset()
+    """Keys of the APIs that do not pass."""
 
     def permits(self, api_key: int) -> bool:
         """Return whether requests of an API may pass."""
@@ -37,14 +39,18 @@ class ApiAccess:
 
 
 ALL_APIS: Final = ApiAccess()
-"""Every API passes."""
+"""Access to every API."""
 
 
 def parse_api_access(*, allow: str | None, deny: str | None) -> ApiAccess:
-    """Return what two lists of APIs come to: names as in Kafka's protocol, or keys, with commas; None for no list.
+    """Return the access that two lists of APIs describe.
+
+    Args:
+        allow: Names as in Kafka's protocol, or keys, separated by commas; None for no list.
+        deny: As `allow`.
 
     Raises:
-        UsageError: A name is none of an API, a list is empty, or it denies what a login needs.
+        UsageError: A name is that of no API, a list is empty, or it denies what a login needs.
     """
     denied = frozenset() if deny is None else frozenset(_keys_in(DENY, deny))
     needed = sorted(API_TABLE[key].name for key in denied & ALWAYS)

@@ -26,17 +26,20 @@ _ANYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not boun
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerPorts:
-    """How one listener gives its brokers ports: from `first` on by node id, up to `last`; `first` 0 takes free ones."""
+    """The ports that one listener gives its brokers, by node id."""
 
     first: int
+    """Port of node id 0, 0 for any free port."""
     last: int
+    """Last port of the range."""
     addresses: tuple[BrokerAddress, ...] = ()
+    """Addresses of single brokers, which beat the range."""
 
     def port(self, node_id: int) -> int:
         """Return the port of a broker's listener, 0 for any free one.
 
         Raises:
-            ListenError: if the node id leads beyond the last port.
+            ListenError: The node id leads beyond the last port.
         """
         given = address_of(self.addresses, node_id)
         if given is not None:
@@ -53,7 +56,7 @@ class BrokerPorts:
 
 
 def address_of(addresses: Iterable[BrokerAddress], node_id: int) -> BrokerAddress | None:
-    """Return the address that was given for a node id, None without one."""
+    """Return the configured address of a node id, None without one."""
     return next((each for each in addresses if each.first <= node_id <= each.last), None)
 
 
@@ -61,7 +64,7 @@ def parse_broker_addresses(texts: Iterable[str]) -> tuple[BrokerAddress, ...]:
     """Return the addresses that ID=[HOST:]PORT or FIRST-LAST=[HOST:]PORT mean, separated by commas.
 
     Raises:
-        UsageError: for any other text, a node id that is given twice, and more than `MAX_ADDRESSES` node ids.
+        UsageError: A text is no such address, a node id has two, or there are more than `MAX_ADDRESSES` node ids.
     """
     found = [_parsed(part.strip()) for text in texts for part in text.split(",") if part.strip()]
     for one, other in combinations(found, 2):
@@ -86,10 +89,12 @@ def _parsed(text: str) -> BrokerAddress:
 
 
 def ports_of(listeners: Sequence[ListenerSettings]) -> tuple[BrokerPorts, ...]:
-    """Return how each listener gives its brokers ports; without a range of its own, those up to the next listener's.
+    """Return the ports that each listener gives its brokers.
+
+    A listener without a range of its own has the ports up to the next listener's.
 
     Raises:
-        UsageError: where two listeners would give out the same ports, or one has none to give.
+        UsageError: Two listeners would give out the same ports, or one has none to give.
     """
     found = tuple(_ports_of(listener, listeners) for listener in listeners)
     for (one, ports), (other, others) in combinations(zip(listeners, found, strict=True), 2):
@@ -131,7 +136,11 @@ def _ports_of(listener: ListenerSettings, listeners: Sequence[ListenerSettings])
 
 
 def _check_addresses(listener: ListenerSettings) -> None:
-    """Raise `UsageError` where the addresses of brokers do not go with the way in which the listener is shared."""
+    """Refuse addresses of brokers that do not fit the way in which the listener is shared.
+
+    Raises:
+        UsageError: A broker shares the port without a host of its own, or a broker's port leads to several upstreams.
+    """
     for each in listener.broker_addresses:
         if listener.shares_port and (each.host is None or each.first != each.last or each.port != listener.listen.port):
             raise UsageError(
@@ -146,7 +155,7 @@ def _check_addresses(listener: ListenerSettings) -> None:
 
 
 def _has_ports(listener: ListenerSettings) -> bool:
-    """Return whether brokers are told apart by ports."""
+    """Return whether brokers differ by their ports."""
     return listener.host_pattern is None
 
 

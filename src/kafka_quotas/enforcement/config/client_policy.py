@@ -1,4 +1,4 @@
-"""On which terms a client is held to its quotas, and which entity's terms are a client's.
+"""How a client is held to its quotas, and which entity's policy is a client's.
 
 Invariants: everything here is a value; each setting is looked for on its own, from the most specific entity that fits
 a client to the least, as limits are (levels 1 to 8), and falls back to the daemon's own.
@@ -13,18 +13,18 @@ from kafka_quotas.core.model.entity import ABSENT, Absent, Entity
 
 
 class Mode(StrEnum):
-    """How a rate is measured and what follows from it."""
+    """The way in which a rate is measured and enforced."""
 
     KAFKA = "kafka"
     """Kafka's sliding window."""
     SMOOTH = "smooth"
     """A bucket of one second, without the window's bursts and rests."""
     SHADOW = "shadow"
-    """Kafka's window, of which only notes are taken."""
+    """Kafka's window, measured and logged but not enforced."""
 
 
 class Scope(StrEnum):
-    """What a limit is of."""
+    """The traffic that a limit applies to."""
 
     BROKER = "broker"
     """Each broker's traffic, as in Kafka."""
@@ -33,16 +33,16 @@ class Scope(StrEnum):
 
 
 class FetchOverQuota(StrEnum):
-    """What becomes of a fetch that takes its client over a quota."""
+    """The treatment of a fetch that takes its client over a quota."""
 
     DELIVER = "deliver"
-    """Its data is handed over and paid for afterwards."""
+    """Its data passes and is charged afterwards."""
     KAFKA = "kafka"
-    """It is answered empty, and its bytes count for nothing."""
+    """It gets an empty response, and its bytes do not count."""
 
 
 class OnViolation(StrEnum):
-    """What a client over its quota gets."""
+    """The treatment of a client over its quota: a delay, an error, or both in turn."""
 
     DELAY = "delay"
     ERROR = "error"
@@ -51,14 +51,16 @@ class OnViolation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientPolicy:
-    """The terms of one client. `max_throttle_ms` cuts throttle times, None leaves them as long as Kafka makes them."""
+    """The settings by which one client is held to its quotas."""
 
     mode: Mode = Mode.KAFKA
     scope: Scope = Scope.BROKER
     fetch_over_quota: FetchOverQuota = FetchOverQuota.DELIVER
     on_violation: OnViolation = OnViolation.DELAY
     max_throttle_ms: int | None = None
+    """Longest throttle time, None for Kafka's own."""
     exempt: bool = False
+    """Whether the client is held to no quota."""
 
 
 TERM_NAMES: Final = tuple(setting.name for setting in fields(ClientPolicy))
@@ -68,19 +70,22 @@ _Name: TypeAlias = str | Absent | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityPolicy:
-    """What an entity's terms say otherwise than the daemon's: some of the settings of `ClientPolicy` by name."""
+    """The settings of one entity that differ from the daemon's."""
 
     entity: Entity
     settings: dict[str, Any]
+    """Values of `ClientPolicy` fields by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyTable:
-    """The daemon's own terms, those of entities, and who is internal: exempt where a broker exempts brokers."""
+    """The policies of all clients: the daemon's own and those of entities."""
 
     default: ClientPolicy = field(default_factory=ClientPolicy)
+    """Policy of clients that no entity has settings for."""
     entities: tuple[EntityPolicy, ...] = ()
     internal_principals: frozenset[str] = frozenset()
+    """Principals exempt where a broker exempts brokers."""
     _by_key: dict[tuple[_Name, _Name], dict[str, Any]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -88,7 +93,7 @@ class PolicyTable:
         object.__setattr__(self, "_by_key", by_key)
 
     def terms_of(self, user: str, client_id: str) -> ClientPolicy:
-        """The terms of a user's client-id."""
+        """Return the policy of a user's client-id."""
         if not self.entities:
             return self.default
         settings: dict[str, Any] = {}
@@ -99,7 +104,7 @@ class PolicyTable:
 
 
 def _levels(user: str, client_id: str) -> Iterable[tuple[_Name, _Name]]:
-    """The entities that may fit a client, most specific first."""
+    """Return the entities that may fit a client, most specific first."""
     return (
         (user, client_id),
         (user, None),

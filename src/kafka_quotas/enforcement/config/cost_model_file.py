@@ -5,7 +5,7 @@
 
 Invariants: figures are finite and 0 or more; a file that is not understood whole is refused whole.
 
-What requests cost where nobody calibrated: measured with `daemon calibrate` on one broker of Kafka 4.3.1.
+The default costs, for daemons without a calibration: measured with `daemon calibrate` on one broker of Kafka 4.3.1.
 
 The machine had two cores and much else to do; each figure is the least of three runs. Take it for an order of
 magnitude, and calibrate.
@@ -23,12 +23,16 @@ from kafka_quotas.wire.protocol.api_table import API_TABLE
 
 VERSION: Final = 1
 _FIELDS: Final = {"request_us": 1000.0, "request_byte_ns": 1.0, "response_byte_ns": 1.0}
-"""The figures of an API, and how many nanoseconds their unit is."""
+"""Figures of an API, and the nanoseconds of their units."""
 _KEYS: Final = {api.name: api.key for api in API_TABLE.values()}
 
 
 def read_cost_model(path: Path) -> CostModel:
-    """The cost model in a file. Raises `UsageError` where it can't be read or understood."""
+    """Read the cost model in a file.
+
+    Raises:
+        UsageError: The file can't be read or understood.
+    """
     try:
         data = json.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -42,7 +46,11 @@ def read_cost_model(path: Path) -> CostModel:
 
 
 def write_cost_model(path: Path, model: CostModel) -> None:
-    """Nothing; the file holds the model. Raises `KafkaQuotasError` where it can't be written."""
+    """Write a cost model to a file.
+
+    Raises:
+        KafkaQuotasError: The file can't be written.
+    """
     try:
         path.write_text(json.dumps(cost_model_to_json(model), indent=2) + "\n", "utf-8")
     except OSError as error:
@@ -50,7 +58,7 @@ def write_cost_model(path: Path, model: CostModel) -> None:
 
 
 def cost_model_to_json(model: CostModel) -> dict[str, Any]:
-    """The model as JSON values, figures rounded to four digits."""
+    """Return the model as JSON values, with figures rounded to four digits."""
     names = {key: name for name, key in _KEYS.items()}
     return {
         "version": VERSION,
@@ -61,7 +69,11 @@ def cost_model_to_json(model: CostModel) -> dict[str, Any]:
 
 
 def cost_model_from_json(data: object) -> CostModel:
-    """The model that `cost_model_to_json` wrote. Raises `UsageError` where it is none."""
+    """Return the model that `cost_model_to_json` wrote.
+
+    Raises:
+        UsageError: The values are no cost model.
+    """
     if not isinstance(data, dict) or data.get("version") != VERSION:
         raise UsageError(f"it is no cost model of version {VERSION}", hint="daemon calibrate writes one")
     others = data.keys() - {"version", "source", "other", "apis"}

@@ -1,4 +1,4 @@
-"""Where the event log goes: `DIR`, or `kafka://HOST:PORT/TOPIC`."""
+"""The destination of the event log: `DIR`, or `kafka://HOST:PORT/TOPIC`."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,21 +14,26 @@ KEEP_BYTES: Final = 10 * 1024**3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderTarget:
-    """A folder of files: each is closed at `rotate_bytes` or after `rotate_s`; the oldest go above `keep_bytes`."""
+    """A folder of event files as the destination of the event log."""
 
     folder: Path
     rotate_bytes: int = ROTATE_BYTES
+    """Size at which a file is closed."""
     rotate_s: float = ROTATE_S
+    """Age at which a file is closed."""
     keep_bytes: int = KEEP_BYTES
+    """Size of all files above which the oldest are removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicTarget:
-    """A topic; `bootstrap` is `HOST:PORT` or several of them with commas, `properties` are librdkafka's own."""
+    """A topic as the destination of the event log."""
 
     bootstrap: str
+    """One or more `HOST:PORT`, separated by commas."""
     topic: str
     properties: dict[str, str] = field(default_factory=dict)
+    """librdkafka's properties of the producer."""
 
     def __str__(self) -> str:
         return f"{SCHEME}{self.bootstrap}/{self.topic}"
@@ -36,14 +41,18 @@ class TopicTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventLogSettings:
-    """Where events go, and the name of the cluster that they carry."""
+    """The destination of events, and the name of the cluster in each of them."""
 
     target: FolderTarget | TopicTarget
     cluster: str
 
 
 def parse_topic(text: str) -> TopicTarget:
-    """The topic that `kafka://HOST:PORT/TOPIC` means. Raises `UsageError` for anything else."""
+    """Return the topic that `kafka://HOST:PORT/TOPIC` means.
+
+    Raises:
+        UsageError: The text is no such topic.
+    """
     bootstrap, _, topic = text.removeprefix(SCHEME).partition("/")
     if not text.startswith(SCHEME) or not bootstrap or not topic or "/" in topic:
         raise UsageError(f"not a topic to log to: {text!r}", hint="for example kafka://127.0.0.1:9092/quota-events")

@@ -3,11 +3,11 @@
 | property | meaning |
 |---|---|
 | `listen`, `upstream` | HOST:PORT where clients bootstrap; that of one or more brokers, with commas between |
-| `upstream.node.id` | which broker the only upstream is, where that can't be seen from its address |
-| `port.range`, `advertised.host` | ports of the brokers' listeners, FIRST-LAST; what clients are told to connect to |
+| `upstream.node.id` | which broker the only upstream is, where its address does not show it |
+| `port.range`, `advertised.host` | ports of the brokers' listeners, FIRST-LAST; the host that clients connect to |
 | `broker.addresses` | ports (and hosts) of some brokers' listeners, ID=[HOST:]PORT |
 | `broker.host.pattern` | names of the brokers' listeners, with $(nodeId) in them |
-| `security.protocol` | PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL: SSL ends TLS here, before SASL nothing passes |
+| `security.protocol` | PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL: SSL ends TLS here, SASL has to come first |
 | `ssl.*`, `ssl.client.auth`, `ssl.principal.mapping.rules` | as a broker's |
 | `upstream.security.protocol`, `upstream.ssl.*` | TLS towards the brokers, as a client's |
 | `principal`, `sasl.oauthbearer.sub.claim.name` | who every client is; the claim that names a bearer |
@@ -66,9 +66,10 @@ _PORT_RANGE: Final = re.compile(r"(\d{1,5})-(\d{1,5})")
 
 
 def parse_port_range(text: str) -> tuple[int, int]:
-    """The first and last port of FIRST-LAST.
+    """Return the first and last port of FIRST-LAST.
 
-    Raises `UsageError` where it is no such range.
+    Raises:
+        UsageError: The text is no such range.
     """
     match = _PORT_RANGE.fullmatch(text.strip())
     first, last = (int(match[1]), int(match[2])) if match else (1, 0)
@@ -78,9 +79,10 @@ def parse_port_range(text: str) -> tuple[int, int]:
 
 
 def read_listener(path: Path) -> ListenerSettings:
-    """The listener that a file describes; its name is the file's.
+    """Read the listener that a file describes, under the file's name.
 
-    Raises `UsageError` for a file that can't be read and for a property that is unknown, missing or can't be meant.
+    Raises:
+        UsageError: The file can't be read, or a property is unknown, missing or not valid.
     """
     properties = read_properties(path)
     missing = [name for name in _PLACES if name not in properties]
@@ -98,9 +100,10 @@ def read_listener(path: Path) -> ListenerSettings:
 
 
 def complete_listener(settings: ListenerSettings, path: Path) -> ListenerSettings:
-    """The listener with what a file says of it; where it listens and what is behind it was said before.
+    """Complete a listener with the properties of a file, except its addresses.
 
-    Raises `UsageError` as `read_listener` does.
+    Raises:
+        UsageError: The file can't be read, a property is unknown or not valid, or it names `listen` or `upstream`.
     """
     properties = read_properties(path)
     twice = [name for name in _PLACES if name in properties]
@@ -176,7 +179,7 @@ def _whole(properties: Mapping[str, str], name: str, *, least: int) -> int | Non
 
 
 def _idle_ms(properties: Mapping[str, str]) -> int | None:
-    """Return how long a connection may be idle, None for ever: -1 says so, as at a broker."""
+    """Return the longest idle time, None for the -1 that means no limit in a broker."""
     if properties.get(MAX_IDLE, "").strip() == "-1":
         return None
     return _whole(properties, MAX_IDLE, least=1) or MAX_IDLE_MS
@@ -197,20 +200,27 @@ def _networks(properties: Mapping[str, str]) -> tuple[Network, ...] | None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerFiles:
-    """The main listener, the file that says more about it (None: none does), and the files of all others."""
+    """The main listener and the files that describe listeners."""
 
     main: ListenerSettings
+    """Main listener, as options describe it."""
     more_of_main: Path | None = None
+    """File with further properties of the main listener, None without one."""
     others: tuple[Path, ...] = ()
+    """Files of all other listeners."""
 
     @property
     def paths(self) -> dict[int, Path]:
-        """The file of each listener that has one, by the listener's place among `all_listeners`."""
+        """The files of listeners by the listener's place among `all_listeners`."""
         more = {} if self.more_of_main is None else {0: self.more_of_main}
         return more | dict(enumerate(self.others, start=1))
 
     def read(self, number: int) -> ListenerSettings:
-        """The listener at a place. Raises `UsageError` where its file can't be understood."""
+        """Return the listener at a place, read anew from its file.
+
+        Raises:
+            UsageError: The file can't be understood.
+        """
         if number:
             return read_listener(self.others[number - 1])
         return self.main if self.more_of_main is None else complete_listener(self.main, self.more_of_main)
@@ -228,13 +238,14 @@ _FIXED: Final = {
     "upstream_tls": "upstream.ssl.*",
     "proxy_sources": "proxy.protocol.trusted",
 }
-"""What a listener can't change while it is open, and what the properties for it are called."""
+"""Settings that need a restart, and the names of their properties."""
 
 
 def refuse_restart(before: ListenerSettings, now: ListenerSettings, path: Path) -> None:
-    """Nothing; a listener can become what its file says by now, with its sockets and connections open.
+    """Refuse a change of a listener that only a restart can make.
 
-    Raises `UsageError` for what only a restart can change.
+    Raises:
+        UsageError: One of the settings in `_FIXED` differs.
     """
     fixed = [name for setting, name in _FIXED.items() if getattr(before, setting) != getattr(now, setting)]
     if fixed:
@@ -244,9 +255,10 @@ def refuse_restart(before: ListenerSettings, now: ListenerSettings, path: Path) 
 
 
 def all_listeners(files: ListenerFiles) -> tuple[ListenerSettings, ...]:
-    """The main listener, completed by a file where there is one, and those that are described by other files.
+    """Return the main listener and those of the other files.
 
-    Raises `UsageError` where a file can't be understood, or two listeners have one name or the same ports.
+    Raises:
+        UsageError: A file can't be understood, or two listeners have one name or the same ports.
     """
     listeners = tuple(files.read(number) for number in range(1 + len(files.others)))
     names = [listener.name for listener in listeners]

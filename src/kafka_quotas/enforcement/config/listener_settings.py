@@ -1,4 +1,4 @@
-"""How one listener of the daemon is run: where it is, what is behind it, and on which terms clients come in."""
+"""The settings of one listener: its address, its upstreams, and the rules for its clients."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,67 +12,80 @@ from kafka_quotas.enforcement.config.rules import MAX_IN_FLIGHT
 
 Network: TypeAlias = IPv4Network | IPv6Network
 NODE_ID_MARK: Final = "$(nodeId)"
-"""What a pattern for host names has in the place of a broker's node id."""
+"""Placeholder of a broker's node id in a pattern for host names."""
 MAX_IDLE_MS: Final = 600_000
 """Default of `connections.max.idle.ms`, which is Kafka's."""
 MAIN: Final = "main"
-"""The name of the listener that `--listen` opens."""
+"""Name of the listener that `--listen` opens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerAddress:
-    """Where clients are told to reach the brokers from `first` to `last`: `port` is the first one's, and so on.
-
-    `host` None is the host of all brokers.
-    """
+    """The advertised address of one broker, or of a range of brokers with consecutive ports."""
 
     first: int
+    """First node id."""
     last: int
+    """Last node id."""
     port: int
+    """Port of `first`; the port of each further node id is one higher."""
     host: str | None = None
+    """Host of these brokers, None for that of all brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSettings:
-    """A listener for bootstrapping, and with it one for each broker that is met there.
+    """The settings of a bootstrap listener and of the broker listeners that belong to it.
 
-    `upstreams` are the bootstrap servers, tried in turn; `upstream_node_id` is the broker behind the only one, where
-    that can't be seen from its address. Brokers get ports by node id from `port_range` (None: the ports after that of
-    `listen`) or, with `host_pattern`, names of their own: with TLS all on the port of `listen`, told apart by the name
-    that a client asks for, else on that port of the address the name stands for. `broker_addresses` beat both.
-    `advertised_host` is what clients are told, None tells them the host that they came to. `principal` is who every
-    client is; None takes the name from SASL or a certificate. `tls` and `upstream_tls` hold Kafka's `ssl.*` properties
-    for either side, None for plaintext. With `proxy_sources` each connection has to start with a PROXY protocol header
-    and to come from there. A limit of None is none; `connection_rate` is per second. A connection on which nothing
-    moves for `max_idle_ms` is closed; `max_in_flight` is how many of its requests may wait for their responses before
-    it is left unread. `apis` says which APIs pass.
+    Brokers get ports by node id from `port_range` or, with `host_pattern`, names of their own: with TLS all on the port
+    of `listen`, by the server name in the handshake, else on that port of the address the name resolves to.
+    `broker_addresses` beat both.
     """
 
     upstreams: tuple[Address, ...]
+    """Bootstrap servers, tried in turn."""
     listen: Address
     name: str = MAIN
     upstream_node_id: int | None = None
+    """Node id of the only upstream, where its address does not show it."""
     port_range: tuple[int, int] | None = None
+    """First and last port of the brokers' listeners, None for the ports after that of `listen`."""
     advertised_host: str | None = None
+    """Host that clients connect to, None for the one that they came to."""
     host_pattern: str | None = None
+    """Pattern of the brokers' host names, None for ports."""
     broker_addresses: tuple[BrokerAddress, ...] = ()
+    """Addresses of some brokers."""
     principal: str | None = None
+    """Principal of every client, None for the name from SASL or a certificate."""
     requires_authentication: bool = False
+    """Whether only SASL passes before it has succeeded."""
     oauthbearer_claim: str = "sub"
+    """Claim of a bearer's token that names the principal."""
     principal_mapping: str = DEFAULT_RULES
+    """Rules of `ssl.principal.mapping.rules`."""
     tls: Mapping[str, str] | None = None
+    """Kafka's `ssl.*` properties towards clients, None for plaintext."""
     upstream_tls: Mapping[str, str] | None = None
+    """Kafka's `ssl.*` properties towards brokers, None for plaintext."""
     proxy_sources: tuple[Network, ...] | None = None
+    """Networks that connections, each with a PROXY protocol header, have to come from; None for no header."""
     connection_rate: float | None = None
+    """Most new connections per second, None for any number."""
     max_connections: int | None = None
+    """Most open connections, None for any number."""
     max_connections_per_ip: int | None = None
+    """Most open connections of one address, None for any number."""
     max_idle_ms: int | None = MAX_IDLE_MS
+    """Time without a byte after which a connection is closed, None for ever."""
     max_in_flight: int = MAX_IN_FLIGHT
+    """Requests of a connection that may wait for their responses before it is left unread."""
     apis: ApiAccess = ALL_APIS
+    """APIs that pass."""
 
     @property
     def shares_port(self) -> bool:
-        """Whether all brokers are behind one port, told apart by the name that TLS clients ask for."""
+        """Whether all brokers share one port and TLS server names select among them."""
         return self.host_pattern is not None and self.tls is not None
 
     @property

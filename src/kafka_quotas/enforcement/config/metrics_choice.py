@@ -1,4 +1,4 @@
-"""Which buckets get series of their own: those of named clients, and those that use most of their limit.
+"""The buckets that get series of their own: those of named clients, and those that use most of their limit.
 
 Invariants: the number of series is bounded, whatever clients call themselves.
 """
@@ -12,19 +12,22 @@ from kafka_quotas.core.model.sanitizer import sanitize
 from kafka_quotas.enforcement.telemetry.status import BucketRow, share_used
 
 TOP: Final = 50
-"""How many buckets are shown beside those that were named, unless told otherwise."""
+"""Default number of buckets shown beside the named ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsChoice:
-    """`top` buckets by the share of their limit that is used, and all of the named users and client-ids."""
+    """The choice of buckets that get series of their own."""
 
     top: int = TOP
+    """Number of buckets by the share of their limit that is used."""
     users: frozenset[str] = frozenset()
+    """Users all of whose buckets are shown."""
     client_ids: frozenset[str] = frozenset()
+    """Client-ids all of whose buckets are shown."""
 
     def chosen(self, buckets: Iterable[BucketRow]) -> list[BucketRow]:
-        """The buckets to show, in the order of their names."""
+        """Return the buckets to show, in the order of their names."""
         rows = list(buckets)
         tags = {sanitize(user) for user in self.users}
         named: list[BucketRow] = []

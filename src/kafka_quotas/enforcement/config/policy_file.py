@@ -1,4 +1,4 @@
-"""The daemon's policy file: what holds for some clients and not for all, and the limits that no store knows.
+"""The daemon's policy file: settings for some clients, and the limits that no store knows.
 
     internal_principals = ["broker"]
 
@@ -16,7 +16,7 @@
     total = "200MiB"
     topics = { orders = "20MiB" }
 
-Invariants: a file that is not understood whole is refused whole, with one line that says which entity is meant.
+Invariants: a file that is not understood whole is refused whole, with one line that names the entity at fault.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,16 +40,21 @@ _Table: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyFile:
-    """What a policy file says. `request_rates` are requests per second by entity."""
+    """The content of a policy file."""
 
     internal_principals: frozenset[str] = frozenset()
     entities: tuple[EntityPolicy, ...] = ()
     request_rates: Mapping[Entity, float] = field(default_factory=dict)
+    """Requests per second by entity."""
     thresholds: ThresholdSettings = field(default_factory=ThresholdSettings)
 
 
 def read_policy_file(path: Path) -> PolicyFile:
-    """The policy in a file. Raises `UsageError` where it can't be read or understood."""
+    """Read the policy in a file.
+
+    Raises:
+        UsageError: The file can't be read or understood.
+    """
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -59,7 +64,11 @@ def read_policy_file(path: Path) -> PolicyFile:
 
 
 def parse_policy_file(text: str, *, path: Path) -> PolicyFile:
-    """The policy in the text of the file at `path`. Raises `UsageError` where it is not understood."""
+    """Return the policy in the text of the file at `path`.
+
+    Raises:
+        UsageError: The text is not understood.
+    """
     import tomllib  # noqa: PLC0415 - only who has a policy file pays for it
 
     try:
@@ -109,7 +118,11 @@ def _entity(table: _Table) -> Entity:
 
 
 def _part(table: _Table, name: str) -> str | Absent | None:
-    """The name of a part, None for the default, `ABSENT` for none."""
+    """Return the name of a part, None for the default, `ABSENT` for none.
+
+    Raises:
+        UsageError: The part is no name, or is given together with its default.
+    """
     is_default = table.get(f"{name}_default", False)
     if not isinstance(is_default, bool):
         raise UsageError(f"{name}_default is neither true nor false")
@@ -124,7 +137,11 @@ def _part(table: _Table, name: str) -> str | Absent | None:
 
 
 def _settings(table: _Table) -> dict[str, Any]:
-    """The settings of an entity by name, each checked."""
+    """Return the settings of an entity by name, each checked.
+
+    Raises:
+        UsageError: A setting is unknown or not valid, or the entity has none.
+    """
     _refuse_others(table, (*_WHO, *_SETTINGS))
     settings = {name: _SETTINGS[name](name, value) for name, value in table.items() if name in _SETTINGS}
     if not settings:
@@ -172,7 +189,7 @@ _SETTINGS: Final[dict[str, Callable[[str, object], Any]]] = {
     "exempt": _flag,
     "request_rate": _rate,
 }
-"""What can be set for an entity, and what checks it: the terms of `terms.Terms`, and one limit."""
+"""Settings of an entity and their checks: the fields of `ClientPolicy`, and one limit."""
 
 
 def _thresholds(table: _Table) -> ThresholdSettings:

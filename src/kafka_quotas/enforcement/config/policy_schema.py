@@ -1,6 +1,7 @@
 """The JSON schema of policy files, for editors: the shape of the tables that TOML makes.
 
-What it can't say (an entity named twice, thresholds that sum to more than a total) the daemon says when it reads one.
+What it can't express (an entity named twice, thresholds that sum to more than a total) the daemon checks when it reads
+a file.
 **Source:** JSON Schema, draft 2020-12.
 """
 
@@ -39,7 +40,7 @@ _CHOICES: Final[dict[str, type[StrEnum]]] = {
 
 
 def policy_schema() -> dict[str, Any]:
-    """The schema, as a JSON document."""
+    """Return the schema as a JSON document."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Policy of kafka-quotas daemon run --policy",
@@ -83,7 +84,7 @@ def _entity() -> dict[str, Any]:
 
 
 def _excludes(name: str) -> dict[str, Any]:
-    """A name and its default are not both given."""
+    """Return the schema that forbids a name together with its default."""
     default = f"{name}_default"
     return {"not": {"required": [name, default], "properties": {default: {"const": True}}}}
 

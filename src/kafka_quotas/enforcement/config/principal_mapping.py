@@ -1,10 +1,10 @@
-"""From the name in a client's certificate to the user that quotas are set on.
+"""The mapping from the name in a client's certificate to the user that quotas are set on.
 
 Rules are tried in turn, the first that matches the whole name wins: `DEFAULT` takes the name as it is,
-`RULE:pattern/replacement/` with an optional `L` or `U` behind it (lower or upper case) rewrites it.
+`RULE:pattern/replacement/` with an optional `L` or `U` after it (lower or upper case) rewrites it.
 
 **Source:** KIP-371; `SslPrincipalMapper` (Kafka 4.1) and `Matcher.replaceAll` of Java 17. Patterns are Java's as far as
-Python has the same: intersections of character classes and flags behind a pattern's start are refused.
+Python has the same: intersections of character classes and flags after a pattern's start are refused.
 """
 
 import re
@@ -26,14 +26,14 @@ _NAMED_REFERENCE: Final = re.compile(r"\\k<(\w+)>")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
-    """One rule; without a pattern it takes every name as it is."""
+    """One mapping rule, which takes every name as it is where it has no pattern."""
 
     pattern: re.Pattern[str] | None = None
     replacement: str = ""
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """The user, None where the rule is not for this name."""
+        """Return the user, None where the rule does not match this name."""
         if self.pattern is None:
             return name
         if self.pattern.fullmatch(name) is None:
@@ -42,7 +42,7 @@ class _Rule:
         return user.lower() if self.case == "L" else user.upper() if self.case == "U" else user
 
     def _replaced(self, match: re.Match[str]) -> str:
-        """What takes the place of a match."""
+        """Return the replacement of a match, with its references resolved."""
 
         def piece(found: re.Match[str]) -> str:
             literal, number, group_name = found.groups()
@@ -58,14 +58,15 @@ class _Rule:
 class PrincipalMapping:
     """The rules of `ssl.principal.mapping.rules`.
 
-    Raises `UsageError` for rules that can't be read.
+    Raises:
+        UsageError: The rules can't be read.
     """
 
     def __init__(self, text: str = DEFAULT_RULES) -> None:
         self._rules = [rule for part in _parts(text) if (rule := _parsed(part)) is not None]
 
     def user(self, name: str) -> str | None:
-        """The user for a certificate's name, None where no rule applies."""
+        """Return the user for a certificate's name, None where no rule applies."""
         return next((user for rule in self._rules if (user := rule.apply(name)) is not None), None)
 
 
@@ -74,7 +75,11 @@ def _parts(text: str) -> list[str]:
 
 
 def _parsed(part: str) -> _Rule | None:
-    """The rule that a part of the text means, None for an empty one."""
+    """Return the rule that a part of the text means, None for an empty one.
+
+    Raises:
+        UsageError: The part is no rule.
+    """
     if not part:
         return None
     match = _PARSER.fullmatch(part)
@@ -99,7 +104,10 @@ def _parsed(part: str) -> _Rule | None:
 
 
 def _numbered(match: re.Match[str], digits: str) -> str:
-    """The group that `$digits` means: as many digits as there are groups for; without such a group, the text itself."""
+    """Return the group that `$digits` means, or the text itself without such a group.
+
+    As in Java, the group number takes as many digits as there are groups for.
+    """
     count = match.re.groups
     used = 1
     if int(digits[0]) > count or (digits[0] == "0" and not count):

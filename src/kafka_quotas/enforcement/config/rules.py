@@ -1,8 +1,8 @@
 """The rules of enforcement that hold for every client, whatever its quotas are.
 
-How requests that create, grow or delete topics are held to `controller_mutation_rate`.
+The rules for requests that create, grow or delete topics under `controller_mutation_rate`.
 
-How data over the thresholds of topics is rejected.
+The error for data over the thresholds of topics.
 """
 
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from kafka_quotas.wire.protocol.api_table import API_TABLE
 
 
 class MutationMode(StrEnum):
-    """What becomes of topics over the quota."""
+    """The treatment of topics over the quota."""
 
     AUTO = "auto"
     """Refused in versions whose clients know the error, else admitted and waited for, as a broker does."""
@@ -37,26 +37,29 @@ class MutationMode(StrEnum):
 
 
 class AutoCreate(StrEnum):
-    """What becomes of topics that would be made because a Metadata request names them."""
+    """The treatment of topics that a Metadata request would create by naming them."""
 
     COUNT = "count"
-    """They count as if they had been asked for, and are waited for."""
+    """They count as if they were requested, and are waited for."""
     FORBID = "forbid"
-    """They are not made."""
+    """They are not created."""
     PASS = "pass"  # noqa: S105 - no password
-    """They are made and cost nothing."""
+    """They are created and cost nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationRules:
-    """The rules for every client that has such a quota; `auto_create: forbid` holds for the others as well."""
+    """The rules for clients that have a quota on mutations.
+
+    `auto_create: forbid` holds for all other clients as well.
+    """
 
     mode: MutationMode = MutationMode.AUTO
     algorithm: MutationAlgorithm = MutationAlgorithm.TOKEN_BUCKET
     auto_create: AutoCreate = AutoCreate.COUNT
 
     def is_strict(self, api_key: int, api_version: int) -> bool:
-        """Whether topics over the quota are refused in a version."""
+        """Return whether topics over the quota are refused in a version of an API."""
         if self.mode is MutationMode.AUTO:
             strict_since = charges_of(api_key).strict_since
             return strict_since is not None and api_version >= strict_since
@@ -69,11 +72,11 @@ class ThresholdError(StrEnum):
     POLICY_VIOLATION = "policy-violation"
     """Clients give up, so the data is dropped."""
     THROTTLING_QUOTA_EXCEEDED = "throttling-quota-exceeded"
-    """Clients that know it try again."""
+    """Clients that know it retry."""
 
     @property
     def code(self) -> int:
-        """The error code of the protocol."""
+        """The error code in Kafka's protocol."""
         return _CODES[self]
 
 
@@ -83,7 +86,7 @@ _CODES: Final = {ThresholdError.POLICY_VIOLATION: 44, ThresholdError.THROTTLING_
 ANONYMOUS: Final = "ANONYMOUS"
 """Kafka's name for a client that did not authenticate."""
 UNKNOWN_PRINCIPAL: Final = "UNKNOWN"
-"""What a client is called that authenticated in a way we can't read."""
+"""Name of a client that authenticated in a way the daemon can't read."""
 
 MAX_IN_FLIGHT: Final = 1000
 """Default of `max.in.flight.requests.per.connection`: a broker works on one of them at a time, so more gain nothing."""
@@ -92,7 +95,7 @@ MAX_QUEUED_REQUEST_BYTES: Final = 256 * 1024 * 1024
 
 
 class ThrottleStyle(StrEnum):
-    """How a client is made to wait."""
+    """The way in which a client is made to wait."""
 
     MUTE = "mute"
     """The response goes out at once and the connection is muted after it (KIP-219, Kafka since 2.0)."""
@@ -101,29 +104,25 @@ class ThrottleStyle(StrEnum):
 
 
 class UnknownApi(StrEnum):
-    """What becomes of a request of an API that the daemon has no definition of."""
+    """The treatment of a request of an API that the daemon has no definition of."""
 
     PASS = "pass"  # noqa: S105 - no password
-    """It goes on untouched, and so does its response."""
+    """It passes untouched, and so does its response."""
     REFUSE = "refuse"
     """Its connection is closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnforcementRules:
-    """How quotas are enforced.
+    """The rules by which the daemon enforces quotas.
 
-    `max_throttle_ms` cuts every throttle time, None leaves them as long as Kafka would make them; it, `mode`, `scope`,
-    `fetch_over_quota` and `on_violation` are what holds where a policy file says nothing else. `principal` names
-    every client of the daemon; None takes the name from SASL, `unknown_principal` where it can't be read, in a bearer's
-    token the `oauthbearer_claim`. With `requires_authentication` nothing but SASL passes before it succeeded. Follower
-    fetches are exempt for `internal_principals` only, for anyone can claim to be a follower. `max_in_flight` requests
-    of a connection may wait for their responses before it is left unread. `apis` says which APIs pass.
+    `max_throttle_ms`, `mode`, `scope`, `fetch_over_quota` and `on_violation` hold where a policy file has nothing else.
     """
 
     window: QuotaWindow = DEFAULT_WINDOW
     throttle_style: ThrottleStyle = ThrottleStyle.MUTE
     max_throttle_ms: int | None = None
+    """Longest throttle time, None for Kafka's own."""
     mode: Mode = Mode.KAFKA
     scope: Scope = Scope.BROKER
     fetch_over_quota: FetchOverQuota = FetchOverQuota.DELIVER
@@ -133,13 +132,20 @@ class EnforcementRules:
     threshold_error: ThresholdError = ThresholdError.POLICY_VIOLATION
     max_request_bytes: int = MAX_REQUEST_BYTES
     principal: str | None = None
+    """Principal of every client, None for the name from SASL or a certificate."""
     requires_authentication: bool = False
+    """Whether only SASL passes before it has succeeded."""
     oauthbearer_claim: str = "sub"
+    """Claim of a bearer's token that names the principal."""
     unknown_apis: UnknownApi = UnknownApi.PASS
     unknown_principal: str = UNKNOWN_PRINCIPAL
+    """Principal of clients whose name can't be read."""
     internal_principals: frozenset[str] = frozenset()
+    """Principals whose follower fetches are exempt, because any client can claim to be a follower."""
     max_in_flight: int = MAX_IN_FLIGHT
+    """Requests of a connection that may wait for their responses before it is left unread."""
     apis: ApiAccess = ALL_APIS
+    """APIs that pass."""
 
     def serves(self, api_key: int) -> bool:
         """Return whether requests of an API pass."""
@@ -153,7 +159,7 @@ class EnforcementRules:
 
     @property
     def terms(self) -> ClientPolicy:
-        """The terms of clients that no entity of a policy file has others for."""
+        """The policy of clients that no entity of a policy file has settings for."""
         return ClientPolicy(
             mode=self.mode,
             scope=self.scope,
@@ -164,5 +170,5 @@ class EnforcementRules:
 
     @property
     def book(self) -> PolicyTable:
-        """The terms of all clients where there is no policy file."""
+        """The policies of all clients without a policy file."""
         return PolicyTable(default=self.terms, internal_principals=self.internal_principals)

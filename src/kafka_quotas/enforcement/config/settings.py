@@ -1,4 +1,4 @@
-"""How one daemon is run."""
+"""The settings of one daemon."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,51 +13,54 @@ from kafka_quotas.enforcement.config.rules import MAX_QUEUED_REQUEST_BYTES, Enfo
 from kafka_quotas.enforcement.telemetry.log import LogFormat
 
 MAX_BUCKET_BYTES: Final = 256 * 1024 * 1024
-"""What buckets may take in memory together by default: some 200,000 of them."""
+"""Default memory for all buckets together: some 200,000 of them."""
 
 CONTROL_MODE: Final = 0o600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlAccess:
-    """The socket file's mode, and the ids of users who may ask beside the daemon's own and root."""
+    """The rights on the control socket."""
 
     mode: int = CONTROL_MODE
+    """Permissions of the socket file."""
     users: frozenset[int] = frozenset()
+    """Ids of the users that may connect beside the daemon's own and root."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonSettings:
-    """Where the daemon listens and what it stands in front of.
-
-    The first listener is the main one; their names differ. `listener_files` says what to read again at a reload.
-    `connection_rate` is how many connections per second may be
-    made to each broker, through whichever listener, None for any number. `control` is
-    the path of the Unix socket, None puts it in the user's runtime folder; `control_access` is who may use it.
-    `metrics` serves Prometheus, `event_log` writes a line per charge, `state_file` remembers what was charged across a
-    restart, each where it is set. `max_connections` is how many connections there may be in all; None leaves it to the
-    number of files that the process may open. `queued_max_request_bytes` is how much of requests that have to be seen
-    as a whole may be gathered at a time, over all connections. `metrics_choice` says which buckets have
-    series of their own. `max_bucket_bytes` is what buckets may take in memory together.
-    """
+    """The settings of a daemon: its listeners, rules, files and limits."""
 
     listeners: tuple[ListenerSettings, ...]
+    """Listeners, the main one first, each with a name of its own."""
     listener_files: ListenerFiles | None = None
+    """Files to read again at a reload."""
     connection_rate: float | None = None
+    """Most new connections per second to each broker, over all listeners; None for any number."""
     rules: EnforcementRules = field(default_factory=EnforcementRules)
     static_quotas: Path | None = None
     policy_file: Path | None = None
     cost_model: Path | None = None
     control: Path | None = None
+    """Path of the Unix socket, None for one in the user's runtime folder."""
     control_access: ControlAccess = field(default_factory=ControlAccess)
+    """Rights on the Unix socket."""
     metrics: Address | None = None
+    """Address of the Prometheus endpoint, None for no endpoint."""
     metrics_choice: MetricsChoice = field(default_factory=MetricsChoice)
+    """Buckets that have series of their own."""
     log_format: LogFormat = LogFormat.TEXT
     event_log: EventLogSettings | None = None
+    """Destination of a line per charge, None for no event log."""
     state_file: Path | None = None
+    """File that keeps charges across a restart, None for no such file."""
     max_connections: int | None = None
+    """Most connections in all, None for as many as the process may open files for."""
     queued_max_request_bytes: int = MAX_QUEUED_REQUEST_BYTES
+    """Most bytes gathered at a time, over all connections, of requests that have to be seen as a whole."""
     max_bucket_bytes: int = MAX_BUCKET_BYTES
+    """Memory that all buckets may take together."""
     connect_timeout_s: float = 10.0
     drain_timeout_s: float = 10.0
 
@@ -68,5 +71,5 @@ class DaemonSettings:
 
     @property
     def listen(self) -> Address:
-        """Where clients bootstrap at the main listener."""
+        """The address where clients bootstrap at the main listener."""
         return self.listeners[0].listen
