@@ -1,4 +1,4 @@
-"""What others look at: Prometheus metrics, health, and the status document with all buckets.
+"""The views on the daemon from outside: Prometheus metrics, health, and the status document with all buckets.
 
 Imports `enforcement.telemetry`, `enforcement.quotas` and `enforcement.proxy`.
 """

@@ -19,7 +19,11 @@ _JSON: Final = "application/json"
 
 
 class MetricsServer:
-    """Serves what `exposition` tells, and how the daemon's health is; a process that is no daemon has none to tell."""
+    """The HTTP server of the metrics in `exposition`, and of the daemon's health.
+
+    Args:
+        health: Readiness of the daemon, None in a process that is no daemon.
+    """
 
     def __init__(
         self, address: Address, exposition: Callable[[], Generator[None, None, bytes]], health: Health | None = None
@@ -30,9 +34,10 @@ class MetricsServer:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> int:
-        """The port that is served.
+        """Start serving and return the port.
 
-        Raises `ListenError` where it can't be listened on.
+        Raises:
+            ListenError: The address can't be listened on.
         """
         sock = bind(self._address.host, [self._address.port])
         self._server = await asyncio.start_server(self._serve, sock=sock, limit=MAX_HEAD_BYTES)
@@ -40,7 +45,7 @@ class MetricsServer:
         return port
 
     async def close(self) -> None:
-        """Nothing; the port is closed."""
+        """Close the port."""
         if self._server is not None:
             self._server.close()
             with contextlib.suppress(TimeoutError):
@@ -54,7 +59,7 @@ class MetricsServer:
                 writer.write(await self._answer(head))
                 await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
-            pass  # no HTTP, or gone: whoever asked sees the connection end
+            pass  # no HTTP, or gone: the peer sees the connection end
         finally:
             writer.close()
 
@@ -66,7 +71,7 @@ class MetricsServer:
         return _response(status, body if words[0] == b"GET" else b"", content_type)
 
     async def _content(self, place: bytes) -> tuple[str, bytes, str]:
-        """Status line, body and content type of what is at a place."""
+        """Return the status line, body and content type of a path."""
         if place == b"/metrics":
             return "200 OK", await run_sliced(self._exposition()), _METRICS
         if place == b"/healthz":

@@ -1,8 +1,8 @@
 """The daemon's figures for Prometheus, under Kafka's names where Kafka has the same figure.
 
-The hot path knows nothing of this: figures are taken from the status when somebody asks. Counters and queue sizes are
-those of all clients, whoever has series of its own. The tags of buckets are
-Kafka's (sanitized user, client-id). `docs/metrics.md` describes every metric; a test holds the two against each other.
+The hot path knows nothing of this: figures are taken from the status at a scrape. Counters and queue sizes are those of
+all clients, whichever have series of their own. The tags of buckets are Kafka's (sanitized user, client-id).
+`docs/metrics.md` describes every metric; a test holds the two against each other.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -26,11 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaFamily:
-    """How the metrics of one quota key are called: Kafka's type, the attribute that is measured, and its unit."""
+    """The names of one quota key's metrics."""
 
     kind: str
+    """Kafka's type of the quota."""
     attribute: str
+    """Attribute that is measured."""
     unit: str
+    """Unit of the attribute, for the help text."""
 
 
 _MUTATIONS: Final = "controllermutation"
@@ -43,12 +46,12 @@ QUOTA_FAMILIES: Final = {
     CONTROLLER_MUTATION_RATE.name: QuotaFamily(kind=_MUTATIONS, attribute="tokens", unit="partitions; below 0 a debt"),
     REQUEST_RATE.name: QuotaFamily(kind="requestrate", attribute="request_rate", unit="requests per second"),
 }
-"""By quota key; brokers have no quota of the last, and no type for it."""
+"""Families by quota key; brokers have no quota of the last, and no type for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesSample:
-    """One figure: labels by name, and the value."""
+    """One figure of a series: its labels by name, and its value."""
 
     labels: dict[str, str]
     value: float
@@ -56,16 +59,18 @@ class SeriesSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """A metric: its name (counters without `_total`), whether it only grows, a help text, and its figures."""
+    """A metric with its figures."""
 
     name: str
+    """Name of the metric, of counters without `_total`."""
     is_counter: bool
+    """Whether the metric only grows."""
     help: str
     samples: tuple[SeriesSample, ...]
 
 
 def families(status: DaemonStatus, choice: MetricsChoice | None = None) -> Iterator[Family]:
-    """Every metric of a status; only chosen buckets have series of their own."""
+    """Yield every metric of a status, with series of their own for chosen buckets only."""
     buckets = (choice or MetricsChoice()).chosen(status.buckets)
     for quota, family in QUOTA_FAMILIES.items():
         yield from _bucket_families(family, [row for row in buckets if row.quota == quota])
@@ -80,15 +85,16 @@ def families(status: DaemonStatus, choice: MetricsChoice | None = None) -> Itera
 
 
 Exposition: TypeAlias = Callable[[], Generator[None, None, bytes]]
-"""Makes the text of a scrape, a slice of the work at a time."""
+"""Makes the text of a scrape, one slice of the work at a time."""
 
 
 def exposition(
     status: Callable[[], Generator[None, None, DaemonStatus]], choice: MetricsChoice | None = None
 ) -> Exposition:
-    """A function that tells the figures in Prometheus' text format, and those of the process.
+    """Return a function that writes the daemon's figures, and the process's, in Prometheus' text format.
 
-    Raises `KafkaQuotasError` where prometheus-client is not installed.
+    Raises:
+        KafkaQuotasError: prometheus-client is not installed.
     """
     try:
         from prometheus_client import (  # noqa: PLC0415 - an optional dependency
@@ -108,7 +114,7 @@ def exposition(
             self._family = family
 
         def collect(self) -> "Iterable[Metric]":
-            """The family."""
+            """Return the family in prometheus-client's form."""
             return (_prometheus(self._family),)
 
     process = CollectorRegistry(auto_describe=False)
@@ -128,7 +134,10 @@ def exposition(
 
 
 def _bucket_families(family: QuotaFamily, buckets: list[BucketRow]) -> Iterator[Family]:
-    """What is told of each bucket; Kafka: `kafka.server:type=Produce,user=..,client-id=..` and so on."""
+    """Yield the metrics of each bucket.
+
+    **Source:** Kafka's `kafka.server:type=Produce,user=..,client-id=..` and so on.
+    """
     place = f"kafka_server_{family.kind}"
     tagged = [(_tags(row), row) for row in buckets]
     yield _gauge(
@@ -159,7 +168,7 @@ def _totals_of(status: DaemonStatus, quota: str) -> QuotaTotals:
 
 
 def _total_families(totals: QuotaTotals, place: str) -> Iterator[Family]:
-    """What is told of a quota type as a whole, whoever its clients are."""
+    """Yield the metrics of a quota type over all clients."""
     text = "Connections that wait for the end of a throttle time."
     yield _gauge(f"{place}_queue_size", text, [({}, totals.waiting)])
     counters = (
@@ -193,7 +202,7 @@ def _tags(row: BucketRow) -> dict[str, str]:
 
 
 def _mutation_rate(row: BucketRow) -> float:
-    """Partitions per second; what is measured anyway where the bucket is one of a rate."""
+    """Return the partitions per second, as measured by a bucket of a rate as well."""
     return row.observed if row.mutation_rate is None else row.mutation_rate
 
 

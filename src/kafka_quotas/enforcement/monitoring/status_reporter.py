@@ -34,13 +34,13 @@ from kafka_quotas.enforcement.telemetry.throttle_stats import OTHERS, ThrottleCo
 _NEVER = ThrottleCount()
 _SLICE: Final = 1000
 CLUSTER = "cluster"
-"""What stands in a broker's place for limits of all brokers together."""
+"""Broker name in rows of limits that hold for all brokers together."""
 
 
 class Reporter:
-    """Reports the status whenever it is asked for, which changes nothing.
+    """The status of the daemon on request, gathered from its parts without changing them.
 
-    What has to be gathered from all buckets is gathered a slice at a time: nobody who is served waits for it.
+    What has to be gathered from all buckets is gathered a slice at a time, between which clients are served.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Reporter:
         self.draining = False
 
     def status(self) -> Generator[None, None, DaemonStatus]:
-        """Return everything: of buckets, clients and throttle counts as many rows as a status has."""
+        """Return the whole status, with at most `MAX_ROWS` buckets, clients and throttle counts each."""
         choice = self._settings.metrics_choice
         wanted = Wanted(top=MAX_ROWS, users=choice.users, client_ids=choice.client_ids)
         buckets = yield from self._bucket_rows(wanted)
@@ -77,7 +77,10 @@ class Reporter:
         return self._status(buckets=buckets, throttles=throttles)
 
     def figures(self) -> Generator[None, None, DaemonStatus]:
-        """Return what metrics are made of: no throttle counts of buckets, and of these only those with series."""
+        """Return the part of the status that metrics need.
+
+        It has no throttle counts of buckets, and only those buckets that have series.
+        """
         choice = self._settings.metrics_choice
         wanted = Wanted(top=choice.top, users=choice.users, client_ids=choice.client_ids)
         buckets = yield from self._bucket_rows(wanted)
@@ -141,7 +144,7 @@ class Reporter:
         )
 
     def _throttled(self, now_ms: int) -> list[ThrottledClient]:
-        """Who waits now, one row per broker, quota and client."""
+        """Return the clients that wait now, one row per broker, quota and client."""
         muted: dict[tuple[NodeId, str, str, str], list[ThrottledChannel]] = {}
         for relay, route in self._gate.connections.items():
             mute = relay.session.mute
@@ -157,12 +160,12 @@ class Reporter:
         return (yield from top_buckets(self._policy.pool, places, wanted, self._clock.now_ms()))
 
     def _bucket_owners(self) -> list[tuple[str, BrokerQuotas]]:
-        """Whose buckets there are: those of each broker, and those of all together."""
+        """Return the quotas of each broker and of the cluster, with their names in rows."""
         brokers = [(broker_name(node_id), quotas) for node_id, quotas in self._policy.brokers.items()]
         return [*brokers, (CLUSTER, self._policy.cluster)]
 
     def _threshold_rows(self, now_ms: int) -> tuple[ThresholdRow, ...]:
-        """The brokers with a total, each with its topics that take in most of their thresholds."""
+        """Return the thresholds of each broker that has some, topics by their rate in descending order."""
         rows = [
             ThresholdRow(broker=broker_name(node_id), topic=topic, threshold=threshold, observed=rate)
             for node_id, thresholds in self._gate.topics.thresholds.brokers.items()
@@ -172,7 +175,7 @@ class Reporter:
         return tuple(sorted(rows, key=lambda row: (row.broker, row.topic != "", -row.observed, row.topic))[:MAX_ROWS])
 
     def _throttle_rows(self) -> Generator[None, None, tuple[ThrottleRow, ...]]:
-        """Return the counts of the buckets that were throttled longest, and of all that are not told apart any more."""
+        """Return the counts of the buckets throttled longest, and the sums of those no longer kept apart."""
         ledger = self._ledger
         tables = (ledger.set_here, ledger.set_upstream, ledger.shadowed_here, ledger.refused_here)
         total_ms: Counter[Throttled] = Counter()
@@ -218,7 +221,7 @@ class Reporter:
 
 
 def _throttled_client(node_id: NodeId, mutes: list[ThrottledChannel], now_ms: int) -> ThrottledClient:
-    """One row for the connections of a client that wait for the same quota."""
+    """Return one row for the connections of a client that wait for the same quota."""
     longest = max(mutes, key=lambda mute: mute.until_ms)
     limiter = longest.limiter
     return ThrottledClient(
@@ -237,7 +240,11 @@ def _throttled_client(node_id: NodeId, mutes: list[ThrottledChannel], now_ms: in
 
 
 def _throttle_row(key: Throttled, counts: list[ThrottleCount]) -> ThrottleRow:
-    """One row for a bucket, of what was set here, set by the upstream, noted for shadows, and refused."""
+    """Return one row for a bucket.
+
+    Args:
+        counts: Throttle times set here, set by the upstream, of shadow mode, and of refused requests.
+    """
     quota_type, (user, client_id) = key
     ours, theirs, shadows, refused = counts
     return ThrottleRow(

@@ -1,7 +1,7 @@
-"""Which of all buckets are reported: those that use most of their limit, and those of clients that were named.
+"""The choice of buckets that are reported: those that use most of their limit, and those of named clients.
 
-A walk looks at every bucket, a slice at a time, and keeps no more than it is asked for. What is long idle costs it next
-to nothing: nothing that was recorded counts there, so that no share has to be measured.
+A walk looks at every bucket, a slice at a time, and keeps no more than the number asked for. Long idle buckets cost it
+next to nothing: none of their records counts any more, so it measures no share.
 Invariants: the rows are the same as those of a sort by `share_used` over all buckets, cut at the number asked for.
 """
 
@@ -18,19 +18,22 @@ from kafka_quotas.enforcement.config.client_policy import Mode
 from kafka_quotas.enforcement.telemetry.status import ESTIMATED, BucketRow, share_used
 
 MAX_NAMED: Final = 1000
-"""How many buckets of named clients are reported, beside the others: one user may have any number of client-ids."""
+"""Most buckets of named clients that are reported: one user may have any number of client-ids."""
 
 Places: TypeAlias = Mapping[ClientQuotaManager, tuple[str, Mode]]
-"""The broker and the mode that each manager is of; the buckets of other managers are passed over."""
+"""Broker and mode of each manager; the buckets of other managers are passed over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """`top` buckets by the share of their limit that is used, and those of some users and client-ids (raw names)."""
+    """The buckets to report."""
 
     top: int
+    """Number of buckets by the share of their limit that is used."""
     users: frozenset[str] = frozenset()
+    """Users, by raw name, whose buckets are reported."""
     client_ids: frozenset[str] = frozenset()
+    """Client-ids whose buckets are reported."""
 
 
 def top_buckets(
@@ -64,7 +67,7 @@ def top_buckets(
 
 @dataclass(slots=True)
 class _Largest:
-    """The buckets with the largest shares among those that were offered, at most so many."""
+    """The buckets with the largest shares among those offered, at most `most` of them."""
 
     most: int
     entries: list[tuple[float, int, QuotaBucket, ClientQuotaManager]] = field(default_factory=list)
@@ -73,7 +76,7 @@ class _Largest:
 
     @property
     def is_full(self) -> bool:
-        """Whether a bucket without a share has no place any more."""
+        """Whether there is no place left for a bucket without a share."""
         return len(self.entries) >= self.most
 
     def offer(self, share: float, bucket: QuotaBucket, manager: ClientQuotaManager) -> None:
@@ -85,7 +88,7 @@ class _Largest:
 
 
 def _row(bucket: QuotaBucket, manager: ClientQuotaManager, place: tuple[str, Mode], now_ms: int) -> BucketRow | None:
-    """Return the row of a bucket, None where it has no limit any more."""
+    """Return the row of a bucket, None where it no longer has a limit."""
     state = manager.state(bucket, now_ms)
     if state.bound is None:
         return None
