@@ -1,4 +1,4 @@
-"""The decision API's messages: one question about a quota, in JSON and in binary.
+"""The messages of the decision API, in JSON and in binary.
 
 Imports `core` alone. Transport is `enforcement.control`'s.
 """

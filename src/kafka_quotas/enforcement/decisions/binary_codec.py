@@ -1,9 +1,9 @@
-"""The binary form of questions and decisions: for programs that ask often.
+"""The binary form of requests and decisions, for programs that send many.
 
 A connection starts with `MAGIC`, which the daemon answers with the same four bytes. Then both sides send frames:
-length (u32, of what follows), a number that the answer repeats (u32), a count (u16), and so many entries. All figures
-are big-endian, texts UTF-8 behind their lengths. Invariants: entries of an answer are in the order of the questions;
-one that can't be answered has a status and a text instead of a decision, and costs no other.
+length (u32, of what follows), a number that the response repeats (u32), a count (u16), and that many entries. All
+figures are big-endian, texts UTF-8 after their lengths. Invariants: entries of a response are in the order of the
+requests; one that can't be answered has a status and a text instead of a decision, and costs no other.
 **Source:** `docs/decision-api.md`.
 """
 
@@ -40,7 +40,7 @@ TYPE_CODES: Final[dict[AskType, int]] = {
     ResourceQuota.CONNECTION: 6,
     ResourceQuota.TOPIC: 7,
 }
-"""How quota types are written; a new one gets a new figure."""
+"""Codes of quota types in a frame; a new type gets a new code."""
 _TYPES: Final = {code: quota_type for quota_type, code in TYPE_CODES.items()}
 _OPS: Final = {op.value: op for op in Operation}
 _MAX_AMOUNT: Final = float(2**63)
@@ -55,9 +55,10 @@ _DECIDED, _SHADOW, _FAILED = 0, 1, 2
 
 
 def frame_end(data: bytes | bytearray, start: int) -> int | None:
-    """The offset behind the frame that starts there, None where it is not there as a whole.
+    """Return the offset after the frame at `start`, None where it is not complete.
 
-    Raises `ProtocolError` for one that would be too long.
+    Raises:
+        ProtocolError: The frame announces a length that no frame may have.
     """
     if len(data) - start < _LENGTH.size:
         return None
@@ -69,7 +70,11 @@ def frame_end(data: bytes | bytearray, start: int) -> int | None:
 
 
 def write_asks(number: int, asks: Sequence[DecisionRequest]) -> bytes:
-    """The frame of some questions. Raises `DecisionError` where a text or the batch is too long."""
+    """Return the frame of some requests.
+
+    Raises:
+        DecisionError: A text or the batch is too long.
+    """
     parts = [_HEAD.pack(number, _counted(asks))]
     for ask in asks:
         texts = [well_formed(text).encode() for text in (ask.user, ask.client_id, ask.ip, ask.topic)]
@@ -83,9 +88,10 @@ def write_asks(number: int, asks: Sequence[DecisionRequest]) -> bytes:
 
 
 def read_asks(data: bytes | bytearray, start: int, end: int) -> tuple[int, list[DecisionRequest | DecisionError]]:
-    """The number of a frame and its questions; those that can't be understood are errors.
+    """Return the number of a frame and its requests, with an error for each that can't be understood.
 
-    Raises `ProtocolError` where the frame is not one of questions.
+    Raises:
+        ProtocolError: The frame is none of requests.
     """
     try:
         number, count = _HEAD.unpack_from(data, start + _LENGTH.size)
@@ -107,12 +113,16 @@ def read_asks(data: bytes | bytearray, start: int, end: int) -> tuple[int, list[
 
 
 def write_decisions(number: int, decisions: Sequence[Decision | DecisionError]) -> bytes:
-    """The frame of some decisions."""
+    """Return the frame of some decisions."""
     return _framed(_HEAD.pack(number, len(decisions)) + b"".join(map(_decision, decisions)))
 
 
 def read_decisions(data: bytes | bytearray, start: int) -> tuple[int, list[Decision | DecisionError]]:
-    """The number of a frame and its decisions. Raises `ProtocolError` where it is not one of decisions."""
+    """Return the number of a frame and its decisions.
+
+    Raises:
+        ProtocolError: The frame is none of decisions.
+    """
     try:
         number, count = _HEAD.unpack_from(data, start + _LENGTH.size)
         offset = start + _LENGTH.size + _HEAD.size

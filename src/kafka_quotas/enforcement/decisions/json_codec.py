@@ -1,4 +1,4 @@
-"""The JSON form of questions and decisions: one object per line.
+"""The JSON form of requests and decisions: one object per line.
 
 **Source:** `docs/decision-api.md`.
 """
@@ -28,14 +28,17 @@ T = TypeVar("T")
 
 
 def is_decision(op: object) -> bool:
-    """Whether a message with this `op` is about decisions."""
+    """Return whether a message with this `op` is about decisions."""
     return isinstance(op, str) and (op in _OPS or op == BATCH)
 
 
 def read_asks(message: Mapping[str, Json]) -> list[DecisionRequest | DecisionError]:
-    """The questions of a message: the one that it is, or those of its batch; an error where one can't be understood.
+    """Return the requests of a message, with an error for each that can't be understood.
 
-    Raises `DecisionError` for what is no batch, or too large a one.
+    A message is one request itself, or a batch of them.
+
+    Raises:
+        DecisionError: The batch is no list of items, or too large.
     """
     items = message.get("items") if message.get("op") == BATCH else [message]
     if not isinstance(items, list) or len(items) > MAX_BATCH:
@@ -51,7 +54,11 @@ def _ask_or_error(data: object) -> DecisionRequest | DecisionError:
 
 
 def read_ask(data: object) -> DecisionRequest:
-    """The question of one object. Raises `DecisionError` where it is none."""
+    """Return the request of one object.
+
+    Raises:
+        DecisionError: The object is no request.
+    """
     if not isinstance(data, dict):
         raise DecisionError("not an object")
     broker = data.get("broker")
@@ -70,14 +77,14 @@ def read_ask(data: object) -> DecisionRequest:
 
 
 def write_ask(ask: DecisionRequest) -> dict[str, Json]:
-    """The object of one question, without what is left at its default."""
+    """Return the object of one request, without fields at their default."""
     given = {"user": ask.user, "client_id": ask.client_id, "ip": ask.ip, "topic": ask.topic, "broker": ask.broker}
     data: dict[str, Json] = {"op": ask.op.name.lower(), "type": ask.quota_type.value, "amount": ask.amount}
     return data | {name: value for name, value in given.items() if value not in ("", None)}
 
 
 def write_decision(decision: Decision) -> dict[str, Json]:
-    """The object of one decision; `quota` is null where there is no limit."""
+    """Return the object of one decision, in which `quota` is null without a limit."""
     quota = {
         "key": decision.quota,
         "entity": decision.entity,
@@ -92,7 +99,11 @@ def write_decision(decision: Decision) -> dict[str, Json]:
 
 
 def read_version(message: Mapping[str, Json]) -> None:
-    """Nothing; raises `DecisionError` where the message is of another version than ours."""
+    """Refuse a message of another protocol version.
+
+    Raises:
+        DecisionError: The version is not `PROTOCOL_VERSION`.
+    """
     version = message.get("v", PROTOCOL_VERSION)
     if version != PROTOCOL_VERSION:
         raise DecisionError(f"version {version!r} is not spoken here; the one there is: {PROTOCOL_VERSION}")

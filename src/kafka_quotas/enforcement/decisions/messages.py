@@ -1,7 +1,7 @@
-"""What other programs ask of the daemon's quotas, and what they are told.
+"""The requests of other programs for decisions on quotas, and the decisions.
 
-`DecisionRequest` and `Decision` are named tuples: they are made some hundred thousand times per second by whoever asks
-in batches.
+`DecisionRequest` and `Decision` are named tuples: clients that send batches make some hundred thousand of them per
+second.
 """
 
 from enum import Enum, IntEnum
@@ -14,24 +14,24 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import ANONYMOUS
 
 PROTOCOL_VERSION: Final = 1
-"""Of both forms, JSON and binary."""
+"""Version of both forms, JSON and binary."""
 MAX_BATCH: Final = 1000
-"""How many questions one message may hold."""
+"""Most requests in one message."""
 
 
 class Operation(IntEnum):
-    """What is to be done with an amount; the figures are those of the binary form."""
+    """The operation on an amount, with its code in the binary form."""
 
     RECORD = 1
-    """It was used: charge it, and tell how long the client has to wait."""
+    """Charge the amount and return how long the client has to wait."""
     CHECK = 2
-    """Tell how long the client would have to wait; nothing is charged."""
+    """Return how long the client would have to wait, without charging it."""
     UNRECORD = 3
-    """It was charged for nothing: give it back."""
+    """Give back an amount that was charged in vain."""
 
 
 class ResourceQuota(Enum):
-    """What is limited by where it comes from or goes to, and not by user and client-id."""
+    """The quotas by source or destination instead of user and client-id."""
 
     CONNECTION = "connection"
     """Connections that an address makes (`DecisionRequest.ip`)."""
@@ -46,40 +46,43 @@ class ResourceQuota(Enum):
 
 AskType: TypeAlias = QuotaType | ResourceQuota
 ASK_TYPES: Final[dict[str, AskType]] = {kind.value: kind for kinds in (QuotaType, ResourceQuota) for kind in kinds}
-"""What can be asked for, by name."""
+"""Types that can be asked for, by name."""
 
 
 class DecisionRequest(NamedTuple):
-    """One question: an amount in the type's unit (bytes, ms of thread time, partitions, requests, connections).
+    """One request: an operation on an amount of one quota.
 
-    `broker` is a node id, None for the one behind the bootstrap address. Connections go by `ip` and topics by `topic`;
-    for the other types these only say in the event log whom and what it was for.
+    Connections go by `ip` and topics by `topic`; for the other types the two only appear in the event log.
     """
 
     op: Operation
     quota_type: AskType
     amount: float
+    """Amount in the type's unit: bytes, ms of thread time, partitions, requests, connections."""
     user: str = ANONYMOUS
     client_id: str = ""
     ip: str = ""
     topic: str = ""
     broker: int | None = None
+    """Node id, None for the broker of the bootstrap address."""
 
 
 class Decision(NamedTuple):
-    """How long the client has to wait (ms, 0: not at all), and the quota (its key) that says so.
-
-    `entity` is the entity whose limit it is, "" where there is no limit; `limit` and `observed` are per second (tokens
-    left, for mutations). `is_shadow`: the client's quotas are only watched, so that nobody should wait for them.
-    """
+    """The delay of one request and the quota that requires it."""
 
     delay_ms: int
+    """Time that the client has to wait, 0 for none."""
     quota: str
+    """Key of the quota."""
     entity: str
+    """Entity whose limit it is, "" without a limit."""
     limit: float
+    """Limit per second."""
     observed: float
+    """Measured rate per second; of mutations the tokens left."""
     is_shadow: bool = False
+    """Whether the client's quotas are in shadow mode, so no client should wait for them."""
 
 
 class DecisionError(KafkaQuotasError):
-    """A question that can't be answered."""
+    """Error for a request that can't be answered."""
