@@ -1,8 +1,8 @@
-"""The daemon's memory on disk: what buckets, rates and meters have to remember, so that a restart is no amnesty.
+"""The daemon's state on disk: the state of buckets, rates and meters, so a restart is no amnesty.
 
 Version 2 of the file knows the rates of connections and the meters of topics, which version 1 did not.
-Invariants: the file is replaced as a whole, so that it is the old one or the new one; its content is only taken where
-it was written under the same windows and algorithm, for its figures mean nothing else anywhere else.
+Invariants: the file is replaced as a whole, so it is the old one or the new one; its content is only taken where
+it was written under the same windows and algorithm, for its figures mean nothing anywhere else.
 It is written while clients are served, a slice at a time: each bucket, rate and meter is as it was at one moment
 between the beginning of the save and `saved_ms`, but not all of them at the same one. None depends on another.
 """
@@ -25,22 +25,23 @@ from kafka_quotas.stores.files.atomic_write import replacing
 
 VERSION: Final = 2
 READABLE: Final = (1, 2)
-"""The versions that are understood."""
+"""Versions that can be read."""
 MODE: Final = 0o640
-"""The permissions of the file at most: it names users, client-ids and addresses."""
+"""Most permissions of the file: it names users, client-ids and addresses."""
 CLUSTER: Final = "cluster"
-"""In place of a broker: the buckets of quotas whose scope is the cluster."""
+"""Broker name of buckets of quotas whose scope is the cluster."""
 
 
 class StateError(KafkaQuotasError):
-    """The state file can't be read or written."""
+    """Error for a state file that can't be read or written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedBucket:
-    """A bucket's memory and where it belongs: a broker (None: the one behind the bootstrap address) or the cluster."""
+    """The state of one bucket and the quota that it belongs to."""
 
     broker: NodeId | str
+    """Node id, None for the broker of the bootstrap address, or `CLUSTER`."""
     mode: Mode
     quota_type: QuotaType
     memory: BucketSnapshot
@@ -48,27 +49,32 @@ class SavedBucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedRate:
-    """The memory of a rate of connections to a broker (None: the one behind the bootstrap address)."""
+    """The state of one rate of connections to a broker."""
 
     broker: NodeId
+    """Node id, None for the broker of the bootstrap address."""
     memory: RateMemory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedMeter:
-    """The figures of what a broker (None: as above) takes in for a topic; of all topics where it is empty."""
+    """The state of the meter of what a broker takes in for a topic."""
 
     broker: NodeId
+    """Node id, None for the broker of the bootstrap address."""
     topic: str
+    """Topic, empty for all together."""
     figures: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedState:
-    """All of it at one moment (ms), and the settings under which the figures mean something."""
+    """The content of a state file."""
 
     saved_ms: int
+    """Time of the save."""
     settings: tuple[str, ...]
+    """Windows under which the figures were measured."""
     buckets: tuple[SavedBucket, ...]
     connections: tuple[SavedRate, ...] = ()
     topics: tuple[SavedMeter, ...] = ()
@@ -79,10 +85,10 @@ Saved: TypeAlias = SavedBucket | SavedRate | SavedMeter
 
 @contextmanager
 def state_file(path: Path) -> Iterator[TextIO]:
-    """Open what takes the place of a state file at the end.
+    """Open the file that replaces a state file at the end.
 
     Raises:
-        StateError: it can't be written; then the file is what it was.
+        StateError: The file can't be written, which leaves the old one in place.
     """
     try:
         with replacing(path, most=MODE) as file:
@@ -94,12 +100,12 @@ def state_file(path: Path) -> Iterator[TextIO]:
 def state_text(
     settings: tuple[str, ...], saved: Iterable[Iterable[Saved]], *, now_ms: Callable[[], int]
 ) -> Generator[str, None, None]:
-    """Yield the text of a state file, a piece for each slice of what is to be saved.
+    """Yield the text of a state file, one piece per slice.
 
     Args:
-        settings: what the figures were measured under.
-        saved: slices of what is to be saved: all buckets, then all rates of connections, then all meters.
-        now_ms: tells the time when all of it was gathered.
+        settings: Windows under which the figures were measured.
+        saved: Slices of the content: all buckets, then all rates of connections, then all meters.
+        now_ms: Returns the time at the end of the save.
     """
     places = {SavedBucket: "buckets", SavedRate: "connections", SavedMeter: "topics"}
     missing = list(places.values())
@@ -122,9 +128,10 @@ def state_text(
 
 
 def read_state(path: Path) -> SavedState | None:
-    """The state in a file, None where there is no file.
+    """Return the state in a file, None where there is no file.
 
-    Raises `StateError` where it can't be read or understood.
+    Raises:
+        StateError: The file can't be read or understood.
     """
     try:
         data = json.loads(path.read_text(encoding="ascii"))

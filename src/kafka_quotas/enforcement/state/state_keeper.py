@@ -1,8 +1,8 @@
-"""Saving what was measured now and then and at the end, and giving it back to who measures at the start.
+"""The periodic save of what was measured, a last one at the end, and its restoration at the start.
 
-Invariants: what can't hold anybody back any more is not saved; times that lie in the future (the clock
-was set back meanwhile) are moved back to now, so that nobody waits longer than before. A save is made in slices between
-which clients are served; each bucket in it is as it was at one moment of the save (`state_file` says what that means).
+Invariants: what no longer throttles any client is not saved; times that lie in the future (the clock was set back
+meanwhile) are moved back to now, so no client waits longer than before. A save is made in slices between which clients
+are served; each bucket in it is as it was at one moment of the save (`state_file` describes that).
 """
 
 import asyncio
@@ -35,27 +35,30 @@ from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
 
 SAVE_S: Final = 5.0
-"""How long after a save the next one begins: with the time of two saves what a killed daemon forgets at most."""
+"""Pause between two saves: with the time of two saves the most that a killed daemon forgets."""
 FIRST_SAVE_S: Final = 0.25
-"""How long after the start the first save begins; each pause is twice the one before, up to `SAVE_S`: a daemon that
-dies soon after every start would forget all of every life otherwise, and its clients would be unlimited."""
+"""Pause before the first save, doubled at each further one up to `SAVE_S`.
+
+A daemon that dies soon after every start would otherwise forget all of every life, and its clients would be unlimited.
+"""
 _SLICE: Final = 64
-"""How many figures are written down between two pauses: a millisecond's work."""
+"""Figures written down between two pauses: a millisecond's work."""
 
 _WRITE_CHARS: Final = 256 * 1024
-"""How much is gathered before a thread writes it."""
+"""Characters gathered before a thread writes them."""
 
 _Remember: TypeAlias = Callable[[], None]
 
 
 class _GivenUpError(Exception):
-    """The daemon ends, and a save that is under way is not needed any more."""
+    """Error that ends a save under way when the daemon ends."""
 
 
 class StateSnapshotter:
-    """Keeps the memory of buckets, connection rates and topics' meters in a file.
+    """The keeper of the state of buckets, connection rates and topic meters in a file.
 
-    `bootstrap` tells the node id behind the bootstrap listener.
+    Args:
+        bootstrap: Returns the node id of the bootstrap listener's broker.
     """
 
     def __init__(
@@ -82,7 +85,10 @@ class StateSnapshotter:
         self._ending = asyncio.Event()
 
     def restore(self) -> None:
-        """Nothing; the buckets go on where they ended. What can't be taken is said, and is no reason not to start."""
+        """Restore buckets, rates and meters from the file.
+
+        A file that can't be read is logged and does not keep the daemon from starting.
+        """
         try:
             state = read_state(self._path)
             if state is not None:
@@ -97,7 +103,7 @@ class StateSnapshotter:
             )
 
     async def keep(self) -> None:
-        """Save the state again and again, and a last time once `end` was called."""
+        """Save the state again and again, and a last time after `end`."""
         pause_s = FIRST_SAVE_S
         while not self._ending.is_set():
             with contextlib.suppress(TimeoutError):
@@ -113,11 +119,14 @@ class StateSnapshotter:
         self.save()
 
     def end(self) -> None:
-        """Have `keep` save the state of this moment and return; a save that is under way is given up."""
+        """Have `keep` give up a save under way, save the state of this moment and return."""
         self._ending.set()
 
     async def _save_in_slices(self) -> None:
-        """Save the state while clients are served: slices are gathered here and written in a thread."""
+        """Save the state while clients are served.
+
+        Slices are gathered in the event loop and written in a thread.
+        """
         place = state_file(self._path)
         file = await asyncio.to_thread(place.__enter__)
         try:
@@ -145,7 +154,7 @@ class StateSnapshotter:
         await asyncio.to_thread(file.write, "".join(pieces))
 
     def save(self) -> None:
-        """Save the state of this moment, in which nobody else is served."""
+        """Save the state of this moment in one go, while no client is served."""
         try:
             with state_file(self._path) as file:
                 file.writelines(self._text())
@@ -186,7 +195,11 @@ class StateSnapshotter:
         return lambda: thresholds.remember(meter.topic, meter.figures, shift_ms=shift_ms, now_ms=now_ms)
 
     def _node_id(self, broker: NodeId | str) -> NodeId:
-        """The node id that a saved broker has now."""
+        """Return the node id that a saved broker has now.
+
+        Raises:
+            StateError: The broker is a text other than that of the cluster.
+        """
         if isinstance(broker, str):
             raise StateError(f"no broker is called {broker!r}")
         return self._bootstrap() if broker is None else broker
@@ -195,7 +208,7 @@ class StateSnapshotter:
         return state_text(self._settings, self._saved(), now_ms=self._clock.now_ms)
 
     def _saved(self) -> Iterator[list[Saved]]:
-        """Yield slices of all that may hold somebody back."""
+        """Yield slices of all state that may still throttle a client."""
         places = {manager: (CLUSTER, mode) for mode, manager in self._policy.cluster.managers()} | {
             manager: (self._name(node_id), mode)
             for node_id, quotas in self._policy.brokers.items()
@@ -228,7 +241,10 @@ class StateSnapshotter:
                     yield SavedRate(broker=self._name(node_id), memory=memory)
 
     def _name(self, node_id: NodeId) -> NodeId:
-        """What a broker is saved as: the one behind the bootstrap listener may be called otherwise after a restart."""
+        """Return the node id to save, None for the bootstrap listener's broker.
+
+        That one may have another id after a restart.
+        """
         return None if node_id == self._bootstrap() else node_id
 
     def _say_failing(self, error: StateError) -> None:
@@ -245,13 +261,19 @@ def _sliced(saved: Iterator[Saved]) -> Iterator[list[Saved]]:
 
 
 def _span_ms(manager: ClientQuotaManager, mode: Mode) -> int:
-    """How long after its last record a bucket still counts: rates forget with their window, debts may last."""
+    """Return how long after its last record a bucket still counts.
+
+    Rates forget with their window, debts may last.
+    """
     lasts = manager.quota_type is QuotaType.CONTROLLER_MUTATION or mode is Mode.SMOOTH
     return IDLE_MS if lasts else 2 * manager.window.samples * manager.window.window_ms
 
 
 def _took(remember: _Remember) -> bool:
-    """Whether figures could be taken; not those of another algorithm than is used now, nor what are none at all."""
+    """Return whether a bucket takes the figures.
+
+    It takes neither those of another algorithm nor those that are no figures at all.
+    """
     try:
         remember()
     except (ValueError, IndexError, OverflowError):
