@@ -1,4 +1,4 @@
-"""What the daemon knows about itself: counters, log events, throttle statistics, the status document.
+"""The daemon's view of itself: counters, log events, throttle statistics, the status document.
 
-Imports `core` alone. Everything above may write into it; nothing here asks anybody.
+Imports `core` alone. Everything above may write into it; nothing here calls anything above.
 """

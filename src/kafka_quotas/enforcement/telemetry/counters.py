@@ -1,6 +1,6 @@
-"""What the daemon counts: plain ints, so that counting costs next to nothing on the hot path.
+"""The daemon's counters: plain ints, so counting costs next to nothing on the hot path.
 
-Invariants: everything here only grows; metrics and status read it, nobody decides by it.
+Invariants: everything here only grows; metrics and status read it, no decision depends on it.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Counters:
-    """The daemon's counters since it started."""
+    """The daemon's counters since its start."""
 
     connections_accepted: int = 0
     accept_failures: int = 0
@@ -20,7 +20,7 @@ class Counters:
     connections_throttled: int = 0
     """Connections closed unserved because their address made them too fast."""
     connections_refused: int = 0
-    """Connections closed because their address had as many as it may."""
+    """Connections closed because their address had as many as it may have."""
     connections_expired: int = 0
     """Connections closed because nothing moved on them for `connections.max.idle.ms`."""
     upstream_connect_failures: int = 0
@@ -38,18 +38,18 @@ class Counters:
     events_dropped: int = 0
     """Charges that the event log lost: it could not be written, or not fast enough."""
     buckets_evicted: int = 0
-    """Buckets that were forgotten because others needed their memory."""
+    """Buckets dropped because others needed their memory."""
     mutation_partitions: int = 0
     """Partitions that clients with a quota on it created, added or deleted."""
     mutation_refusals: int = 0
-    """Topics that were refused because their client was over that quota."""
+    """Topics refused because their client was over that quota."""
     threshold_rejected_bytes: int = 0
-    """Bytes of records that were rejected because their topic was over its threshold."""
+    """Bytes of records rejected because their topic was over its threshold."""
     threshold_rejected_batches: int = 0
     threshold_shadowed_bytes: int = 0
-    """Bytes of records that would have been rejected, of clients in shadow mode."""
+    """Bytes of records of clients in shadow mode over their topic's threshold."""
     oversized_bytes: int = 0
-    """Bytes of records that a broker with thresholds refused for being too many at once."""
+    """Bytes of records that a broker with thresholds refused for their size in one request."""
     refused_requests: int = 0
     """Requests answered with an error because their client was over a byte rate."""
     exempt_request_us: int = 0

@@ -1,10 +1,9 @@
-"""The daemon's log: one line per notice, on standard error.
+"""The daemon's log: one line per event, on standard error.
 
 Invariants: a line has a time (UTC), a severity, the event and its fields, as `key=value` pairs or as one JSON object;
-the same event is written at most `LINES_PER_SECOND` times in a second, what was left out is counted in the next line
-of it.
+the same event is written at most `LINES_PER_SECOND` times in a second, its next line has the number left out.
 
-Something an operator should read: one structured line of the log.
+An event that an operator should read: one structured line of the log.
 """
 
 import json
@@ -20,7 +19,7 @@ from kafka_quotas.core.clock import Clock
 
 
 class LogLevel(IntEnum):
-    """How much it matters; the figures are those of `logging`."""
+    """The severity of an event, with the numbers of `logging`."""
 
     DEBUG = 10
     INFO = 20
@@ -30,31 +29,33 @@ class LogLevel(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEvent:
-    """What happened (`event`, a fixed text) and to whom (`fields`)."""
+    """An event with its fields, one line of the log."""
 
     event: str
+    """Fixed text that names the event."""
     severity: LogLevel = LogLevel.INFO
     fields: dict[str, str | float] = field(default_factory=dict)
+    """Details by name."""
 
     def __str__(self) -> str:
-        """The line: the event, then `key=value` pairs, values quoted where they would not read as one word."""
+        """Return the event, then `key=value` pairs, with values quoted that are more than one word."""
         pairs = (f"{key}={_quoted(value)}" for key, value in self.fields.items())
         return " ".join((self.event, *pairs))
 
 
 Notify: TypeAlias = Callable[[LogEvent], None]
-"""Takes notices; never raises."""
+"""Takes events without raising."""
 
 
 def defect(error: Exception) -> str:
-    """Return an unexpected exception as one line: what it is, and where it came from."""
+    """Return one line for an unexpected exception: its type, its text and where it was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return f"internal error: {type(error).__name__}: {error}{place}"
 
 
 def _quoted(value: str | float) -> str:
-    """A value as one word, or quoted; control characters (which may come from a client) are escaped."""
+    """Return a value as one word, or quoted, with control characters (clients may send some) escaped."""
     text = str(value)
     if text and text.isprintable() and not any(mark in text for mark in ' "=\\'):
         return text
@@ -65,18 +66,18 @@ def _quoted(value: str | float) -> str:
 
 
 LINES_PER_SECOND: Final = 20
-"""Per event: enough to see each of a few troubles, too little to fill a disk when thousands of clients meet one."""
+"""Most lines per event: enough to see each of a few errors, too few to fill a disk when all clients meet one."""
 
 
 class LogFormat(StrEnum):
-    """How a line of the log is written."""
+    """The format of a line of the log."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class Log:
-    """Writes notices to a stream."""
+    """The log on one stream, which limits the lines per event."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class Log:
         self._suppressed: dict[str, int] = {}
 
     def notify(self, notice: LogEvent) -> None:
-        """Nothing; the line is written, or left out and counted."""
+        """Write the line of an event, or leave it out and count it."""
         if notice.severity < self._threshold:
             return
         now_ms = self._clock.now_ms()
@@ -115,7 +116,7 @@ class Log:
             self._stream.write(line)
             self._stream.flush()
         except OSError:
-            return  # nobody reads the log any more; enforcement goes on
+            return  # the reader of the log is gone; enforcement continues
 
 
 def _text_line(now_ms: int, notice: LogEvent, left_out: int) -> str:

@@ -1,7 +1,7 @@
 """Work over everything that the daemon keeps, done a little at a time.
 
-Such work is a generator that knows nothing of event loops: between two of its slices anything may happen. Who serves
-clients drives it with `run_sliced`, who serves nobody, at the start or the end, with `run_whole`.
+Such work is a generator that knows nothing of event loops: between two of its slices anything may happen. Code that
+runs while clients are served drives it with `run_sliced`, code at the start or the end with `run_whole`.
 """
 
 import asyncio
@@ -12,7 +12,10 @@ T = TypeVar("T")
 
 
 async def run_sliced(work: Generator[None, None, T]) -> T:
-    """Return what a work comes to. The event loop serves everybody who waits between two slices."""
+    """Run a work and return its result.
+
+    The event loop serves others between two slices.
+    """
     while True:
         try:
             next(work)
@@ -23,7 +26,7 @@ async def run_sliced(work: Generator[None, None, T]) -> T:
 
 
 def run_whole(work: Generator[None, None, T]) -> T:
-    """Return what a work comes to, all of it done at once."""
+    """Run a work in one go and return its result."""
     while True:
         try:
             next(work)
@@ -33,6 +36,6 @@ def run_whole(work: Generator[None, None, T]) -> T:
 
 
 def one_slice(work: Callable[[], T]) -> Generator[None, None, T]:
-    """Return what a small work comes to, as the one slice that it is."""
+    """Run a small work as a single slice and return its result."""
     yield
     return work()

@@ -1,4 +1,4 @@
-"""What a daemon tells about itself, and the JSON it tells it in.
+"""The status of a daemon, and its JSON form.
 
 Times are milliseconds, rates and limits bytes per second. Lists are sorted and cut at `MAX_ROWS`: of buckets those stay
 that use most of their limit, of throttle counts those with the longest times, of waiting clients those that wait
@@ -15,75 +15,79 @@ from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
 
 MAX_ROWS: Final = 1000
 ESTIMATED: Final = REQUEST_PERCENTAGE.name
-"""The quota whose figures are estimates: a broker's thread time can't be seen from outside."""
+"""Quota whose figures are estimates, because a broker's thread time can't be seen from outside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottledClient:
-    """A client that waits now: on how many connections, how much longer, and whose quota makes it wait."""
+    """A client that waits now for one quota."""
 
     broker: str
     user: str
     client_id: str
     quota: str
     entity: str
+    """Entity whose quota it is."""
     limit: float
     observed: float
     connections: int
+    """Number of its connections that wait."""
     throttle_ms: int
     remaining_ms: int
+    """Time that it waits from now on."""
     estimated: bool = False
-    """Whether what was observed is an estimate."""
+    """Whether `observed` is an estimate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketRow:
-    """A bucket with a limit: who draws on it (Kafka's tags), in which mode, and what is measured (an estimate?).
-
-    `throttle_ms` is the average of the throttle times it gave lately; `mutation_rate` partitions per second (None: no
-    bucket of mutations' tokens).
-
-    `broker` is `cluster` for buckets of all brokers together.
-    """
+    """A bucket that has a limit, with its measured rate."""
 
     broker: str
+    """Node id, or `cluster` for buckets of all brokers together."""
     quota: str
     user: str
+    """Sanitized user, as in Kafka's tag."""
     client_id: str
+    """Client-id, as in Kafka's tag."""
     limit: float
     observed: float
     mode: str = "kafka"
     estimated: bool = False
+    """Whether `observed` is an estimate."""
     throttle_ms: float = 0.0
+    """Average of the throttle times that it gave lately."""
     mutation_rate: float | None = None
+    """Partitions per second, None where the bucket has no tokens of mutations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottleRow:
-    """How often and how long a bucket's clients were throttled since the start, here and by the upstream.
-
-    `shadow_*` is what shadows would have been throttled, `refused_times` how often an error was given instead.
-    """
+    """The throttle times of one bucket since the start, by where they were set."""
 
     quota: str
     user: str
     client_id: str
     times: int
+    """Throttle times set here."""
     total_ms: int
     upstream_times: int
+    """Throttle times set by the upstream."""
     upstream_total_ms: int
     shadow_times: int = 0
+    """Throttle times that shadow mode did not enforce."""
     shadow_total_ms: int = 0
     refused_times: int = 0
+    """Errors in place of throttle times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaTotals:
-    """What is counted of a quota as a whole, whoever its clients are: now `waiting`, the others since the start."""
+    """The throttle times of one quota over all clients, since the start."""
 
     quota: str
     waiting: int = 0
-    """Connections that wait for the end of a throttle time."""
+    """Connections that wait now for the end of a throttle time."""
     times: int = 0
     total_ms: int = 0
     upstream_times: int = 0
@@ -93,11 +97,13 @@ class QuotaTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdRow:
-    """What a broker takes in for a topic (`""`: for all together), and the threshold (None: none), in bytes/s."""
+    """The rate at which a broker takes in a topic, and its threshold, in bytes/s."""
 
     broker: str
     topic: str
+    """Topic, `""` for all together."""
     threshold: float | None
+    """Threshold, None without one."""
     observed: float
 
 
@@ -113,21 +119,23 @@ class ListenerRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreRow:
-    """The store: how long ago its content was last confirmed, and what keeps it from being confirmed."""
+    """The state of the store."""
 
     url: str
     revision: str
     age_ms: int
+    """Time since its content was last confirmed."""
     trouble: str | None
+    """Error that keeps it from being confirmed, None without one."""
     limits: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonStatus:
-    """Everything at one moment. `counters` are totals since the start, by name.
+    """The status of a daemon at one moment.
 
-    `mode`, `scope`, `fetch_over_quota` and `on_violation` are the daemon's own terms; a policy file may have others for
-    some clients. `cost_model` says by what request times are estimated.
+    `mode`, `scope`, `fetch_over_quota` and `on_violation` are the daemon's own; a policy file may have others for some
+    clients.
     """
 
     pid: int
@@ -147,14 +155,16 @@ class DaemonStatus:
     buckets: tuple[BucketRow, ...]
     throttles: tuple[ThrottleRow, ...]
     counters: dict[str, int]
+    """Totals since the start, by name."""
     mode: str = "kafka"
     scope: str = "broker"
     on_violation: str = "delay"
     cost_model: str = ""
+    """Source of the cost model by which request times are estimated."""
     thresholds: tuple[ThresholdRow, ...] = ()
     quota_totals: tuple[QuotaTotals, ...] = ()
     bucket_count: int = 0
-    """How many buckets there are, with and without a limit."""
+    """Number of buckets, with and without a limit."""
 
 
 _ROWS: Final[dict[str, type]] = {
@@ -166,11 +176,11 @@ _ROWS: Final[dict[str, type]] = {
     "quota_totals": QuotaTotals,
 }
 _SLICE: Final = 100
-"""How many rows are written at a time: less than a millisecond's work."""
+"""Rows written at a time: less than a millisecond's work."""
 
 
 def share_used(measured: float, limit: float, *, of_tokens: bool) -> float:
-    """Return the part of a limit that is used; of tokens the debt counts."""
+    """Return the part of a limit that is used, which of tokens is the debt."""
     used = max(0.0, -measured) if of_tokens else measured
     if limit:
         return used / limit
@@ -178,7 +188,7 @@ def share_used(measured: float, limit: float, *, of_tokens: bool) -> float:
 
 
 def status_to_json(status: DaemonStatus) -> dict[str, Any]:
-    """The status as JSON values, field by field."""
+    """Return the status as JSON values, field by field."""
     return asdict(status)
 
 
@@ -209,9 +219,10 @@ def _plain(value: object) -> object:
 
 
 def status_from_json(data: object) -> DaemonStatus:
-    """The status that `status_to_json` wrote; fields that a newer daemon adds are passed over.
+    """Return the status in JSON values, without the fields of a newer daemon.
 
-    Raises `ProtocolError` where fields are missing that every daemon has.
+    Raises:
+        ProtocolError: A field is missing that every daemon has.
     """
     try:
         values = _known(DaemonStatus, data)

@@ -1,8 +1,8 @@
-"""Who was throttled: counts per bucket and in all, and what is logged about it.
+"""The throttle statistics: counts per bucket and in total, and the log of first throttles.
 
-Invariants: totals only grow. Of buckets those that were throttled last are told apart, within `MAX_BUCKETS` and
-`MAX_NAME_BYTES`, so that no client can fill memory. What others were throttled is summed up per quota type, so that
-totals are always the sum of the counts that are kept and those of the others.
+Invariants: totals only grow. The buckets throttled last are counted apart, within `MAX_BUCKETS` and `MAX_NAME_BYTES`,
+so no client can fill memory. The others are summed up per quota type, so totals are always the sum of the counts that
+are kept and those of the others.
 """
 
 from collections import OrderedDict
@@ -15,19 +15,19 @@ from kafka_quotas.core.quotas.quota_manager import Limiter, QuotaType
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 
 MAX_BUCKETS: Final = 10_000
-"""How many buckets are told apart; those throttled longest ago are summed up for another one."""
+"""Most buckets counted apart; a further one moves the one throttled longest ago to the others."""
 MAX_NAME_BYTES: Final = 8 * 1024 * 1024
-"""What their names may take."""
+"""Memory that the names of these buckets may take."""
 OTHERS: Final = ("", "(others)")
-"""What stands for the buckets that are summed up."""
+"""Name of the buckets that are summed up."""
 
 Throttled: TypeAlias = tuple[QuotaType, tuple[str, str]]
-"""A quota type and a bucket's tags: sanitized user, client-id."""
+"""Quota type and a bucket's tags: sanitized user, client-id."""
 
 
 @dataclass(slots=True)
 class ThrottleCount:
-    """How often and how long in all (milliseconds) somebody was throttled."""
+    """The number of throttle times and their sum in milliseconds."""
 
     times: int = 0
     total_ms: int = 0
@@ -38,24 +38,27 @@ class ThrottleCount:
         self.total_ms += throttle_ms
 
     def take_in(self, other: "ThrottleCount") -> None:
-        """Count what another one has counted."""
+        """Add another count to this one."""
         self.times += other.times
         self.total_ms += other.total_ms
 
 
 class ThrottleTable:
-    """Counts by bucket, of one kind of throttle times."""
+    """The counts by bucket of one kind of throttle times."""
 
     def __init__(self) -> None:
         self.by_bucket: OrderedDict[Throttled, ThrottleCount] = OrderedDict()
-        """Those throttled last stand last."""
+        """Counts by bucket, the one throttled last at the end."""
         self.totals = {quota_type: ThrottleCount() for quota_type in QuotaType}
         self.others = {quota_type: ThrottleCount() for quota_type in QuotaType}
-        """What buckets were throttled that are not told apart any more."""
+        """Counts of buckets no longer counted apart, by quota type."""
         self._name_bytes = 0
 
     def add(self, key: Throttled, throttle_ms: int) -> bool:
-        """Count a throttle time; return whether it is the first of its bucket, as far as that is remembered."""
+        """Count a throttle time and return whether it is the first of its bucket.
+
+        A bucket that was moved to the others counts as new.
+        """
         self.totals[key[0]].add(throttle_ms)
         count = self.by_bucket.get(key)
         if count is not None:
@@ -75,7 +78,7 @@ class ThrottleTable:
 
 
 class ThrottleStats:
-    """Throttle times by quota type and bucket."""
+    """The throttle times of all buckets, by where they were set."""
 
     def __init__(self, notify: Notify) -> None:
         self._notify = notify
@@ -86,7 +89,7 @@ class ThrottleStats:
         self.shadowed_here = ThrottleTable()
         """Throttle times that would have been set for clients in shadow mode."""
         self.refused_here = ThrottleTable()
-        """Throttle times in place of which an error was given."""
+        """Throttle times in place of which clients got an error."""
 
     @property
     def throttles(self) -> Mapping[Throttled, ThrottleCount]:
@@ -115,7 +118,7 @@ class ThrottleStats:
             self._say("client throttled", LogLevel.INFO, quota_type, limiter, throttle_ms)
 
     def shadowed(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int) -> None:
-        """Count a throttle time that nobody waits for, and log the first of a bucket."""
+        """Count a throttle time of shadow mode, and log the first of a bucket."""
         if self.shadowed_here.add(_key(quota_type, limiter), throttle_ms):
             self._say("client would be throttled", LogLevel.INFO, quota_type, limiter, throttle_ms)
 
