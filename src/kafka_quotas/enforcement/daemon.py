@@ -1,4 +1,4 @@
-"""The daemon as a whole: started, told by signals what to do, and ended without cutting off what was asked.
+"""The daemon as a whole: its start, its signals, and an end that cuts off no request under way.
 
 SIGTERM and SIGINT drain: no new connection, no new request, every request under way is answered; a second one ends at
 once. SIGHUP reads the store and the files of quotas anew.
@@ -51,30 +51,36 @@ from kafka_quotas.stores.store import QuotaEntry, Snapshot
 from kafka_quotas.system_clock import MonotonicClock
 
 EXPIRY_S: Final = 60.0
-"""How often idle buckets are looked for."""
+"""Seconds between two searches for idle buckets."""
 BEGUN_AGAIN_S: Final = 5.0
-"""After how long work that a defect ended is begun again."""
+"""Seconds before work that a defect ended begins again."""
 STATIC_SCHEME: Final = "static:"
 GC_THRESHOLD: Final = 50_000
-"""Objects made before the collector looks at them. Its default of 700 is reached within a few hundred requests."""
+"""Objects made before the collector looks at them: its default of 700 is reached within a few hundred requests."""
 SWITCH_S: Final = 0.0005
-"""How long a thread that wants the interpreter is kept waiting. Until it gets it, the event loop pays for every wait of
-its own with a wake-up; with the default of 5 ms the store's and the event log's threads cost more than they do."""
+"""Longest time that a thread waits for the interpreter.
+
+Until it gets it, the event loop pays for every wait of its own with a wake-up; with the default of 5 ms the store's
+and the event log's threads cost more than they do.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonResult:
-    """How a daemon ended: by which signal, and how many connections were cut off before they were drained."""
+    """The way in which a daemon ended."""
 
     signal_name: str
+    """Signal that ended it."""
     cut_connections: int
+    """Connections cut off before they were drained."""
 
 
 def run_daemon(settings: DaemonSettings, open_store: OpenStore, *, log: TextIO) -> DaemonResult:
-    """How the daemon ended, after it was told to.
+    """Run a daemon until a signal ends it, and return how it ended.
 
-    Raises `KafkaQuotasError` where it can't start: the store or the static quotas can't be read, an address or the
-    control socket is taken, metrics are wanted and prometheus-client is missing.
+    Raises:
+        KafkaQuotasError: It can't start: the store or the static quotas can't be read, an address or the control socket
+            is taken, or metrics are wanted and prometheus-client is missing.
     """
 
     async def daemon() -> DaemonResult:
@@ -85,7 +91,7 @@ def run_daemon(settings: DaemonSettings, open_store: OpenStore, *, log: TextIO) 
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The maker of uvloop's event loops where it is installed, None for asyncio's own."""
+    """Return uvloop's factory of event loops where it is installed, None for asyncio's own."""
     try:
         import uvloop  # noqa: PLC0415 - an optional dependency
     except ImportError:
@@ -95,7 +101,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _spare_collections() -> None:
-    """Nothing; the garbage collector looks at what is made from now on, and seldom: requests make no cycles."""
+    """Freeze all objects of the start and make garbage collections rare, because requests make no cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
@@ -147,7 +153,7 @@ class _Daemon:
         self._rereading: asyncio.Task[None] | None = None
 
     async def run(self) -> DaemonResult:
-        """How it ended; everything that was started is stopped."""
+        """Run all parts until a signal ends the daemon, then stop them and return how it ended."""
         async with contextlib.AsyncExitStack() as stack:
             self._reloader.start()
             first = self._follower.start()
@@ -180,7 +186,7 @@ class _Daemon:
             return await self._until_told(gate, reporter)
 
     def _keep_state(self, stack: contextlib.AsyncExitStack, gate: ProxyServer) -> None:
-        """Nothing; if a file is to remember the buckets, they are as it says, and it follows them to the end."""
+        """Restore the buckets from the state file and keep saving them, where there is such a file."""
         if self._settings.state_file is None:
             return
         window, mutations = self._settings.rules.window, self._settings.rules.mutation_window
@@ -204,7 +210,11 @@ class _Daemon:
         stack.push_async_callback(end)
 
     def _open_event_log(self, stack: contextlib.AsyncExitStack) -> EventLogWriter | None:
-        """The writer of the event log, None where none is wanted. Raises `EventLogError` where it can't be written."""
+        """Start the writer of the event log and return it, None without an event log.
+
+        Raises:
+            EventLogError: The event log can't be written.
+        """
         if self._settings.event_log is None:
             return None
 
@@ -233,7 +243,7 @@ class _Daemon:
     async def _serve_status(
         self, stack: contextlib.AsyncExitStack, gate: ProxyServer, reporter: Reporter, events: EventLogWriter | None
     ) -> None:
-        """Nothing; control socket and metrics are served, and the log says where."""
+        """Serve the control socket and the metrics, and log their addresses."""
         listen = gate.listeners()[0][0]
         bootstrap = gate.directory.routes[0]
         decider = DecisionService(
@@ -277,7 +287,7 @@ class _Daemon:
             stack.callback(self._loop.remove_signal_handler, number)
 
     async def _until_told(self, gate: ProxyServer, reporter: Reporter) -> DaemonResult:
-        """How it ended, once a signal has asked for the end."""
+        """Wait for a signal that ends the daemon, drain, and return how it ended."""
         while (told := await self._signals.get()) is signal.SIGHUP:
             self._rereading = self._loop.create_task(self._reread())
         reporter.draining = True
@@ -298,11 +308,11 @@ class _Daemon:
             pass
 
     async def _lasting(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Begin work that never ends again after a while where a defect ends it, and log that."""
+        """Repeat work that should never end after each defect that ends it, and log the defect."""
         while True:
             try:
                 await work()
-            except Exception as error:  # noqa: BLE001 - what it is for is done without it until then
+            except Exception as error:  # noqa: BLE001 - clients are served without it until then
                 self._notify(
                     LogEvent(
                         event="work in the background failed; it is begun again",
@@ -321,7 +331,7 @@ class _Daemon:
     # Quotas.
 
     def _apply(self, snapshot: Snapshot) -> None:
-        """Put a store's content in force, as far as it differs from what is."""
+        """Put a store's content in force where it differs from what is."""
         is_static = self._follower.state.url.startswith(STATIC_SCHEME)
         of_places: Iterable[QuotaEntry] = snapshot.entries
         if isinstance(snapshot, ChangedSnapshot) and snapshot.since is not None and snapshot.since == self._applied:
@@ -342,7 +352,7 @@ class _Daemon:
         )
 
     def _files(self) -> Iterator[ReloadedFile]:
-        """The files of quotas and rules that are read at the start, and again at a reload."""
+        """Yield the files of quotas and rules that the start, and each reload, reads."""
         static = self._settings.static_quotas
         if static is not None:
             yield ReloadedFile(path=static, read=lambda: self._static_read(static))
@@ -394,5 +404,5 @@ class _Daemon:
         return use
 
     async def _reread(self) -> None:
-        with contextlib.suppress(KafkaQuotasError):  # said in the log already
+        with contextlib.suppress(KafkaQuotasError):  # in the log already
             await self._reloader.reload("SIGHUP")
