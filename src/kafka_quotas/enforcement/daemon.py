@@ -57,12 +57,10 @@ BEGUN_AGAIN_S: Final = 5.0
 STATIC_SCHEME: Final = "static:"
 GC_THRESHOLD: Final = 50_000
 """Objects made before the collector looks at them: its default of 700 is reached within a few hundred requests."""
+# With the default of 5 ms the threads of store and event log cost more than they do: until one of them gets the
+# interpreter, every wait of the event loop costs a wake-up.
 SWITCH_S: Final = 0.0005
-"""Longest time that a thread waits for the interpreter.
-
-Until it gets it, the event loop pays for every wait of its own with a wake-up; with the default of 5 ms the store's
-and the event log's threads cost more than they do.
-"""
+"""Longest time that a thread waits for the interpreter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +68,6 @@ class DaemonResult:
     """The way in which a daemon ended."""
 
     signal_name: str
-    """Signal that ended it."""
     cut_connections: int
     """Connections cut off before they were drained."""
 
@@ -79,8 +76,7 @@ def run_daemon(settings: DaemonSettings, open_store: OpenStore, *, log: TextIO) 
     """Run a daemon until a signal ends it, and return how it ended.
 
     Raises:
-        KafkaQuotasError: It can't start: the store or the static quotas can't be read, an address or the control socket
-            is taken, or metrics are wanted and prometheus-client is missing.
+        KafkaQuotasError: Store, quotas, an address, the control socket or prometheus-client is not available.
     """
 
     async def daemon() -> DaemonResult:
@@ -210,11 +206,7 @@ class _Daemon:
         stack.push_async_callback(end)
 
     def _open_event_log(self, stack: contextlib.AsyncExitStack) -> EventLogWriter | None:
-        """Start the writer of the event log and return it, None without an event log.
-
-        Raises:
-            EventLogError: The event log can't be written.
-        """
+        """Start the writer of the event log and return it, None without an event log."""
         if self._settings.event_log is None:
             return None
 

@@ -72,7 +72,7 @@ class ControlHandler:
         """Return the response to one frame of the binary form.
 
         Raises:
-            ProtocolError: The bytes are no such frame.
+            ProtocolError: The frame does not fit its requests.
         """
         number, asks = decision_binary.read_asks(data, start, end)
         answers = [self._answer_ask(ask) for ask in asks]

@@ -91,7 +91,7 @@ def read_asks(data: bytes | bytearray, start: int, end: int) -> tuple[int, list[
     """Return the number of a frame and its requests, with an error for each that can't be understood.
 
     Raises:
-        ProtocolError: The frame is none of requests.
+        ProtocolError: The frame's length does not fit its requests, or they are more than `MAX_BATCH`.
     """
     try:
         number, count = _HEAD.unpack_from(data, start + _LENGTH.size)
@@ -121,7 +121,7 @@ def read_decisions(data: bytes | bytearray, start: int) -> tuple[int, list[Decis
     """Return the number of a frame and its decisions.
 
     Raises:
-        ProtocolError: The frame is none of decisions.
+        ProtocolError: The frame ends too early.
     """
     try:
         number, count = _HEAD.unpack_from(data, start + _LENGTH.size)

@@ -108,7 +108,7 @@ class Acceptor:
                 return
             try:
                 connection, place = self._socket.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):  # none is left, or the client is gone
                 return
             except OSError as error:
                 self._rest(error)

@@ -109,7 +109,7 @@ class ConnectionAdmission:
         is_late = delay_ms > 0 or connections.is_full(self.settings)
         self._room.counters.connections_delayed += is_late
         if is_late and not self._is_shadow:
-            self._listener.hold()
+            self._listener.hold()  # a broker's acceptor blocks here too, so later connections wait as well
             self._waiting = client
             self._start(self._enter_late(client, peer, connections, delay_ms))
         else:
@@ -189,7 +189,7 @@ class ConnectionAdmission:
         seen = b""
         while (wanted := wanted_bytes(seen)) > len(seen):
             seen = await self._peek(client, wanted)
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)  # the kernel's default again
         return self._route_by_host(requested_host(seen))
 
     async def _peek(self, client: socket.socket, count: int) -> bytes:
@@ -224,7 +224,7 @@ class ConnectionAdmission:
         self._room.counters.connections_throttled += delay_ms > 0
         if delay_ms > 0 and not self._is_shadow:
             slot.end()
-            self._refuse_later(client, delay_ms)
+            self._refuse_later(client, delay_ms)  # an immediate close would invite an immediate reconnect
         elif not delay_ms and self._is_one_too_many(connections, source):
             slot.end()
             client.close()

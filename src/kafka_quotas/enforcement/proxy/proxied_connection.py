@@ -101,10 +101,7 @@ class ProxiedConnection:
         self._opening = self._room.loop.create_task(self._open(client, way))
 
     def expire(self) -> bool:
-        """Close an idle connection and return whether it was closed.
-
-        A connection whose client is throttled stays open.
-        """
+        """Close an idle connection unless its client is throttled, and return whether it was closed."""
         if self._is_closing or self.session.mute is not None:
             return False
         self.close()
@@ -186,10 +183,7 @@ class ProxiedConnection:
             self.close()  # the client is gone already
 
     def _reach(self) -> None:
-        """Connect to the broker.
-
-        Until the connection is made the client is left unread, and what it sent is kept.
-        """
+        """Connect to the broker, and leave the client unread until the connection is made."""
         assert self.way is not None
         self._is_reaching = True
         self._upstream.write = self._flow.to_upstream.append

@@ -49,7 +49,7 @@ class Counters:
     threshold_shadowed_bytes: int = 0
     """Bytes of records of clients in shadow mode over their topic's threshold."""
     oversized_bytes: int = 0
-    """Bytes of records that a broker with thresholds refused for their size in one request."""
+    """Bytes of records that a broker with thresholds refused as too large."""
     refused_requests: int = 0
     """Requests answered with an error because their client was over a byte rate."""
     exempt_request_us: int = 0

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def run_sliced(work: Generator[None, None, T]) -> T:
-    """Run a work and return its result.
+    """Run the work slice by slice and return its result.
 
     The event loop serves others between two slices.
     """
@@ -26,7 +26,7 @@ async def run_sliced(work: Generator[None, None, T]) -> T:
 
 
 def run_whole(work: Generator[None, None, T]) -> T:
-    """Run a work in one go and return its result."""
+    """Run the work in one go and return its result."""
     while True:
         try:
             next(work)
@@ -36,6 +36,6 @@ def run_whole(work: Generator[None, None, T]) -> T:
 
 
 def one_slice(work: Callable[[], T]) -> Generator[None, None, T]:
-    """Run a small work as a single slice and return its result."""
+    """Run small work as a single slice and return its result."""
     yield
     return work()
