@@ -137,7 +137,8 @@ class ProxiedConnection:
         if self._timer is not None:
             self._timer.cancel()
         opened = self._upstream if self._is_reaching else self._client
-        if self._opening is not None and opened.is_gone:  # uvloop reports no end of a connection that is made
+        # uvloop calls no `connection_lost` on a connection that is made when its waiter is cancelled.
+        if self._opening is not None and opened.is_gone:
             self._opening.cancel()
         self._client.close()
         self._upstream.close()
