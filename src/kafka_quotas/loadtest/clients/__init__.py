@@ -1,1 +1,1 @@
-"""The clients of a load test that are not librdkafka's: raw ones over the wire layer, and kafka-python's."""
+"""The clients of a load test: over librdkafka, over kafka-python, and raw ones over the wire layer."""

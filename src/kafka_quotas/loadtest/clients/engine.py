@@ -1,7 +1,7 @@
-"""What drives the clients of a run: one thread per engine, each with one client or with many.
+"""The engines that drive the clients of a run: one thread per engine, each with one or many clients.
 
-librdkafka and kafka-python bring threads of their own, so each of their clients is an engine; all raw clients of a run
-share one, an event loop, and may be a thousand.
+librdkafka and kafka-python bring threads of their own, so each of their clients is an engine. All raw clients of a run
+share one engine, an event loop, and may be a thousand.
 """
 
 import threading
@@ -18,21 +18,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunClock:
-    """The instants of a run, nanoseconds of the monotonic clock."""
+    """The instants of a run, in nanoseconds of the monotonic clock."""
 
     start_ns: int
     measure_from_ns: int
+    """End of the warm-up."""
     end_ns: int
 
     def part_of(self, entity: ClientLoad) -> tuple[int, int]:
-        """When a client begins and ends to take part, in nanoseconds of the same clock."""
+        """Return when a client starts and stops to take part, in nanoseconds of the same clock."""
         end_ns = self.end_ns
         if entity.stop_s is not None:
             end_ns = min(end_ns, self.start_ns + int(entity.stop_s * 1e9))
         return self.start_ns + int(entity.start_s * 1e9), end_ns
 
     def recorder(self, plan: LoadPlan) -> Recorder:
-        """The empty record of one client of the plan, with the room that so many clients leave it."""
+        """Return an empty recorder for one client, whose buffers depend on the number of clients in the plan."""
         return Recorder(
             start_ns=self.start_ns,
             measure_from_ns=self.measure_from_ns,
@@ -42,26 +43,31 @@ class RunClock:
 
 
 class LoadClient(Protocol):
-    """One client of a run, as the run and its result see it.
-
-    `unfinished` records (or requests) were sent and still unanswered at the end. `wire` is bytes on the wire per byte
-    of payload. `error` ends the run; `trouble` is what went wrong last, told if nothing ever gets through.
-    """
+    """One client of a run, as the run and its result see it."""
 
     entity: ClientLoad
     recorder: Recorder
     wire: "WireCount"
+    """Bytes on the wire against bytes of payload."""
     unfinished: int
+    """Records or requests that were sent and had no response at the end."""
     error: Exception | None
+    """The error that ends the run."""
 
     @property
     def trouble(self) -> Exception | None:
-        """What went wrong last; None where nothing did."""
+        """The last error that did not end the run, or None.
+
+        The run reports it if nothing is ever acknowledged.
+        """
         ...
 
 
 class ClientEngine(Protocol):
-    """Clients that one thread drives. Nothing is sent before `RunClock.start_ns` or after `end_ns`."""
+    """The clients that one thread drives.
+
+    An engine sends nothing before `RunClock.start_ns` or after `RunClock.end_ns`.
+    """
 
     @property
     def clients(self) -> Sequence[LoadClient]:
@@ -69,5 +75,5 @@ class ClientEngine(Protocol):
         ...
 
     def run(self, stop: threading.Event) -> None:
-        """Nothing; the run is over, or `stop` was set, or a client's `error` is."""
+        """Drive the clients until the run ends, `stop` is set, or a client has an `error`."""
         ...

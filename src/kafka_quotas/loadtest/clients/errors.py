@@ -1,4 +1,4 @@
-"""Errors of the Kafka client in this project's words: one line that says what failed, a hint that says what to do."""
+"""Kafka client errors as this project's errors: one line for what failed, and a hint for what to do."""
 
 from typing import TYPE_CHECKING
 
@@ -9,15 +9,15 @@ if TYPE_CHECKING:
 
 
 class ClusterUnreachableError(KafkaQuotasError):
-    """Nothing answered at the bootstrap address, or it stopped answering."""
+    """No broker answers at the bootstrap address, or it has stopped answering."""
 
 
 class LoadRefusedError(KafkaQuotasError):
-    """The cluster answered and said no: authentication, authorization, a topic that is missing or holds nothing."""
+    """The cluster refuses the load: authentication, authorization, or a topic that is missing or empty."""
 
 
 def translated(error: "KafkaError", *, bootstrap: str) -> KafkaQuotasError:
-    """The error of this project that a client error means."""
+    """Return this project's error for an error of librdkafka."""
     from confluent_kafka import KafkaError  # noqa: PLC0415 - loads librdkafka
 
     code = error.code()
@@ -47,7 +47,7 @@ def translated(error: "KafkaError", *, bootstrap: str) -> KafkaQuotasError:
 
 
 def property_error(error: Exception) -> UsageError:
-    """The error for client properties that librdkafka does not take."""
+    """Return the error for client properties that librdkafka refuses."""
     from confluent_kafka import KafkaError  # noqa: PLC0415 - loads librdkafka
 
     reason = error.args[0] if error.args else error
@@ -58,7 +58,7 @@ def property_error(error: Exception) -> UsageError:
 
 
 def is_fatal(error: "KafkaError") -> bool:
-    """Whether a client error means that going on is pointless, so a run should end at once."""
+    """Return whether a librdkafka error is permanent, which ends a run at once."""
     from confluent_kafka import KafkaError  # noqa: PLC0415 - loads librdkafka
 
     return error.fatal() or error.code() in (

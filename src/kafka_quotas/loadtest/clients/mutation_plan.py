@@ -1,9 +1,9 @@
-"""Which topics each request of a mutation flood is about, and how many partitions it costs.
+"""The topics of each request of a mutation flood, and the partitions charged for them.
 
-Topics are `prefix` and a running number of six digits. Deleting and growing concern topics that are there already, made
-before the run under the same names: `topics_before` says which.
+A topic's name is `prefix` and a running number of six digits. Deletion and growth need topics that exist before the
+run under the same names: `topics_before` returns them.
 
-**Source:** KIP-599: a mutation costs the partitions that it makes or removes.
+**Source:** KIP-599: a mutation costs the partitions that it creates or deletes.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,11 @@ _BROKER_TIMEOUT_MS: Final = 30_000
 
 
 class MutationPlan:
-    """The requests of one flood, in order. Raises `UsageError` where topics that have to be there are not counted."""
+    """The requests of one flood, in order.
+
+    Raises:
+        UsageError: If the flood deletes or grows topics and their number is not given.
+    """
 
     def __init__(self, flood: MutationFlood) -> None:
         if flood.kind is not MutationKind.CREATE and flood.total_topics is None:
@@ -28,7 +32,7 @@ class MutationPlan:
         self._next = 0
 
     def topics_before(self) -> tuple[MutatedTopic, ...]:
-        """The topics that have to be there before the flood, with their partitions."""
+        """Return the topics that must exist before the flood, with their partitions."""
         match self._flood.kind:
             case MutationKind.CREATE:
                 return ()
@@ -39,7 +43,11 @@ class MutationPlan:
         return tuple(MutatedTopic(self._name(number), partitions) for number in range(self._flood.total_topics or 0))
 
     def following(self) -> tuple[MutatedTopic, ...]:
-        """The topics of the next request; none where all have had their turn."""
+        """Return the topics of the next request and advance past them.
+
+        Returns:
+            No topics once a request has named every one of them.
+        """
         flood, first = self._flood, self._next
         if flood.kind is MutationKind.PARTITIONS:
             return self._growing(flood.total_topics or 0)
@@ -51,7 +59,7 @@ class MutationPlan:
         return tuple(MutatedTopic(self._name(number), partitions) for number in range(first, last))
 
     def request(self, topics: Sequence[MutatedTopic]) -> TopicMutation:
-        """The request about some topics."""
+        """Return the request that creates, deletes or grows these topics."""
         flood = self._flood
         kinds: dict[MutationKind, type[TopicMutation]] = {
             MutationKind.CREATE: MakeTopics,
@@ -67,7 +75,7 @@ class MutationPlan:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether every topic has had its turn; topics grow without end."""
+        """Whether the requests have named every topic, which is never so where topics grow."""
         flood = self._flood
         return flood.kind is not MutationKind.PARTITIONS and self._next == flood.total_topics
 
@@ -77,7 +85,7 @@ class MutationPlan:
         return self._flood.partitions_per_topic
 
     def _growing(self, topics: int) -> tuple[MutatedTopic, ...]:
-        """The next topics that grow, each by as many partitions, round and round."""
+        """Return the next topics to grow, in rounds that each add the same number of partitions."""
         flood = self._flood
         numbers = range(self._next, self._next + min(flood.topics_per_request, topics))
         self._next = numbers.stop

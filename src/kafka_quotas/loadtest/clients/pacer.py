@@ -1,8 +1,8 @@
-"""When a client may send what: its schedule, how far it got in it, and what it has to let go.
+"""When a client may send: its schedule, its progress through it, and the arrivals that it drops.
 
-Open loop: an arrival is due at its time whatever the target does, and one that could not be sent within
-`OUTSTANDING_S` is dropped. Closed loop: arrivals that would have been due while the client waited for an answer never
-were; the schedule goes on from the answer. Times are nanoseconds of the run's clock.
+Open loop: an arrival is due at its time whatever the target does, and the client drops one that it could not send
+within `OUTSTANDING_S`. Closed loop: no arrival falls due while the client waits for a response, and the schedule
+continues from that response. Times are nanoseconds of the run's clock.
 """
 
 from typing import Final
@@ -16,7 +16,10 @@ NEVER_NS: Final = 2**63 - 1
 
 
 class Pacer:
-    """The arrivals of one client; without a schedule any number is due at any time."""
+    """The arrivals of one client.
+
+    Without a schedule, any number of arrivals is due at any time.
+    """
 
     def __init__(self, schedule: Schedule | None, *, origin_ns: int, loop: Loop) -> None:
         self._schedule = schedule
@@ -30,13 +33,16 @@ class Pacer:
         return self._schedule is None
 
     def due(self, now_ns: int, *, most: int) -> int:
-        """How many arrivals are due and not taken yet, at most `most`."""
+        """Return the number of arrivals that are due and not taken, at most `most`."""
         if self._schedule is None:
             return most
         return min(self._schedule.due_count(now_ns - self._origin_ns) - self.taken, most)
 
     def dropped(self, now_ns: int) -> int:
-        """How many arrivals have waited for too long; they are taken."""
+        """Take the arrivals that are overdue by more than `OUTSTANDING_S` and return their number.
+
+        A closed loop drops none.
+        """
         if self._schedule is None or self._is_closed:
             return 0
         late = self._schedule.due_count(now_ns - self._origin_ns - OUTSTANDING_S * 1_000_000_000) - self.taken
@@ -44,14 +50,15 @@ class Pacer:
         return max(late, 0)
 
     def answered(self, now_ns: int) -> None:
-        """Nothing; in a closed loop, arrivals missed while waiting for this answer are put off until now."""
+        """Postpone a closed loop's overdue arrivals to the time of this response."""
         if self._schedule is not None and self._is_closed:
+            # Arrivals that fell due during the wait do not pile up into a burst.
             self._origin_ns += max(0, now_ns - self.intended_ns(self.taken, now_ns))
 
     def intended_ns(self, index: int, now_ns: int) -> int:
-        """When arrival `index` is due; `now_ns` without a schedule."""
+        """Return when arrival `index` is due, or `now_ns` without a schedule."""
         return now_ns if self._schedule is None else self._origin_ns + self._schedule.intended_ns(index)
 
     def next_ns(self, now_ns: int) -> int:
-        """When the next arrival that is not taken is due."""
+        """Return when the first arrival that is not taken is due, or `now_ns` without a schedule."""
         return self.intended_ns(self.taken, now_ns)

@@ -1,7 +1,7 @@
-"""How many bytes went over the wire per byte of payload, from librdkafka's statistics.
+"""Bytes on the wire per byte of payload, from librdkafka's statistics.
 
 A quota counts whole requests and responses, an application counts record values. At 1 KiB records the difference is
-about 1 %, which is half of what a verdict tolerates; with compression it is far more.
+about 1 %, which is half of what a verdict tolerates; with compression it is far larger.
 """
 
 import json
@@ -12,22 +12,26 @@ from kafka_quotas.loadtest.plan.throttle_cycles import Direction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireCount:
-    """Bytes since the client started: on the wire, and of the payload in them; and how many requests moved them."""
+    """The bytes and requests of one client since it started."""
 
     wire_bytes: int
+    """Bytes on the wire."""
     payload_bytes: int
+    """Bytes of payload within them."""
     requests: int = 0
+    """Requests that moved them."""
 
     @property
     def ratio(self) -> float:
-        """Wire bytes per payload byte; 1 before there was any."""
+        """Wire bytes per byte of payload, or 1 before there is any payload."""
         return self.wire_bytes / self.payload_bytes if self.payload_bytes else 1.0
 
 
 def wire_count(statistics: str, *, topic: str, direction: Direction) -> WireCount:
-    """The counts in one statistics document (JSON) of librdkafka.
+    """Return the counts of one topic and direction from a statistics document (JSON) of librdkafka.
 
-    **Source:** librdkafka STATISTICS.md: `brokers.*.txbytes|rxbytes|req`, `topics.*.partitions.*.txbytes|rxbytes`.
+    Source:
+        librdkafka STATISTICS.md: `brokers.*.txbytes|rxbytes|req`, `topics.*.partitions.*.txbytes|rxbytes`.
     """
     document = json.loads(statistics)
     brokers = document.get("brokers", {}).values()

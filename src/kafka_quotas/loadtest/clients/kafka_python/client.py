@@ -1,12 +1,10 @@
-"""What the clients of kafka-python have in common: a pacer, a recorder, and a life in a thread of their own.
+"""The base of all kafka-python clients of a run: pacer, recorder, and a thread of their own.
 
-They are co-operative always: the library itself sends nothing on a connection for the throttle time. It does not tell
-the sizes of its requests, but averages, from which `wire` is reckoned at the end.
+These clients always honour throttling: the library itself sends nothing on a connection for the throttle time. It
+reports no sizes of requests, only averages, from which `wire` is computed at the end.
 
-Throttle times that clients of kafka-python were told: the library says them in its log, and nowhere else.
-
-Its metrics have the average and the longest of a while, from which no sum can be had. The log has every one above 0,
-with the connection that was told it, which knows its client's id.
+The library reports throttle times nowhere but in its log: its metrics have the average and the longest of a period,
+which give no sum. The log has every throttle time above 0, with the connection, which knows its client's id.
 """
 
 import logging
@@ -30,7 +28,7 @@ _SAID: Final = "throttled by broker"
 
 
 class ThrottleLog(logging.Handler):
-    """The throttle times that one client is told, in ms, until `close`; nothing of them reaches a terminal."""
+    """A log handler that keeps one client's throttle times until `close`."""
 
     def __init__(self, client_id: str | None) -> None:
         super().__init__(logging.WARNING)
@@ -39,17 +37,17 @@ class ThrottleLog(logging.Handler):
         logging.getLogger(_LOGGER).addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Nothing; a throttle time of this client's is kept."""
+        """Keep the throttle time of a log record, if it is this client's."""
         arguments: Any = record.args
         if _SAID in record.msg and isinstance(arguments, tuple) and arguments[0].config["client_id"] == self._client_id:
             self._told.append((str(arguments[1]), int(arguments[2])))
 
     def taken(self) -> list[int]:
-        """The throttle times since the last call, in order."""
+        """Remove and return the throttle times since the last call, in ms and in order."""
         return [self._told.popleft()[1] for _ in range(len(self._told))]
 
     def close(self) -> None:
-        """Nothing; no more are kept."""
+        """Detach the handler from the library's log."""
         logging.getLogger(_LOGGER).removeHandler(self)
         super().close()
 
@@ -58,7 +56,7 @@ LONGEST_WAIT_S: Final = 0.05
 
 
 class KafkaPythonClient(ABC):
-    """One client of kafka-python's in a run; it is its own engine."""
+    """One kafka-python client of a run, which is its own engine."""
 
     def __init__(self, plan: LoadPlan, entity: ClientLoad, clock: RunClock) -> None:
         self.plan = plan
@@ -76,11 +74,11 @@ class KafkaPythonClient(ABC):
 
     @property
     def clients(self) -> Sequence[LoadClient]:
-        """Itself: a client of this library is driven alone."""
+        """The client itself, which is driven alone."""
         return (self,)
 
     def run(self, stop: threading.Event) -> None:
-        """Nothing; the client did its part of the run."""
+        """Open the library's client, put its load on the target until its end, and close it."""
         stop.wait(max(0.0, (self.start_ns - time.monotonic_ns()) / 1e9))
         self.throttles = ThrottleLog(self.entity.name.client_id)
         try:
@@ -97,34 +95,34 @@ class KafkaPythonClient(ABC):
 
     @abstractmethod
     def opened(self) -> Any:
-        """The library's client."""
+        """Open the library's client."""
 
     @abstractmethod
     def work(self, client: Any, stop: threading.Event) -> None:
-        """Nothing; the load was put on until the end of the run."""
+        """Put the client's load on the target until its end."""
 
     @abstractmethod
     def closed(self, client: Any) -> None:
-        """Nothing; the library's client is closed, and what had no answer is unfinished."""
+        """Close the library's client and count the records without a response as unfinished."""
 
     def going_on(self, stop: threading.Event) -> bool:
-        """Whether its part of the run still lasts."""
+        """Return whether the client still takes part."""
         return self.error is None and not stop.is_set() and time.monotonic_ns() < self.end_ns
 
     def wait(self, stop: threading.Event, *, until_ns: int | None = None) -> None:
-        """Nothing; an arrival is due, or a moment has passed."""
+        """Wait until the next arrival or `until_ns`, at most `LONGEST_WAIT_S`."""
         now_ns = time.monotonic_ns()
         due_ns = self.pacer.next_ns(now_ns) if until_ns is None else until_ns
         stop.wait(min(max((min(due_ns, self.end_ns) - now_ns) / 1e9, 0.0), LONGEST_WAIT_S))
 
     def count_dropped(self, now_ns: int) -> None:
-        """Nothing; arrivals that have waited for too long are let go."""
+        """Record the arrivals that the pacer drops because they are too long overdue."""
         late = self.pacer.dropped(now_ns)
         if late:
             self.recorder.dropped(late)
 
     def count_throttles(self) -> int:
-        """The longest throttle time told since the last call, in ms; all of them are recorded."""
+        """Record the throttle times since the last call and return the longest, in ms."""
         told = self.throttles.taken()
         now_ns = time.monotonic_ns()
         for throttle_ms in told:

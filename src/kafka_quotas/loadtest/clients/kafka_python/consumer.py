@@ -1,4 +1,4 @@
-"""A consumer of kafka-python's under load: reads a topic's records over and over, or as a member of a group."""
+"""A kafka-python consumer under load: reads a topic's records over and over, alone or in a group."""
 
 import threading
 import time
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 _POLL_MS: Final = 50
 _MOST: Final = 500
-_ANSWER_HEAD: Final = 90  # bytes, about: header, names, offsets
+_ANSWER_HEAD: Final = 90  # about this many bytes: header, names, offsets
 
 
 class KafkaPythonConsumer(KafkaPythonClient):
-    """One consumer of a run, of the partitions that held records before it."""
+    """One kafka-python consumer of a run, for the partitions that held records before it."""
 
     def __init__(
         self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, partitions: Sequence[PartitionRange]
@@ -32,7 +32,7 @@ class KafkaPythonConsumer(KafkaPythonClient):
         self._ends = {each.partition: each.high for each in partitions}
 
     def opened(self) -> "KafkaConsumer":
-        """The library's consumer, which has its partitions or its group."""
+        """Open the library's consumer with its partitions or its group."""
         from kafka import KafkaConsumer  # noqa: PLC0415 - only its own clients load the library
         from kafka.structs import TopicPartition  # noqa: PLC0415
 
@@ -56,7 +56,7 @@ class KafkaPythonConsumer(KafkaPythonClient):
         return client
 
     def work(self, client: "KafkaConsumer", stop: threading.Event) -> None:
-        """Nothing; records were read until the end of the run."""
+        """Read records until the end of the run."""
         while self.going_on(stop):
             now_ns = time.monotonic_ns()
             self.count_dropped(now_ns)
@@ -68,7 +68,7 @@ class KafkaPythonConsumer(KafkaPythonClient):
             self.count_throttles()
 
     def closed(self, client: "KafkaConsumer") -> None:
-        """Nothing; the consumer is closed. What was on its way to it is lost to nobody."""
+        """Compute `wire` from the library's averages and close the consumer."""
         metrics: Any = client.metrics()
         averages = metrics.get("consumer-fetch-manager-metrics", {})
         size, records = averages.get("fetch-size-avg", 0.0), averages.get("records-per-request-avg", 0.0)
@@ -78,7 +78,7 @@ class KafkaPythonConsumer(KafkaPythonClient):
         client.close(autocommit=False)
 
     def _take(self, client: "KafkaConsumer", polled: Any) -> None:
-        """Nothing; the records are counted, and a partition that is at its end starts again."""
+        """Record the records of a poll, and restart partitions that are at their end."""
         now_ns = time.monotonic_ns()
         records = size = 0
         for partition, messages in polled.items():

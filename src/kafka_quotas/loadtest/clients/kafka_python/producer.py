@@ -1,4 +1,7 @@
-"""A producer of kafka-python's under load. Outcomes come in the library's own thread and are counted in ours."""
+"""A kafka-python producer under load.
+
+The library's own thread reports the outcome of each record, and the client's thread records it.
+"""
 
 import random
 import threading
@@ -27,12 +30,16 @@ _COMPRESSIONS: Final = ("none", "gzip")
 _ACKS: Final[dict[str, int | str]] = {"0": 0, "1": 1, "all": "all", "-1": "all"}
 _LINGER_MS: Final = 5
 _BATCH_HEAD: Final = 61
-_REQUEST_HEAD: Final = 60  # bytes, about: header, acks, names, lengths; a request brings a batch for each partition
-_Outcome = tuple[int, int, int, Exception | None]  # when it was due, sent and answered; what was wrong
+_REQUEST_HEAD: Final = 60  # about this many bytes: header, acks, names, lengths; a request has one batch per partition
+_Outcome = tuple[int, int, int, Exception | None]  # when a record was due, sent and answered, and its error
 
 
 class KafkaPythonProducer(KafkaPythonClient):
-    """One producer of a run. Raises `UsageError` for what it can't do."""
+    """One kafka-python producer of a run.
+
+    Raises:
+        UsageError: If the load test does not support the compression with kafka-python.
+    """
 
     def __init__(self, plan: LoadPlan, entity: ClientLoad, clock: RunClock) -> None:
         super().__init__(plan, entity, clock)
@@ -49,14 +56,14 @@ class KafkaPythonProducer(KafkaPythonClient):
             self._backlog = entity.in_flight
 
     def opened(self) -> "KafkaProducer":
-        """The library's producer."""
+        """Open the library's producer."""
         from kafka import KafkaProducer  # noqa: PLC0415 - only its own clients load the library
 
         class Producer(KafkaProducer):  # type: ignore[misc]
-            """One that can be closed at once: the library's own waits for every record that has no answer yet."""
+            """A producer that closes at once, where the library's own waits for every outstanding record."""
 
             def flush(self, timeout: float | None = None) -> None:
-                """Nothing; what has no answer is given up."""
+                """Give up the records that have no response."""
 
         choices: dict[str, Any] = {
             "acks": _ACKS[self.entity.acks],
@@ -75,7 +82,7 @@ class KafkaPythonProducer(KafkaPythonClient):
         )
 
     def work(self, client: "KafkaProducer", stop: threading.Event) -> None:
-        """Nothing; records were sent until the end of the run."""
+        """Send records until the end of the run."""
         while self.going_on(stop):
             now_ns = time.monotonic_ns()
             self.count_dropped(now_ns)
@@ -89,7 +96,7 @@ class KafkaPythonProducer(KafkaPythonClient):
                 self.wait(stop, until_ns=None if room > 0 else self.end_ns)
 
     def closed(self, client: "KafkaProducer") -> None:
-        """Nothing; the producer is closed, and records without an answer are unfinished."""
+        """Count the records without a response as unfinished, compute `wire`, and close the producer."""
         self._count()
         self.unfinished = self.recorder.sent - self.recorder.acked - self.recorder.failures.total()
         metrics: Any = client.metrics()
@@ -97,7 +104,7 @@ class KafkaPythonProducer(KafkaPythonClient):
         client.close(timeout=0)
 
     def _reckon_wire(self, averages: Mapping[str, float]) -> None:
-        """Nothing; bytes on the wire per byte of payload follow from the average batch."""
+        """Compute the bytes on the wire per byte of payload from the average batch."""
         batch, record = averages.get("batch-size-avg", 0.0), averages.get("record-size-avg", 0.0)
         if batch > 0 and record > 0 and self.entity.compression == "none":
             records = (batch - _BATCH_HEAD) / record
@@ -123,7 +130,7 @@ class KafkaPythonProducer(KafkaPythonClient):
         self._outcomes.append((due_ns, sent_ns, time.monotonic_ns(), error))
 
     def _count(self) -> None:
-        """Nothing; what came back since the last call is recorded."""
+        """Record the outcomes since the last call."""
         acked = 0
         for _ in range(len(self._outcomes)):
             due_ns, sent_ns, now_ns, error = self._outcomes.popleft()

@@ -1,4 +1,4 @@
-"""How clients of kafka-python are set up for a load test: the settings that producers, consumers and admins share."""
+"""The settings of kafka-python's clients in a load test: those that all share, and their errors."""
 
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -10,14 +10,15 @@ from kafka_quotas.loadtest.clients.raw.access import client_access
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 
 PATIENT_MS: Final = 300_000
-"""How long a throttled request may wait for its answer, as for the other clients."""
+"""Longest wait of a throttled request for its response, as for the other clients."""
 _BOOTSTRAP_MS: Final = 10_000
 
 
 def shared_settings(plan: LoadPlan, entity: ClientLoad) -> dict[str, Any]:
-    """The settings of any client: address, name, TLS, login.
+    """Return the settings of any client: address, client id, TLS, login.
 
-    Raises `UsageError` where the library is missing, or a security setting can't be honoured.
+    Raises:
+        UsageError: If kafka-python is not installed, or a security setting can't be honoured.
     """
     if find_spec("kafka") is None:
         raise UsageError(
@@ -38,9 +39,12 @@ def shared_settings(plan: LoadPlan, entity: ClientLoad) -> dict[str, Any]:
 
 
 def request_timeout_ms(plan: LoadPlan, entity: ClientLoad) -> int:
-    """How long an answer is waited for: as long as a throttle time may be, unless `request.timeout.ms` is given.
+    """Return the time to wait for a response, in ms.
 
-    Raises `UsageError` for one that is no number of milliseconds.
+    It is as long as a throttle time may be, unless the plan has `request.timeout.ms`.
+
+    Raises:
+        UsageError: If `request.timeout.ms` is not a number of milliseconds in range.
     """
     given = {**dict(plan.properties), **dict(entity.properties)}.get("request.timeout.ms")
     if given is None:
@@ -52,7 +56,7 @@ def request_timeout_ms(plan: LoadPlan, entity: ClientLoad) -> int:
 
 
 def translated_error(error: Exception, *, bootstrap: str) -> Exception:
-    """The error of this project that one of kafka-python's means; others are what they are."""
+    """Return this project's error for an error of kafka-python, and any other error unchanged."""
     from kafka import errors  # noqa: PLC0415 - only its own clients load the library
 
     if isinstance(error, KafkaQuotasError) or not isinstance(error, errors.KafkaError):
@@ -72,7 +76,10 @@ def translated_error(error: Exception, *, bootstrap: str) -> Exception:
 
 
 def _versions(given: Mapping[str, str]) -> dict[str, Any]:
-    """The broker's version where it is not to be asked: the embedded cluster's answer is one the library can't read."""
+    """Return the broker's version where the library must not ask for it.
+
+    The library can't read the embedded cluster's response to that request.
+    """
     if given.get("api.version.request", "true") != "false":
         return {}
     version = given.get("broker.version.fallback", "2.1.0")

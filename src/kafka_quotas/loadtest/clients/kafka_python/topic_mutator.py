@@ -1,7 +1,8 @@
-"""An admin client of kafka-python's that floods a cluster with changes of topics.
+"""A kafka-python admin client that floods a cluster with changes of topics.
 
-The library neither asks again for topics that a quota refused (error 89) nor says how long to wait, but waits itself
-before the next request on that connection. So this asks again as KIP-599's admin client does; one call at a time.
+The library neither retries topics that a quota refuses (error 89) nor reports the throttle time, but waits for it
+before the next request on that connection. This client retries them as KIP-599's admin client does, one call at a
+time.
 """
 
 import threading
@@ -24,7 +25,7 @@ _GRACE_MS: Final = 20  # for the library's own timer, which ends the throttle ti
 
 
 class KafkaPythonMutator(KafkaPythonClient):
-    """One admin client of a run."""
+    """One kafka-python admin client of a run."""
 
     def __init__(self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, flood: MutationFlood) -> None:
         super().__init__(plan, entity, clock)
@@ -33,13 +34,13 @@ class KafkaPythonMutator(KafkaPythonClient):
         self._not_before_ns = 0
 
     def opened(self) -> "KafkaAdminClient":
-        """The library's admin client."""
+        """Open the library's admin client."""
         from kafka import KafkaAdminClient  # noqa: PLC0415 - only its own clients load the library
 
         return KafkaAdminClient(**self.settings, request_timeout_ms=_REQUEST_TIMEOUT_MS)
 
     def work(self, client: "KafkaAdminClient", stop: threading.Event) -> None:
-        """Nothing; changes were asked for until all had their turn, or the run's end."""
+        """Change topics until every topic has been in a request or the run ends."""
         while self.going_on(stop) and not self._mutations.is_exhausted:
             now_ns = time.monotonic_ns()
             self.count_dropped(now_ns)
@@ -50,11 +51,11 @@ class KafkaPythonMutator(KafkaPythonClient):
                 self.wait(stop)
 
     def closed(self, client: "KafkaAdminClient") -> None:
-        """Nothing; the admin client is closed."""
+        """Close the admin client."""
         client.close()
 
     def _call(self, client: "KafkaAdminClient", stop: threading.Event) -> None:
-        """Nothing; some topics were changed, asked for again where they were throttled, or have failed."""
+        """Change the topics of one call, and retry those that the quota refuses until the API timeout."""
         begun_ns = time.monotonic_ns()
         intended_ns = self.pacer.next_ns(begun_ns)
         deadline_ns = begun_ns + self._flood.api_timeout_ms * 1_000_000
@@ -76,7 +77,11 @@ class KafkaPythonMutator(KafkaPythonClient):
                 return
 
     def _await_leave(self, stop: threading.Event) -> bool:
-        """Whether the run still lasts when the last throttle time is over: the library refuses to send before it."""
+        """Wait for the end of the last throttle time, before which the library refuses to send.
+
+        Returns:
+            Whether the client still takes part then.
+        """
         while time.monotonic_ns() < self._not_before_ns and self.going_on(stop):
             self.wait(stop, until_ns=self._not_before_ns)
         return self.going_on(stop)
@@ -84,7 +89,7 @@ class KafkaPythonMutator(KafkaPythonClient):
     def _asked(
         self, client: "KafkaAdminClient", topics: tuple[MutatedTopic, ...]
     ) -> tuple[tuple[MutatedTopic, ...], int]:
-        """The topics that the quota refused, and the throttle time in ms that came with it."""
+        """Send one attempt, record its outcome, and return the refused topics and the throttle time in ms."""
         codes = self._retried(client, topics)
         throttle_ms = self.throttles.taken()
         made = sum(not code for code in codes.values())
@@ -96,11 +101,12 @@ class KafkaPythonMutator(KafkaPythonClient):
         for code in codes.values():
             if code not in (0, THROTTLING_QUOTA_EXCEEDED):
                 self.recorder.failed(error_name(code))
+        # KIP-599: a retry names only the topics with error 89; the others are done.
         refused = tuple(topic for topic in topics if codes.get(topic.name) == THROTTLING_QUOTA_EXCEEDED)
         return refused, max(throttle_ms, default=0)
 
     def _retried(self, client: "KafkaAdminClient", topics: tuple[MutatedTopic, ...]) -> dict[str, int]:
-        """The error code of each topic, as soon as the library sends the question."""
+        """Send one attempt as soon as the library's connection is ready, and return each topic's error code."""
         from kafka.errors import NodeNotReadyError  # noqa: PLC0415 - loaded by now
 
         deadline_ns = time.monotonic_ns() + _REQUEST_TIMEOUT_MS * 1_000_000
@@ -113,7 +119,7 @@ class KafkaPythonMutator(KafkaPythonClient):
                 time.sleep(_GRACE_MS / 1000)
 
     def _answered(self, client: "KafkaAdminClient", topics: tuple[MutatedTopic, ...]) -> dict[str, int]:
-        """The error code of each topic."""
+        """Send one attempt and return each topic's error code."""
         asked: Any = client
         flood, found = self._flood, {}
         if flood.kind is MutationKind.CREATE:

@@ -1,6 +1,6 @@
-"""What every client of a run has in common: its clock, its recorder, and what librdkafka calls back.
+"""The base of all librdkafka clients of a run: clock, recorder, and librdkafka's callbacks.
 
-Invariant: one thread drives one client; callbacks run in that thread, inside the client's own calls.
+Invariant: one thread drives one client, and callbacks run in that thread, inside the client's own calls.
 """
 
 import threading
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, ThrottleEvent
 
 LONGEST_WAIT_S = 0.05
-"""How long a client may be deaf to the end of the run."""
+"""Longest wait between two looks at the end of the run."""
 _SAMPLES_PER_S = 2000
 """Latencies recorded per second and client: a delivery callback costs about a microsecond, and so do its entries."""
 
@@ -40,48 +40,52 @@ class ClientState:
 
     @property
     def clients(self) -> Sequence[LoadClient]:
-        """Itself: a librdkafka client is driven alone."""
+        """The client itself, which is driven alone."""
         return (self,)
 
     @property
     def trouble(self) -> Exception | None:
-        """What went wrong last; None where nothing did."""
+        """The last error that did not end the run, or None."""
         return None if self.last_trouble is None else translated(self.last_trouble, bootstrap=self.plan.bootstrap)
 
     def callbacks(self) -> dict[str, object]:
-        """The properties that lead librdkafka's callbacks here."""
+        """Return the properties that set librdkafka's callbacks."""
         return {"error_cb": self.on_error, "throttle_cb": self.on_throttle, "stats_cb": self.on_statistics}
 
     def on_error(self, error: "KafkaError") -> None:
-        """Nothing; a fatal error ends the run, others are kept in case nothing ever gets through."""
+        """Keep the client's last error, and end the run if the error is fatal."""
         self.last_trouble = error
         if is_fatal(error) and self.error is None:
             self.error = translated(error, bootstrap=self.plan.bootstrap)
 
     def on_throttle(self, event: "ThrottleEvent") -> None:
-        """Nothing; the throttle time, which librdkafka gives in seconds, is recorded."""
+        """Record a throttle time, which librdkafka reports in seconds."""
         self.recorder.throttled(time.monotonic_ns(), round(event.throttle_time * 1000))
 
     def on_statistics(self, statistics: str) -> None:
-        """Nothing; the bytes on the wire and the number of requests are brought up to date."""
+        """Update the bytes on the wire and the number of requests."""
         self.wire = wire_count(statistics, topic=self.entity.topic, direction=self.entity.direction)
         self.recorder.responded(time.monotonic_ns(), self.wire.requests)
 
     def await_start(self, stop: threading.Event) -> None:
-        """Nothing; it is time to join, or the run is over."""
+        """Wait until the client's start or the end of the run."""
         stop.wait(max(0.0, (self.start_ns - time.monotonic_ns()) / 1e9))
 
     def going_on(self, stop: threading.Event, now_ns: int) -> bool:
-        """Whether its part of the run still lasts."""
+        """Return whether the client still takes part."""
         return self.error is None and now_ns < self.end_ns and not stop.is_set()
 
     def sample_every(self) -> int:
-        """Each how many-th record has its latency recorded; 1 below some thousand records per second."""
+        """Return N where every Nth record has its latency recorded.
+
+        Returns:
+            1 below some thousand records per second, 100 without a rate.
+        """
         rate = self.entity.arrivals_per_second
         return 100 if rate is None else max(1, int(rate) // _SAMPLES_PER_S)
 
     def wait_until_due_s(self, index: int, now_ns: int) -> float:
-        """Seconds until record `index` is due, at most `LONGEST_WAIT_S`; 0 without a schedule."""
+        """Return the seconds until record `index` is due, at most `LONGEST_WAIT_S`, and 0 without a schedule."""
         if self.schedule is None:
             return 0.0
         intended_ns = self.start_ns + self.schedule.intended_ns(index)

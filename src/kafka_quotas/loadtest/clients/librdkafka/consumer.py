@@ -1,8 +1,7 @@
 """A consumer under load: reads a topic's records over and over, as fast as it can or on a schedule.
 
-It starts again at the first record when it has read the last, so that any topic with a few records in it can be read
-for as long as the run lasts. Partitions are assigned by hand, or by the group that it is a member of; nothing is
-committed.
+It restarts at the first record after the last, so that any topic with a few records lasts for the whole run. It
+assigns its partitions by hand, or gets them as a member of a group, and commits no offsets.
 """
 
 import threading
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
 _BATCH = 500
-_GATHER_S = 0.01  # librdkafka waits this long to fill a batch: the precision of arrival times
+_GATHER_S = 0.01  # librdkafka's wait to fill a batch, and so the precision of arrival times
 
 
 class ConsumerLoad(ClientState):
-    """One consumer of a run."""
+    """One librdkafka consumer of a run."""
 
     def __init__(
         self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, partitions: tuple[PartitionRange, ...]
@@ -35,7 +34,7 @@ class ConsumerLoad(ClientState):
         self._consumer = self._open(partitions)
 
     def run(self, stop: threading.Event) -> None:
-        """Nothing; records were read until the end of the run."""
+        """Read records until the end of the run."""
         self.await_start(stop)
         now_ns = time.monotonic_ns()
         try:
@@ -63,13 +62,13 @@ class ConsumerLoad(ClientState):
         return consumer
 
     def _due(self, now_ns: int) -> int:
-        """How many records are due and not read."""
+        """Return the number of records that are due and not read."""
         if self.schedule is None:
             return _BATCH
         return self.schedule.due_count(now_ns - self.start_ns) - self.recorder.acked
 
     def _take(self, messages: "list[Message]") -> None:
-        """Nothing; the records are counted, and a partition that is at its end starts again."""
+        """Record the records of a batch, and restart partitions that are at their end."""
         now_ns = time.monotonic_ns()
         size = records = 0
         for message in messages:
@@ -87,7 +86,7 @@ class ConsumerLoad(ClientState):
             self.recorder.acknowledged(now_ns, records=records, size=size)
 
     def _record_arrivals(self, first: int, count: int, now_ns: int) -> None:
-        """Nothing; how late each sampled record is against the schedule."""
+        """Record how late each sampled record is against the schedule."""
         if self.schedule is None:
             return
         for index in range(first, first + count):
@@ -96,6 +95,6 @@ class ConsumerLoad(ClientState):
                 self.recorder.arrival(intended_ns=intended_ns, arrived_ns=now_ns)
 
     def _start_again(self, message: "Message") -> None:
-        from confluent_kafka import OFFSET_BEGINNING, TopicPartition  # noqa: PLC0415 - loaded long since
+        from confluent_kafka import OFFSET_BEGINNING, TopicPartition  # noqa: PLC0415 - loaded by now
 
         self._consumer.seek(TopicPartition(self.entity.topic, message.partition() or 0, OFFSET_BEGINNING))

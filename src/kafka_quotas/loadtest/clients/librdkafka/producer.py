@@ -1,10 +1,11 @@
-"""A producer under load: open loop on a schedule, or as much as its buffer takes.
+"""A producer under load: open loop on a schedule, or as many records as its buffer takes.
 
-Counts are exact at no cost per record: what was handed to librdkafka less what it still holds. Only sampled records
-carry a delivery callback, which costs about a microsecond; records that fail before a sampled one does therefore count
-as acknowledged. From the first failure seen on every record is watched, and `Recorder.unwatched` has how many were not.
+Counts are exact at no cost per record: the records handed to librdkafka less those that it still holds. Only sampled
+records have a delivery callback, which costs about a microsecond, so records that fail before a sampled one does count
+as acknowledged. After the first failure every record has a callback, and `Recorder.unwatched` has the number of those
+without one.
 
-What the records of a load hold behind their stamp: bytes that can't be compressed, unless they are to be.
+After its stamp a record holds bytes that can't be compressed, unless the client compresses.
 """
 
 import functools
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
 
 _PATTERN: Final = 64
-"""Bytes that repeat where a client compresses: then its requests are small, and their records large."""
+"""Length of the repeated bytes where a client compresses: its requests are small then, and their records large."""
 
 
 def filler(entity: ClientLoad, *, size: int) -> bytes:
-    """So many bytes, the same for every record of a client and different from those of others."""
+    """Return `size` bytes of filler, the same for all records of a client and different for other clients."""
     source = random.Random(entity.name.label)  # noqa: S311 - nobody is to be kept from guessing them
     if entity.compression == "none":
         return source.randbytes(size)
@@ -43,7 +44,7 @@ _LARGEST_BACKLOG = 64 << 20
 
 
 class ProducerLoad(ClientState):
-    """One producer of a run."""
+    """One librdkafka producer of a run."""
 
     def __init__(self, plan: LoadPlan, entity: ClientLoad, clock: RunClock) -> None:
         super().__init__(plan, entity, clock)
@@ -60,14 +61,14 @@ class ProducerLoad(ClientState):
             self._backlog = entity.in_flight
 
     def run(self, stop: threading.Event) -> None:
-        """Nothing; records were sent until the end of the run, and what was acknowledged by then is recorded."""
+        """Send records until the end of the run, and record those that are acknowledged by then."""
         self.await_start(stop)
         now_ns = time.monotonic_ns()
         while self.going_on(stop, now_ns):
             held = len(self._producer)
             count = min(self._due(now_ns), self._backlog - held, _BURST)
             sent = self._send(count) if count > 0 else 0
-            full = sent == _BURST  # more may be due already: only look what came back
+            full = sent == _BURST  # more may be due already: serve callbacks without a wait
             self._serve(0 if full else self._wait_s(now_ns, blocked=held >= self._backlog))
             now_ns = time.monotonic_ns()
         self._finish()
@@ -81,19 +82,22 @@ class ProducerLoad(ClientState):
             raise property_error(error) from error
 
     def _due(self, now_ns: int) -> int:
-        """How many records are due and not sent."""
+        """Return the number of records that are due and not sent."""
         if self.schedule is None:
             return _BURST
         return self.schedule.due_count(now_ns - self.start_ns) - self.recorder.sent
 
     def _wait_s(self, now_ns: int, *, blocked: bool) -> float:
-        """How long to wait for acknowledgements: they come by themselves, a due record does not."""
+        """Return the seconds to wait for acknowledgements.
+
+        A full buffer drains while librdkafka is polled, but a due record needs this loop to send it.
+        """
         if blocked:
             return LONGEST_WAIT_S
         return max(self.wait_until_due_s(self.recorder.sent, now_ns), _SHORTEST_WAIT_S)
 
     def _send(self, count: int) -> int:
-        """How many of `count` records librdkafka took."""
+        """Hand up to `count` records to librdkafka and return the number that it took."""
         produce, topic, every = self._producer.produce, self.entity.topic, self._every
         head, filler, is_stamped = self._head, self._filler, self._is_stamped
         first = self.recorder.sent
@@ -113,7 +117,7 @@ class ProducerLoad(ClientState):
         return index - first
 
     def _times(self, index: int) -> tuple[int, int]:
-        """When a record was meant to be sent, and when it is."""
+        """Return when a record is due and when it is sent, in nanoseconds."""
         sent_ns = time.monotonic_ns()
         if self.schedule is None:
             return sent_ns, sent_ns
@@ -127,12 +131,12 @@ class ProducerLoad(ClientState):
                 self.recorder.unwatched.confirm(index)
             self.recorder.latency(intended_ns=intended_ns, sent_ns=sent_ns, acked_ns=time.monotonic_ns())
             return
-        self._every = 1  # from the first failure on every record is watched
+        self._every = 1  # after the first failure every record has a callback
         self.recorder.failed(error.name())
         self.last_trouble = error
 
     def _serve(self, wait_s: float) -> None:
-        """Nothing; callbacks ran and acknowledgements are counted."""
+        """Run librdkafka's callbacks and count the acknowledged records."""
         self._producer.poll(wait_s)
         self._count(len(self._producer))
 
@@ -143,7 +147,7 @@ class ProducerLoad(ClientState):
             recorder.acknowledged(time.monotonic_ns(), records=fresh, size=fresh * self.entity.record_size)
 
     def _finish(self) -> None:
-        """Nothing; what is still held is counted as unfinished and dropped, so that the end takes no time."""
+        """Count the records that librdkafka still holds as unfinished and drop them, without a wait."""
         self._serve(0)
         self.unfinished = self.recorder.sent - self.recorder.acked - self.recorder.failures.total()
         failures = self.recorder.failures.copy()
@@ -151,11 +155,14 @@ class ProducerLoad(ClientState):
             self.recorder.unwatched.count = self._unwatched
         self._producer.purge()
         self._producer.poll(0)
-        self.recorder.failures = failures  # purged records did not fail, they were never given the time
+        self.recorder.failures = failures  # purged records are unfinished, not failed
 
 
 def _backlog_bytes(entity: ClientLoad) -> int:
-    """What may be on its way at once: about a second's worth, so that a throttled client never runs dry."""
+    """Return the bytes of records that may wait in librdkafka at once.
+
+    About a second's worth, which keeps a throttled client busy.
+    """
     rates = [entity.quota]
     if entity.arrivals_per_second is not None:
         rates.append(float(entity.arrivals_per_second) * entity.record_size)

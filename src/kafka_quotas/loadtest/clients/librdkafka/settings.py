@@ -1,32 +1,32 @@
-"""The librdkafka properties of one client of a run: what the tool sets, and over it what the user gave.
+"""The librdkafka properties of one client of a run: the load test's own, and over them the user's.
 
-Invariant: a property that the user gave is never replaced.
+Invariant: the load test replaces no property that the user gives.
 """
 
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.throttle_cycles import Direction
 
 STATISTICS_INTERVAL_MS = 500
-_NAMELESS = "kafka-quotas-load-test"  # librdkafka always sends a client-id, also where a raw client will send none
+_NAMELESS = "kafka-quotas-load-test"  # librdkafka always sends a client-id, even for a raw client without one
 
-# A throttled broker answers at once but reads on late, so a request may wait for as long as the quota says.
-# librdkafka's 30 s would close the connection and send the same records again (what KIP-219 is about).
+# A throttling broker responds at once but delays its next read, so a request may wait for the whole throttle time.
+# librdkafka's default of 30 s would close the connection and resend the same records (the problem in KIP-219).
 _PATIENT_MS = 300_000
 _REQUEST_SHARE = 10  # requests of at most a tenth of a second's quota, so that a window is not two or three requests
 _SMALLEST_REQUEST = 16 * 1024
 _LARGEST_REQUEST = 1_000_000
-_PACED_PREFETCH_S = 0.25  # a paced consumer fetches no further ahead, or it would look greedy to the broker
+_PACED_PREFETCH_S = 0.25  # a paced consumer fetches no further ahead, or it would exceed its rate at the broker
 
 
 def client_properties(plan: LoadPlan, entity: ClientLoad) -> dict[str, object]:
-    """The properties of this entity's producer or consumer, without callbacks."""
+    """Return the properties of a client's producer or consumer, without callbacks."""
     own = _producer(entity) if entity.direction is Direction.PRODUCE else _consumer(entity)
     return {
         "bootstrap.servers": plan.bootstrap,
         "client.id": entity.name.client_id,
         "socket.timeout.ms": _PATIENT_MS,
         "statistics.interval.ms": STATISTICS_INTERVAL_MS,
-        "log_level": 0,  # errors reach us through error_cb; librdkafka's own lines would tear the live view
+        "log_level": 0,  # errors arrive through error_cb; librdkafka's own log lines would break the live view
         **own,
         **dict(plan.properties),
         **dict(entity.properties),
@@ -34,7 +34,7 @@ def client_properties(plan: LoadPlan, entity: ClientLoad) -> dict[str, object]:
 
 
 def probe_properties(plan: LoadPlan, entity: ClientLoad) -> dict[str, object]:
-    """The properties of a short-lived client that looks at the cluster before the load starts."""
+    """Return the properties of a short-lived client that checks the cluster before the load."""
     given = {**dict(plan.properties), **dict(entity.properties)}
     security = {
         key: value for key, value in given.items() if key.startswith(("security.", "sasl.", "ssl.", "enable.ssl"))
@@ -44,7 +44,7 @@ def probe_properties(plan: LoadPlan, entity: ClientLoad) -> dict[str, object]:
 
 
 def request_size(quota_bytes_per_second: float | None) -> int:
-    """The largest request to send or fetch in bytes, small beside a second's quota."""
+    """Return the most bytes to send or fetch in one request, a small share of a second's quota."""
     if quota_bytes_per_second is None:
         return _LARGEST_REQUEST
     return int(min(max(quota_bytes_per_second / _REQUEST_SHARE, _SMALLEST_REQUEST), _LARGEST_REQUEST))

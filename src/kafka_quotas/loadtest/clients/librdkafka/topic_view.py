@@ -1,4 +1,4 @@
-"""A look at the cluster before any load: is it there, does it let us in, does the topic exist, does it hold records."""
+"""A check of the cluster before any load: connection, login, the topic, and the records in it."""
 
 import time
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _ATTEMPT_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRange:
-    """A partition and the offsets it holds: from `low`, up to but without `high`."""
+    """A partition and the offsets that it holds: from `low`, up to but without `high`."""
 
     partition: int
     low: int
@@ -27,17 +27,21 @@ class PartitionRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicView:
-    """What a topic looked like: how many brokers lead it, and (for consumers) the partitions that hold records."""
+    """A topic as a client saw it before the load."""
 
     leaders: int
+    """Number of brokers that lead its partitions."""
     filled: tuple[PartitionRange, ...] = ()
+    """Partitions that hold records, for consumers."""
 
 
 def look_at_topic(plan: LoadPlan, entity: ClientLoad) -> TopicView:
-    """An entity's topic as the entity sees it; takes about `connect_timeout_s` at most.
+    """Return a client's topic as that client sees it, within about `connect_timeout_s`.
 
-    Raises `ClusterUnreachableError` where nothing answers, and `LoadRefusedError` where the cluster refuses the client,
-    has no such topic, or (for consumers) the topic holds no record.
+    Raises:
+        ClusterUnreachableError: If no broker answers.
+        LoadRefusedError: If the cluster refuses the client, the topic does not exist, or a consumer's topic is empty.
+        UsageError: If librdkafka refuses a property.
     """
     from confluent_kafka import Consumer, KafkaException  # noqa: PLC0415 - loads librdkafka
 
@@ -58,14 +62,20 @@ def look_at_topic(plan: LoadPlan, entity: ClientLoad) -> TopicView:
 
 
 def reach_cluster(plan: LoadPlan, entity: ClientLoad) -> None:
-    """Nothing; the cluster answers, and lets the entity in. Raises what `look_at_topic` raises where it does not."""
+    """Check that the cluster answers and accepts the client's login.
+
+    Raises:
+        ClusterUnreachableError: If no broker answers.
+        LoadRefusedError: If the cluster refuses the client.
+        UsageError: If librdkafka refuses a property.
+    """
     from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
     from confluent_kafka.admin import AdminClient  # noqa: PLC0415
 
     errors: list[KafkaError] = []
     properties: dict[str, Any] = {**probe_properties(plan, entity), "error_cb": errors.append}
     try:
-        client = AdminClient(properties)  # a consumer would look for its group, and brokers make a topic for that
+        client = AdminClient(properties)  # a consumer would look up its group, for which brokers create a topic
     except (KafkaException, ValueError, TypeError) as error:
         raise property_error(error) from error
     deadline = time.monotonic() + plan.connect_timeout_s
@@ -74,7 +84,11 @@ def reach_cluster(plan: LoadPlan, entity: ClientLoad) -> None:
 
 
 def _answers(client: "AdminClient", plan: LoadPlan, errors: "list[KafkaError]", deadline: float) -> bool:
-    """Whether the cluster has answered in a short attempt."""
+    """Return whether the cluster answers a short attempt.
+
+    Raises:
+        KafkaQuotasError: If the cluster refuses the client, or the deadline is over.
+    """
     from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
 
     try:
@@ -90,7 +104,7 @@ def _answers(client: "AdminClient", plan: LoadPlan, errors: "list[KafkaError]", 
 
 
 def _leaders(consumer: "Consumer", plan: LoadPlan, name: str, errors: "list[KafkaError]") -> dict[int, int]:
-    """Partition to leader, asked for in short attempts so that a refusal ends the wait at once."""
+    """Return the leader of each partition, in short attempts that end as soon as the cluster refuses."""
     from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - loads librdkafka
 
     deadline = time.monotonic() + plan.connect_timeout_s
@@ -115,7 +129,7 @@ def _leaders(consumer: "Consumer", plan: LoadPlan, name: str, errors: "list[Kafk
 
 
 def _filled(consumer: "Consumer", plan: LoadPlan, name: str, partitions: list[int]) -> tuple[PartitionRange, ...]:
-    """The partitions that hold records."""
+    """Return the partitions that hold records."""
     from confluent_kafka import TopicPartition  # noqa: PLC0415 - loads librdkafka
 
     ranges = []

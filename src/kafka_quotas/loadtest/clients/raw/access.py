@@ -1,7 +1,7 @@
-"""How raw clients reach a cluster: address, TLS, login, from the librdkafka properties that a plan carries.
+"""How raw clients reach a cluster: address, TLS and login, from the librdkafka properties of a plan.
 
-Contract: the same properties mean the same to every client of a run. What only tunes librdkafka is ignored; a security
-setting that can't be honoured is refused by its name.
+Contract: a property means the same to every client of a run. Raw clients ignore a property that only tunes
+librdkafka, and refuse by name a security setting that they can't honour.
 """
 
 from collections.abc import Mapping
@@ -24,18 +24,26 @@ _PEM_FILES: Final = {
     "ssl.key.pem": "ssl.keystore.key",
     "ssl.certificate.pem": "ssl.keystore.certificate.chain",
 }
-"""librdkafka's names by Kafka's, where the value means the same."""
+"""Kafka's names by librdkafka's, where the value means the same."""
 _UNCHECKED_HOST: Final = "none"
 
 
 def client_access(plan: LoadPlan, entity: ClientLoad) -> KafkaAccess:
-    """How this entity gets in. Raises `UsageError` for a security setting that raw clients can't honour."""
+    """Return TLS and login for a client of the plan.
+
+    Raises:
+        UsageError: If raw clients can't honour one of the security settings.
+    """
     given = {**dict(plan.properties), **dict(entity.properties)}
     return properties_access(given)
 
 
 def properties_access(given: Mapping[str, str]) -> KafkaAccess:
-    """How librdkafka's properties say that clients get in. Raises `UsageError` as `client_access` does."""
+    """Return TLS and login from librdkafka's properties.
+
+    Raises:
+        UsageError: If raw clients can't honour one of the security settings.
+    """
     protocol = given.get("security.protocol", "PLAINTEXT").strip().upper()
     if given.get("enable.ssl.certificate.verification", "true").strip().lower() == "false":
         raise UsageError(
@@ -51,7 +59,7 @@ def properties_access(given: Mapping[str, str]) -> KafkaAccess:
 
 
 def _own_certificate(given: Mapping[str, str]) -> dict[str, str]:
-    """Key and certificate from the two PEM files that librdkafka takes."""
+    """Return key and certificate from the two PEM files that librdkafka takes."""
     files = {"ssl.key.location": "ssl.keystore.key", "ssl.certificate.location": "ssl.keystore.certificate.chain"}
     found = {}
     for theirs, ours in files.items():

@@ -1,6 +1,6 @@
-"""What all raw clients of a run have in common: a pacer, a recorder, a way in, an end.
+"""The base of all raw clients of a run: pacer, recorder, access to the cluster, and end.
 
-Contract: one event loop runs them all; `live` is one's whole life.
+Contract: one event loop runs them all, and `live` is the whole life of one.
 """
 
 import time
@@ -34,27 +34,27 @@ class RawClient(ABC):
 
     @property
     def is_going_on(self) -> bool:
-        """Whether it still sends."""
+        """Whether the client still sends."""
         return self.error is None and time.monotonic_ns() < self.end_ns
 
     @abstractmethod
     async def live(self) -> None:
-        """Nothing; the client did its part. What ends the run is in `error`."""
+        """Put the client's load on the target until its end, with the error that ends the run in `error`."""
 
     def start_in_s(self) -> float:
-        """Seconds until it starts; 0 from then on."""
+        """Return the seconds until the client starts, 0 from then on."""
         return max(0.0, (self.start_ns - time.monotonic_ns()) / 1e9)
 
     def count_dropped(self, now_ns: int) -> None:
-        """Nothing; arrivals that have waited for too long are let go."""
+        """Record the arrivals that the pacer drops because they are too long overdue."""
         late = self.pacer.dropped(now_ns)
         if late:
             self.recorder.dropped(late)
 
     def give_up(self, error: KafkaQuotasError) -> None:
-        """Nothing; the run ends with this error, if it has no other."""
+        """End the run with this error, unless the client already has one."""
         self.error = self.error or error
 
     def end(self) -> None:
-        """Nothing; nothing more is sent."""
+        """Stop sending now."""
         self.end_ns = min(self.end_ns, time.monotonic_ns())

@@ -1,7 +1,7 @@
-"""A raw client with connections that are kept, and made again where they end.
+"""A raw client that keeps its connections and reopens those that end.
 
-Contract: `pump` sends what is due and can be sent; it is called when an arrival is due, when an answer came, and when
-a connection is ready. Nothing is ever sent again: what was in flight when its connection ended counts as failed.
+Contract: `pump` sends what is due and can be sent. It runs when an arrival is due, after a response, and when a
+connection is ready. The client resends nothing: what is in flight when its connection ends counts as failed.
 """
 
 import asyncio
@@ -39,14 +39,14 @@ class ConnectedClient(RawClient):
 
     @abstractmethod
     def pump(self) -> None:
-        """Nothing; what is due and can be sent was sent."""
+        """Send what is due, on the connections that take a request."""
 
     @abstractmethod
     def abandoned(self, connection: RawConnection) -> None:
-        """Nothing; what was in flight on a connection that ended has failed."""
+        """Account for the requests in flight on a connection that has ended."""
 
     async def live(self) -> None:
-        """Nothing; the client did its part. What ends the run is in `error`."""
+        """Keep connections to the brokers of the load until the client's end, and follow the topic's leaders."""
         await asyncio.sleep(self.start_in_s())
         while self.is_going_on:
             try:
@@ -67,10 +67,10 @@ class ConnectedClient(RawClient):
                     keeper.cancel()
 
     async def ready(self, connection: RawConnection) -> None:
-        """Nothing; what has to be known first was asked for on a new connection."""
+        """Prepare a new connection before it takes load, with requests of the client's own where it needs any."""
 
     async def served(self) -> Mapping[Address, tuple[int, ...]]:
-        """The brokers to connect to, and the partitions that each serves: those of the topic, by leader."""
+        """Return the brokers to connect to with the partitions of each: those of the topic, by leader."""
         served: dict[Address, list[int]] = {}
         found = await self.leaders.of(self.entity.topic, access=self.access, client_id=self.entity.name.client_id)
         for partition, address in sorted(found.items()):
@@ -78,18 +78,22 @@ class ConnectedClient(RawClient):
         return {address: tuple(partitions) for address, partitions in served.items()}
 
     def moved(self) -> None:
-        """Nothing; connections are made anew, to wherever the topic is now."""
+        """Look up the topic's leaders again and reopen all connections there."""
         self.leaders.forget(self.entity.topic)
         self._moved.set()
 
     def end(self) -> None:
-        """Nothing; nothing more is sent."""
+        """Stop sending now."""
         super().end()
         if self._wake is not None:
             self._wake.cancel()
 
     def free_connection(self, now_ns: int) -> RawConnection | None:
-        """A connection that takes another request now, each in its turn; None where all have to wait."""
+        """Return the next connection, round robin, that takes a request now.
+
+        Returns:
+            None if all connections have to wait.
+        """
         connections = list(self.connections)
         for step in range(len(connections)):
             connection = connections[(self._turn + step) % len(connections)]
@@ -99,7 +103,11 @@ class ConnectedClient(RawClient):
         return None
 
     def is_free(self, connection: RawConnection, now_ns: int) -> bool:
-        """Whether a connection takes another request; where only a throttle time is in the way, its end will wake."""
+        """Return whether a connection takes another request.
+
+        Where only a throttle time prevents it, `pump` runs again at its end.
+        """
+        # A response, or room in the socket's buffer, runs `pump` again without a timer.
         if len(connection.in_flight) >= self.most_in_flight or connection.is_full:
             return False
         if connection.blocked_until_ns > now_ns:
@@ -108,17 +116,18 @@ class ConnectedClient(RawClient):
         return True
 
     def hold_back(self, connection: RawConnection, now_ns: int, throttle_ms: int) -> None:
-        """Nothing; a co-operative client sends nothing on this connection until the throttle time is over."""
+        """Send nothing on this connection for the throttle time, if the client honours throttling."""
+        # Since KIP-219 a broker responds at once, and a client that honours the throttle time waits before it sends.
         if throttle_ms > 0 and self.entity.honor_throttle:
             connection.blocked_until_ns = now_ns + throttle_ms * 1_000_000
 
     def wake_when_due(self, now_ns: int) -> None:
-        """Nothing; `pump` is called when the next arrival is due."""
+        """Schedule `pump` for the next arrival."""
         if not self.pacer.is_unpaced and self.connections:
             self.wake_at(max(self.pacer.next_ns(now_ns), now_ns + _GATHER_NS), now_ns)
 
     def wake_at(self, instant_ns: int, now_ns: int) -> None:
-        """Nothing; `pump` is called at an instant, or before it."""
+        """Schedule `pump` for an instant, unless it already runs before that."""
         if self._wake is not None:
             if now_ns < self._wake_ns <= instant_ns:
                 return
@@ -131,13 +140,13 @@ class ConnectedClient(RawClient):
         self.pump()
 
     def shares(self, partitions: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """The partitions that each connection to one broker serves: all of them."""
+        """Return the partitions of each connection to one broker: all of them for every connection."""
         return [partitions] * self.entity.connections
 
     async def _keep(
         self, address: Address, partitions: tuple[int, ...], served: Mapping[Address, tuple[int, ...]]
     ) -> None:
-        """Nothing; a connection was kept for as long as the client goes on and the topic stays where it is."""
+        """Keep one connection open until the client ends or the topic's leaders change."""
         pause_s = _FIRST_PAUSE_S
         while self.is_going_on:
             lost = asyncio.Event()
@@ -165,7 +174,7 @@ class ConnectedClient(RawClient):
                 connection.close()
 
     async def _connected(self, address: Address, lost: asyncio.Event) -> RawConnection:
-        """A new connection; `lost` will be set at its end."""
+        """Open a connection that sets `lost` at its end."""
 
         def left(connection: RawConnection, error: Exception | None) -> None:
             self.connections.pop(connection, None)
@@ -188,7 +197,7 @@ class ConnectedClient(RawClient):
         return connection
 
     async def _is_elsewhere(self, served: Mapping[Address, tuple[int, ...]]) -> bool:
-        """Whether the partitions have other leaders by now, as far as anybody can tell."""
+        """Return whether the partitions have other leaders now, False where no broker answers."""
         self.leaders.forget(self.entity.topic)
         try:
             return await self.served() != served
@@ -199,6 +208,6 @@ class ConnectedClient(RawClient):
             return True
 
     def give_up(self, error: KafkaQuotasError) -> None:
-        """Nothing; the run ends with this error, if it has no other."""
+        """End the run with this error, unless the client already has one, and stop all connections."""
         super().give_up(error)
         self._moved.set()

@@ -1,7 +1,8 @@
-"""One connection of a raw client: frames out, answers in, in order; it knows no retries and no schedule.
+"""One connection of a raw client: requests out, responses in, in order, without retries or schedule.
 
-Contract: lives in one event loop. After `lost` was called nothing else is; what was in flight then has no answer.
-**Source:** KIP-219 for what a co-operative client does with a throttle time: it sends nothing until that is over.
+Contract: lives in one event loop. `on_lost` is the last call that its owner gets, and what is in flight then has no
+response.
+**Source:** KIP-219: a client sends nothing on a connection until the throttle time of its last response is over.
 """
 
 import asyncio
@@ -22,18 +23,21 @@ Answer = TypeVar("Answer")
 
 
 class InFlight(NamedTuple):
-    """A request that was sent: its correlation id, when, whoever takes its answer, and what they have to know then."""
+    """A request that was sent and has no response."""
 
     correlation_id: int
     sent_ns: int
     answered: "Callable[[RawConnection, bytes, InFlight], None]"
+    """Callback for the response, with its whole frame."""
     matter: Any
+    """Context of the request for `answered`."""
 
 
 class RawConnection(asyncio.Protocol):
-    """A connection to one broker; `on_lost` hears of its end, `on_room` that it takes more after a full buffer.
+    """A connection to one broker.
 
-    `broker` tells those to different brokers apart.
+    `on_lost` reports its end to the owner, `on_room` that a full write buffer has drained. `broker` distinguishes the
+    connections to different brokers.
     """
 
     def __init__(
@@ -55,13 +59,13 @@ class RawConnection(asyncio.Protocol):
         self._correlation_id = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Nothing; the connection is open."""
+        """Take over the open transport."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one by its methods only
         self._transport.set_write_buffer_limits(high=_WRITE_BUFFER)
         self.is_open = True
 
     def data_received(self, data: bytes) -> None:
-        """Nothing; whole answers went to who waits for them."""
+        """Pass each complete response to the request that waits for it."""
         received = self._received
         received += data
         start = 0
@@ -79,34 +83,38 @@ class RawConnection(asyncio.Protocol):
         del received[:start]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing; its owner knows that it is gone."""
+        """Report the end of the connection to its owner, once."""
         was_open, self.is_open = self.is_open, False
         if was_open:
             self._on_lost(self, exc)
 
     def pause_writing(self) -> None:
-        """Nothing; the buffer is full."""
+        """Refuse further requests while the write buffer is full."""
         self.is_full = True
 
     def resume_writing(self) -> None:
-        """Nothing; there is room again."""
+        """Report that the write buffer takes requests again."""
         self.is_full = False
         self._on_room()
 
     def next_correlation_id(self) -> int:
-        """The correlation id of the next request."""
+        """Advance and return the correlation id for the next request."""
         self._correlation_id = self._correlation_id % _LARGEST_CORRELATION_ID + 1
         return self._correlation_id
 
     def send(self, frame: bytes, expected: InFlight | None) -> None:
-        """Nothing; the frame is on its way. None expects no answer."""
+        """Write a request, and expect a response unless `expected` is None."""
         if expected is not None:
             self.in_flight.append(expected)
         if self._transport is not None:
             self._transport.write(frame)
 
     async def ask(self, request: ClientRequest[Answer], version: int, *, client_id: str | None) -> Answer:
-        """The answer to a request, where nothing else is under way. Raises `OSError` where the connection ends."""
+        """Send a request and return its response, on a connection with nothing else in flight.
+
+        Raises:
+            OSError: If the connection ends first.
+        """
         correlation_id = self.next_correlation_id()
         frame = request_frame(request, version, correlation_id=correlation_id, client_id=client_id)
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -124,7 +132,7 @@ class RawConnection(asyncio.Protocol):
         return read_answer(request, version, content[FRAME_LENGTH_BYTES:], correlation_id=correlation_id)
 
     def close(self, error: Exception | None = None) -> None:
-        """Nothing; the connection ends, and its owner hears of `error` as the reason."""
+        """Abort the connection and report `error`, if there is one, to its owner as the reason."""
         if self._transport is not None:
             self._transport.abort()
         if self.is_open and error is not None:
@@ -132,6 +140,7 @@ class RawConnection(asyncio.Protocol):
             self._on_lost(self, error)
 
     def _answer(self, frame: bytes) -> None:
+        # A broker responds in the order of the requests of a connection.
         _, correlation_id = RESPONSE_HEAD.unpack_from(frame)
         if not self.in_flight or self.in_flight[0].correlation_id != correlation_id:
             raise ProtocolError("the broker answered what was not asked")

@@ -1,9 +1,9 @@
-"""A storm of connections from one client: each is made, asked one question, and closed.
+"""A storm of connections from one client: it opens each, sends one request on it, and closes it.
 
-A connection counts as accepted when the broker answered on it. A broker whose limit is exceeded takes the TCP
-connection all the same; then it waits before it reads from it (the limit of a listener or of the broker), or waits and
-closes it (that of an IP address). The one shows as a late answer, the other as an end without any. Nobody announces a
-throttle time; where the client has a quota, the wait takes its place.
+A connection counts as accepted when the broker responds on it. A broker whose limit is exceeded takes the TCP
+connection all the same. It then delays its first read (the limit of a listener or of the broker), or waits and closes
+the connection (the limit of an IP address). The first shows as a late response, the second as an end without any. No
+broker reports a throttle time for it, so the wait counts as one where the client has a quota.
 
 **Source:** KIP-612; `Acceptor`, `ConnectionQuotas`, Kafka 4.1.
 """
@@ -21,20 +21,20 @@ from kafka_quotas.wire.client.api_versions import VersionRequest
 
 CLOSED: Final = "closed without an answer"
 DELAYED_MS: Final = 100
-"""From so long a wait on an answer counts as delayed: an unhurried broker answers within a few milliseconds."""
+"""Shortest wait that counts as a delay: a broker that does not throttle responds within a few milliseconds."""
 _VERSION: Final = 2
-_MOST_AT_ONCE: Final = 1000  # connections of one client that are under way
+_MOST_AT_ONCE: Final = 1000  # connections of one client at the same time
 _LOOK_S: Final = 0.002
 _ANSWER_S: Final = 60.0
 
 
 class RawStorm(RawClient):
-    """One client that makes connections."""
+    """One client that opens connections at its schedule's rate."""
 
     _under_way = 0
 
     async def live(self) -> None:
-        """Nothing; the client did its part. What ends the run is in `error`."""
+        """Open connections until the client's end, with the error that ends the run in `error`."""
         await asyncio.sleep(self.start_in_s())
         most = self.entity.in_flight if self.pacer.is_unpaced else _MOST_AT_ONCE
         try:
@@ -56,7 +56,7 @@ class RawStorm(RawClient):
         group.create_task(self._connect(intended_ns))
 
     async def _connect(self, intended_ns: int) -> None:
-        """Nothing; one connection was made, asked and closed."""
+        """Open one connection, send its request, and record the outcome."""
         sent_ns = time.monotonic_ns()
         try:
             async with asyncio.timeout(_ANSWER_S):
@@ -85,13 +85,14 @@ class RawStorm(RawClient):
     def _accepted(self, intended_ns: int, sent_ns: int) -> None:
         now_ns = time.monotonic_ns()
         waited_ms = (now_ns - sent_ns) // 1_000_000
+        # The broker delays a connection over its limit without a throttle time in any response (KIP-612).
         is_delayed = self.entity.quota is not None and waited_ms >= DELAYED_MS
         self.recorder.response(now_ns, charged=1, throttle_ms=waited_ms if is_delayed else 0)
         self.recorder.acknowledged(now_ns, records=1, size=1)
         self.recorder.latency(intended_ns=intended_ns, sent_ns=sent_ns, acked_ns=now_ns)
 
     def _turned_away(self, sent_ns: int, error: ConnectionError) -> None:
-        """Nothing; the end of a connection is a quota's doing where there is one, and a failure where not."""
+        """Record a connection that the broker closed: as throttled if there is a quota, otherwise as failed."""
         now_ns = time.monotonic_ns()
         if self.entity.quota is None:
             self.trouble = unreachable(self.plan.bootstrap, error)
@@ -101,5 +102,5 @@ class RawStorm(RawClient):
 
 
 def _alone() -> RawConnection:
-    """A connection for one question."""
+    """Return a connection for one request."""
     return RawConnection(on_lost=lambda _connection, _error: None, on_room=lambda: None)

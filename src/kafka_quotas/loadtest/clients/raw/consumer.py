@@ -1,8 +1,8 @@
 """A raw consumer: reads a topic's records over and over, one Fetch per connection at a time.
 
-It starts again at a partition's first record when it has read the last one that was there at the start. A quota is
-charged with the whole response, and with nothing where that was withheld for being over it: brokers answer such a fetch
-empty, the daemon hands its records over unless told otherwise.
+It restarts at a partition's first record after the last one that was there at the start. A quota is charged with the
+whole response, and with nothing where the broker withheld the records because the quota was exceeded: brokers answer
+such a fetch empty, the daemon passes its records on unless configured otherwise.
 **Source:** `KafkaApis.handleFetchRequest` (`FetchResponse.sizeOf`, `unrecordQuotaSensor`), Kafka 4.1.
 """
 
@@ -39,7 +39,7 @@ _NOT_AUTHORIZED: Final = 29
 
 
 class RawConsumer(ConnectedClient):
-    """One raw consumer of a run, of the partitions that held records before it."""
+    """One raw consumer of a run, for the partitions that held records before it."""
 
     def __init__(
         self,
@@ -59,13 +59,13 @@ class RawConsumer(ConnectedClient):
         self._wire_bytes = 0
 
     def shares(self, partitions: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """The partitions that each connection to one broker reads: each partition is read by one of them."""
+        """Divide the partitions with records among the connections to one broker, each to one connection."""
         filled = [each for each in partitions if each in self._ranges]
         shares = (tuple(filled[first :: self.entity.connections]) for first in range(self.entity.connections))
         return [share for share in shares if share]
 
     def pump(self) -> None:
-        """Nothing; every connection that waits for nothing asks for what is due."""
+        """Send a Fetch on every idle connection while records are due."""
         now_ns = time.monotonic_ns()
         if not self.start_ns <= now_ns < self.end_ns or self.error is not None:
             return
@@ -80,7 +80,7 @@ class RawConsumer(ConnectedClient):
         self.wake_when_due(now_ns)
 
     def abandoned(self, connection: RawConnection) -> None:
-        """Nothing; a fetch without an answer has lost nothing: it is asked for again."""
+        """Forget the fetches in flight, which lose nothing: the next ones start at the same offsets."""
         connection.in_flight.clear()
 
     def _ask(self, connection: RawConnection, due: int, now_ns: int) -> None:
@@ -101,6 +101,7 @@ class RawConsumer(ConnectedClient):
         now_ns = time.monotonic_ns()
         answer = read_fetch_answer(frame)
         records = self._taken(answer)
+        # A broker empties a fetch over the quota and takes its charge back.
         withheld = answer.throttle_ms > 0 and not records
         charged = 0 if withheld else len(frame) - FRAME_LENGTH_BYTES
         self.recorder.response(now_ns, charged=charged, throttle_ms=answer.throttle_ms, broker=connection.broker)
@@ -114,7 +115,7 @@ class RawConsumer(ConnectedClient):
         self.pump()
 
     def _taken(self, answer: FetchAnswer) -> int:
-        """How many records came; the offsets are behind them."""
+        """Advance the offsets past the records of a response and return the number of records."""
         if answer.error_code:
             self.recorder.failed(error_name(answer.error_code))
         records = 0
@@ -139,7 +140,7 @@ class RawConsumer(ConnectedClient):
 
     def _refused(self, part: FetchedPartition) -> None:
         code = part.error_code
-        if code == _OUT_OF_RANGE and part.log_start_offset >= 0:  # retention took what was to be read next
+        if code == _OUT_OF_RANGE and part.log_start_offset >= 0:  # retention deleted the next records to read
             known = self._ranges[part.partition]
             self._offsets[part.partition] = max(part.log_start_offset, known.low)
         elif code == _NOT_AUTHORIZED:

@@ -1,6 +1,6 @@
-"""Which raw client does what an entity is to do.
+"""The engine of all raw clients of a run, and the choice of the raw client for each workload.
 
-All raw clients of a run in one event loop, uvloop's where it is installed.
+The clients share one event loop, uvloop's where it is installed.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ class RawEngine:
 
     @property
     def clients(self) -> Sequence[LoadClient]:
-        """The clients, in the order they were given."""
+        """The clients, in the order in which they were given."""
         return self._clients
 
     def run(self, stop: threading.Event) -> None:
-        """Nothing; the run is over, or `stop` was set, or a client's `error` is."""
+        """Drive the clients until the run ends, `stop` is set, or a client has an `error`."""
         factory = None
         if find_spec("uvloop") is not None:
             import uvloop  # noqa: PLC0415 - only a run of raw clients needs it
@@ -64,7 +64,7 @@ class RawEngine:
                 raise failure.exceptions[0] if isinstance(failure, ExceptionGroup) else failure
 
     def _look_s(self) -> float:
-        """How long to wait for the next look: no longer than the run lasts."""
+        """Return the seconds until the next look at the clients, not beyond the end of the last one."""
         left_s = (max(client.end_ns for client in self._clients) - time.monotonic_ns()) / 1e9
         return min(max(left_s, 0.001), _LOOK_S)
 
@@ -78,9 +78,10 @@ def raw_engine(
     clock: RunClock,
     views: Mapping[tuple[str, Workload], TopicView],
 ) -> RawEngine:
-    """The one engine of all raw clients among the plan's entities, which are given in their order.
+    """Return the engine of all raw clients in the plan, given in the plan's order.
 
-    Raises `UsageError` for what a raw client can't do, or where it lacks a library.
+    Raises:
+        UsageError: If a raw client can't run one of the workloads, or a library is missing.
     """
     leaders = Leaders(plan.bootstrap)
     return RawEngine([_client(plan, entity, clock, views, leaders) for entity in entities])
@@ -122,7 +123,7 @@ def _client(
 
 
 def _one_record(plan: LoadPlan, entity: ClientLoad, index: int) -> bytes:
-    """The batch of one record that each request of a flood of Produce requests brings."""
+    """Return the batch of one record that each request of a Produce flood carries."""
     _check_libraries()
     from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch, RecordOwner  # noqa: PLC0415 - loads numpy
 

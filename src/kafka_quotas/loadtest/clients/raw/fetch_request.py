@@ -1,8 +1,8 @@
-"""Fetch requests of a raw client, without sessions, and what is looked at in their answers.
+"""Fetch requests of a raw client, without sessions, and what a load test reads of their responses.
 
-Version 11 is the last with plain fields and names of topics; brokers from Kafka 2.4 to 4.x take it.
+Version 11 is the last with plain fields and topic names. Brokers from Kafka 2.4 to 4.x take it.
 
-**Source:** `FetchRequest.json`, `FetchResponse.json`, Kafka 4.1; `DefaultRecordBatch` for the heads of batches.
+**Source:** `FetchRequest.json`, `FetchResponse.json`, Kafka 4.1; `DefaultRecordBatch` for the batch headers.
 """
 
 from collections.abc import Mapping
@@ -31,40 +31,53 @@ _HEAD_BYTES: Final = 61
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSizes:
-    """How long the broker may wait (ms) for how many bytes, and how many it may hand out."""
+    """How long a broker may wait for a minimum of bytes, and how many it may return."""
 
     max_wait_ms: int
+    """Longest wait, in ms."""
     min_bytes: int
+    """Bytes that end the wait."""
     max_bytes: int
+    """Most bytes to return."""
 
 
 class FetchedPartition(NamedTuple):
-    """One partition of an answer: its error, the end and the start of its log (-1: not told), and what was in it.
-
-    `size` counts the records' bytes as they travelled; `next_offset` is where to read on, None where nothing came.
-    """
+    """One partition of a response."""
 
     partition: int
     error_code: int
     high_watermark: int
+    """End of the log, -1 where the broker does not report it."""
     log_start_offset: int
+    """Start of the log, -1 where the broker does not report it."""
     records: int
     size: int
+    """Bytes of the records on the wire."""
     next_offset: int | None
+    """Offset after the last record, None without records."""
 
 
 class FetchAnswer(NamedTuple):
-    """An answer: throttle time in ms, error of the whole, partitions."""
+    """A response to a Fetch request."""
 
     throttle_ms: int
     error_code: int
+    """Error of the whole request."""
     partitions: tuple[FetchedPartition, ...]
 
 
 def fetch_frame(
     correlation_id: int, *, client_id: str | None, topic: str, offsets: Mapping[int, int], limits: FetchSizes
 ) -> bytes:
-    """The whole frame of a request for some partitions from their offsets on."""
+    """Return the whole frame of a Fetch for partitions of one topic.
+
+    Args:
+        correlation_id: The request's number on its connection.
+        client_id: The client id, or None to send a null.
+        topic: The topic's name.
+        offsets: The first offset to fetch, by partition.
+        limits: Wait and sizes, for the request and for each of its partitions.
+    """
     writer = FieldWriter(flexible=False)
     writer.int16(FETCH)
     writer.int16(VERSION)
@@ -91,7 +104,11 @@ def fetch_frame(
 
 
 def read_fetch_answer(frame: bytes) -> FetchAnswer:
-    """What the answer (a whole frame) says. *Raises* `ProtocolError` where it can't be one."""
+    """Read a response from its whole frame.
+
+    Raises:
+        ProtocolError: If the frame holds no Fetch response.
+    """
     reader = FieldReader(frame, offset=8, flexible=False)
     throttle_ms, error_code = reader.int32(), reader.int16()
     reader.int32()  # session id
@@ -115,7 +132,10 @@ def _partition(reader: FieldReader) -> FetchedPartition:
 
 
 def _batches(content: bytes) -> tuple[int, int | None]:
-    """How many records the whole batches hold, and the offset behind the last; the last batch may be cut off."""
+    """Return the number of records in the whole batches, and the offset after the last.
+
+    A broker may cut off the last batch at the size limit.
+    """
     at, records, next_offset = 0, 0, None
     while at + _HEAD_BYTES <= len(content):
         base_offset, length = _BATCH_LENGTH.unpack_from(content, at)

@@ -1,6 +1,6 @@
-"""Where raw clients send what: the leaders of a topic's partitions, asked for once for all clients of a run.
+"""The leaders of a topic's partitions, looked up once for all raw clients of a run.
 
-Contract: lives in one event loop. What was found is kept until somebody says that it no longer holds.
+Contract: lives in one event loop. A result is cached until a client calls `forget`.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ Address: TypeAlias = tuple[str, int]
 _VERSION: Final = 8
 _NO_LEADER: Final = -1
 _UNKNOWN_TOPIC: Final = 3
-_PATIENCE: Final = 12  # looks: a topic that was just made, or lost its leader, needs a moment
+_PATIENCE: Final = 12  # attempts: a new topic, or one without a leader, needs up to 3 s to get its leaders
 _LOOK_S: Final = 0.25
 
 
 class Leaders:
-    """The leaders at a cluster that is reached by its bootstrap addresses, as librdkafka writes them."""
+    """The partition leaders of a cluster, found through its bootstrap addresses in librdkafka's notation."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -34,9 +34,11 @@ class Leaders:
         self._numbers: dict[Address, int] = {}
 
     async def of(self, topic: str, *, access: KafkaAccess, client_id: str | None) -> Mapping[int, Address]:
-        """The address of the leader of every partition.
+        """Return the address of the leader of every partition, from the cache or from a broker.
 
-        Raises `LoadRefusedError` where there is no such topic or it may not be seen, `OSError` where nobody answers.
+        Raises:
+            LoadRefusedError: If the topic does not exist or the client may not describe it.
+            OSError: If no broker answers, or partitions have no leader.
         """
         async with self._asking:
             found = self._found.get(topic)
@@ -45,15 +47,15 @@ class Leaders:
             return found
 
     def forget(self, topic: str) -> None:
-        """Nothing; the topic's leaders are asked for again."""
+        """Drop the topic's leaders from the cache."""
         self._found.pop(topic, None)
 
     def number_of(self, address: Address) -> int:
-        """A small number that stands for a broker in this run."""
+        """Return a small number that identifies a broker in this run."""
         return self._numbers.setdefault(address, len(self._numbers))
 
     async def controller(self, *, access: KafkaAccess, client_id: str | None) -> Address:
-        """The address of the broker that takes changes of topics."""
+        """Return the address of the broker that takes changes of topics."""
         metadata = await self._asked(None, access, client_id)
         addresses = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
         return addresses.get(metadata.controller_id, self.servers[0])
@@ -79,7 +81,7 @@ class Leaders:
         raise ConnectionError(f"topic {topic} has partitions without a leader")
 
     async def _asked(self, topic: str | None, access: KafkaAccess, client_id: str | None) -> Metadata:
-        """The answer of the first bootstrap server that gives one."""
+        """Return the metadata from the first bootstrap server that answers."""
         trouble: OSError | None = None
         for server in self.servers:
             try:
@@ -96,19 +98,19 @@ class Leaders:
 
 
 def unreachable(bootstrap: str, error: OSError) -> ClusterUnreachableError:
-    """The error of a run whose target does not answer."""
+    """Return the error of a run whose target does not answer."""
     return ClusterUnreachableError(
         f"no broker answers at {bootstrap}: {network_reason(error)}", hint="check --bootstrap-server HOST:PORT"
     )
 
 
 def _lonely() -> RawConnection:
-    """A connection for one question."""
+    """Return a connection for one request."""
     return RawConnection(on_lost=lambda _connection, _error: None, on_room=lambda: None)
 
 
 def _address(server: str) -> Address:
-    """Host and port of `host:port` or `PROTOCOL://host:port`; librdkafka's port where there is none."""
+    """Split `host:port` or `PROTOCOL://host:port`, with librdkafka's default port where none is given."""
     place = server.strip().rpartition("://")[2]
     host, colon, port = place.rpartition(":")
     if not colon or not port.isdigit():

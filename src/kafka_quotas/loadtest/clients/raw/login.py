@@ -1,4 +1,4 @@
-"""Opening a raw client's connection: TCP, TLS and SASL, with errors in our words.
+"""Opening a raw client's connection: TCP, TLS and SASL, with this project's errors.
 
 **Source:** KIP-43, KIP-152; `SaslClientAuthenticator`, Kafka 4.1.
 """
@@ -30,9 +30,11 @@ async def opened(
     client_id: str | None,
     connection: Callable[[], RawConnection],
 ) -> RawConnection:
-    """A connection to a broker that takes requests.
+    """Open a connection to a broker and log in.
 
-    Raises `LoadRefusedError` where it does not let us in, `OSError` for what may pass.
+    Raises:
+        LoadRefusedError: If TLS or the login fails.
+        OSError: If the broker is not reached in time, which may pass.
     """
     host, port = address
     loop = asyncio.get_running_loop()
@@ -57,7 +59,7 @@ async def opened(
 
 
 async def _log_in(connection: RawConnection, login: SaslMechanism, *, client_id: str | None, server: str) -> None:
-    """Nothing; the broker knows who we are."""
+    """Authenticate by SASL on a new connection."""
     shake = HandshakeRequest(mechanism=login.mechanism)
     mechanisms = await connection.ask(shake, _HANDSHAKE_VERSION, client_id=client_id)
     if mechanisms.error_code:

@@ -1,7 +1,7 @@
-"""Produce requests of one partition and one prebuilt batch, and what is looked at in their answers.
+"""Produce requests of one partition and one prebuilt batch, and what a load test reads of responses.
 
-Version 7 is one of the last before answers grew a list per record: all that is needed has a fixed place in it.
-Brokers from Kafka 2.1 to 4.x take it.
+Version 7 is one of the last before responses got a list of errors per record: every field that a load test needs has a
+fixed offset from the end. Brokers from Kafka 2.1 to 4.x take it.
 
 **Source:** `ProduceRequest.json`, `ProduceResponse.json`, Kafka 4.1.
 """
@@ -23,14 +23,15 @@ _ANSWER_TAIL: Final = Struct(">ihqqqi")  # partition, error, base offset, append
 
 
 class ProduceAnswer(NamedTuple):
-    """The answer for the one partition: its error (0: none) and the throttle time of the request in ms."""
+    """The response for the one partition of a request."""
 
     error_code: int
+    """0 for none."""
     throttle_ms: int
 
 
 class ProduceRequest:
-    """The requests of one client for one topic; `acks` is 0, 1 or -1."""
+    """The Produce requests of one client to one topic, with `acks` of 0, 1 or -1."""
 
     def __init__(self, *, client_id: str | None, topic: str, acks: int, batch: RecordBatch) -> None:
         writer = FieldWriter(flexible=False)
@@ -50,7 +51,7 @@ class ProduceRequest:
         self._batch = batch
 
     def frame(self, correlation_id: int, *, partition: int, records: int, first_sequence: int, now_ms: int) -> bytes:
-        """The whole frame of a request with `records` records for a partition."""
+        """Return the whole frame of a request with `records` records for one partition."""
         batch = self._batch.made(records=records, first_sequence=first_sequence, now_ms=now_ms)
         head = self._head
         _INT32.pack_into(head, 0, len(head) - 4 + len(batch))
@@ -60,9 +61,10 @@ class ProduceRequest:
 
 
 def read_produce_answer(frame: bytes) -> ProduceAnswer:
-    """What the answer says, read from the end of its frame, where everything has its place.
+    """Read a response from the end of its frame, where the fields have fixed offsets.
 
-    *Raises* `ProtocolError` where it is too short.
+    Raises:
+        ProtocolError: If the frame is too short.
     """
     at = len(frame) - _ANSWER_TAIL.size
     if at < 0:

@@ -1,6 +1,6 @@
-"""A raw producer: prebuilt batches, each sent once and never again.
+"""A raw producer: prebuilt batches, each sent once.
 
-A quota is charged with the whole request, header included, so that is what is told to the recorder.
+A quota is charged with the whole request, header included, and the recorder gets the same number.
 **Source:** `KafkaApis.handleProduceRequest` (`request.sizeInBytes`), Kafka 4.1.
 """
 
@@ -37,15 +37,21 @@ _NOT_AUTHORIZED: Final = 29
 
 
 class _Sent(NamedTuple):
-    """A batch on its way: how many records, bytes of the frame, when its records were due, each for how many."""
+    """A batch that was sent and has no response."""
 
     records: int
     size: int
+    """Bytes of the frame."""
     due_ns: tuple[tuple[int, int], ...]
+    """When the records were due, each time with its number of records."""
 
 
 class RawProducer(ConnectedClient):
-    """One raw producer of a run. Raises `UsageError` for what it can't do."""
+    """One raw producer of a run.
+
+    Raises:
+        UsageError: If raw clients do not support the compression.
+    """
 
     def __init__(self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, *, index: int, leaders: Leaders) -> None:
         super().__init__(plan, entity, clock, index=index, leaders=leaders)
@@ -70,7 +76,7 @@ class RawProducer(ConnectedClient):
         self._wire_bytes = 0
 
     def pump(self) -> None:
-        """Nothing; batches of what is due went out on every connection that takes one."""
+        """Send batches of the records that are due, on every connection that takes one."""
         now_ns = time.monotonic_ns()
         if not self.start_ns <= now_ns < self.end_ns or self.error is not None:
             return
@@ -89,7 +95,7 @@ class RawProducer(ConnectedClient):
         self.wake_when_due(now_ns)
 
     def abandoned(self, connection: RawConnection) -> None:
-        """Nothing; unanswered records failed, or are unfinished where the run is over."""
+        """Count unanswered records as failed, or as unfinished once the run is over."""
         records = sum(request.matter.records for request in connection.in_flight if request.matter is not None)
         connection.in_flight.clear()
         if records and self.is_going_on:
@@ -122,7 +128,10 @@ class RawProducer(ConnectedClient):
         self.recorder.acknowledged(now_ns, records=records, size=records * self.entity.record_size)
 
     def _due_times(self, records: int, now_ns: int) -> tuple[tuple[int, int], ...]:
-        """When the records were due: the first of each quarter stands for all of it, in small batches for all."""
+        """Return when the records were due, each time with its number of records.
+
+        The first record of each quarter represents the quarter; a small batch has a time for each record.
+        """
         first = self.pacer.taken
         step = records if records < _SMALL_BATCH else -(-records // _LATENCIES_PER_BATCH)
         return tuple(
@@ -163,9 +172,9 @@ class RawProducer(ConnectedClient):
 
 
 def _capacity(plan: LoadPlan, entity: ClientLoad) -> int:
-    """How many records a batch may hold, by bytes that fit the quota and the memory of all clients together.
+    """Return the most records of a batch, by the quota and the memory of all clients together.
 
-    A paced client needs no more than what falls due in a second.
+    A paced client needs no more than the records of a second.
     """
     share = max(_BATCH_MEMORY // len(plan.entities), _SMALLEST_SHARE)
     size = min(entity.batch_bytes or request_size(entity.quota), share)

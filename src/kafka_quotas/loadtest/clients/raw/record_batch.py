@@ -1,8 +1,8 @@
-"""Record batches made once and stamped in place: magic 2, every record of the same size, no keys, no headers.
+"""Record batches built once and stamped in place: magic 2, records of one size, no keys, no headers.
 
-A record's value starts with its stamp (run id 8 bytes, entity index 4, sequence 8, all big-endian), so that reading a
-topic back tells what was lost or came twice; the rest is filler. Between two batches only sequences, time stamps and
-the checksum differ, which numpy and a processor's own instruction write at the speed of memory.
+A record's value starts with its stamp (run id 8 bytes, client index 4, sequence 8, all big-endian), so that a read of
+the topic shows which records are missing or duplicated; the rest is filler. Between two batches only sequences, time
+stamps and the checksum differ, which numpy and the processor's own CRC instruction write at memory speed.
 
 **Source:** KIP-98; `DefaultRecordBatch`, `DefaultRecord`, Kafka 4.1.
 """
@@ -34,32 +34,38 @@ _GZIP: Final = 1
 _FASTEST: Final = 1
 _GZIP_FORMAT: Final = 31
 _SAME_WIDTH_UNTIL: Final = (64, 8192, 1_048_576)
-"""Offsets from which a record's own offset takes another byte: varints of 7 bits, one of them the sign."""
+"""Offsets from which a record's own offset takes another byte: a varint has 7 bits a byte, and one is the sign."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOwner:
-    """Whose records they are: the run's id (64 bits) and the entity's index in the plan (32 bits)."""
+    """The client that the records are from."""
 
     run_id: int
+    """The run's id, 64 bits."""
     entity_index: int
+    """The client's index in the plan, 32 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """Records in a row that take the same number of bytes: the first's index, how many, and where."""
+    """Consecutive records that take the same number of bytes."""
 
     first: int
+    """Index of the first record."""
     count: int
     start: int
+    """Offset of the first record in the batch."""
     stride: int
-    sequences: Any  # a numpy view of the records' sequences; None where they are too short for any
+    """Bytes of each record."""
+    sequences: Any
+    """A numpy view of the records' sequences, None where they are too short for a stamp."""
 
 
 class RecordBatch:
-    """A batch of up to `capacity` records of `record_size` bytes, made over and over in the same memory.
+    """A batch of up to `capacity` records of `record_size` bytes, rebuilt in the same memory.
 
-    `filler` is repeated to fill the values. The records are contiguous, so that fewer of them are a shorter batch.
+    `filler` repeats to fill the values. The records are contiguous, so that fewer of them are a shorter batch.
     """
 
     def __init__(
@@ -78,9 +84,12 @@ class RecordBatch:
         self._runs = tuple(self._runs_of(spans, value))
 
     def made(self, *, records: int, first_sequence: int, now_ms: int) -> memoryview | bytes:
-        """The batch with the first `records` records (1 to `capacity`), valid until the next call.
+        """Return the batch with its first `records` records, valid until the next call.
 
-        Their sequences count up from `first_sequence`; all have the time `now_ms`.
+        Args:
+            records: From 1 to `capacity`.
+            first_sequence: The first record's sequence, from which the others count up.
+            now_ms: The time stamp of all records.
         """
         end = BATCH_HEAD_BYTES
         for run in self._runs:
@@ -111,7 +120,7 @@ class RecordBatch:
 
 
 def _same_width_spans(capacity: int) -> Iterator[tuple[int, int]]:
-    """First index and number of records that take the same number of bytes, for all records of a batch."""
+    """Yield first index and number of consecutive records that take the same number of bytes."""
     first = 0
     for until in _SAME_WIDTH_UNTIL:
         count = min(until, capacity) - first
@@ -122,7 +131,7 @@ def _same_width_spans(capacity: int) -> Iterator[tuple[int, int]]:
 
 
 def _records(first: int, count: int, value: bytes) -> bytes:
-    """Records in a row that take the same number of bytes: one of them again and again, each with its own offset."""
+    """Encode consecutive records of the same number of bytes: one pattern, each with its own offset."""
     pattern = _record(first, value)
     table = np.frombuffer(bytearray(pattern * count), dtype=np.uint8).reshape(count, len(pattern))
     width = len(_varint(first))
@@ -135,19 +144,19 @@ def _records(first: int, count: int, value: bytes) -> bytes:
 
 
 def _record(index: int, value: bytes) -> bytes:
-    """The record at an index of its batch."""
+    """Encode the record at an index of its batch."""
     no_attributes, same_time = b"\0", b"\0"
     body = no_attributes + same_time + _varint(index) + _record_end(value)
     return _varint(len(body)) + body
 
 
 def _record_end(value: bytes) -> bytes:
-    """What a record has behind its offset: no key, the value, no headers."""
+    """Encode a record's part after its offset: no key, the value, no headers."""
     return _NO_KEY + _varint(len(value)) + value + _NO_HEADERS
 
 
 def _sealed(batch: memoryview, *, records: int, now_ms: int, attributes: int) -> memoryview:
-    """The batch with its head written over its first bytes."""
+    """Write the batch's header and checksum over its first bytes and return it."""
     length = len(batch) - _LENGTH_FROM
     facts = (0, length, _NONE, _MAGIC, 0, attributes, records - 1, now_ms, now_ms, _NONE, _NONE, _NONE, records)
     _HEAD.pack_into(batch, 0, *facts)
@@ -156,5 +165,5 @@ def _sealed(batch: memoryview, *, records: int, now_ms: int, attributes: int) ->
 
 
 def _varint(value: int) -> bytes:
-    """A number of 0 or more as Kafka's signed varint."""
+    """Encode a number of 0 or more as Kafka's signed varint."""
     return encode_unsigned_varint(2 * value)

@@ -1,9 +1,9 @@
 """A flood of one kind of request, from one client.
 
-Answers count whatever they say, but for Produce and Fetch: of those an error is a failure, and of a flood that is to
-be refused the lack of one is. A request counts as 1.
+A response counts whatever its error, except for Produce and Fetch: there an error is a failure, and in a flood of
+unauthorised requests the lack of an error is. A request counts as 1.
 
-What one request of a flood looks like: made once, only its correlation id differs from one to the next.
+The client builds one request per flood; only the correlation id differs from one request to the next.
 """
 
 import time
@@ -41,20 +41,24 @@ FLOOD_APIS: Final = tuple(
 
 
 class FloodFrame(NamedTuple):
-    """A request of a flood: its API and version, and its frame."""
+    """A request of a flood: its API, its version and its frame."""
 
     api_key: int
     version: int
     frame: bytearray
 
     def numbered(self, correlation_id: int) -> bytes:
-        """The frame with a correlation id."""
+        """Return the frame with a correlation id."""
         _CORRELATION_ID.pack_into(self.frame, _CORRELATION_ID_AT, correlation_id)
         return bytes(self.frame)
 
 
 def check_flood(flood: RequestFlood, *, topic: str) -> None:
-    """Nothing. Raises `UsageError` for an API that floods can't be made of, or that needs a topic and has none."""
+    """Refuse an API that floods do not support, and a flood without the topic that it needs.
+
+    Raises:
+        UsageError: If the flood is refused.
+    """
     if flood.api not in FLOOD_APIS:
         raise UsageError(f"no flood of {flood.api} requests is known", hint=f"one of {', '.join(FLOOD_APIS)}")
     if flood.api in NEEDS_TOPIC and not topic:
@@ -68,7 +72,15 @@ def check_flood(flood: RequestFlood, *, topic: str) -> None:
 def flood_frame(
     flood: RequestFlood, *, client_id: str | None, topic: str, end_offset: int, records: bytes
 ) -> FloodFrame:
-    """One request of the flood; `records` is the batch that a Produce brings, a Fetch starts at `end_offset`."""
+    """Build one request of the flood.
+
+    Args:
+        flood: The API and its parameters.
+        client_id: The client id, or None to send a null.
+        topic: The topic's name, empty where the API needs none.
+        end_offset: The offset at which a Fetch starts.
+        records: The batch that a Produce carries.
+    """
     if flood.api == "Fetch":
         limits = FetchSizes(max_wait_ms=flood.max_wait_ms, min_bytes=flood.min_bytes, max_bytes=flood.max_bytes)
         frame = fetch_frame(0, client_id=client_id, topic=topic, offsets={0: end_offset}, limits=limits)
@@ -93,7 +105,11 @@ NOT_REFUSED: Final = "was not refused"
 
 
 class RawFlood(ConnectedClient):
-    """One client that floods its target with requests. Raises `UsageError` for a flood that is not known."""
+    """One client that floods its target with requests.
+
+    Raises:
+        UsageError: If `check_flood` refuses the flood.
+    """
 
     def __init__(
         self,
@@ -114,21 +130,24 @@ class RawFlood(ConnectedClient):
         self._request = self._made()
 
     async def served(self) -> Mapping[Address, tuple[int, ...]]:
-        """The broker to flood: the leader of the topic's first partition where it matters, else the first named."""
+        """Return the broker to flood: the leader of partition 0 if there is a topic, else the first server.
+
+        A flood of unauthorised requests goes to the first server as well, for the client may not describe the topic.
+        """
         if self.entity.topic and not self._flood.unauthorised:
             found = await self.leaders.of(self.entity.topic, access=self.access, client_id=self.entity.name.client_id)
             return {found[0]: (0,)}
         return {self.leaders.servers[0]: (0,)}
 
     async def ready(self, connection: RawConnection) -> None:
-        """Nothing; a flood of fetches knows where the partition ends, so that it finds nothing there."""
+        """Look up the end of the partition for a flood of fetches, which then finds no records."""
         if self._request.api_key == FETCH and not self._flood.unauthorised:
             request = EndOffset(topic=self.entity.topic, partition=0)
             found = await connection.ask(request, _LIST_OFFSETS_VERSION, client_id=self.entity.name.client_id)
             self._follow(found.offset)
 
     def pump(self) -> None:
-        """Nothing; the requests that are due went out on every connection that takes one."""
+        """Send the requests that are due, on every connection that takes one."""
         now_ns = time.monotonic_ns()
         if not self.start_ns <= now_ns < self.end_ns or self.error is not None:
             return
@@ -141,7 +160,7 @@ class RawFlood(ConnectedClient):
         self.wake_when_due(now_ns)
 
     def abandoned(self, connection: RawConnection) -> None:
-        """Nothing; unanswered requests failed, or are unfinished where the run is over."""
+        """Count unanswered requests as failed, or as unfinished once the run is over."""
         requests = len(connection.in_flight)
         connection.in_flight.clear()
         if requests and self.is_going_on:
@@ -170,7 +189,7 @@ class RawFlood(ConnectedClient):
         self.pump()
 
     def _look_at(self, frame: bytes) -> None:
-        """Nothing; what a Produce or Fetch was told is counted where it is not what was to be expected."""
+        """Record a Produce or Fetch response with an unexpected error, or without the expected one, as failed."""
         if self._request.api_key == PRODUCE:
             code = read_produce_answer(frame).error_code
         elif self._request.api_key == FETCH:
@@ -190,7 +209,7 @@ class RawFlood(ConnectedClient):
                 self.moved()
 
     def _follow(self, end_offset: int) -> None:
-        """Nothing; fetches ask for what lies behind the last record."""
+        """Move the fetches on to the partition's new end."""
         if end_offset > self._end_offset:
             self._end_offset = end_offset
             self._request = self._made()

@@ -1,7 +1,7 @@
 """A raw admin client that floods a cluster with changes of topics, as KIP-599's admin client does.
 
-Topics that a quota refuses (error 89) are asked for again after the throttle time, until the API timeout is over; then
-they, and only they, have failed with 89. Counts are of topics, charges of partitions.
+It retries topics that a quota refuses (error 89) after the throttle time, until the API timeout. Then those topics
+alone have failed with 89. Counts are of topics, charges of partitions.
 
 **Source:** KIP-599; `KafkaAdminClient` (`retryOnQuotaViolation`, `maybeCompleteQuotaExceededException`), Kafka 4.1.
 """
@@ -31,20 +31,25 @@ _NOT_CONTROLLER: Final = 41
 
 @dataclass(slots=True, kw_only=True)
 class _Call:
-    """What the application asked for at once: the topics that have no answer yet, and when it was due and begun.
+    """One call of the application, with the topics that are not done.
 
-    Times are nanoseconds; it is not sent before `not_before_ns` and fails at `deadline_ns`.
+    Times are in nanoseconds.
     """
 
     topics: Sequence[MutatedTopic]
+    """Topics to ask for, at a retry only those that the quota refused."""
     intended_ns: int
+    """When the call was due."""
     begun_ns: int
+    """When the client took the call up."""
     deadline_ns: int
+    """End of the API timeout, at which the call fails."""
     not_before_ns: int = 0
+    """End of the throttle time, before which no retry is sent."""
 
 
 class RawMutator(ConnectedClient):
-    """One client that makes topics, removes them or lets them grow."""
+    """One client that creates topics, deletes them or adds partitions to them."""
 
     def __init__(
         self, plan: LoadPlan, entity: ClientLoad, clock: RunClock, *, index: int, leaders: Leaders, flood: MutationFlood
@@ -55,11 +60,11 @@ class RawMutator(ConnectedClient):
         self._again: deque[_Call] = deque()
 
     async def served(self) -> Mapping[Address, tuple[int, ...]]:
-        """The broker that takes changes."""
+        """Return the controller, which takes changes of topics."""
         return {await self.leaders.controller(access=self.access, client_id=self.entity.name.client_id): ()}
 
     def pump(self) -> None:
-        """Nothing; calls that wait for another attempt, and new ones that are due, went out."""
+        """Send the calls that wait for a retry, and the new ones that are due."""
         now_ns = time.monotonic_ns()
         if not self.start_ns <= now_ns < self.end_ns or self.error is not None:
             return
@@ -80,7 +85,7 @@ class RawMutator(ConnectedClient):
             self.end()
 
     def abandoned(self, connection: RawConnection) -> None:
-        """Nothing; unanswered topics failed, or are unfinished where the run is over."""
+        """Count unanswered topics as failed, or as unfinished once the run is over."""
         topics = sum(len(request.matter[0].topics) for request in connection.in_flight if request.matter is not None)
         connection.in_flight.clear()
         if topics and self.is_going_on:
@@ -89,13 +94,13 @@ class RawMutator(ConnectedClient):
             self.unfinished += topics
 
     def end(self) -> None:
-        """Nothing; nothing more is sent."""
+        """Stop sending now and count the topics that wait for a retry as unfinished."""
         super().end()
         self.unfinished += sum(len(call.topics) for call in self._again)
         self._again.clear()
 
     def _ready(self, now_ns: int) -> _Call | None:
-        """A call that waited for long enough, else the next that is due; None where there is neither."""
+        """Return a call whose throttle time is over, else the next that is due, else None."""
         for _ in range(len(self._again)):
             call = self._again.popleft()
             if call.not_before_ns <= now_ns:
@@ -144,7 +149,8 @@ class RawMutator(ConnectedClient):
         self.pump()
 
     def _settle(self, call: _Call, throttled: set[str], now_ns: int) -> None:
-        """Nothing; what was throttled is tried again or has failed, and a call without any is done."""
+        """Complete a call, or retry or fail the topics of it that the quota refused."""
+        # A retry names only the topics with error 89: the others are done (KIP-599).
         call.topics = [topic for topic in call.topics if topic.name in throttled]
         if not call.topics:
             self.recorder.latency(intended_ns=call.intended_ns, sent_ns=call.begun_ns, acked_ns=now_ns)
@@ -154,7 +160,7 @@ class RawMutator(ConnectedClient):
             self.recorder.failed(error_name(THROTTLING_QUOTA_EXCEEDED), len(call.topics))
 
     def _give_up_late(self, now_ns: int) -> None:
-        """Nothing; calls whose API timeout is over have failed with what held them back."""
+        """Fail the calls whose API timeout is over with the quota's error."""
         for call in [call for call in self._again if call.deadline_ns <= now_ns]:
             self._again.remove(call)
             self.recorder.failed(error_name(THROTTLING_QUOTA_EXCEEDED), len(call.topics))
