@@ -1,4 +1,4 @@
-"""Carrying a plan out: clients started, watched, ended; quotas set and put back; records read back.
+"""The execution of a plan: start, watch and stop clients, set and revert quotas, read records back.
 
-Imports `loadtest.clients` and `loadtest.judge`. Whatever ends a run, what it set is undone.
+Imports `loadtest.clients` and `loadtest.judge`. However a run ends, it reverts what it changed.
 """

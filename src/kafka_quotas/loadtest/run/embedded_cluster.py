@@ -1,7 +1,7 @@
 """A Kafka cluster inside this process: librdkafka's own mock brokers, on 127.0.0.1.
 
-It keeps about 5 MB per partition, never throttles and knows no quotas: what enforces them stands in front of it. Topics
-come into being when a client of the cluster asks for them.
+It keeps about 5 MB per partition, never throttles and knows no quotas: the daemon in front of it enforces them. The
+cluster creates a topic when a client asks for its metadata.
 """
 
 from types import TracebackType
@@ -13,7 +13,7 @@ _READY_S = 10.0
 
 
 class EmbeddedCluster:
-    """Brokers that live until `close`; `bootstrap` is their address as host:port,host:port."""
+    """Mock brokers that live until `close`, with their addresses in `bootstrap` as host:port,host:port."""
 
     def __init__(self, *, brokers: int = 1) -> None:
         from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - loads librdkafka
@@ -26,13 +26,13 @@ class EmbeddedCluster:
         self.bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in metadata.brokers.values())
 
     def make_topic(self, topic: str) -> int:
-        """The partitions of a topic, which exists from now on."""
+        """Create the topic if it does not exist, and return its number of partitions."""
         return len(self._owner.list_topics(topic, timeout=_READY_S).topics[topic].partitions)
 
     def fill(self, topic: str, *, records: int, record_size: int) -> None:
-        """Nothing; every partition of the topic holds its share of `records` records.
+        """Write `records` records to the topic, in equal shares for its partitions.
 
-        Batches stay small, so that a consumer with a small quota can be given one.
+        Batches stay small, because a consumer with a small quota must be able to fetch one.
         """
         partitions = self.make_topic(topic)
         payload = bytes(record_size)
@@ -43,7 +43,7 @@ class EmbeddedCluster:
         self._owner.flush(_READY_S)
 
     def close(self) -> None:
-        """Nothing; the brokers are gone."""
+        """Stop the brokers."""
         self._owner.flush(0)
         del self._owner
 

@@ -1,4 +1,4 @@
-"""Which engine drives which clients of a run."""
+"""The choice of the engine for each client of a run."""
 
 from collections.abc import Mapping
 
@@ -11,13 +11,14 @@ from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import ClientKind, MutationFlood, Workload
 
 TopicViews = Mapping[tuple[str, Workload], TopicView]
-"""What each topic looked like before the load, by topic and what is done with it."""
+"""Each topic before the load, by topic and workload."""
 
 
 def engines(plan: LoadPlan, clock: RunClock, views: TopicViews) -> tuple[ClientEngine, ...]:
-    """The engines that drive all clients of the plan, none of them started.
+    """Return the engines that drive all clients of the plan, before their start.
 
-    Raises `UsageError` for a property that a client does not take, or a workload that its library can't do.
+    Raises:
+        UsageError: If a client refuses a property, or its library can't run the workload.
     """
     raw = [entity for entity in plan.entities if entity.client is ClientKind.RAW]
     others = [_single(plan, entity, clock, views) for entity in plan.entities if entity.client is not ClientKind.RAW]
@@ -29,7 +30,7 @@ def engines(plan: LoadPlan, clock: RunClock, views: TopicViews) -> tuple[ClientE
 
 
 def _single(plan: LoadPlan, entity: ClientLoad, clock: RunClock, views: TopicViews) -> ClientEngine:
-    """The engine of a client that is driven alone."""
+    """Return the engine of a client that is driven alone."""
     if entity.client is ClientKind.LIBRDKAFKA and entity.workload is Workload.PRODUCE:
         return ProducerLoad(plan, entity, clock)
     if entity.client is ClientKind.LIBRDKAFKA and entity.workload is Workload.CONSUME:
@@ -40,7 +41,7 @@ def _single(plan: LoadPlan, entity: ClientLoad, clock: RunClock, views: TopicVie
 
 
 def _kafka_python(plan: LoadPlan, entity: ClientLoad, clock: RunClock, views: TopicViews) -> ClientEngine:
-    """The engine of a client of kafka-python's."""
+    """Return the engine of a kafka-python client."""
     match entity.workload, entity.flood:
         case Workload.PRODUCE, _:
             from kafka_quotas.loadtest.clients.kafka_python.producer import KafkaPythonProducer  # noqa: PLC0415 - rare

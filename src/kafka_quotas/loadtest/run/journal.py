@@ -1,13 +1,13 @@
-"""The journal of one run: what it changes outside itself, written down before it is done, so that it can be undone.
+"""The journal of one run: its changes outside the process, written before it makes them, for a revert.
 
     {"kind": "run", "schema": "kafka-quotas.load-journal/1", "run": "3f..", "scenario": "isolation", ...}
     {"kind": "topics", "prefix": "kafka-quotas-3f..-"}
     {"kind": "quotas", "changes": [{"entity": {..}, "key": "..", "old": null, "new": 5000000}]}
     {"kind": "folder", "path": "/tmp/kafka-quotas-.."}
 
-Invariants: a line is on the disk before what it announces is done; the file is locked by its run as long as that
-lives, so that nobody undoes what is still needed; it is gone when all is undone. A last line that was cut short
-announced something that was never done.
+Invariants: a line is on the disk before the run makes the change that it announces. The run locks the file as long as
+it lives, so that nobody reverts what it still needs, and deletes it when everything is reverted. A truncated last line
+announces a change that was never made.
 """
 
 import fcntl
@@ -25,43 +25,47 @@ from kafka_quotas.core.errors import KafkaQuotasError
 
 JOURNAL_SCHEMA: Final = "kafka-quotas.load-journal/1"
 QUOTAS: Final = "quotas"
-"""The name under which changes of quotas are settled."""
+"""Name for `settle` of the changes of quotas."""
 _SUFFIX: Final = ".jsonl"
 
 
 class RunJournalError(KafkaQuotasError):
-    """A journal could not be written or read."""
+    """An error of reading or writing a journal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlace:
-    """Which run a journal is of, and where it makes its changes.
-
-    `bootstrap` is what administers topics (empty: none are made that outlive the run), `store_url` where quotas are
-    changed. `command_config` is the file of client properties for both, None without one.
-    """
+    """The run of a journal, and the cluster and store that the run changes."""
 
     run: str
     scenario: str
     started_ms: int
     bootstrap: str
+    """Cluster whose topics the run administers, empty where no topic outlives the run."""
     store_url: str
+    """Store whose quotas the run changes."""
     command_config: str | None
+    """File of client properties for both, None without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfinished:
-    """What a journal says is to be undone: quotas in the order of their changes, prefixes of topics, folders."""
+    """The changes in a journal that are to be reverted."""
 
     path: Path
     place: RunPlace
     changes: tuple[PlannedChange, ...]
+    """Changes of quotas, in the order in which they were made."""
     prefixes: tuple[str, ...]
+    """Prefixes of topics."""
     folders: tuple[str, ...]
 
 
 class RunJournal:
-    """A journal that is being written. `owed` is what was announced and is not settled yet."""
+    """The open journal of a run in progress.
+
+    `owed` has what is announced and not settled.
+    """
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file = file
@@ -69,28 +73,28 @@ class RunJournal:
         self.owed: set[str] = set()
 
     def topics(self, prefix: str) -> None:
-        """Nothing; topics with this prefix may be made from now on. Settled under the prefix."""
+        """Announce topics with this prefix, settled under the prefix."""
         self._write({"kind": "topics", "prefix": prefix})
         self.owed.add(prefix)
 
     def quotas(self, changes: Sequence[PlannedChange]) -> None:
-        """Nothing; these changes may be made from now on. Settled as `QUOTAS`."""
+        """Announce changes of quotas, settled as `QUOTAS`."""
         if not changes:
             return
         self._write({"kind": "quotas", "changes": [change_document(change) for change in changes]})
         self.owed.add(QUOTAS)
 
     def folder(self, path: Path) -> None:
-        """Nothing; the folder holds what only this run needs. Settled under its path."""
+        """Announce a folder that only this run needs, settled under its path."""
         self._write({"kind": "folder", "path": str(path)})
         self.owed.add(str(path))
 
     def settle(self, what: str) -> None:
-        """Nothing; what was announced under this name is undone."""
+        """Remove what is reverted from the announcements that are owed."""
         self.owed.discard(what)
 
     def begin(self, place: RunPlace) -> None:
-        """Nothing; the first line is written."""
+        """Write the first line, which names the run."""
         self._write(
             {
                 "kind": "run",
@@ -118,9 +122,12 @@ class RunJournal:
 
 @contextmanager
 def open_journal(folder: Path, place: RunPlace) -> Iterator[RunJournal]:
-    """A new journal in the folder, locked while the context lasts. It stays behind if anything is still owed then.
+    """Create a journal in the folder and lock it while the context lasts.
 
-    Raises `RunJournalError` where it can't be written.
+    At the end of the context the file is deleted, or kept if anything is still owed.
+
+    Raises:
+        RunJournalError: If the journal can't be written.
     """
     path = folder / f"{place.run}{_SUFFIX}"
     try:
@@ -144,22 +151,26 @@ def open_journal(folder: Path, place: RunPlace) -> Iterator[RunJournal]:
 
 
 def default_journal_folder() -> Path:
-    """Where journals of runs are: `load-test` in the user's state folder."""
+    """Return the folder for journals: `load-test` in the user's state folder."""
     from platformdirs import user_state_path  # noqa: PLC0415 - only a run or a restore needs it
 
     return user_state_path("kafka-quotas", appauthor=False) / "load-test"
 
 
 def journals(folder: Path) -> tuple[Path, ...]:
-    """The journals in the folder, sorted by name."""
+    """Return the journals in the folder, sorted by name."""
     return tuple(sorted(folder.glob(f"*{_SUFFIX}"))) if folder.is_dir() else ()
 
 
 @contextmanager
 def left_behind(path: Path) -> Iterator[Unfinished | None]:
-    """What a journal says is to be undone, locked while the context lasts; None where its run still lives.
+    """Lock a journal while the context lasts and yield what is to be reverted.
 
-    Raises `RunJournalError` where it can't be read.
+    Yields:
+        None if the journal's run is still alive.
+
+    Raises:
+        RunJournalError: If the journal can't be read.
     """
     try:
         file = path.open("rb")
@@ -170,7 +181,7 @@ def left_behind(path: Path) -> Iterator[Unfinished | None]:
 
 
 def _is_ours(file: IO[bytes]) -> bool:
-    """Whether the lock was to be had, so that the journal's run is no more."""
+    """Lock a journal and return whether that succeeds, which means that its run is over."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -184,7 +195,7 @@ def _unfinished(path: Path, content: bytes) -> Unfinished:
     prefixes: list[str] = []
     folders: list[str] = []
     try:
-        for line in content.split(b"\n")[:-1]:  # behind the last line end is nothing, or a line cut short
+        for line in content.split(b"\n")[:-1]:  # after the last line end is nothing, or a truncated line
             document = json.loads(line)
             match document["kind"]:
                 case "run":
@@ -219,7 +230,7 @@ def _place(document: Mapping[str, Any]) -> RunPlace:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Nothing; the folder's entry of the new file is on the disk too."""
+    """Write the folder's entry of the new file to the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

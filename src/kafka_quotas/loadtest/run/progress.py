@@ -1,4 +1,4 @@
-"""How a run stands, for whoever watches it."""
+"""The state of a run in progress, for an observer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,19 +8,21 @@ from kafka_quotas.loadtest.plan.plan import ClientLoad
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientProgress:
-    """One client so far: what it is charged per second over the last quota window, and its throttling."""
+    """One client's load and throttling so far."""
 
     entity: ClientLoad
     rate: float
+    """Charge per second over the last quota window."""
     acked: int
     waiting: int
+    """Records or requests without a response."""
     throttle_count: int
     throttle_sum_ms: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
-    """The run so far; seconds."""
+    """The state of a run at one moment."""
 
     elapsed_s: float
     total_s: float

@@ -1,7 +1,7 @@
-"""Quotas of a store changed for the time of a run: what is changed, set, and put back without harm to others.
+"""Quotas of a store that a run overrides: find the changes, make them, and revert only its own.
 
-Invariant: a key is put back only where it still holds what the run set; what somebody else stored there meanwhile is
-theirs and stays.
+Invariant: a key is reverted only while it holds the value that the run set. A value that somebody else has stored
+since then stays.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,20 +13,23 @@ from kafka_quotas.core.model.quota_filter import EVERYTHING
 from kafka_quotas.stores.store import Alteration, Store
 
 Wanted = Iterable[tuple[Entity, Mapping[str, float | None]]]
-"""Entities, and what their keys are to be; None removes a key."""
+"""Entities with the wanted values of their keys, None to remove a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutBack:
-    """What became of the changes of a run: put back, as before already, or changed by somebody else and left alone."""
+    """The outcome of a revert, by change."""
 
     restored: tuple[PlannedChange, ...] = ()
+    """Reverted."""
     unchanged: tuple[PlannedChange, ...] = ()
+    """Already at the old value."""
     foreign: tuple[PlannedChange, ...] = ()
+    """Changed by somebody else, and left alone."""
 
 
 def changes_to(store: Store, wanted: Wanted) -> tuple[PlannedChange, ...]:
-    """The changes that make the wanted values true; nothing for keys that hold them already."""
+    """Return the changes that give the keys their wanted values, without the keys that have them already."""
     stored = _stored(store)
     return tuple(
         PlannedChange(entity=entity, key=key, old=old, new=new)
@@ -37,12 +40,20 @@ def changes_to(store: Store, wanted: Wanted) -> tuple[PlannedChange, ...]:
 
 
 def make_changes(store: Store, changes: Sequence[PlannedChange]) -> None:
-    """Nothing; every change is stored. Raises the error of the first that the store refuses."""
+    """Store every change.
+
+    Raises:
+        KafkaQuotasError: The error of the first change that the store refuses.
+    """
     _alter(store, [(change.entity, change.key, change.new) for change in changes])
 
 
 def put_back(store: Store, changes: Sequence[PlannedChange]) -> PutBack:
-    """What became of the changes; those that are still in force are undone. Raises what the store refuses with."""
+    """Revert the changes that are still in force and return the outcome.
+
+    Raises:
+        KafkaQuotasError: The error of the first change that the store refuses.
+    """
     stored = _stored(store)
     restored, unchanged, foreign = [], [], []
     for change in changes:

@@ -1,4 +1,4 @@
-"""Which quotas hold for the clients of a run, by Kafka's resolution over all that a store holds."""
+"""The quotas that apply to the clients of a run, by Kafka's resolution over all entries of a store."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.stores.store import QuotaEntry, Store
 
 LOCAL_ADDRESS = "127.0.0.1"
-"""Where the clients of a run come from, as far as it can be told: the connection quota of this address is theirs."""
+"""Assumed address of the clients of a run, whose connection quota applies to them."""
 
 KEY_OF = {
     Workload.PRODUCE: PRODUCER_BYTE_RATE,
@@ -34,18 +34,20 @@ KEY_OF = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaInForce:
-    """The limit for one client under one key (None: unlimited), and the bucket that it shares with others."""
+    """The limit of one client under one key."""
 
     limit: float | None
+    """None for unlimited."""
     bucket: tuple[str, str] | None
+    """Bucket that the client shares with others."""
 
 
 InForce = Mapping[tuple[ClientName, QuotaKey], QuotaInForce]
-"""What holds for each client of a run, by client and key."""
+"""Quotas that apply to the clients of a run, by client and key."""
 
 
 def quotas_in_force(entries: Iterable[QuotaEntry], names: Sequence[ClientName]) -> InForce:
-    """What holds for each of the clients under every key, given all that is stored."""
+    """Return the quotas that apply to each client under every key, given all entries of a store."""
     resolver = EffectiveQuotas([(entry.entity, entry.quotas) for entry in entries])
     from_here = resolver.for_ip(LOCAL_ADDRESS)
     found: dict[tuple[ClientName, QuotaKey], QuotaInForce] = {}
@@ -56,12 +58,19 @@ def quotas_in_force(entries: Iterable[QuotaEntry], names: Sequence[ClientName]) 
 
 
 def stored_in_force(store: Store, names: Sequence[ClientName]) -> InForce:
-    """The same, asked of a store; raises what `describe` raises."""
+    """Return the quotas that apply to each client, read from a store.
+
+    Raises:
+        KafkaQuotasError: If the store can't be read.
+    """
     return quotas_in_force(store.describe(EVERYTHING), names)
 
 
 def differences(before: InForce, after: InForce) -> tuple[str, ...]:
-    """What is different now, one line each; two clients with the same change are told once, by the first."""
+    """Return the limits that differ, one line each.
+
+    Clients with the same change share a line, which names the first of them.
+    """
     told: dict[tuple[QuotaKey, float | None, float | None], str] = {}
     counts: dict[tuple[QuotaKey, float | None, float | None], int] = {}
     for (name, key), quota in after.items():
@@ -76,7 +85,7 @@ def differences(before: InForce, after: InForce) -> tuple[str, ...]:
 
 
 def _limit(quota: EffectiveQuota) -> float | None:
-    """The limit, None where nothing matches or what matches says "no limit"."""
+    """Return the limit, or None if no quota matches or its value means "no limit"."""
     return None if quota.limit is None or quota.limit >= quota.key.unlimited else quota.limit
 
 

@@ -1,6 +1,7 @@
-"""The topics of a run read back, from where they ended before it: is every acknowledged record there, and once.
+"""The check of a run's topics: whether every acknowledged record is there, and once.
 
-Bounded in time: what could not be read by then, or is no longer kept, is not taken for lost, and the result says so.
+It reads each topic from its end before the run, within a time limit. Records that it could not read in time, or that
+the topic no longer keeps, do not count as lost, and the result reports them.
 """
 
 import time
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
 READ_BACK_S = 60.0
-"""How long reading back may take, by default."""
-_CLIENT_ID = "kafka-quotas-load-test-check"  # not one of the run's: their quotas shall not slow this down
+"""Default time limit of `read_back`."""
+_CLIENT_ID = "kafka-quotas-load-test-check"  # not a client of the run, whose quota would slow the check down
 _BATCH = 2000
 _LOOK_S = 0.2
 _ANSWER_S = 30.0
@@ -29,24 +30,31 @@ _ANSWER_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMark:
-    """Where a partition ended before a run: the offset of the next record."""
+    """The end of a partition before a run."""
 
     topic: str
     partition: int
     offset: int
+    """Offset of the next record."""
 
 
 def mark_topics(plan: LoadPlan) -> tuple[TopicMark, ...]:
-    """Where the partitions of all topics that the plan produces to end now; call it before the run.
+    """Return the ends of all partitions of the topics that the plan produces to.
 
-    Raises what `look_at_topic` raises, and `KafkaQuotasError` where the cluster can't be asked.
+    Call it before the run.
+
+    Raises:
+        ClusterUnreachableError: If no broker answers.
+        LoadRefusedError: If the cluster refuses the client, or the topic does not exist.
+        UsageError: If librdkafka refuses a property.
+        KafkaQuotasError: If the cluster does not return the offsets.
     """
     entities = _producers(plan)
     if not entities:
         return ()
     from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
 
-    look_at_topic(plan, entities[0])  # says best what is wrong, if something is
+    look_at_topic(plan, entities[0])  # has the most precise errors
     consumer = _open(plan, entities[0])
     try:
         return tuple(
@@ -63,9 +71,17 @@ def mark_topics(plan: LoadPlan) -> tuple[TopicMark, ...]:
 def read_back(
     plan: LoadPlan, entities: Sequence[ClientResult], marks: Sequence[TopicMark], *, within_s: float = READ_BACK_S
 ) -> Mapping[EntityKey, Delivery]:
-    """What became of the records of every client that produced; `entities` are in the plan's order.
+    """Return the delivery of the records of every client that produced.
 
-    Never raises: what can't be read can't be checked, and is said so.
+    Args:
+        plan: The plan of the run.
+        entities: The results of the clients, in the plan's order.
+        marks: The ends of the partitions before the run.
+        within_s: The time limit in seconds.
+
+    Returns:
+        One delivery per producing client, with a reason where its records could not be checked. An error of the cluster
+        is such a reason, not an exception.
     """
     from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
 
@@ -111,7 +127,7 @@ def _open(plan: LoadPlan, entity: ClientLoad) -> "Consumer":
 
 
 def _watermarks(consumer: "Consumer", topic: str, partition: int) -> tuple[int, int]:
-    """The first offset that a partition keeps, and the one after its last."""
+    """Return the first offset that a partition keeps, and the one after its last."""
     from confluent_kafka import TopicPartition  # noqa: PLC0415 - loaded by now
 
     low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER_S)
@@ -133,18 +149,18 @@ def _delivery(
 
 
 class _Reading:
-    """Reads every partition from its mark to its end, as long as there is time."""
+    """The reader of every partition from its mark to its end, within the time limit."""
 
     def __init__(self, consumer: "Consumer", counter: StampCounter, deadline: float) -> None:
         self._consumer = consumer
         self._counter = counter
         self._deadline = deadline
         self._left: dict[tuple[str, int], int] = {}
-        """The offset to stop at, of each partition that is not at its end."""
+        """Offset to stop at, by partition that is not at its end."""
         self._position: dict[tuple[str, int], int] = {}
 
     def read(self, marks: Iterable[TopicMark]) -> dict[str, str]:
-        """Why a topic was not read in full, of those that were not."""
+        """Read the partitions and return the reason for each topic that was not read in full."""
         from confluent_kafka import TopicPartition  # noqa: PLC0415 - loaded by now
 
         unread: dict[str, str] = {}
@@ -178,7 +194,7 @@ class _Reading:
                 del self._left[place]
 
     def _failed(self, message: "Message", place: tuple[str, int]) -> None:
-        """Nothing; a partition at its end is done, other errors are repeated by librdkafka until the deadline."""
+        """Mark a partition at its end as read, and leave other errors to librdkafka's retries."""
         from confluent_kafka import KafkaError  # noqa: PLC0415 - loaded by now
 
         error = message.error()

@@ -1,4 +1,4 @@
-"""One run: every client of a plan in a thread of its own, started together, watched, ended together."""
+"""One run: the engines of a plan in threads, started together, watched, stopped together."""
 
 import os
 import threading
@@ -19,23 +19,29 @@ from kafka_quotas.loadtest.run.engines import engines
 from kafka_quotas.loadtest.run.progress import ClientProgress, RunProgress, Watcher
 
 _Use = tuple[str, Workload]
-"""A topic and what is done with it."""
+"""A topic and a workload on it."""
 
 _LOOK_S = 0.25
 _LOOKS_KEPT = 10_000  # of the watching thread's lateness
 _HEAD_START_NS = 20_000_000  # all threads wait for the same first instant
-_SILENCE_S = 20.0  # no acknowledgement at all for so long, and no throttle either, ends a run
+_SILENCE_S = 20.0  # a run ends if no client has had an acknowledgement or a throttle time by then
 
 
 def run_load(
     plan: LoadPlan, *, clock: Clock, watcher: Watcher | None = None, ready: Callable[[], None] | None = None
 ) -> LoadResult:
-    """The result of running a plan; an interrupt (Ctrl-C) ends the run, and the result says so.
+    """Run a plan and return its result, which is marked as interrupted after Ctrl-C.
 
-    `ready` is called when the cluster has let everybody in, right before the load.
+    Args:
+        plan: The clients and the length of the run.
+        clock: The wall clock for the time of the start.
+        watcher: The observer of the run's progress, None without one.
+        ready: A callback for the moment when the cluster has accepted every client, right before the load.
 
-    Raises what `look_at_topic` raises, `LoadRefusedError` where a client is refused during the run,
-    `ClusterUnreachableError` where nothing was acknowledged for a long time, `UsageError` for a property refused.
+    Raises:
+        ClusterUnreachableError: If no broker answers, or nothing is acknowledged for a long time.
+        LoadRefusedError: If the cluster refuses a client, a topic does not exist, or a topic to consume is empty.
+        UsageError: If a client refuses a property, or its library can't run the workload.
     """
     views = _look_at_topics(plan)
     if ready is not None:
@@ -66,9 +72,9 @@ def run_load(
 
 
 def _look_at_topics(plan: LoadPlan) -> dict[_Use, TopicView]:
-    """Every topic of the plan that records move through, each as the first entity that uses it sees it.
+    """Return a view of every topic that records move through, seen by the first client that uses it.
 
-    Of the other workloads every login is tried once, for none of them may have a topic to look at.
+    For the other workloads, whose clients may have no topic, try every login once.
     """
     views: dict[_Use, TopicView] = {}
     reached: set[tuple[tuple[str, str], ...]] = set()
@@ -85,7 +91,7 @@ def _look_at_topics(plan: LoadPlan) -> dict[_Use, TopicView]:
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    """A run under way: its clients, their threads, and how it went."""
+    """A run in progress: its clients, their threads, and its measurements."""
 
     plan: LoadPlan
     instants: RunClock
@@ -103,9 +109,10 @@ class _Run:
         return sorted(clients, key=lambda client: places[id(client.entity)])
 
     def drive(self, watcher: Watcher | None) -> None:
-        """Nothing; the run is over and all its threads are gone.
+        """Run all engines in threads until the end of the run, and join the threads.
 
-        Raises the error of the first client that failed, and `ClusterUnreachableError` where nothing got through.
+        Raises:
+            Exception: The error of the first client that failed, or of a run in which nothing is acknowledged.
         """
         threads = [threading.Thread(target=self._live, args=(engine,), daemon=True) for engine in self.engines]
         for thread in threads:
@@ -124,7 +131,7 @@ class _Run:
             raise failure
 
     def _live(self, engine: ClientEngine) -> None:
-        """Nothing; one engine's whole life, in its own thread. What it raises is raised again by `drive`."""
+        """Run one engine in its own thread, and keep its error for `drive`."""
         from confluent_kafka import KafkaException  # noqa: PLC0415 - loads librdkafka
 
         self.stop.wait(max(0.0, (self.instants.start_ns - time.monotonic_ns()) / 1e9))
@@ -138,12 +145,16 @@ class _Run:
             self.thread_cpu_s.append(time.thread_time())
 
     def _failed(self, engine: ClientEngine, error: Exception) -> None:
-        """Nothing; the error is its first client's, unless one of its clients has one of its own."""
+        """Assign the error to the engine's first client, unless one of its clients already has an error."""
         if not any(client.error for client in engine.clients):
             engine.clients[0].error = error
 
     def _watch(self, threads: list[threading.Thread], watcher: Watcher | None) -> Exception | None:
-        """None when every client is done or one has failed; the error of a run in which nothing gets through."""
+        """Watch the run until every client is done or one has failed.
+
+        Returns:
+            The error of a run in which nothing is acknowledged, else None.
+        """
         while any(thread.is_alive() for thread in threads):
             before_s = time.monotonic()
             self.stop.wait(_LOOK_S)  # not a join: an interrupted join makes Python 3.11 take the thread for ended
@@ -159,7 +170,7 @@ class _Run:
         return None
 
     def _silence(self, elapsed_s: float) -> Exception | None:
-        """The error of a run in which nothing got through for too long; None while there is hope."""
+        """Return the error of a run in which nothing is acknowledged for too long, else None."""
         heard = any(client.recorder.acked or client.recorder.throttle_count for client in self.clients)
         if heard or elapsed_s < _SILENCE_S:
             return None

@@ -1,6 +1,7 @@
-"""How long a topic of one partition takes from being asked for until metadata show it, again and again during a load.
+"""The time from the request for a topic of one partition until metadata show it, probed during a load.
 
-What KIP-599 is about: a flood of topic changes keeps the controller busy, and everybody else's wait behind it.
+KIP-599 is about this time: a flood of topic changes keeps the controller busy, and the changes of all other clients
+wait for it.
 """
 
 import threading
@@ -14,15 +15,15 @@ from kafka_quotas.loadtest.run.topics import TopicAdmin
 from kafka_quotas.wire.client.topics import WantedTopic
 
 MAX_AT_ONCE: Final = 100
-"""Probes without an answer; with more the target is asked no further, and the missing ones tell enough."""
+"""Most probes without a result, beyond which no new one starts: the outstanding ones show the delay."""
 _LOOK_S: Final = 0.02
 
 
 class TopicProbes:
-    """Asks every `every_s` while it is entered, each time for a new topic under `prefix`.
+    """Probes that each create a new topic under `prefix`, every `every_s` seconds while the context lasts.
 
-    `opened` gives a connection of its own to each probe, so that none waits for another. Those without an answer at
-    the end are given `grace_s` more.
+    `opened` returns a connection of its own for each probe, so that none waits for another. At the end, the probes
+    without a result get `grace_s` seconds more.
     """
 
     def __init__(self, opened: Callable[[], TopicAdmin], *, prefix: str, every_s: float, grace_s: float) -> None:
@@ -39,11 +40,14 @@ class TopicProbes:
 
     @property
     def answers(self) -> tuple[ProbeResult, ...]:
-        """The probes in the order in which they were asked."""
+        """The results, in the order in which the probes started."""
         return tuple(sorted(self._answers, key=lambda answer: answer.at_s))
 
     def ask_until(self, after_s: float) -> None:
-        """Nothing; so long after the start it goes on asking, for what a load leaves behind outlasts its answers."""
+        """Wait until `after_s` seconds after the start, while the probes continue.
+
+        The effects of a load on the controller last longer than its responses.
+        """
         time.sleep(max(0.0, self._start_s + after_s - time.monotonic()))
 
     def __enter__(self) -> Self:
@@ -82,7 +86,7 @@ class TopicProbes:
         self._answers.append(ProbeResult(at_s=at_s, wait_ms=wait_ms, error="" if is_there else "not visible in time"))
 
     def _is_made(self, topic: str) -> bool:
-        """Whether metadata showed the topic with a leader before the probes were over."""
+        """Create the topic and return whether metadata show it with a leader before the probes end."""
         admin = self._opened()
         try:
             admin.ask_for(WantedTopic(topic, 1, -1))

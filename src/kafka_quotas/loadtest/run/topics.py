@@ -1,4 +1,7 @@
-"""The topics that a run makes under its prefix and removes again, over the connection that also administers quotas."""
+"""The topics that a run creates under its prefix and deletes again.
+
+The connection is of the same kind as the one that administers quotas.
+"""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,9 +26,11 @@ _Item = TypeVar("_Item")
 
 
 class TopicAdmin:
-    """Makes, finds and removes topics of a cluster; connects at the first call.
+    """The administrator of one cluster's topics, connected at the first call.
 
-    Every call raises `StoreUnreachableError` where no broker answers and `StoreRefusedError` where they say no.
+    Raises:
+        StoreUnreachableError: From every call, if no broker answers.
+        StoreRefusedError: From every call, if the brokers refuse it.
     """
 
     def __init__(self, bootstrap: str, *, settings: StoreSettings) -> None:
@@ -34,9 +39,10 @@ class TopicAdmin:
         self._ready_s = max(_READY_S, settings.timeout_s)
 
     def make(self, topics: Sequence[WantedTopic]) -> None:
-        """Nothing; the topics are there, and each partition has a leader.
+        """Create topics and wait until each partition has a leader.
 
-        Raises `LoadRefusedError` where the cluster refuses one.
+        Raises:
+            LoadRefusedError: If the cluster refuses a topic, or the leaders are missing for too long.
         """
         for batch in _batches(topics):
             self.ask_for(*batch)
@@ -45,9 +51,10 @@ class TopicAdmin:
             raise LoadRefusedError(f"the run's topics got no leaders within {self._ready_s:.0f} s")
 
     def ask_for(self, *topics: WantedTopic) -> None:
-        """Nothing; the cluster has taken the order for these topics, which may not be visible yet.
+        """Request the creation of topics, without a wait until they are visible.
 
-        Raises `LoadRefusedError` where it refuses one.
+        Raises:
+            LoadRefusedError: If the cluster refuses a topic.
         """
         request = CreateTopics(topics=topics, timeout_ms=self._timeout_ms)
         for outcome in self._connection.send(request, node_id=self._controller()):
@@ -59,24 +66,25 @@ class TopicAdmin:
                 )
 
     def is_led(self, name: str) -> bool:
-        """Whether metadata show the topic with a leader for each partition."""
+        """Return whether metadata show the topic with a leader for each partition."""
         return self._led({name: 1})
 
     def named(self, prefix: str) -> tuple[str, ...]:
-        """The names of all topics that begin with the prefix, sorted."""
+        """Return the names of all topics that begin with the prefix, sorted."""
         topics = self._connection.send(MetadataRequest(topics=None)).topics
         return tuple(sorted(topic.name for topic in topics if topic.name.startswith(prefix)))
 
     def missing(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Those of the topics that are not there, in order."""
+        """Return the names of the topics that do not exist, in the given order."""
         topics = self._connection.send(MetadataRequest(topics=tuple(names))).topics
         unknown = {topic.name for topic in topics if topic.error_code == _UNKNOWN_TOPIC}
         return tuple(name for name in names if name in unknown)
 
     def remove(self, prefix: str) -> tuple[str, ...]:
-        """The names of the topics that began with the prefix, all of which are gone.
+        """Delete all topics that begin with the prefix, wait until none is left, and return their names.
 
-        Raises `StoreError` where one can't be removed.
+        Raises:
+            StoreError: If a topic can't be deleted, or is still there at the time limit.
         """
         removed: list[str] = []
         deadline_s = time.monotonic() + self._ready_s
@@ -92,21 +100,24 @@ class TopicAdmin:
         return tuple(removed)
 
     def answers(self) -> None:
-        """Nothing, where a broker answers in time; raises what `named` raises where none does."""
+        """Check that a broker answers."""
         self._connection.send(MetadataRequest())
 
     def close(self) -> None:
-        """Nothing; the connections are closed."""
+        """Close the connections."""
         self._connection.close()
 
     def _delete(self, names: Sequence[str]) -> None:
         request = DeleteTopics(topics=names, timeout_ms=self._timeout_ms)
         for outcome in self._connection.send(request, node_id=self._controller()):
-            if outcome.error_code not in (0, _UNKNOWN_TOPIC, _NOT_CONTROLLER):  # the last is asked again
+            if outcome.error_code not in (0, _UNKNOWN_TOPIC, _NOT_CONTROLLER):  # after the last, `remove` retries
                 raise self._connection.error(outcome.error_code, f"topic {outcome.name}", missing_acl="Delete")
 
     def _controller(self) -> int:
-        """The broker that takes changes of topics; under KRaft any one passes them on."""
+        """Return the broker that takes changes of topics.
+
+        Under KRaft any broker forwards them.
+        """
         self._connection.node_ids()
         return self._connection.send(MetadataRequest()).controller_id
 
@@ -123,9 +134,12 @@ class TopicAdmin:
 def fill_topic(
     bootstrap: str, topic: str, *, partitions: int, records: int, record_size: int, properties: Mapping[str, str]
 ) -> None:
-    """Nothing; each partition of the topic holds its share of the records, in batches of a few dozen.
+    """Write the records to the topic, in equal shares for its partitions.
 
-    Small batches can be fetched under a small quota. Raises `LoadRefusedError` where they are not taken in time.
+    Batches have a few dozen records, so that a consumer with a small quota can fetch them.
+
+    Raises:
+        LoadRefusedError: If the topic does not take the records in time.
     """
     from confluent_kafka import Producer  # noqa: PLC0415 - loads librdkafka
 

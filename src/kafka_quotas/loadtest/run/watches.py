@@ -1,8 +1,9 @@
-"""Whether the target answers all through a run: asked every second, by a connection that no client shares.
+"""The watches of a run: one for the availability of its target, one for changes of its quotas.
 
-A client that is throttled is silent for seconds as well, so its silence tells nothing; this one is not throttled.
+The target is probed every second over a connection that no client shares. A throttled client has no responses for
+seconds, so its silence does not show an outage; this connection is not throttled.
 
-Whether anybody changes the quotas of a run while it lasts: read again every few seconds, and once at the end.
+The quotas are read every few seconds, and once more at the end.
 """
 
 import threading
@@ -19,9 +20,9 @@ _INTERVAL_S: Final = 2.0
 
 
 class QuotaWatch:
-    """Watches in a thread of its own, over a connection of its own, while it is entered.
+    """The watch for changes of quotas, over a connection of its own, while the context lasts.
 
-    `expected` is what holds for the clients when the load starts.
+    It reads the store in a thread of its own. `expected` has the quotas that apply to the clients when the load starts.
     """
 
     def __init__(self, opened: Callable[[], Store], *, names: Sequence[ClientName], expected: InForce) -> None:
@@ -35,7 +36,7 @@ class QuotaWatch:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What was changed and when it was noticed, one line each, in order."""
+        """The changes and when the watch noticed them, one line each, in order."""
         return tuple(f"{change}, noticed {at_s:.0f} s after the start" for change, at_s in self._found.items())
 
     def __enter__(self) -> Self:
@@ -48,7 +49,7 @@ class QuotaWatch:
         self._thread.join()
 
     def _watch(self) -> None:
-        """Nothing; looks until the end and once more then. A store that does not answer is asked again."""
+        """Look until the end and once more then, and reopen a store that does not answer."""
         store: Store | None = None
         ending = False
         while not ending:
@@ -70,14 +71,14 @@ class QuotaWatch:
 
 INTERVAL_S: Final = 1.0
 PATIENCE_S: Final = 8.0
-"""An answer that takes longer is none: a target that is merely busy answers in time."""
+"""Longest wait for an answer, within which even a busy target answers."""
 
 
 class TargetWatch:
-    """Asks in a thread of its own while it is entered. `ask` raises where nothing answers within `PATIENCE_S`.
+    """The watch for outages of the target, in a thread of its own, while the context lasts.
 
-    A target that refuses to answer whoever asks here is not asked again, and one that never answered (whoever
-    administers may have no login there) is not taken for gone.
+    `ask` raises if no broker answers within `PATIENCE_S`. The watch ends when the target refuses the request. It
+    reports no outage before the first answer, because the administrator may have no login there.
     """
 
     def __init__(self, ask: Callable[[], None], *, interval_s: float = INTERVAL_S) -> None:
@@ -91,7 +92,7 @@ class TargetWatch:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """When the target did not answer, one line for each time."""
+        """The outages of the target, one line each."""
         if self._silent_since_s is None:
             return tuple(self._outages)
         return (*self._outages, f"the target did not answer any more from {self._silent_since_s:.0f} s on")
