@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 class ClusterUnreachableError(KafkaQuotasError):
-    """No broker answers at the bootstrap address, or it has stopped answering."""
+    """A failure to reach any broker at the bootstrap address, at the start or during the run."""
 
 
 class LoadRefusedError(KafkaQuotasError):
-    """The cluster refuses the load: authentication, authorization, or a topic that is missing or empty."""
+    """A refusal by the cluster: authentication, authorization, or a topic that is missing or empty."""
 
 
 def translated(error: "KafkaError", *, bootstrap: str) -> KafkaQuotasError:

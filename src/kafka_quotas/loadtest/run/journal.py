@@ -30,7 +30,7 @@ _SUFFIX: Final = ".jsonl"
 
 
 class RunJournalError(KafkaQuotasError):
-    """An error of reading or writing a journal."""
+    """A failure to write or read a journal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class RunPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfinished:
-    """The changes in a journal that are to be reverted."""
+    """The changes in a journal that are not reverted."""
 
     path: Path
     place: RunPlace
@@ -211,7 +211,7 @@ def _unfinished(path: Path, content: bytes) -> Unfinished:
             f"the journal {path} is damaged: {type(error).__name__} {error}",
             hint="look what it says, put that back by hand, and remove it",
         ) from error
-    if place is None:  # nothing was announced, so nothing was done
+    if place is None:  # without a first line there is no announcement, and so no change
         place = RunPlace(run=path.stem, scenario="", started_ms=0, bootstrap="", store_url="", command_config=None)
     return Unfinished(path=path, place=place, changes=tuple(changes), prefixes=tuple(prefixes), folders=tuple(folders))
 

@@ -94,7 +94,7 @@ def _answers(client: "AdminClient", plan: LoadPlan, errors: "list[KafkaError]", 
     try:
         client.list_topics(timeout=_ATTEMPT_S)
     except KafkaException as error:
-        client.poll(0)  # hands over what error_cb has to say, which is more than "timed out"
+        client.poll(0)  # runs error_cb, whose errors are more precise than "timed out"
         refusal = next((each for each in errors if is_fatal(each)), None)
         if refusal is None and time.monotonic() < deadline:
             return False
@@ -112,7 +112,7 @@ def _leaders(consumer: "Consumer", plan: LoadPlan, name: str, errors: "list[Kafk
         try:
             topic = consumer.list_topics(name, timeout=_ATTEMPT_S).topics[name]
         except KafkaException as error:
-            consumer.poll(0)  # hands over what error_cb has to say, which is more than "timed out"
+            consumer.poll(0)  # runs error_cb, whose errors are more precise than "timed out"
             refusal = next((each for each in errors if is_fatal(each)), None)
             if refusal is None and time.monotonic() < deadline:
                 continue

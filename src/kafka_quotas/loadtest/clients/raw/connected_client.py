@@ -21,7 +21,7 @@ from kafka_quotas.loadtest.plan.workload import Loop
 CONNECTION_LOST: Final = "connection lost"
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 1.0
-_GATHER_NS: Final = 2_000_000  # arrivals that are due within it travel together
+_GATHER_NS: Final = 2_000_000  # the client sends arrivals that are due within it together
 
 
 class ConnectedClient(RawClient):

@@ -31,7 +31,7 @@ _HEAD_BYTES: Final = 61
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSizes:
-    """How long a broker may wait for a minimum of bytes, and how many it may return."""
+    """The limits of a fetch: the broker's wait, the bytes that end it, and the bytes of the response."""
 
     max_wait_ms: int
     """Longest wait, in ms."""

@@ -71,6 +71,7 @@ class Leaders:
             known = {number: address for number, address in leaders.items() if address is not None}
             if not code and known and len(known) == len(leaders):
                 return known
+            # Only a missing topic or leader can pass by itself.
             if code not in (0, _UNKNOWN_TOPIC):
                 break
             await asyncio.sleep(_LOOK_S)

@@ -123,6 +123,7 @@ class RawProducer(ConnectedClient):
         if self._acks:
             connection.send(frame, InFlight(correlation_id, now_ns, self._answered, sent))
             return
+        # With acks=0 a broker sends no response, and so no throttle time.
         connection.send(frame, None)
         self._respond(connection, sent, now_ns, throttle_ms=0)
         self.recorder.acknowledged(now_ns, records=records, size=records * self.entity.record_size)

@@ -195,7 +195,7 @@ class RawFlood(ConnectedClient):
         elif self._request.api_key == FETCH:
             answer = read_fetch_answer(frame)
             if not answer.partitions and not answer.error_code:
-                return  # a broker answers so where a quota is exceeded, whatever was asked for
+                return  # a broker empties the response when a quota is exceeded, whatever the request
             code = answer.error_code or max(each.error_code for each in answer.partitions)
             self._follow(max((each.high_watermark for each in answer.partitions), default=0))
         else:

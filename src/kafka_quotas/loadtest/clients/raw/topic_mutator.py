@@ -31,10 +31,7 @@ _NOT_CONTROLLER: Final = 41
 
 @dataclass(slots=True, kw_only=True)
 class _Call:
-    """One call of the application, with the topics that are not done.
-
-    Times are in nanoseconds.
-    """
+    """One call of the application, with the topics that are not done, and its times in nanoseconds."""
 
     topics: Sequence[MutatedTopic]
     """Topics to ask for, at a retry only those that the quota refused."""
