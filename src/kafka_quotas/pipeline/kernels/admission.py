@@ -1,14 +1,13 @@
-"""One operation on one limiter: what `core.quotas.simulation` and the quota managers do, on flat arrays.
+"""One operation on one limiter, on flat arrays, as `core.quotas.simulation` and the quota managers do it.
 
-Operations: `RECORD` records and then checks; `NOCHECK` only records (a negative value takes back); `STRICT` checks, and
-records what holds; `CHECK` only checks; `FETCH` records, checks, and takes back what is refused.
-**Source:** `Sensor.record`, `ClientQuotaManager`, `KafkaApis.handleFetchRequest` (4.0).
-
-How long a violation costs, and the tokens of a mutation quota, on flat arrays.
+`RECORD` records and then checks. `NOCHECK` only records (a negative value takes back). `STRICT` checks, and records a
+value that the bound admits. `CHECK` only checks. `FETCH` records, checks, and takes a refused value back.
 
 Invariants: the arithmetic and rounding are those of `core.metrics.throttle_time` and `core.metrics.token_bucket`;
 results are whole ms within 64 bits.
-**Source:** `QuotaUtils`, `TokenBucket`, `ControllerMutationQuotaManager.throttleTimeMs` of Kafka 4.0.
+
+Source: `Sensor.record`, `ClientQuotaManager`, `KafkaApis.handleFetchRequest`, `QuotaUtils`, `TokenBucket`,
+`ControllerMutationQuotaManager.throttleTimeMs` of Kafka 4.0.
 """
 
 import math
@@ -25,7 +24,11 @@ _LOWEST: Final = float(_LONG_MIN)
 
 @compiled
 def round_half_up(value):
-    """The nearest whole number, halves towards plus infinity, within 64 bits; 0 for NaN."""
+    """Return the nearest whole number within 64 bits, with halves rounded towards plus infinity.
+
+    Returns:
+        0 for NaN.
+    """
     if value != value:  # noqa: PLR0124 - NaN is the one value unlike itself
         return 0
     if value >= _HIGHEST:
@@ -39,7 +42,7 @@ def round_half_up(value):
 
 @compiled
 def quotient(dividend, divisor):
-    """The quotient as IEEE 754 has it, also for a divisor of 0."""
+    """Divide as IEEE 754 does, also by 0."""
     if divisor != 0.0:
         return dividend / divisor
     if dividend == 0.0 or dividend != dividend:  # noqa: PLR0124 - as above
@@ -49,19 +52,19 @@ def quotient(dividend, divisor):
 
 @compiled
 def rate_throttle_ms(rate, bound, span_ms, longest_ms):
-    """The delay in ms that brings a rate back to its bound, at most `longest_ms`."""
+    """Return the delay in ms that brings a rate back to its bound, at most `longest_ms`."""
     return min(round_half_up(quotient(rate - bound, bound) * span_ms), longest_ms)
 
 
 @compiled
 def debt_throttle_ms(tokens, bound):
-    """The delay in ms after which a debt of `-tokens` is paid."""
+    """Return the delay in ms until the bucket has refilled a debt of `-tokens`."""
     return round_half_up(quotient(-tokens, bound) * 1000)
 
 
 @compiled
 def refill(clocks, sums, c, s, bound, now_ms, samples, window_ms):
-    """The tokens at a time; the bucket keeps them."""
+    """Refill a token bucket up to `now_ms` and return its tokens."""
     burst = samples * (window_ms / 1000.0) * bound
     tokens = sums[s] + bound * ((now_ms - clocks[c]) / 1000.0)
     if tokens > burst:
@@ -73,7 +76,10 @@ def refill(clocks, sums, c, s, bound, now_ms, samples, window_ms):
 
 @compiled
 def take(clocks, sums, c, s, value, bound, now_ms, samples, window_ms):
-    """Nothing; the value is taken out, or put back where it is negative, up to the burst."""
+    """Take a value out of a token bucket.
+
+    A negative value puts tokens back, up to the burst.
+    """
     burst = samples * (window_ms / 1000.0) * bound
     tokens = refill(clocks, sums, c, s, bound, now_ms, samples, window_ms) - value
     sums[s] = min(tokens, burst)
@@ -88,7 +94,11 @@ FETCH: Final = 4
 
 @compiled
 def judge_rate(clocks, sums, c, s, op, value, bound, now_ms, samples, window_ms, longest_ms):
-    """Whether the value is admitted and the bound holds, the throttle time and window in ms, and the rate."""
+    """Apply one operation to a windowed rate and judge it against the bound.
+
+    Returns:
+        Whether the value is admitted, whether the bound holds, throttle time and window in ms, and the rate per second.
+    """
     if op == NOCHECK:
         record_rate(clocks, sums, c, s, value, now_ms, samples, window_ms)
         return True, True, 0, 0, 0.0
@@ -111,7 +121,11 @@ def judge_rate(clocks, sums, c, s, op, value, bound, now_ms, samples, window_ms,
 
 @compiled
 def judge_tokens(clocks, sums, c, s, op, value, bound, now_ms, samples, window_ms):
-    """Whether the value is admitted and there is no debt, the throttle time in ms, 0, and the tokens judged."""
+    """Apply one operation to a token bucket and judge it.
+
+    Returns:
+        Whether the value is admitted, whether there is no debt, the throttle time in ms, 0, and the tokens judged.
+    """
     if op == RECORD or op == NOCHECK:
         take(clocks, sums, c, s, value, bound, now_ms, samples, window_ms)
     if op == NOCHECK:

@@ -1,8 +1,9 @@
-"""One event on one limiter with all its attempts: shared by the compiled loop and the one on lists.
+"""One event on one limiter with all its attempts, for the compiled loop and the one on lists.
 
-Invariants: an event that is refused is repeated in a closed loop, at most `MAX_ATTEMPTS` times; a fetch is taken in
-pieces that fit the window, as a broker cuts its responses. What happened is added up in place.
-**Source:** `core.quotas.simulation.replay`; `KafkaApis.handleFetchRequest`, `maxValueInQuotaWindow` (4.0) for fetches.
+Invariants: a closed loop repeats a refused event, at most `MAX_ATTEMPTS` times. A fetch is taken in pieces that fit the
+window, as a broker cuts its responses. Counts and amounts are added up in place.
+
+Source: `core.quotas.simulation.replay`; `KafkaApis.handleFetchRequest`, `maxValueInQuotaWindow` (4.0) for fetches.
 """
 
 from kafka_quotas.core.model.quota_key import INT_MAX
@@ -18,7 +19,13 @@ def settle(
     clocks, sums, c, s, op, due_ms, start_ms, amount, bound, tokens, closed, samples, window_ms, longest_ms,
     counts, t, amounts, a, slots, pool, pool_used, lane,
 ):  # fmt: skip
-    """When the lane is free, when the last attempt happened, its throttle time and window (ms), verdict and level."""
+    """Run one event on one limiter until it is admitted or gives up, and tally it.
+
+    Returns:
+        When the lane is free and when the last attempt happened (ms), then the throttle time and window (ms), the
+            verdict
+        and the level of that attempt.
+    """
     most = most_at_once(op, bound, samples, window_ms)
     now_ms, rest, throttled, attempt, more = start_ms, amount, False, 0, True
     held, throttle_ms, span_ms, level, happened_ms = True, 0, 0, 0.0, start_ms
@@ -48,13 +55,13 @@ def settle(
 
 @compiled
 def most_at_once(op, bound, samples, window_ms):
-    """The most that one attempt takes; 0 for no such limit."""
+    """Return the largest value that one attempt takes, 0 for no such limit."""
     return bound * (samples - 1) * (window_ms / 1000.0) if op == FETCH else 0.0
 
 
 @compiled
 def wait_after(op, admitted, closed, throttle_ms):
-    """How long the client waits after an attempt, in ms."""
+    """Return how long the client waits after an attempt, in ms."""
     wait_ms = min(max(throttle_ms, 0), INT_MAX)
     return max(wait_ms, RETRY_BACKOFF_MS) if closed and not admitted and op != FETCH else wait_ms
 
@@ -70,7 +77,10 @@ def _judge(
 
 @compiled
 def count_delay(slots, pool, pool_used, lane, throttle_ms):
-    """Nothing; a throttle time is in the histogram of a lane (a limit of a row), which gets one at its first."""
+    """Count a throttle time in the histogram of a lane (one limit of one row).
+
+    A lane gets a histogram from the pool with its first throttle time.
+    """
     slot = slots[lane]
     if slot < 0:
         slot = pool_used[0]

@@ -1,8 +1,8 @@
-"""Plain records in a closed loop, compiled: what most replays are, and `loop.replay_lanes` gives the same for.
+"""Plain records in a closed loop, compiled: a fast path with the results of `loop.replay_lanes`.
 
-Events come row by row, so that a lane's state stays in registers for as long as its events last. A lane that nothing
-has held back yet, and that has a looser limit beside it which nothing was held back by either, has come to what that
-one has come to: it is copied. So a sweep costs little for those whom its limits do not touch.
+Most replays are of this kind. Events come row by row, which keeps a lane's state in registers for as long as its events
+last. Where neither a lane nor the next looser limit beside it has been throttled, both hold the same figures, and the
+looser lane is copied. A sweep therefore costs little for clients that its limits do not touch.
 """
 
 from kafka_quotas.core.model.quota_key import INT_MAX
@@ -29,7 +29,11 @@ def replay_waiting_records(
     rows, times_ms, values, bounds, samples, window_ms, longest_ms,
     clocks, sums, free_ms, counts, amounts, slots, pool, pool_used, begin,
 ):  # fmt: skip
-    """How far the pass came: to the end, or to a row for which the pool of histograms might not suffice."""
+    """Replay plain records in a closed loop, from place `begin` on.
+
+    Returns:
+        The place of the first event not replayed: the end, or a row for which the pool of histograms might not suffice.
+    """
     limits, first = bounds.shape[1], begin
     clock_width, sum_width = HEAD + 2 * (samples + 1), 2 + samples
     while first < rows.shape[0] and pool_used[0] + limits <= pool.shape[0]:
@@ -61,7 +65,7 @@ def _wait_through(
     first, end, times_ms, values, bound, free_ms, samples, window_ms, longest_ms,
     clocks, c, sums, s, counts, t, amounts, a, slots, pool, pool_used, lane,
 ):  # fmt: skip
-    """When the lane is free, after the events from `first` to before `end`."""
+    """Replay the events from `first` to before `end` on one lane and return when it is free, in ms."""
     index, count, current = clocks[c + INDEX], clocks[c + COUNT], sums[s + 1 + clocks[c + INDEX]]
     turn_ms = min(clocks[c + COMPLETE_MS], clocks[c + EXPIRED_MS])
     throttled, late_ms, begin_ms, end_ms = 0, 0, counts[t + BEGIN_MS], counts[t + END_MS]
@@ -100,13 +104,16 @@ def _wait_through(
 
 @compiled
 def _came_to(counts, amounts, lane, bound):
-    """Whether neither this lane nor the looser one was ever held back, and this bound had not held that one back."""
+    """Check that a lane would repeat what the looser one did.
+
+    Neither lane has been throttled, and this bound admits the looser lane's peak.
+    """
     untouched = counts[lane * COUNTS + THROTTLED] + counts[(lane + 1) * COUNTS + THROTTLED] == 0
     return untouched and amounts[(lane + 1) * AMOUNTS + PEAK] <= bound
 
 
 @compiled
 def _copy_line(figures, lane, width):
-    """Nothing; the lane before this one holds the same."""
+    """Copy a lane's figures to the lane before it."""
     for place in range(lane * width, (lane + 1) * width):
         figures[place - width] = figures[place]

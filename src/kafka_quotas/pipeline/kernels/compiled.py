@@ -1,7 +1,7 @@
-"""Compilation of kernels by Numba where that is installed, and the name of what runs them.
+"""Compilation of kernels by Numba where it is installed, and the name of the backend.
 
-Invariants: results do not depend on it. Division by zero gives IEEE infinities as in Java; no fast-math, so that sums
-are added in the order written.
+Invariants: results do not depend on the backend. Division by zero gives IEEE infinities as in Java. There is no
+fast-math, which keeps sums in the order written.
 """
 
 import warnings
@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 Kernel = Callable[..., Any]
-"""A function over scalars and arrays, typed by the compiler when it is called."""
+"""A function over scalars and arrays, typed by the compiler at its first call."""
 
 numba: Any = None
 with suppress(ImportError):
@@ -18,11 +18,14 @@ with suppress(ImportError):
 
 NUMBA: Final[bool] = numba is not None
 BACKEND: Final = "numba" if NUMBA else "numpy"
-"""What runs the kernels in this process: `numba`, or `numpy` where Numba is not installed."""
+"""The backend of the kernels in this process: `numba`, or `numpy` where Numba is not installed."""
 
 
 def compiled(kernel: Kernel) -> Kernel:
-    """The kernel as machine code, compiled at its first call and kept on disk; the kernel itself without Numba."""
+    """Compile a kernel to machine code at its first call and cache it on disk.
+
+    Without Numba the kernel itself is returned.
+    """
     if not NUMBA:
         return kernel
     with warnings.catch_warnings():

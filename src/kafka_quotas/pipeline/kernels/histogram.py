@@ -1,7 +1,9 @@
-"""Counts of delays by length, fine enough for percentiles: exact below 32 ms, then 16 steps to each doubling.
+"""Counts of delays by length, fine enough for percentiles.
 
-Invariants: a step is at most 1/16 of what it begins with, and a percentile is told as the middle of its step, so it is
-at most 1/32 off. Histograms of the same figures are equal whatever the order or the number of parts they came in.
+Delays below 32 ms are exact, longer ones have 16 steps to each doubling.
+
+Invariants: a step is at most 1/16 of its lower end, and a percentile is the middle of its step, hence at most 1/32 off.
+Histograms of the same delays are equal whatever the order or the number of parts they came in.
 """
 
 from typing import Final
@@ -13,9 +15,9 @@ from kafka_quotas.core.model.quota_key import INT_MAX
 from kafka_quotas.pipeline.kernels.compiled import compiled
 
 STEPS: Final = 448
-"""How many counts a histogram of delays up to 2^31 ms has."""
+"""Counts in a histogram of delays up to 2^31 ms."""
 _KEPT_BITS: Final = 48
-"""A double without so many bits is its exponent and 4 binary digits: the number of its step, counted from elsewhere."""
+"""Low bits of a double to drop: exponent and 4 binary digits are left, which number the step with another origin."""
 _FIRST_KEPT: Final = 1023 * 16 + 48
 _AT_A_TIME: Final = 4096
 """Histograms that are added up together: 15 MB."""
@@ -23,7 +25,10 @@ _AT_A_TIME: Final = 4096
 
 @compiled
 def step_of(delay_ms):
-    """The step that a delay from 0 ms on is counted under; delays beyond 2^31 ms share the last one."""
+    """Return the step that counts a delay of at least 0 ms.
+
+    Delays beyond 2^31 ms share the last step.
+    """
     rest = min(delay_ms, INT_MAX)
     if rest < 32:
         return rest
@@ -31,7 +36,7 @@ def step_of(delay_ms):
 
 
 def steps_of(delays_ms: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The steps of many delays."""
+    """Return the steps of many delays."""
     rest: NDArray[np.int64] = np.minimum(delays_ms, INT_MAX)
     octave = np.maximum(np.frexp(rest.astype(np.float64))[1].astype(np.int64) - 5, 0)
     steps: NDArray[np.int64] = octave * 16 + (rest >> octave)
@@ -39,9 +44,11 @@ def steps_of(delays_ms: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def percentiles_ms(pool: NDArray[np.uint32], chosen: NDArray[np.int64], share: float) -> NDArray[np.float64]:
-    """For each chosen histogram of the pool the delay in ms that so large a share (0 to 1) of it does not exceed.
+    """Return the percentile in ms of each chosen histogram of the pool.
 
-    A histogram has counted something.
+    Args:
+        chosen: Histograms with at least one count.
+        share: The share of delays that do not exceed the percentile, 0 to 1.
     """
     found = np.zeros(chosen.size)
     for begin in range(0, chosen.size, _AT_A_TIME):
@@ -52,7 +59,7 @@ def percentiles_ms(pool: NDArray[np.uint32], chosen: NDArray[np.int64], share: f
 
 
 def _middle_ms(step: int) -> float:
-    """The middle of the delays that one step counts."""
+    """Return the middle of the delays that one step counts."""
     if step < 32:
         return float(step)
     octave = step // 16 - 1

@@ -1,11 +1,11 @@
-"""Limiters of many quota buckets under many limits: what they hold, and events run through them.
+"""Limiters of many quota buckets under many limits: their state, and events run through them.
 
-Contract (what jobs build on): `Limiters(rule, bounds)` is fresh; `run` takes events in any number of calls and adds up
-what happened; `trace` tells it event by event as well. State is carried from call to call, so a batch is one call and
-a stream is many. A row is a quota bucket, a column of `bounds` one proposed limit per row (`UNLIMITED` for none).
+Contract (for jobs): `Limiters(rule, bounds)` is fresh; `run` takes events in any number of calls and adds up the
+results; `trace` also returns them event by event. State carries over from call to call: a batch is one call, a stream
+is many. A row is a quota bucket, a column of `bounds` one proposed limit per row (`UNLIMITED` for none).
 
-Invariants: the events of one row must come in the order they are to happen in, over all calls; rows may be mixed, -1
-is passed over. Results are `core`'s on the same events, to the last bit, compiled or not.
+Invariants: the events of one row must come in the order they happen in, over all calls. Rows may be mixed, and events
+of row -1 are skipped. Results are `core`'s on the same events, to the last bit, compiled or not.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ Rows = NDArray[np.int32]
 
 _FIRST_POOL: Final = 64
 _PART_EVENTS: Final = 1 << 16
-"""Events that are put in order and run at a time: as many as a processor's cache holds."""
+"""Events that are sorted and run at a time: as many as a processor's cache holds."""
 _NO_OPS: Final = np.empty(0, dtype=np.int8)
 _NO_TRACE: Final = np.empty((0, 4), dtype=np.int64)
 _NO_LEVELS: Final = np.empty(0, dtype=np.float64)
@@ -42,16 +42,16 @@ _NO_LEVELS: Final = np.empty(0, dtype=np.float64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimiterRule:
-    """How every event is judged: `operation` is one of `judge`'s, `tokens` a mutation quota's bucket, else a rate.
-
-    `bounded` cuts delays at one window, as for request time. In a closed loop a row is one client, which waits out
-    every delay before its next event and repeats what was refused.
-    """
+    """How every event is judged."""
 
     operation: int = RECORD
+    """One of `admission`'s operations."""
     tokens: bool = False
+    """Token bucket of a mutation quota instead of a windowed rate."""
     bounded: bool = False
+    """Delays of at most one window, as for request time."""
     closed: bool = False
+    """Closed loop: a client per row waits out every delay and repeats refused events."""
     window: QuotaWindow = DEFAULT_WINDOW
 
     @property
@@ -62,20 +62,22 @@ class LimiterRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """What became of each event (its last attempt) under each limit; arrays of events by limits.
-
-    Throttle time, time of happening and window in ms; whether the bound held; the rate per second or the tokens judged.
-    """
+    """The result of each event's last attempt under each limit, in arrays of events by limits."""
 
     throttle_ms: Int64s
+    """Throttle time in ms."""
     happened_ms: Int64s
+    """Time of the last attempt in ms since 1970."""
     window_ms: Int64s
+    """Window in ms that the rate was measured over."""
     held: NDArray[np.bool_]
+    """Whether the bound held."""
     level: Floats
+    """Rate per second, or the tokens judged."""
 
 
 class Limiters:
-    """Rates or token buckets, one per row and limit, and what has happened to them."""
+    """Rates or token buckets, one per row and limit, and the tallies of their events."""
 
     def __init__(self, rule: LimiterRule, bounds: Floats, *, compiled: bool = NUMBA) -> None:
         self.rule = rule
@@ -94,9 +96,14 @@ class Limiters:
         self._pool_used = np.zeros(1, dtype=np.int64)
 
     def run(self, rows: Rows, times_ms: Int64s, values: Floats) -> None:
-        """Nothing; the events have happened: their rows, times in ms since 1970, and amounts.
+        """Run events through the limiters.
 
-        Of one row and one millisecond the smallest are taken first, whatever order they come in.
+        Events of one row in the same millisecond are run smallest first, whatever order they come in.
+
+        Args:
+            rows: The row of each event, -1 to skip it.
+            times_ms: Times in ms since 1970.
+            values: Amounts.
         """
         self._require_fit(rows, times_ms, values)
         if len(self.bounds):
@@ -105,9 +112,15 @@ class Limiters:
                 self._advance(*events, _NO_OPS, _NO_TRACE, _NO_LEVELS)
 
     def trace(self, rows: Rows, times_ms: Int64s, values: Floats, operations: NDArray[np.int8] | None = None) -> Trace:
-        """What became of each event; `operations` holds one of each, where they are not the rule's.
+        """Run events through the limiters and return the result of each.
 
-        Not for rules whose limits share a ring (`run` is for those): make the rule with one limit, or closed.
+        Rules whose limits share a ring are for `run` alone: make the rule with one limit, or closed.
+
+        Args:
+            rows: The row of each event, -1 to skip it.
+            times_ms: Times in ms since 1970.
+            values: Amounts.
+            operations: One operation per event, None for the rule's.
         """
         self._require_fit(rows, times_ms, values, *(() if operations is None else (operations,)))
         order, limits = order_by_row(rows, row_count=len(self.bounds)), self.bounds.shape[1]
@@ -126,7 +139,10 @@ class Limiters:
         )
 
     def rebound(self, bounds: Floats) -> None:
-        """Nothing; limits are others from now on, and rows may have been added; what was recorded stays."""
+        """Replace the limits from now on, and add rows where `bounds` has more.
+
+        Recorded events stay.
+        """
         added = Limiters(self.rule, np.asarray(bounds, dtype=np.float64)[len(self.bounds) :], compiled=self._compiled)
         self.bounds = np.ascontiguousarray(bounds, dtype=np.float64)
         for name in ("_clocks", "_sums", "_free_ms", "_counts", "_amounts", "_slots"):
@@ -134,7 +150,7 @@ class Limiters:
 
     @property
     def counts(self) -> Int64s:
-        """What was counted: rows by limits by the columns of `tally`."""
+        """The counts: rows by limits by the columns of `tally`."""
         return self._counts.reshape(*self.bounds.shape, COUNTS)
 
     @property
@@ -143,7 +159,11 @@ class Limiters:
         return self._amounts.reshape(*self.bounds.shape, AMOUNTS)
 
     def percentiles_ms(self, share: float) -> Floats:
-        """The throttle time in ms that so large a share of a lane's do not exceed, 0 for none: rows by limits."""
+        """Return the throttle time in ms that the given share of a lane's throttle times does not exceed.
+
+        Returns:
+            Rows by limits, 0 for a lane without throttle times.
+        """
         found = np.zeros(self._slots.size)
         used = np.flatnonzero(self._slots >= 0)
         found[used] = percentiles_ms(self._pool, self._slots[used], share)
@@ -151,14 +171,16 @@ class Limiters:
 
     @property
     def _states(self) -> int:
-        """How many rings or token buckets there are."""
+        """The number of rings or token buckets."""
         return len(self.bounds) if self._shared else self.bounds.size
 
     def _require_fit(self, rows: NDArray[np.integer[Any]], *columns: NDArray[Any]) -> None:
-        """Refuse what compiled kernels would read or write beyond the end of, for they check no bounds.
+        """Refuse arrays that would make compiled kernels, which check no bounds, read or write past an end.
 
-        Raises `ValueError` where columns of the events differ in length, an event is of a row that there is not, or
-        what was recorded has not the size that the rule and the bounds ask for.
+        Raises:
+            ValueError: Columns of the events differ in length, an event's row does not exist, or the recorded state has
+                not
+                the size that the rule and the bounds need.
         """
         if any(column.size != rows.size for column in columns):
             raise ValueError(f"{rows.size} rows of events, but columns of {[column.size for column in columns]}")
@@ -180,7 +202,7 @@ class Limiters:
         traced: Int64s,
         levels: Floats,
     ) -> None:
-        """Nothing; the events, row by row, have happened."""
+        """Run events that come row by row, and double the pool of histograms whenever a pass runs out of it."""
         rule, window, done = self.rule, self.rule.window, 0
         settings = (window.samples, window.window_ms, rule.longest_ms)
         tallies = (self._counts, self._amounts, self._slots)
@@ -204,12 +226,12 @@ class Limiters:
 
 
 def unlimited(rows: int, limits: int = 1) -> Floats:
-    """Bounds that nothing exceeds."""
+    """Return bounds that nothing exceeds."""
     return np.full((rows, limits), UNLIMITED)
 
 
 def _parts(times_ms: Int64s) -> Iterator[slice]:
-    """The events in parts that a cache holds; neighbours of one time are in one part."""
+    """Split the events into parts that a cache holds, with neighbours of one time in one part."""
     begin = 0
     while begin < times_ms.size:
         end = begin + _PART_EVENTS

@@ -1,6 +1,6 @@
 """The replay without a compiler: many lanes at a time in NumPy, the few longest ones value by value.
 
-Invariants: results are those of the compiled loop, to the last bit: each lane sees its events in order and its sums are
+Invariants: results are those of the compiled loop, to the last bit. Each lane sees its events in order and its sums are
 added in the order of the slots. A round takes one attempt of every lane that still has events.
 """
 
@@ -33,7 +33,7 @@ from kafka_quotas.pipeline.kernels.tally import (
 )
 
 _FEWEST_LANES: Final = 16
-"""With fewer lanes a round in NumPy costs more than its lanes value by value."""
+"""Lanes below which a round in NumPy costs more than its lanes value by value."""
 
 Int64s = NDArray[np.int64]
 
@@ -45,9 +45,10 @@ def replay_in_lockstep(
     slots: Int64s, pool: NDArray[np.uint32], pool_used: Int64s, traced: Int64s, levels: NDArray[np.float64],
     begin: int,
 ) -> int:  # fmt: skip
-    """How far the pass came: to the end, or nowhere where the pool of histograms might not suffice.
+    """Replay events from place `begin` on, as `loop.replay_lanes` does.
 
-    As `loop.replay_lanes`.
+    Returns:
+        The number of events, or `begin` where the pool of histograms might not suffice.
     """
     present, first, many = np.unique(rows[begin:], return_index=True, return_counts=True)
     limits = bounds.shape[1]
@@ -68,7 +69,7 @@ def replay_in_lockstep(
 
 
 class _Lockstep:
-    """One call's events, and where their lanes stand."""
+    """The events of one call and the position of each lane in them."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class _Lockstep:
         self._bounds, self._limits = bounds.ravel(), bounds.shape[1]
 
     def run(self, lanes: Int64s, first: Int64s, many: Int64s) -> None:
-        """Nothing; every lane has had its events, `many` from place `first` on."""
+        """Run the events of every lane, `many` of them from place `first` on."""
         self._lane, self._next, self._last = lanes, first.copy(), first + many
         self._attempt = np.zeros(lanes.size, dtype=np.int64)
         self._rest, self._now = np.zeros(lanes.size), np.zeros(lanes.size, dtype=np.int64)
@@ -105,7 +106,7 @@ class _Lockstep:
                 active = self._round(active)
 
     def _round(self, active: Int64s) -> Int64s:
-        """The lanes that still have events after one more attempt of each of these."""
+        """Take one more attempt of each active lane and return the lanes that still have events."""
         lane, position = self._lane[active], self._next[active]
         op = self._ops[position] if self._ops.size else np.full(active.size, self._op)
         self._begin_events(active, lane, position)
@@ -171,7 +172,7 @@ class _Lockstep:
         self._counts[lane, END_MS] = np.maximum(self._counts[lane, END_MS], self._now[done])
 
     def _finish_singly(self, each: int) -> None:
-        """Nothing; one lane has had the rest of its events, one by one."""
+        """Run the rest of one lane's events one by one."""
         lane = int(self._lane[each])
         clock, total = _editable(self._judge.clocks[lane]), _editable(self._judge.sums[lane])
         counts, amounts = _editable(self._counts[lane]), _editable(self._amounts[lane])
@@ -197,5 +198,5 @@ class _Lockstep:
 
 
 def _editable(line: NDArray[Any]) -> Any:
-    """A copy of a line of figures as `settle` likes it: a list, which Python reads faster, or an array if compiled."""
+    """Copy a line of figures for `settle`: a list, which Python reads faster, or an array if compiled."""
     return line.copy() if NUMBA else line.tolist()

@@ -1,4 +1,4 @@
-"""One operation on many limiters at a time in NumPy: `ring`, `verdict` and `judge` with arrays for values.
+"""One operation on many limiters at a time in NumPy: `ring` and `admission` over arrays.
 
 Invariants: the lanes of one call differ. Sums are added in the order of the slots, one slot of all lanes at a time.
 """
@@ -19,7 +19,7 @@ Judged = tuple[NDArray[np.bool_], NDArray[np.bool_], Int64s, Int64s, Floats]
 
 
 class RateLanes:
-    """Windowed rates."""
+    """Windowed rates, one per lane."""
 
     def __init__(self, clocks: Int64s, sums: Floats, *, samples: int, window_ms: int, longest_ms: int) -> None:
         self.clocks = clocks.reshape(-1, HEAD + 2 * (samples + 1))
@@ -28,7 +28,7 @@ class RateLanes:
         self._slots = np.arange(samples + 1)
 
     def judge(self, lane: Int64s, op: Any, value: Floats, bound: Floats, now: Int64s) -> Judged:
-        """What one operation of each lane came to."""
+        """Apply one operation to each lane's rate and judge it."""
         recording = (op == RECORD) | (op == FETCH) | (op == NOCHECK)
         checking = op != NOCHECK
         self._record(lane[recording], value[recording], now[recording])
@@ -113,7 +113,7 @@ class RateLanes:
 
 
 class TokenLanes:
-    """Token buckets."""
+    """Token buckets, one per lane."""
 
     def __init__(self, clocks: Int64s, sums: Floats, *, samples: int, window_ms: int, longest_ms: int) -> None:
         self.clocks, self.sums = clocks.reshape(-1, 1), sums.reshape(-1, 1)
@@ -121,7 +121,7 @@ class TokenLanes:
         self._longest_ms = longest_ms
 
     def judge(self, lane: Int64s, op: Any, value: Floats, bound: Floats, now: Int64s) -> Judged:
-        """What one operation of each lane came to."""
+        """Apply one operation to each lane's token bucket and judge it."""
         checking = op != NOCHECK
         self._take(lane, np.where((op == RECORD) | ~checking, value, 0.0), bound, now)
         tokens = np.where(checking, self.sums[lane, 0], 0.0)

@@ -1,9 +1,9 @@
 """The replay event by event, compiled: one pass for many rows (quota buckets) and many limits of each.
 
-Invariants: the events of one row come in the order they are to happen in, and row by row. Limits are a table of
-rows by limits; a limit of a row is a lane. In an open loop of plain records all limits of a row share one ring, since
-recording does not depend on them. A pass stops before an event where the pool of histograms might not suffice, and
-tells where, so as to be resumed.
+Invariants: the events come row by row, and those of one row in the order they happen in. Limits are a table of rows by
+limits; one limit of one row is a lane. In an open loop of plain records all limits of a row share one ring, since
+recording does not depend on them. A pass stops before an event for which the pool of histograms might not suffice, and
+returns its place, where the next pass resumes.
 """
 
 from kafka_quotas.core.model.quota_key import INT_MAX
@@ -19,7 +19,11 @@ def replay_records(
     rows, times_ms, values, bounds, samples, window_ms, longest_ms,
     clocks, sums, counts, amounts, slots, pool, pool_used, begin,
 ):  # fmt: skip
-    """How far the pass came; plain records in an open loop."""
+    """Replay plain records in an open loop, from place `begin` on.
+
+    Returns:
+        The place of the first event not replayed.
+    """
     limits = bounds.shape[1]
     for step in range(begin, rows.shape[0]):
         if pool_used[0] + limits > pool.shape[0]:
@@ -48,10 +52,15 @@ def replay_lanes(
     rows, times_ms, values, ops, op, tokens, closed, bounds, samples, window_ms, longest_ms,
     clocks, sums, free_ms, counts, amounts, slots, pool, pool_used, traced, levels, begin,
 ):  # fmt: skip
-    """How far the pass came; any operation and loop, one ring or bucket per lane.
+    """Replay events of any operation in an open or closed loop, with one ring or bucket per lane.
 
-    `ops` holds one operation per event, or nothing where all are `op`. `traced` (throttle time, time of happening,
-    window, whether the bound held) and `levels` have a line per event and limit, or none.
+    Args:
+        ops: One operation per event, empty where all are `op`.
+        traced: A line per event and limit, or none: throttle time, time of happening, window, whether the bound held.
+        levels: The level per event and limit, or empty.
+
+    Returns:
+        The place of the first event not replayed.
     """
     limits = bounds.shape[1]
     clock_width, sum_width = (1, 1) if tokens else (HEAD + 2 * (samples + 1), 2 + samples)

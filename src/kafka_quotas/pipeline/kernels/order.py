@@ -1,4 +1,4 @@
-"""Events put in the order that kernels like: by time, or by row and then by time, equal times as they came."""
+"""Events sorted as kernels need them: by time, or by row and then by time, with a stable order of equal times."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,10 @@ Int64s = NDArray[np.int64]
 
 
 def order_by_row(rows: NDArray[np.int32], *, row_count: int) -> Int64s:
-    """The positions of the events with a row, row by row; those of one row stay in their order. Row -1 is none."""
+    """Return the positions of the events row by row, in their order within a row.
+
+    Events of row -1 are left out.
+    """
     if NUMBA:
         starts = np.zeros(row_count + 1, dtype=np.int64)
         _count_rows(rows, starts)
@@ -24,7 +27,10 @@ def order_by_row(rows: NDArray[np.int32], *, row_count: int) -> Int64s:
 def events_by_row(
     rows: NDArray[np.int32], times_ms: Int64s, values: NDArray[np.float64], *, row_count: int
 ) -> tuple[NDArray[np.int32], Int64s, NDArray[np.float64]]:
-    """The events with a row, row by row: rows, times and values; of one row and one time the smallest comes first."""
+    """Return rows, times and values row by row.
+
+    Events of one row and one time come smallest first. Events of row -1 are left out.
+    """
     order = order_by_row(rows, row_count=row_count)
     events = rows[order], times_ms[order], values[order]
     sort_ties(*events)
@@ -32,9 +38,9 @@ def events_by_row(
 
 
 def sort_ties(rows: NDArray[np.int32], times_ms: Int64s, values: NDArray[np.float64]) -> None:
-    """Nothing; neighbours of one row and one time are in the order of their values, the smallest first.
+    """Sort the values of neighbours with the same row and time in place, the smallest first.
 
-    So what was recorded within one millisecond is taken alike whatever order it came in, which engines differ in.
+    Engines differ in the order of events within one millisecond; this removes the difference.
     """
     if NUMBA:
         _sort_ties(rows, times_ms, values)
@@ -45,12 +51,16 @@ def sort_ties(rows: NDArray[np.int32], times_ms: Int64s, values: NDArray[np.floa
 
 
 def is_ordered(times_ms: Int64s) -> bool:
-    """Whether times never go back."""
+    """Check whether times never go back."""
     return bool((times_ms[1:] >= times_ms[:-1]).all())
 
 
 def order_by_time(times_ms: Int64s) -> Int64s | None:
-    """The positions of the events by time, equal times in their order; None where they are in order already."""
+    """Return the positions of the events by time, in their order at equal times.
+
+    Returns:
+        None where the events are in order already.
+    """
     return None if is_ordered(times_ms) else np.argsort(times_ms, kind="stable")
 
 

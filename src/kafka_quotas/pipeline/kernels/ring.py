@@ -2,16 +2,14 @@
 
 A ring has `samples + 1` slots: the current one, and those before it. It takes `clocks_width` whole numbers (times in
 ms) from offset `c` of `clocks` on, and `sums_width` doubles from offset `s` of `sums` on. The head holds the current
-slot, how many slots there are, from when on the current one is complete, from when on another one has expired, the
-oldest start, and the latest record of the other slots; then come start and last record of each slot.
-The first double is the sum of the slots before the current one.
+slot, the number of slots, the time at which the current slot is complete, the time at which another one has expired,
+the oldest start, and the latest record of the other slots. Start and last record of each slot follow. The first double
+is the sum of the slots before the current one.
 
-Invariants: a ring of `fresh_clocks` and zeros is one that nothing was recorded to. Compiled kernels check no bounds:
-who calls one sees to it that rings are as wide as `samples` asks for. Sums are added in the order of the slots. The
-clock may go back.
-**Source:** `SampledStat`, `WindowedSum`, `Rate` of Kafka 4.0.
+Invariants: `fresh_clocks` and zeros make a ring without records. Compiled kernels check no bounds: callers make rings
+as wide as `samples` needs. Sums are added in the order of the slots. The clock may go back.
 
-The rates of many rings at once, each at a time of its own.
+Source: `SampledStat`, `WindowedSum`, `Rate` of Kafka 4.0.
 """
 
 from typing import Final
@@ -22,7 +20,7 @@ from numpy.typing import NDArray
 from kafka_quotas.pipeline.kernels.compiled import compiled
 
 FAR_MS: Final = 1 << 62
-"""Later than any time."""
+"""A time later than any other."""
 
 INDEX: Final = 0
 COUNT: Final = 1
@@ -32,7 +30,7 @@ OLDEST_MS: Final = 4
 LATEST_MS: Final = 5
 HEAD: Final = 6
 _MOST_WINDOWS: Final = 1 << 31
-"""From so many on, 32 bits do not hold how many windows have passed."""
+"""The number of passed windows that 32 bits no longer hold."""
 
 
 def clocks_width(samples: int) -> int:
@@ -46,7 +44,7 @@ def sums_width(samples: int) -> int:
 
 
 def fresh_clocks(samples: int) -> NDArray[np.int64]:
-    """Return the clocks of one ring that nothing was recorded to."""
+    """Return the clocks of one ring without records."""
     clocks = np.zeros(clocks_width(samples), dtype=np.int64)
     clocks[[COMPLETE_MS, EXPIRED_MS, OLDEST_MS]] = -FAR_MS, FAR_MS, FAR_MS
     return clocks
@@ -54,7 +52,7 @@ def fresh_clocks(samples: int) -> NDArray[np.int64]:
 
 @compiled
 def record_rate(clocks, sums, c, s, value, now_ms, samples, window_ms):
-    """Nothing; the value is added to the current slot, or to the next once that is complete."""
+    """Add a value to the current slot, or to the next once the current one is complete."""
     if now_ms >= clocks[c + COMPLETE_MS]:
         turn(clocks, sums, c, s, now_ms, samples, window_ms)
     index = clocks[c + INDEX]
@@ -64,7 +62,7 @@ def record_rate(clocks, sums, c, s, value, now_ms, samples, window_ms):
 
 @compiled
 def measure_sum(clocks, sums, c, s, now_ms, samples, window_ms):
-    """The sum over the slots that have not expired; those that have are reset to `now_ms`."""
+    """Sum the slots that have not expired, and reset expired ones to `now_ms`."""
     index = clocks[c + INDEX]
     if clocks[c + COUNT] == 0:
         turn(clocks, sums, c, s, now_ms, samples, window_ms)
@@ -78,7 +76,7 @@ def measure_sum(clocks, sums, c, s, now_ms, samples, window_ms):
 
 @compiled
 def record_and_sum(clocks, sums, c, s, value, now_ms, samples, window_ms):
-    """What `measure_sum` gives right after `record_rate`, with the slots looked through once at most."""
+    """Record a value and return the sum, as `record_rate` and `measure_sum` do, in at most one pass over the slots."""
     if now_ms >= clocks[c + COMPLETE_MS] or now_ms >= clocks[c + EXPIRED_MS]:
         settle_slots(clocks, sums, c, s, now_ms, samples, window_ms)
     index = clocks[c + INDEX]
@@ -92,7 +90,7 @@ def record_and_sum(clocks, sums, c, s, value, now_ms, samples, window_ms):
 
 @compiled
 def spanned_ms(clocks, c, now_ms, samples, window_ms):
-    """The window in ms that a sum measured just now is divided by."""
+    """Return the window in ms that divides a sum measured at `now_ms`."""
     elapsed_ms = now_ms - clocks[c + OLDEST_MS]
     if (samples - 1) * window_ms <= elapsed_ms < _MOST_WINDOWS * window_ms:
         return max(elapsed_ms, 1)
@@ -104,13 +102,13 @@ def spanned_ms(clocks, c, now_ms, samples, window_ms):
 
 @compiled
 def narrow32(value):
-    """The low 32 bits of a whole number as a signed one."""
+    """Return the low 32 bits of a whole number as a signed one."""
     return ((value + 0x8000_0000) & 0xFFFF_FFFF) - 0x8000_0000
 
 
 @compiled
 def turn(clocks, sums, c, s, now_ms, samples, window_ms):
-    """Nothing; the next slot of the ring is the current one, empty, starting now."""
+    """Make the next slot of the ring the current one, empty, starting now."""
     count = clocks[c + COUNT]
     index = (clocks[c + INDEX] + 1) % (samples + 1) if count else 0
     if index == count:
@@ -122,9 +120,9 @@ def turn(clocks, sums, c, s, now_ms, samples, window_ms):
 
 @compiled
 def settle_slots(clocks, sums, c, s, now_ms, samples, window_ms):
-    """Nothing; a complete slot has made place for the next, and slots that have expired start anew.
+    """Move on from a complete slot and reset expired slots, before a value is recorded.
 
-    The record that follows makes the current slot one that can't expire, so it counts as recorded to already.
+    The record that follows keeps the current slot from expiring, which is why it counts as recorded to already.
     """
     count, index, expire_ms = clocks[c + COUNT], clocks[c + INDEX], samples * window_ms
     expired = now_ms >= clocks[c + EXPIRED_MS]
@@ -162,7 +160,7 @@ def settle_slots(clocks, sums, c, s, now_ms, samples, window_ms):
 
 @compiled
 def _start_anew(clocks, sums, c, s, now_ms, samples, window_ms):
-    """Nothing; every slot is empty and starts now, for whatever was recorded is out of the window."""
+    """Empty every slot and start it now, where all records are out of the window."""
     count = clocks[c + COUNT]
     for place in range(c + HEAD, c + HEAD + 2 * count):
         clocks[place] = now_ms
@@ -175,7 +173,7 @@ def _start_anew(clocks, sums, c, s, now_ms, samples, window_ms):
 
 @compiled
 def _purge(clocks, sums, c, s, now_ms, samples, window_ms):
-    """Nothing; every slot whose last record is out of the window starts anew."""
+    """Reset every slot whose last record is out of the window."""
     for slot in range(clocks[c + COUNT]):
         if now_ms - clocks[c + HEAD + 2 * slot + 1] >= samples * window_ms:
             _reset(clocks, sums, c, s, slot, now_ms)
@@ -191,7 +189,7 @@ def _reset(clocks, sums, c, s, slot, now_ms):
 
 @compiled
 def _refresh(clocks, sums, c, s, samples, window_ms):
-    """Nothing; the head says what follows from the slots."""
+    """Compute the head from the slots."""
     index, expired_ms, oldest_ms, prefix, latest_ms = clocks[c + INDEX], FAR_MS, FAR_MS, 0.0, 0
     for slot in range(clocks[c + COUNT]):
         start_ms = clocks[c + HEAD + 2 * slot]
@@ -209,7 +207,7 @@ def _refresh(clocks, sums, c, s, samples, window_ms):
 
 @compiled
 def measure_rates(rows, times_ms, clocks, sums, samples, window_ms, rates):
-    """Nothing; `rates` has the rate per second of each row."""
+    """Write the rate per second of each row at its own time to `rates`."""
     for position in range(rows.shape[0]):
         row, now_ms = rows[position], times_ms[position]
         c, s = row * (HEAD + 2 * (samples + 1)), row * (2 + samples)

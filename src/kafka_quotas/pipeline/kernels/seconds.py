@@ -1,11 +1,10 @@
-"""Events added up by row and second, with Kafka's rate after each of them, in one compiled pass.
-
-Invariants: events come row by row and by time, and a call holds whole seconds. Rings carry over from call to call.
-
-Cells of one second for many rows, from events that are kept in no other form: see `seconds` for the compiled pass.
+"""Events added up by row and second, with Kafka's largest rate in each, in one compiled pass.
 
 Contract: `SecondsMeter(window)` is fresh, `grow` adds rows, `add` takes the events of whole seconds and returns their
-cells. Amounts are added up, smallest first within a millisecond, whatever order events come in.
+cells.
+
+Invariants: events come row by row and by time, and a call holds whole seconds. Rings carry over from call to call.
+Amounts are added up smallest first within a millisecond, whatever order events come in.
 """
 
 from typing import NamedTuple
@@ -25,7 +24,10 @@ def add_up_seconds(
     rows, times_ms, amounts, events, figures, clocks, sums, samples, window_ms,
     out_rows, out_seconds, out_figures, out_amounts, out_rates,
 ):  # fmt: skip
-    """How many cells there are; row, second, figures (and a count after them), amount and largest rate of each."""
+    """Add up charges by row and second into the `out_` arrays, and return the number of cells.
+
+    A cell has row, second, figures (with a count of events after them), amount and largest rate.
+    """
     cells = -1
     kinds = figures.shape[0]
     for place in range(rows.shape[0]):
@@ -53,29 +55,40 @@ Floats = NDArray[np.float64]
 
 
 class SecondCells(NamedTuple):
-    """Row, second since 1970, figures by kind (the last kind counts events), amount and largest rate of each cell."""
+    """Sums of one second per row, in parallel arrays."""
 
     rows: Int64s
     seconds: Int64s
+    """Seconds since 1970."""
     figures: Int64s
+    """Sums by kind and cell; the last kind counts events."""
     amounts: Floats
     rates: Floats
+    """Largest rate per second in each cell."""
 
 
 class SecondsMeter(Limiters):
-    """Rings of many rows that nothing exceeds."""
+    """Rings of many rows without limits, and their sums by second."""
 
     def __init__(self, window: QuotaWindow, *, compiled: bool = NUMBA) -> None:
         super().__init__(LimiterRule(window=window), np.empty((0, 1)), compiled=compiled)
 
     def grow(self, rows: int) -> None:
-        """Nothing; there are so many rows from now on."""
+        """Add rows up to a number of `rows`."""
         self.rebound(unlimited(rows))
 
     def add(
         self, rows: NDArray[np.int32], times_ms: Int64s, amounts: Floats, *, events: Int64s, figures: Int64s
     ) -> SecondCells:
-        """The cells of these charges; `events` are their places in each line of `figures`."""
+        """Record charges and return their cells.
+
+        Args:
+            rows: The row of each charge, -1 to skip it.
+            times_ms: Times in ms since 1970, of whole seconds.
+            amounts: The amount of each charge.
+            events: The place of each charge in the lines of `figures`.
+            figures: One line of whole numbers per kind.
+        """
         self._require_fit(rows, times_ms, amounts, events)
         order = order_by_row(rows, row_count=len(self.bounds))
         charges, places = (rows[order], times_ms[order], amounts[order]), events[order]
@@ -103,7 +116,7 @@ class SecondsMeter(Limiters):
     def _add_in_numpy(
         self, rows: NDArray[np.int32], times_ms: Int64s, amounts: Floats, *, events: Int64s, figures: Int64s
     ) -> SecondCells:
-        """The cells of charges that come in order."""
+        """Return the cells of sorted charges."""
         levels = self.trace(rows, times_ms, amounts).level[:, 0]
         row, second = rows.astype(np.int64), times_ms // 1000
         starts = np.flatnonzero(np.concatenate([[True], (row[1:] != row[:-1]) | (second[1:] != second[:-1])]))

@@ -1,4 +1,4 @@
-"""The columns of what a replay adds up, per row and limit."""
+"""The columns that a replay adds up, per row and limit."""
 
 from typing import Final
 
@@ -11,11 +11,11 @@ REFUSALS: Final = 2
 THROTTLE_MS: Final = 3
 LONGEST_MS: Final = 4
 FIRST_MS: Final = 5
-"""When the first throttled event happened; `FAR_MS` for never."""
+"""Time of the first throttled event, `FAR_MS` for never."""
 LATE_MS: Final = 6
 BEGIN_MS: Final = 7
 END_MS: Final = 8
-"""The end of the last event and of its delay."""
+"""End of the last event and of its delay."""
 COUNTS: Final = 9
 
 AMOUNT: Final = 0
@@ -25,7 +25,7 @@ AMOUNTS: Final = 2
 
 @compiled
 def tally_throttle(counts, t, now_ms, throttle_ms):
-    """Nothing; a throttle time above 0 counts."""
+    """Count a throttle time above 0."""
     counts[t + THROTTLE_MS] += throttle_ms
     if throttle_ms > counts[t + LONGEST_MS]:
         counts[t + LONGEST_MS] = throttle_ms
@@ -35,7 +35,7 @@ def tally_throttle(counts, t, now_ms, throttle_ms):
 
 @compiled
 def tally_event(counts, t, now_ms, end_ms, late_ms, throttled):
-    """Nothing; an event that happened at `now_ms` and whose delay ends at `end_ms` counts."""
+    """Count an event that happened at `now_ms` and whose delay ends at `end_ms`."""
     counts[t + EVENTS] += 1
     if throttled:
         counts[t + THROTTLED] += 1
@@ -47,4 +47,4 @@ def tally_event(counts, t, now_ms, end_ms, late_ms, throttled):
 
 
 FRESH: Final = (0, 0, 0, 0, 0, FAR_MS, 0, FAR_MS, -FAR_MS)
-"""The counts of a row that nothing happened on."""
+"""The counts of a row without events."""
