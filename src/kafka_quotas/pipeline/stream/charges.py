@@ -1,4 +1,4 @@
-"""A batch of events as charges of quotas, in order of time and with who was charged."""
+"""A batch of events as charges of quotas, by time and with the charged client."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,18 +16,22 @@ Client = tuple[str, int, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamCharges:
-    """Charges of one quota type in order of time; `clients` is the number of each one's client in `names`."""
+    """Charges of one quota type by time."""
 
     quota_type: QuotaType
     names: tuple[Client, ...]
+    """Clients by number."""
     clients: NDArray[np.int64]
+    """Each charge's client, as an index of `names`."""
     times_ms: NDArray[np.int64]
+    """Times in ms since 1970."""
     amounts: NDArray[np.float64]
     throttle_ms: NDArray[np.int64]
+    """Throttle times in the events, in ms."""
 
 
 def charges_of(events: pa.Table) -> Iterator[StreamCharges]:
-    """The charges of each quota type that has any."""
+    """Yield the charges of each quota type that has any."""
     clients = charged.ClientNumbers()
     numbers = clients.of(events)
     throttle_ms = charged.numbers(events["throttle_ms"])

@@ -1,7 +1,7 @@
-"""The stream as it runs: Spark's query, and what is done with each of its batches.
+"""The running stream: Spark's query, and the work on each of its batches.
 
-Order within a batch: the state is as before it, its rows are written, its state is kept, and then Spark notes that it
-is done. A crash at any point makes Spark run the batch again, from the same state, to the same rows.
+Order within a batch: load the state before it, write its rows, save its state, then Spark marks it done. After a crash
+at any point Spark runs the batch again, from the same state, to the same rows.
 """
 
 import threading
@@ -31,25 +31,32 @@ _POLL_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReport:
-    """What one batch brought: events, those of them that came too late for the state, and lines that are none."""
+    """The figures of one batch."""
 
     batch_id: int
     events: int
+    """Events that could be read, late ones included."""
     late: int
+    """Events that came too late for the state."""
     unreadable: int
+    """Lines that are no events."""
     buckets: int
+    """Buckets with events in the batch."""
     elapsed_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPlan:
-    """What a stream does. `interval_s` None: it takes what is there, and ends. `log_file` is Spark's."""
+    """The source, pace and checkpoint of a stream."""
 
     source: Source
     checkpoint: Path
     interval_s: float | None
+    """Seconds between batches, None to process the events that are there and end."""
     batch_size: int | None
+    """Largest batch, in records of a topic or files of a folder; None for no bound."""
     log_file: Path
+    """Spark's log file."""
 
 
 def run_stream(
@@ -61,9 +68,10 @@ def run_stream(
     report: Callable[[BatchReport], None],
     stop: threading.Event,
 ) -> None:
-    """Nothing; returns when everything there was is done (`interval_s` None), or once `stop` is set.
+    """Run the stream until it has processed all there is (`interval_s` None) or `stop` is set.
 
-    Raises `KafkaQuotasError` where a batch can't be done; the checkpoint is as before it.
+    Raises:
+        KafkaQuotasError: A batch failed; the checkpoint is as before it.
     """
     batches = _Batches(plan, state=state, sink=sink, report=report)
     stream = read_stream(session, plan.source, batch_size=plan.batch_size)
@@ -92,7 +100,7 @@ def run_stream(
 
 
 class _Batches:
-    """Does batches, one after the other."""
+    """Processes the batches of one stream in order."""
 
     def __init__(
         self, plan: StreamPlan, *, state: LiveState, sink: Sink, report: Callable[[BatchReport], None]
@@ -107,7 +115,7 @@ class _Batches:
         self.failure: KafkaQuotasError | None = None
 
     def take(self, frame: "DataFrame", batch_id: int) -> None:
-        """Nothing; the batch is done, as far as it is ours to do."""
+        """Process one batch, except for Spark's own checkpoint."""
         try:
             if self.reads_files:
                 charges = read_charges(row["file"] for row in frame.coalesce(1).distinct().collect())

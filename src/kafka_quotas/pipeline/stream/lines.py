@@ -1,6 +1,6 @@
-"""Lines of a stream as charges: the same parser as an ingest's, in Spark's Python workers.
+"""Lines of a stream as charges, by the parser of the ingest in Spark's Python workers.
 
-Invariant: a line that can't be read is a row with a reason and nothing else, so that it is counted and kept.
+Invariant: a line that can't be read becomes a row with its text and a reason alone, to be counted and kept.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ CHARGE_COLUMNS: Final = (
     "throttle_ms",
     "is_exempt",
 )
-"""What of an event the live state needs."""
+"""Columns of events that the live state needs."""
 RAW: Final = "raw"
 REASON: Final = "reason"
 _TYPES: Final = (
@@ -58,19 +58,25 @@ _PLACES: Final = tuple(EventRow._fields.index(name) for name in CHARGE_COLUMNS)
 
 
 def charges_of_lines(lines: "DataFrame") -> "DataFrame":
-    """The charges of lines in a column `value`, and the lines that are none, in the columns raw and reason."""
+    """Return the charges in a column `value` of lines.
+
+    Lines that are no charges come as rows with the columns raw and reason.
+    """
     return lines.mapInArrow(_parse_batches, _SPARK_SCHEMA)
 
 
 def files_of_events(events: "DataFrame") -> "DataFrame":
-    """The file of each event, in a column `file`, to be read by `read_charges`."""
+    """Return the file of each event in a column `file`, for `read_charges`."""
     return events.selectExpr("input_file_name() as file")
 
 
 def read_charges(names: Iterable[str]) -> pa.Table:
-    """The charges in Parquet files of events, by the names that Spark gives them. Raises `OSError`.
+    """Read the charges from Parquet files of events, given the names that Spark uses.
 
-    Each row that Java hands to Python costs as much as all that is done with it; a file read here costs a tenth.
+    A row that Java hands to Python costs as much as all later work on it. Reading the file here costs a tenth of that.
+
+    Raises:
+        OSError: A file can't be read.
     """
     paths = sorted(unquote(urlsplit(name).path) for name in names)
     files = [path for path in paths if set(CHARGE_COLUMNS) <= set(pq.read_schema(path).names)]  # there are other tables

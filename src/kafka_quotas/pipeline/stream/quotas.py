@@ -1,4 +1,4 @@
-"""The quotas that a stream is held against: the bucket and the limit of a client, for each quota type."""
+"""The quotas that a stream is measured against: bucket and limit of a client for each quota type."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,7 +8,7 @@ from kafka_quotas.core.resolution.quota_resolver import QuotaResolver
 
 
 class LiveQuotas:
-    """Quotas by entity, as stored or as declared; static ones rank below them."""
+    """Quotas by entity, as stored or as declared, with static ones ranked below them."""
 
     def __init__(
         self,
@@ -26,9 +26,12 @@ class LiveQuotas:
                 self._resolvers[quota_type].update_static(entity, limit)
 
     def resolve(self, quota_type: QuotaType, user: str, client_id: str) -> tuple[str, str, float | None]:
-        """User and client-id of the bucket, empty where it is not told apart by them, and its limit, None for none.
+        """Return user and client-id of a client's bucket, and the bucket's limit.
 
-        Where no quota of the type is set at all, each pair of user and client-id is told apart.
+        Returns:
+            User and client-id are empty where the bucket is shared across them. The limit is None for none. Where no
+                quota of
+            the type is set at all, each pair of user and client-id is a bucket.
         """
         resolver = self._resolvers[quota_type]
         if not resolver.enabled:

@@ -1,6 +1,6 @@
-"""Where the rows of a batch go: a folder of Parquet, a topic, or whoever looks on.
+"""Where the rows of a batch go: a folder of Parquet, a topic, or a viewer.
 
-Contract: a batch may be written again after a crash, with equal rows; afterwards they are there once.
+Contract: after a crash a batch may be written again, with equal rows; the target then holds them once.
 """
 
 import shutil
@@ -13,48 +13,57 @@ import pyarrow.parquet as pq
 
 
 class Sink(Protocol):
-    """Takes the rows of `live`, batch by batch."""
+    """A target for the rows of `live`, batch by batch."""
 
     def write(self, rows: pa.Table, *, batch_id: int) -> None:
-        """Nothing; the rows are where they belong, once. Raises `OSError` and `KafkaQuotasError`."""
+        """Write the rows of a batch, once even if the batch comes again.
+
+        Raises:
+            OSError: A file can't be written.
+            KafkaQuotasError: The target does not take the rows.
+        """
         ...
 
     def close(self) -> None:
-        """Nothing; no more rows will come."""
+        """Release the target after the last batch."""
         ...
 
 
 class FolderSink:
-    """Writes `FOLDER/batch=<id>/part-0.parquet`; a batch that comes again replaces what it left before."""
+    """Writes `FOLDER/batch=<id>/part-0.parquet` and replaces the rows of a batch that comes again."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def write(self, rows: pa.Table, *, batch_id: int) -> None:
-        """Nothing; the batch's folder holds these rows and no others."""
+        """Write the rows as the only content of the batch's folder."""
         replace_batch(self._folder, rows, batch_id=batch_id)
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing: every batch is complete on its own."""
 
 
 class ShowSink:
-    """Hands the rows to a function that shows them; a batch that comes again is shown again."""
+    """Hands the rows to a function that shows them, again for a batch that comes again."""
 
     def __init__(self, show: Callable[[pa.Table], None]) -> None:
         self._show = show
 
     def write(self, rows: pa.Table, *, batch_id: int) -> None:
-        """Nothing; the rows have been shown."""
+        """Show the rows."""
         del batch_id
         self._show(rows)
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing: there is nothing to release."""
 
 
 def replace_batch(folder: Path, rows: pa.Table, *, batch_id: int) -> None:
-    """Nothing; `batch=<id>` in the folder holds the rows alone, and was never seen half-written. Raises `OSError`."""
+    """Write the rows as the only content of `batch=<id>` in the folder, by renaming a finished folder.
+
+    Raises:
+        OSError: A file can't be written.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     target, new, old = (folder / f"{prefix}batch={batch_id}" for prefix in ("", ".new-", ".old-"))
     for left in (new, old):

@@ -1,6 +1,6 @@
 """Where a stream of events comes from: a topic, a folder of the daemon's event log, or a folder of tables.
 
-The jars with which Spark reads topics: their coordinates follow from the PySpark that is installed.
+Spark reads topics with jars whose coordinates follow from the installed PySpark.
 """
 
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ _ARTIFACT = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
 
 def connector_packages(given: tuple[str, ...]) -> tuple[str, ...]:
-    """The Maven coordinates: those that were given, else Spark's Kafka source in PySpark's own version."""
+    """Return the given Maven coordinates, else those of Spark's Kafka source in PySpark's own version."""
     return given or (f"{_ARTIFACT}:{version('pyspark')}",)
 
 
 def missing_connector(packages: tuple[str, ...], error: KafkaQuotasError) -> KafkaQuotasError:
-    """What to say where Spark did not start with these packages: most often they could not be fetched."""
+    """Return the error for Spark not starting with these packages, most often because they can't be fetched."""
     return KafkaQuotasError(
         f"Spark did not start with {', '.join(packages)}: can these jars be fetched, with all they depend on?",
         hint=f"{error.hint}; --packages takes another version, --spark-conf spark.jars=FILES what is there already",
@@ -38,12 +38,13 @@ _HINT: Final = "kafka://HOST:PORT/TOPIC, or a folder of .jsonl or .parquet files
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSource:
-    """A topic with an event of the daemon's log per record; `properties` are Kafka's own, for logins."""
+    """A topic with an event of the daemon's log per record."""
 
     bootstrap: str
     topic: str
     from_beginning: bool = True
     properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Kafka client properties, for logins."""
 
     def __str__(self) -> str:
         return f"{SCHEME}{self.bootstrap}/{self.topic}"
@@ -51,7 +52,7 @@ class TopicSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderSource:
-    """A folder that files of events are added to: the daemon's `*.jsonl`, or Parquet with the columns of events."""
+    """A folder that receives files of events: the daemon's `*.jsonl`, or Parquet with the columns of events."""
 
     folder: Path
     is_parquet: bool
@@ -64,7 +65,11 @@ Source = TopicSource | FolderSource
 
 
 def parse_topic(text: str) -> TopicSource:
-    """The topic that `kafka://HOST:PORT/TOPIC` names. Raises `UsageError` for anything else."""
+    """Return the topic that `kafka://HOST:PORT/TOPIC` names.
+
+    Raises:
+        UsageError: The text has another form.
+    """
     bootstrap, _, topic = text.removeprefix(SCHEME).partition("/")
     if not text.startswith(SCHEME) or not bootstrap or not topic or "/" in topic:
         raise UsageError(f"not a topic: {text!r}", hint="for example kafka://127.0.0.1:9092/quota-events")
@@ -72,7 +77,11 @@ def parse_topic(text: str) -> TopicSource:
 
 
 def parse_source(text: str) -> Source:
-    """The source that a text names. Raises `UsageError` for a folder that is not there."""
+    """Return the source that a text names.
+
+    Raises:
+        UsageError: The folder does not exist, or the topic can't be parsed.
+    """
     if text.startswith(SCHEME):
         return parse_topic(text)
     folder = Path(text)
@@ -82,9 +91,10 @@ def parse_source(text: str) -> Source:
 
 
 def read_stream(session: "SparkSession", source: Source, *, batch_size: int | None) -> "DataFrame":
-    """The stream: one column `value` of lines, or the columns of events where these are Parquet.
+    """Open the stream: one column `value` of lines, or the columns of events where the files are Parquet.
 
-    `batch_size` bounds a batch: records of a topic, files of a folder.
+    Args:
+        batch_size: The largest batch, in records of a topic or files of a folder; None for no bound.
     """
     reader = session.readStream
     if isinstance(source, TopicSource):

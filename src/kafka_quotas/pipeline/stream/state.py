@@ -1,7 +1,7 @@
-"""Everything a stream remembers between batches, and how it is kept beside Spark's checkpoint.
+"""The state of a stream between batches, and its copies on disk beside Spark's checkpoint.
 
-Invariant: the state after a batch follows from the state before it and the batch's events alone, so a batch that is run
-again gives the same rows. Lateness is judged by each broker's own clock: how far its events have come.
+Invariant: the state after a batch follows from the state before it and the batch's events alone, which makes a second
+run of the batch give the same rows. Lateness is judged by each broker's own clock, the latest time among its events.
 """
 
 import json
@@ -23,7 +23,7 @@ from kafka_quotas.pipeline.stream.type_state import LiveType
 from kafka_quotas.pipeline.tables.schemas import LIVE
 
 _KEPT: Final = 3
-"""States kept: Spark runs no batch again that is older than the last."""
+"""Number of states on disk: Spark runs no batch older than the last again."""
 _VERSION: Final = 1
 _LONG_AGO_MS: Final = -(2**62)
 _HINT: Final = "name another --checkpoint to begin anew"
@@ -41,7 +41,7 @@ class LiveState:
         self._clocks_ms: dict[_Broker, int] = {}
 
     def take(self, events: pa.Table, *, batch_id: int) -> pa.Table:
-        """The rows of `live` for a batch of events, which have happened now."""
+        """Apply a batch of events to the state and return its rows of `live`."""
         columns: dict[str, list[Any]] = {name: [] for name in LIVE.column_names}
         seen_ms: dict[_Broker, int] = {}
         for charges in charges_of(events):
@@ -55,7 +55,11 @@ class LiveState:
         return pa.table(columns, schema=LIVE.arrow_schema())
 
     def save(self, folder: Path, *, batch_id: int) -> None:
-        """Nothing; the state after this batch is in the folder, and lasts. Raises `OSError`."""
+        """Save the state after this batch to the folder, synced to disk, and delete the oldest copies.
+
+        Raises:
+            OSError: The folder can't be written.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         about = {
             "version": _VERSION,
@@ -76,9 +80,10 @@ class LiveState:
             _state_file(folder, number).unlink()
 
     def load(self, folder: Path, *, before: int) -> None:
-        """Nothing; the state is the one after the last batch that came before this one, if there was any.
+        """Load the state after the last batch before this one, if there is any.
 
-        Raises `KafkaQuotasError` where the folder lacks it.
+        Raises:
+            KafkaQuotasError: The folder lacks the state, or it can't be read.
         """
         numbers = [number for number in _saved_batches(folder) if number < before]
         if not numbers:
@@ -101,7 +106,7 @@ class LiveState:
             live.restore([tuple(bucket) for bucket in about["buckets"][each.value]], own)
 
     def _see(self, charges: StreamCharges, seen_ms: dict[_Broker, int]) -> None:
-        """Nothing; how far each broker's events have come in this batch is noted."""
+        """Note the latest time of each broker's events in this batch."""
         latest_ms = np.full(len(charges.names), _LONG_AGO_MS)
         np.maximum.at(latest_ms, charges.clients, charges.times_ms)
         for (cluster, broker_id, _, _), at_ms in zip(charges.names, latest_ms.tolist(), strict=True):
@@ -109,7 +114,7 @@ class LiveState:
             seen_ms[broker] = max(at_ms, seen_ms.get(broker, _LONG_AGO_MS))
 
     def _late(self, charges: StreamCharges) -> NDArray[np.bool_]:
-        """Which charges are older than their broker's clock was before this batch, by more than the lateness."""
+        """Return which charges were older, by more than the lateness, than their broker's clock before this batch."""
         horizons = [self._clocks_ms.get(name[:2], _LONG_AGO_MS) - self._lateness_ms for name in charges.names]
         late: NDArray[np.bool_] = charges.times_ms < np.array(horizons, dtype=np.int64)[charges.clients]
         return late

@@ -1,9 +1,11 @@
 """Live rows to a topic, each batch in one transaction.
 
-What Kafka has no transaction for is our own checkpoint: a crash may fall between the two, and the batch is run again.
-So every transaction commits, besides its records, the number of its batch, as the offset of a consumer group that has
-the stream's name; a batch that the group has passed is in the topic already. Whoever reads the topic with
-`isolation.level=read_committed` sees every batch once, whoever else writes to it. **Source:** KIP-98, KIP-447.
+Kafka's transactions do not cover our own checkpoint: after a crash between the two, the batch is run again. Every
+transaction therefore commits, besides its records, the number of its batch, as the offset of a consumer group with the
+stream's name. A batch that the group has passed is in the topic already. A consumer with
+`isolation.level=read_committed` sees every batch once, whatever else is written to the topic.
+
+Source: KIP-98, KIP-447.
 """
 
 import json
@@ -22,7 +24,7 @@ _KEY: Final = ("cluster", "broker_id", "quota_type", "user", "client_id")
 
 
 class TopicSink:
-    """Writes each row as JSON, keyed by its bucket; `name` is that of the transactions and of the group."""
+    """Writes each row as JSON, keyed by its bucket, under one transactional id and consumer group."""
 
     def __init__(self, topic: TopicSource, *, name: str) -> None:
         self._topic = topic
@@ -32,7 +34,11 @@ class TopicSink:
         self._next = 0
 
     def write(self, rows: pa.Table, *, batch_id: int) -> None:
-        """Nothing; the batch is in the topic once. Raises `KafkaQuotasError` where the topic does not take it."""
+        """Write the batch in one transaction, unless the topic has it already.
+
+        Raises:
+            KafkaQuotasError: The topic does not take the batch.
+        """
         from confluent_kafka import KafkaException, TopicPartition  # noqa: PLC0415 - only streams to a topic
 
         try:
@@ -49,7 +55,7 @@ class TopicSink:
         self._next = batch_id + 1
 
     def close(self) -> None:
-        """Nothing; what was committed is delivered already."""
+        """Close the consumer group; committed batches are delivered already."""
         if self._group is not None:
             self._group.close()
 
@@ -65,7 +71,11 @@ class TopicSink:
                     break
 
     def _open(self) -> "tuple[Producer, Consumer]":
-        """The producer and the group. Nobody else commits in this name now, so what the group has passed is certain."""
+        """Return the producer and the group.
+
+        Once the transactional id is initialised no other producer commits under it, which makes the group's offset
+        final.
+        """
         if self._producer is None or self._group is None:
             from confluent_kafka import Consumer, Producer, TopicPartition  # noqa: PLC0415 - loads librdkafka
 

@@ -1,6 +1,6 @@
-"""The live state of one quota type: every bucket, what it used and how it stands.
+"""The live state of one quota type: the usage and throttle state of every bucket.
 
-Limiters that a stream keeps: their rates now, and their arrays to be saved and restored.
+Its limiters report rates and can be saved and restored as arrays.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _SAVED: Final = ("_clocks", "_sums", "_free_ms", "_counts", "_amounts", "_slots"
 
 
 class LiveLimiters(Limiters):
-    """The buckets of one quota type, one limit each, growing in number."""
+    """The buckets of one quota type, growing in number, with one limit each."""
 
     def __init__(self, quota_type: QuotaType, window: QuotaWindow = DEFAULT_WINDOW) -> None:
         rule = LimiterRule(
@@ -34,12 +34,12 @@ class LiveLimiters(Limiters):
         super().__init__(rule, np.empty((0, 1)))
 
     def limit(self, bounds: list[float | None]) -> None:
-        """Nothing; these are the limits of all buckets from now on, None for none."""
+        """Set the limits of all buckets from now on, None for none."""
         column = [UNLIMITED if bound is None else bound for bound in bounds]
         self.rebound(np.array(column, dtype=np.float64).reshape(-1, 1))
 
     def rates(self, rows: NDArray[np.int64], times_ms: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Kafka's rate of each of these buckets at its own time; for mutations the tokens that are left."""
+        """Return Kafka's rate of each bucket at its own time, or for mutations the tokens left."""
         self._require_fit(rows, times_ms)
         window = self.rule.window
         if self.rule.tokens:
@@ -49,13 +49,14 @@ class LiveLimiters(Limiters):
         return rates
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything that has been recorded."""
+        """Return all recorded state by name."""
         return {name: getattr(self, name) for name in _SAVED}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], bounds: list[float | None]) -> None:
-        """Hold what `arrays` held, under these limits.
+        """Restore saved state under new limits.
 
-        Raises `ValueError` where that was recorded under another rule or of other buckets.
+        Raises:
+            ValueError: The state was saved under another rule or for other buckets.
         """
         self.limit(bounds)
         for name in _SAVED:
@@ -71,15 +72,16 @@ Int64s = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sums:
-    """What a batch brought to each bucket."""
+    """The charges of one batch summed by bucket."""
 
     events: Int64s
     amount: NDArray[np.float64]
     observed_ms: Int64s
+    """Throttle time in the events, in ms."""
 
 
 class LiveType:
-    """Buckets by cluster, broker, user and client-id; rows are numbered as they are first met."""
+    """Buckets by cluster, broker, user and client-id, with rows numbered in order of appearance."""
 
     def __init__(self, quota_type: QuotaType, quotas: LiveQuotas, window: QuotaWindow = DEFAULT_WINDOW) -> None:
         self._type = quota_type
@@ -98,10 +100,11 @@ class LiveType:
         return list(self._rows)
 
     def take(self, charges: StreamCharges, late: NDArray[np.bool_]) -> dict[str, list[Any]]:
-        """The rows of `live`, less the batch's number, of the buckets that these charges belong to.
+        """Apply charges to their buckets and return these buckets' rows of `live`, without the batch's number.
 
-        Charges that are `late` are counted, not reckoned with; others that are older than what the bucket has seen are
-        taken as if they came just now, as a broker's clock would have it.
+        Late charges are counted but not applied. Other charges that are older than the bucket's latest are applied at
+        that
+        time, as a broker's clock would have it.
         """
         rows = self._rows_of(charges)
         prompt = rows[~late]
@@ -115,11 +118,11 @@ class LiveType:
         return self._report(np.flatnonzero(taken.events + missed.events), before, taken, missed)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The state as arrays, to be saved with `buckets`."""
+        """Return the state as arrays, to be saved with `buckets`."""
         return {name: getattr(self, name) for name in _OWN_ARRAYS} | self._limiters.arrays()
 
     def restore(self, buckets: list[Client], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Nothing; the state is as it was saved, under the quotas of today."""
+        """Restore saved buckets and arrays under today's quotas."""
         for cluster, broker_id, user, client_id in buckets:
             self._add((cluster, broker_id, user, client_id), self._quotas.resolve(self._type, user, client_id)[2])
         self._limiters.restore(arrays, self._bounds)
@@ -127,7 +130,7 @@ class LiveType:
             setattr(self, name, arrays[name])
 
     def _rows_of(self, charges: StreamCharges) -> Int64s:
-        """The row of each charge; new buckets have rows from now on."""
+        """Return the row of each charge, and add rows for new buckets."""
         known = len(self._bounds)
         present = np.flatnonzero(np.bincount(charges.clients, minlength=len(charges.names)))
         row_of_number = np.zeros(len(charges.names), dtype=np.int64)
