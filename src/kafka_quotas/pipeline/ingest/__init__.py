@@ -1,5 +1,6 @@
-"""Files of many forms into the tables events, metrics, client_throttle and quarantine.
+"""Files of many formats into the tables events, metrics, client_throttle and quarantine.
 
-Contract: one parser per form, plain Python over bytes, which both engines run; a line that can't be read becomes a row
-of quarantine, never an error and never nothing. What was read is remembered: reading it again changes nothing.
+Contract: there is one parser per format, plain Python over bytes, for both engines. A line that can't be read becomes a
+row of quarantine; it raises no error and is never dropped. A manifest records the files that were read, and a second
+ingest of them changes nothing.
 """

@@ -1,4 +1,4 @@
-"""Rows as Arrow: batches with the declared schemas, and for events the bucket that each lies in."""
+"""Rows as Arrow batches with the declared schemas, and for events the bucket of each."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -13,19 +13,19 @@ from kafka_quotas.pipeline.tables.schemas import CLIENT_THROTTLE, EVENTS, METRIC
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 INGESTED_TABLES: Final = (EVENTS, QUARANTINE, METRICS, CLIENT_THROTTLE)
-"""What an ingest writes."""
+"""The tables that an ingest writes."""
 BUCKET: Final = "bucket"
 _MS_PER_DAY: Final = 86_400_000
 
 
 def staged_schema(table: TableSchema) -> pa.Schema:
-    """The schema of a table while an ingest works: events have their bucket besides."""
+    """Return the schema of a table during an ingest: events have their bucket as well."""
     schema = table.arrow_schema()
     return schema.append(pa.field(BUCKET, pa.int32(), nullable=False)) if table is EVENTS else schema
 
 
 def harvest_batches(harvest: ParsedBatch, *, buckets: int) -> Iterator[tuple[TableSchema, pa.RecordBatch]]:
-    """A batch for each table that has rows."""
+    """Yield a batch for each table that has rows."""
     if harvest.events:
         yield EVENTS, _event_batch(harvest.events, buckets)
     for table, rows in (

@@ -1,6 +1,6 @@
 """A pause of Python's cycle collector.
 
-Millions of rows without cycles are made and dropped; looking for cycles among them takes an eighth of an ingest's time.
+An ingest creates and drops millions of rows without cycles, and the search for cycles takes an eighth of its time.
 """
 
 import gc
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Nothing; in the block no cycles are collected, afterwards as before."""
+    """Switch the cycle collector off for the block."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

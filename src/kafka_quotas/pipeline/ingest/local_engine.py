@@ -1,9 +1,8 @@
 """An ingest on this machine without Spark: tasks in processes, then one sort per bucket.
 
-Each task leaves one file of batches, one per bucket and sorted, so that a bucket is gathered by memory-mapping its
-batch out of each. Memory is bounded by the largest bucket, not by the whole.
-
-Processes that run a function over many arguments, or this process where that is quicker.
+Each task writes one sorted file with a batch per bucket, and a bucket is gathered by memory-mapping its batch out of
+each file. Memory is bounded by the largest bucket. Small ingests run in this process, which is quicker than starting
+others.
 """
 
 import os
@@ -34,18 +33,21 @@ _Result = TypeVar("_Result")
 
 
 class Run(Protocol):
-    """Yields the results of a function, in no order."""
+    """Yields the results of a function over many arguments, in no order."""
 
     def __call__(
         self, function: Callable[[_Argument], _Result], arguments: Iterable[_Argument], /
     ) -> Iterator[_Result]:
-        """The results as they come; raises what the function raises."""
+        """Yield the results as they arrive, and raise what the function raises."""
         ...
 
 
 @contextmanager
 def workers(wanted: int) -> Iterator[Run]:
-    """What runs functions for the block, on up to `wanted` processes and no more than there are cores."""
+    """Start up to `wanted` processes for the block, at most one per core, and yield their runner.
+
+    One worker is this process itself.
+    """
     processes = min(wanted, os.cpu_count() or 1)
     if processes <= 1:
         yield _run_here
@@ -74,7 +76,7 @@ def _run_here(function: Callable[[_Argument], _Result], arguments: Iterable[_Arg
 
 _PIECES: Final = ".pieces"
 _PARALLEL_FROM_BYTES: Final = 8 * 1024 * 1024
-"""Less is read faster than processes are started."""
+"""Size below which one process reads faster than several start."""
 _ORDER: Final = [("ts_ms", "ascending"), ("src_file", "ascending"), ("src_offset", "ascending")]
 
 
@@ -86,9 +88,17 @@ def ingest_locally(
     folder: Path,
     done: Callable[[TaskCounts], None],
 ) -> list[TaskCounts]:
-    """The counts of each task, by number; the tables are in `folder`. `done` is called as tasks end.
+    """Run the tasks and write their tables to `folder`.
 
-    Raises `OSError` where a file can't be read or written.
+    Args:
+        size: About how many bytes the tasks read.
+        done: Called with the counts of each task as it ends.
+
+    Returns:
+        The counts of each task, by number.
+
+    Raises:
+        OSError: A file can't be read or written.
     """
     pieces = folder / _PIECES
     pieces.mkdir()
@@ -107,7 +117,7 @@ def ingest_locally(
 
 
 def _run_task(task: IngestTask, *, buckets: int, folder: Path) -> TaskCounts:
-    """The counts; the task's rows are in files of its own."""
+    """Parse a task, write its rows to files of its own and return its counts."""
     batches: dict[TableSchema, list[pa.RecordBatch]] = {table: [] for table in INGESTED_TABLES}
     counts = TaskCounts(number=task.number)
     with no_collection():
@@ -124,7 +134,7 @@ def _run_task(task: IngestTask, *, buckets: int, folder: Path) -> TaskCounts:
 
 
 def _by_bucket(events: pa.Table, buckets: int) -> list[pa.Table]:
-    """The events of each bucket."""
+    """Split events into one sorted table per bucket."""
     ordered = events.sort_by([(BUCKET, "ascending"), *_ORDER])
     numbers = ordered[BUCKET].to_numpy()
     starts = [int(each) for each in numbers.searchsorted(range(buckets + 1))]
@@ -143,7 +153,7 @@ def _piece(folder: Path, table: TableSchema, number: int) -> Path:
 
 
 def _write_bucket(bucket: int, *, pieces: Path, folder: Path) -> None:
-    """Nothing; the events of one bucket are in `folder`, a sorted file per day."""
+    """Write the events of one bucket to `folder`, a sorted file per day."""
     events = _gather(pieces, EVENTS, bucket)
     if events is None or events.num_rows == 0:
         return
@@ -155,7 +165,7 @@ def _write_bucket(bucket: int, *, pieces: Path, folder: Path) -> None:
 
 
 def _gather(pieces: Path, table: TableSchema, batch: int) -> pa.Table | None:
-    """The n-th batch of every piece of a table, None where there is no piece."""
+    """Return the n-th batch of every piece of a table, None where there is no piece."""
     found = []
     for path in sorted(pieces.glob(f"{table.name}-*.arrow")):
         with pa.memory_map(str(path)) as source:
@@ -170,7 +180,11 @@ def _write_other_tables(pieces: Path, folder: Path) -> None:
 
 
 def write_table_file(rows: pa.Table, folder: Path) -> None:
-    """Nothing; the rows are a Parquet file in the folder. Raises `OSError`."""
+    """Write the rows to a Parquet file in the folder.
+
+    Raises:
+        OSError: The file can't be written.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     order = pq.SortingColumn.from_ordering(rows.schema, _ORDER) if "src_offset" in rows.column_names else None
     pq.write_table(rows, folder / "part-0.parquet", compression="zstd", sorting_columns=order)

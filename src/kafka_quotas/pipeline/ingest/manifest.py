@@ -1,7 +1,8 @@
-"""What was read by earlier ingests: kept beside the tables, looked up before anything is read again.
+"""The files that earlier ingests read, recorded beside the tables and looked up before a file is read again.
 
-A file that grows (a log) is known by its beginning, wherever it lies and whether or not it was packed since: rotation
-renames and packs logs. A document is known by its whole content and its name. Either at one broker of one cluster.
+A file that grows (a log) is recognised by its first bytes, under any name and whether or not it was compressed since:
+rotation renames and compresses logs. A document is recognised by its whole content and its name. Both are looked up
+within one broker of one cluster.
 """
 
 import json
@@ -17,39 +18,41 @@ from kafka_quotas.pipeline.formats.lines import read_head
 from kafka_quotas.pipeline.tables.layout import MANIFEST_FILE, DataFolder
 
 HEAD_BYTES: Final = 1024
-"""Of a log: times and correlation ids in its first line or two tell it from every other."""
+"""First bytes of a log: times and correlation ids in its first line or two distinguish it from every other."""
 _VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFile:
-    """A file as far as it was read. `head_bytes` and `head_sha256` know it again; `size` is the file's own, packed.
-
-    `read_to` is the offset in the unpacked file behind the last line that is done with.
-    """
+    """A file, and how far it was read."""
 
     path: str
     form: str
     cluster: str
     broker_id: int | None
     head_bytes: int
+    """Length of the recognised head."""
     head_sha256: str
+    """Digest of the head, which identifies the file."""
     size: int
+    """Size of the file itself, compressed or not."""
     read_to: int
+    """End offset, in the uncompressed file, of the last line processed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Where files with the same beginning are the same."""
+    """The scope within which files with the same head are the same."""
 
     form: str
     cluster: str
     broker_id: int | None
     name: str
+    """Name of a document, empty for a log."""
 
 
 class KnownFiles:
-    """What earlier ingests read."""
+    """The files that earlier ingests read."""
 
     def __init__(self, files: Iterable[ReadFile]) -> None:
         self._files: dict[tuple[_Place, int, str], ReadFile] = {}
@@ -58,7 +61,7 @@ class KnownFiles:
             self.add(file)
 
     def add(self, file: ReadFile) -> None:
-        """Nothing; the file is known, as far as it was read at the most."""
+        """Add a file, unless it is known to have been read further."""
         place = _place(file)
         key = (place, file.head_bytes, file.head_sha256)
         earlier = self._files.get(key)
@@ -67,7 +70,7 @@ class KnownFiles:
         self._lengths.setdefault(place, set()).add(file.head_bytes)
 
     def find(self, file: ReadFile, head: bytes) -> ReadFile | None:
-        """How far a file with this head was read before, None if it is new."""
+        """Return the entry of an earlier read of the file with this head, None if it is new."""
         place = _place(file)
         if not FileForm(file.form).grows:
             return self._files.get((place, file.head_bytes, file.head_sha256))
@@ -77,7 +80,11 @@ class KnownFiles:
 
 
 def describe_file(path: Path, *, form: FileForm, cluster: str, broker_id: int | None) -> tuple[ReadFile, bytes]:
-    """The file as nothing of it has been read, and its head. Raises `OSError` where it can't be read."""
+    """Return the entry of a file that is unread so far, and its head.
+
+    Raises:
+        OSError: The file can't be read.
+    """
     size = path.stat().st_size
     head = read_head(path, HEAD_BYTES) if form.grows else path.read_bytes()
     described = ReadFile(
@@ -94,12 +101,20 @@ def describe_file(path: Path, *, form: FileForm, cluster: str, broker_id: int | 
 
 
 def known_files(folder: DataFolder) -> KnownFiles:
-    """What the ingests in a folder read. Raises `KafkaQuotasError` for a manifest that is none."""
+    """Read the manifests of all ingests in a folder.
+
+    Raises:
+        KafkaQuotasError: A manifest can't be read.
+    """
     return KnownFiles(file for ingest in folder.ingests() for file in _read(ingest / MANIFEST_FILE))
 
 
 def write_manifest(path: Path, files: Iterable[ReadFile], counts: Mapping[str, int]) -> None:
-    """Nothing; the manifest is at `path`. Raises `OSError`."""
+    """Write the manifest to `path`.
+
+    Raises:
+        OSError: The file can't be written.
+    """
     content = {"version": _VERSION, "counts": dict(counts), "files": [asdict(file) for file in files]}
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 

@@ -1,6 +1,6 @@
-"""A task carried out: the rows of its lines, in batches. This is what both engines run.
+"""The work of a task, for both engines: the rows of its lines, in batches.
 
-Invariant: the rows and counts depend on the task and the file alone, so that a task may be run again.
+Invariant: the rows and counts depend on the task and the file alone, and a task may be run again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,13 +22,16 @@ BATCH_ROWS = 20_000
 _UNFINISHED = "unfinished last line: {}; it is read again when the file has grown"
 
 _Take = Callable[[bytes, int], None]
-"""Takes a line and its offset: its rows are in the harvest. Raises `BadLineError`."""
+"""Adds the rows of a line at an offset to the batch. Raises `BadLineError`."""
 
 
 def parse_task(task: IngestTask) -> Iterator[ParsedBatch]:
-    """Rows in batches of about `BATCH_ROWS`, the last one with the counts of all; read each before asking for the next.
+    """Yield the rows of a task in batches of about `BATCH_ROWS`, the last one with the counts of all.
 
-    Raises `OSError` where the file can't be read.
+    The generator reuses one batch object: read each batch before asking for the next.
+
+    Raises:
+        OSError: The file can't be read.
     """
     harvest = ParsedBatch(counts=TaskCounts(number=task.number, read_to=task.start))
     if task.form is FileForm.LOAD_TEST:
@@ -50,7 +53,7 @@ def parse_task(task: IngestTask) -> Iterator[ParsedBatch]:
 
 
 class _LineReader:
-    """Reads a file that may grow."""
+    """Reads the lines of a file that may grow."""
 
     def __init__(self, task: IngestTask, harvest: ParsedBatch) -> None:
         self._task = task
@@ -59,7 +62,7 @@ class _LineReader:
         self._take = self._taker()
 
     def read(self, block: Block) -> None:
-        """Nothing; the rows of the lines are in the harvest."""
+        """Add the rows of a block's lines to the batch."""
         counts, take, offset = self._harvest.counts, self._take, block.offset
         before = counts.lines
         for number, content in enumerate(block.lines, start=before + 1):
@@ -86,7 +89,7 @@ class _LineReader:
 
     @cached_property
     def _lines_before(self) -> int:
-        """The lines before this task's part; only a line that can't be read asks for them."""
+        """The number of lines before this task's part, counted for the first line that can't be read."""
         path = self._task.path
         return count_lines_before(path, first_line_offset(path, self._task.start)) if self._task.start else 0
 
@@ -117,5 +120,5 @@ class _LineReader:
 
 
 def _all(rows: Iterator[ClientThrottleRow]) -> Sequence[ClientThrottleRow]:
-    """The rows of a line, all or none: the last may turn out to be bad."""
+    """Return all rows of a line, or raise before any is added: the last may be bad."""
     return tuple(rows)

@@ -1,6 +1,6 @@
-"""Which files of an ingest are new, which have grown, and the tasks that read them.
+"""Which files of an ingest are new or have grown, and the tasks that read them.
 
-Invariant: the same bytes of the same log are read once, whatever names and packings they are found under.
+Invariant: an ingest reads the same bytes of the same log once, whatever the names and compressions of its copies.
 """
 
 from collections.abc import Iterable
@@ -18,17 +18,21 @@ from kafka_quotas.pipeline.ingest.manifest import KnownFiles, ReadFile, describe
 from kafka_quotas.pipeline.ingest.source_pattern import FoundFile
 
 PIECE_BYTES: Final = 32 * 1024 * 1024
-"""Large plain files are read in pieces of this size, side by side."""
+"""Size of the pieces of a large uncompressed file, which are read side by side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestTerms:
-    """What the user says of all files. `form` None: each file's form is told from its beginning."""
+    """The user's settings for all files."""
 
     cluster: str
+    """Cluster of files whose paths name none."""
     broker_id: int | None = None
+    """Broker of files whose paths name none."""
     zone: str | None = None
+    """Time zone of stamps without an offset."""
     form: FileForm | None = None
+    """Format of every file, None to detect it from the first bytes."""
     names: MetricNames = BUILT_IN
 
     def __post_init__(self) -> None:
@@ -41,7 +45,7 @@ class IngestTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFile:
-    """A file with lines to read, from `start` on."""
+    """A file with lines to read, and the task that reads them."""
 
     described: ReadFile
     task: IngestTask
@@ -49,24 +53,27 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestPlan:
-    """What is to be read. `unchanged` files were read before, or are found twice; `empty` ones hold nothing."""
+    """The files to read and their tasks."""
 
     files: tuple[PlannedFile, ...]
     tasks: tuple[IngestTask, ...]
     unchanged: int
+    """Files that were read before or are found twice."""
     empty: int
+    """Files without content."""
 
     @property
     def size(self) -> int:
-        """About how many bytes are to be read."""
+        """About how many bytes the tasks read."""
         return sum(max(0, each.described.size - each.task.start) for each in self.files)
 
 
 def plan_ingest(found: Iterable[FoundFile], *, terms: IngestTerms, known: KnownFiles) -> IngestPlan:
-    """The plan for these files.
+    """Plan the tasks for these files, the largest first.
 
-    Raises `UsageError` for a file whose form, broker or time zone is not told, `KafkaQuotasError` where one can't be
-    read.
+    Raises:
+        UsageError: The format, broker or time zone of a file is unknown.
+        KafkaQuotasError: A file can't be read.
     """
     files: list[PlannedFile] = []
     unchanged = empty = 0
@@ -84,7 +91,7 @@ def plan_ingest(found: Iterable[FoundFile], *, terms: IngestTerms, known: KnownF
 
 
 def _plan_file(found: FoundFile, number: int, terms: IngestTerms, known: KnownFiles) -> PlannedFile | None:
-    """The file as far as it is new, None where nothing of it is."""
+    """Plan the unread part of a file, None where there is none."""
     path = found.path.absolute()  # names of files are kept: what was read is what is found again
     try:
         beginning = read_head(path, SNIFFED_BYTES)
@@ -118,7 +125,10 @@ def _plan_file(found: FoundFile, number: int, terms: IngestTerms, known: KnownFi
 
 
 def _is_done(path: Path, size: int, before: ReadFile) -> bool:
-    """Whether nothing has been added to a log; a packed one tells its size modulo 2^32 only."""
+    """Check that a log has not grown.
+
+    Gzip records the size modulo 2^32 only.
+    """
     if size == before.size:
         return True
     unpacked = _unpacked(path)

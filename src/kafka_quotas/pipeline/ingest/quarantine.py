@@ -1,4 +1,4 @@
-"""What is in the quarantine of one ingest, summed up."""
+"""The quarantine of one ingest, summed up."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,16 +10,17 @@ from kafka_quotas.pipeline.tables.schemas import QUARANTINE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A reason for which lines of a file are in quarantine, and the first line it is true of."""
+    """A reason for which lines of a file are in quarantine."""
 
     src_file: str
     reason: str
     lines: int
     first_line_no: int
+    """Number of the first such line."""
 
 
 def count_faults(ingest: Path) -> tuple[Fault, ...]:
-    """The faults of the lines in an ingest's folder, the most frequent first."""
+    """Return the faults of the lines in an ingest's folder, the most frequent first."""
     folder = ingest / QUARANTINE.name
     if not folder.is_dir():
         return ()

@@ -22,18 +22,22 @@ _MS_FROM: Final = 100_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFile:
-    """A file that a pattern matches, and what its path tells; None for what it doesn't."""
+    """A file that a pattern matches, and the values in its path."""
 
     path: Path
     broker_id: int | None = None
+    """Value of `{broker_id}`, None where the pattern has none."""
     cluster: str | None = None
+    """Value of `{cluster}`, None where the pattern has none."""
     time_ms: int | None = None
+    """Value of `{time}` in ms since 1970, None where the pattern has none."""
 
 
 def find_files(pattern: str) -> Iterator[FoundFile]:
-    """The files that a pattern matches, by path; all below a folder, where it names one. Hidden files are none.
+    """Yield the visible files that a pattern matches, by path, and all files below a matching folder.
 
-    Raises `UsageError` for a pattern that can't be meant and for one that matches nothing.
+    Raises:
+        UsageError: The pattern has an unknown place, or matches no file.
     """
     compiled = _compile(pattern)
     found = []
@@ -47,7 +51,11 @@ def find_files(pattern: str) -> Iterator[FoundFile]:
 
 
 def find_paths(path: Path) -> Iterator[FoundFile]:
-    """The file, or all files below the folder, by path; hidden ones are none. Raises `UsageError` for no file."""
+    """Yield the file, or all visible files below the folder, by path.
+
+    Raises:
+        UsageError: There is no file.
+    """
     found = [FoundFile(path=each) for each in _files(path)]
     if not found:
         raise UsageError(f"there is no file {path}" if not path.is_dir() else f"no file is in {path}", hint=_HINT)
@@ -55,7 +63,7 @@ def find_paths(path: Path) -> Iterator[FoundFile]:
 
 
 def _files(path: Path) -> list[Path]:
-    """The file itself, or those below the folder."""
+    """Return the file itself, or the visible ones below the folder."""
     files = sorted(each for each in path.rglob("*") if _is_visible(each, path)) if path.is_dir() else [path]
     return [each for each in files if each.is_file()]
 
@@ -81,7 +89,7 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 
 def _as_glob(pattern: str) -> str:
-    """The pattern with a star for each place; brackets in it are letters, as in our own matching."""
+    """Replace each place with a star, and escape brackets, which our own matching takes literally."""
     return re.sub(r"\{\w+\}", "*", pattern.replace("[", "[[]"))
 
 
@@ -101,7 +109,7 @@ def _found(path: Path, match: re.Match[str]) -> FoundFile:
 
 
 def _time_ms(text: str, path: Path) -> int:
-    """Milliseconds since 1970 of a whole number or an ISO time; without an offset that is UTC."""
+    """Return milliseconds since 1970 of a whole number or an ISO time, which is UTC without an offset."""
     if re.fullmatch(r"\d{1,15}", text, re.ASCII):
         number = int(text)
         return number if number >= _MS_FROM else number * 1000

@@ -1,6 +1,6 @@
-"""An ingest on Spark: each task is a row, the parser runs in Python workers, Spark sorts the events into buckets.
+"""An ingest on Spark: a row per task, the parser in Python workers, and a sort of the events into buckets.
 
-Contract: transforms are `DataFrame -> DataFrame` with the declared schemas. Workers read the files themselves, so every
+Contract: transforms are `DataFrame -> DataFrame` with the declared schemas. Workers read the files themselves: every
 executor must see them, and the data folder, under the same path.
 """
 
@@ -32,7 +32,13 @@ _ORDER: Final = ("ts_ms", "src_file", "src_offset")
 def ingest_on_spark(
     session: "SparkSession", tasks: Sequence[IngestTask], *, buckets: int, folder: Path, watch: Watch
 ) -> list[TaskCounts]:
-    """The counts of each task, by number; the tables are in `folder`. Raises Spark's errors."""
+    """Run the tasks on Spark and write their tables to `folder`.
+
+    Spark's own errors pass through.
+
+    Returns:
+        The counts of each task, by number.
+    """
     rows = row_counter(session)
     parsed = parsed_rows(session, tasks, buckets=buckets, rows=rows).persist(StorageLevel.DISK_ONLY)
     told = (lambda: int(rows.value)) if rows is not None else int
@@ -64,7 +70,13 @@ _COUNTED: Final = {
 
 
 def parsed_rows(session: "SparkSession", tasks: Sequence[IngestTask], *, buckets: int, rows: Any = None) -> "DataFrame":
-    """One row per row of any table and per task's counts: a column per table, one of them not null."""
+    """Return one row per row of any table and per task's counts, in a column per table.
+
+    One column of each row is not null.
+
+    Args:
+        rows: An accumulator for the number of rows, None for none.
+    """
     known = tuple(tasks)
 
     def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -77,14 +89,14 @@ def parsed_rows(session: "SparkSession", tasks: Sequence[IngestTask], *, buckets
 
 
 def wide_schema() -> types.StructType:
-    """The schema of `parsed_rows`."""
+    """Return the schema of `parsed_rows`."""
     columns = [types.StructField(table.name, _staged_spark_schema(table)) for table in INGESTED_TABLES]
     counts = types.StructType([types.StructField(name, types.LongType()) for name in _COUNT_NAMES])
     return types.StructType([*columns, types.StructField(_COUNTS, counts)])
 
 
 def bucketed(events: "DataFrame") -> "DataFrame":
-    """The events with each bucket in one partition, sorted as its files are to be."""
+    """Move each bucket of events into one partition, sorted like its files."""
     return events.repartition(BUCKET).sortWithinPartitions("dt", BUCKET, *_ORDER)
 
 
@@ -101,7 +113,7 @@ def _staged_spark_schema(table: TableSchema) -> types.StructType:
 
 
 def _wide_batches(task: IngestTask, buckets: int, rows: Any) -> Iterator[pa.RecordBatch]:
-    """The task's rows, each batch in the column of its table; the counts come last."""
+    """Yield the task's rows, each batch in the column of its table, and the counts last."""
     counts = TaskCounts(number=task.number)
     for harvest in parse_task(task):
         for table, batch in harvest_batches(harvest, buckets=buckets):

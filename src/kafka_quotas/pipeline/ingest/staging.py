@@ -1,7 +1,7 @@
 """A folder of ingested data while an ingest writes to it: locked, and changed by one rename at the end or not at all.
 
-DATA/.lock                      held for as long as an ingest runs; the next one waits
-DATA/.staging-PID/              what will be ingest=NNNNNN; whatever a killed ingest left is removed by the next one
+DATA/.lock                      locked for as long as an ingest runs; the next one waits
+DATA/.staging-PID/              becomes ingest=NNNNNN; the next ingest removes one that a killed ingest left
 """
 
 import errno
@@ -27,13 +27,17 @@ _POLL_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staging:
-    """The locked folder, and the empty one beside its data that becomes an ingest with `commit`."""
+    """A locked data folder, and the staging folder that `commit` turns into an ingest."""
 
     data: DataFolder
     path: Path
 
     def commit(self) -> Path:
-        """The ingest's folder, complete and visible. Raises `OSError`; then nothing has changed."""
+        """Rename the staging folder to the next ingest, synced to disk, and return its path.
+
+        Raises:
+            OSError: The ingest can't be stored; the data is unchanged.
+        """
         _sync_files(self.path)
         last = max((int(each.name.removeprefix("ingest=")) for each in self.data.ingests()), default=0)
         target = self.data.path / f"ingest={last + 1:06}"
@@ -44,12 +48,15 @@ class Staging:
 
 @contextmanager
 def staging(path: Path, *, buckets: int | None, default_buckets: int, waiting: Callable[[], None]) -> Iterator[Staging]:
-    """The folder for the block, alone; `waiting` is called once where another ingest has to end first.
+    """Lock the data folder for the block and create an empty staging folder, removed unless committed.
 
-    `buckets` None: as many as the folder has, or `default_buckets` where it is new. What was not committed is removed.
+    Args:
+        buckets: None for the folder's own number, or `default_buckets` where it is new.
+        waiting: Called once where another ingest has to end first.
 
-    Raises `UsageError` where the folder has another number of buckets, `KafkaQuotasError` where it can't be written,
-    in one line also where there is no room left.
+    Raises:
+        UsageError: The folder has another number of buckets.
+        KafkaQuotasError: The folder can't be written, or the disk is full.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -71,7 +78,7 @@ def staging(path: Path, *, buckets: int | None, default_buckets: int, waiting: C
 
 
 def storage_error(path: Path, error: OSError) -> KafkaQuotasError:
-    """What an error of the operating system means to the user of a data folder."""
+    """Return the user's error for an error of the operating system in a data folder."""
     if error.errno in _FULL:
         return KafkaQuotasError(
             f"no room left for {path}: {os.strerror(error.errno or 0)}",
@@ -117,7 +124,7 @@ def _sync_files(folder: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Nothing; the file, or the folder's names, would survive a loss of power."""
+    """Sync a file, or a folder's names, to disk."""
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)
