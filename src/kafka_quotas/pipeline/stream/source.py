@@ -25,7 +25,10 @@ def connector_packages(given: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def missing_connector(packages: tuple[str, ...], error: KafkaQuotasError) -> KafkaQuotasError:
-    """Return the error for Spark not starting with these packages, most often because they can't be fetched."""
+    """Return the error for Spark not starting with these packages.
+
+    Most often they can't be fetched.
+    """
     return KafkaQuotasError(
         f"Spark did not start with {', '.join(packages)}: can these jars be fetched, with all they depend on?",
         hint=f"{error.hint}; --packages takes another version, --spark-conf spark.jars=FILES what is there already",
@@ -52,7 +55,7 @@ class TopicSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderSource:
-    """A folder that receives files of events: the daemon's `*.jsonl`, or Parquet with the columns of events."""
+    """A folder of event files that grows: the daemon's `*.jsonl`, or Parquet with the columns of events."""
 
     folder: Path
     is_parquet: bool

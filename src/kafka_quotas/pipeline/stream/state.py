@@ -114,7 +114,10 @@ class LiveState:
             seen_ms[broker] = max(at_ms, seen_ms.get(broker, _LONG_AGO_MS))
 
     def _late(self, charges: StreamCharges) -> NDArray[np.bool_]:
-        """Return which charges were older, by more than the lateness, than their broker's clock before this batch."""
+        """Return which charges are late.
+
+        A charge is late where it is older, by more than the lateness, than its broker's clock before this batch.
+        """
         horizons = [self._clocks_ms.get(name[:2], _LONG_AGO_MS) - self._lateness_ms for name in charges.names]
         late: NDArray[np.bool_] = charges.times_ms < np.array(horizons, dtype=np.int64)[charges.clients]
         return late
