@@ -1,4 +1,4 @@
-"""One parser per form of input, plain Python over bytes, which both engines run.
+"""One parser per input format, plain Python over bytes, for both engines.
 
-Imports `core` alone. A line that can't be read becomes a row of quarantine, never an error and never nothing.
+Imports `core` alone. A line that can't be read becomes a row of quarantine; it raises no error and is never dropped.
 """

@@ -1,4 +1,4 @@
-"""The forms that files have, and how one is told from the other."""
+"""The formats of files, and their detection."""
 
 import re
 from enum import StrEnum
@@ -7,13 +7,13 @@ from typing import Final
 from kafka_quotas.pipeline.formats.timestamp import has_offset
 
 REQUEST_MARK: Final = b"Completed request:"
-"""What the JSON follows in every line of a request log."""
+"""The text before the JSON in every line of a request log."""
 SNIFFED_BYTES: Final = 64 * 1024
-"""How much of a file is looked at to tell its form."""
+"""First bytes of a file that decide its format."""
 
 
 class FileForm(StrEnum):
-    """What a file is; the first three are read line by line and may grow, the others are whole documents."""
+    """The format of a file: line by line for the first three, which may grow, and whole documents for the others."""
 
     REQUEST_LOG = "request-log"
     DAEMON_EVENTS = "daemon-events"
@@ -25,7 +25,7 @@ class FileForm(StrEnum):
 
     @property
     def grows(self) -> bool:
-        """Whether lines may be added to such a file, so that what was read of it stays read."""
+        """Whether writers append lines to such a file, and lines once read need not be read again."""
         return self in (FileForm.REQUEST_LOG, FileForm.DAEMON_EVENTS, FileForm.LIBRDKAFKA_STATS)
 
 
@@ -44,12 +44,12 @@ _SIGNS: Final = (
 
 
 def sniff_form(head: bytes) -> FileForm | None:
-    """The form of a file that begins so, None where it looks like none of them."""
+    """Detect the format of a file by its first bytes, None for an unknown one."""
     found = next((form for form, sign in _SIGNS if sign.search(head)), None)
     return found or (FileForm.REQUEST_LOG if has_offset(head.lstrip()) is not None else None)
 
 
 def needs_zone(head: bytes) -> bool:
-    """Whether the time stamps in a request log that begins so leave the zone open."""
+    """Check whether the time stamps in a request log lack the zone, by its first bytes."""
     stamps = (has_offset(line) for line in head.splitlines())
     return next((not has for has in stamps if has is not None), False)

@@ -17,7 +17,11 @@ from kafka_quotas.pipeline.formats.task import IngestTask
 
 
 def read_document(task: IngestTask, harvest: ParsedBatch) -> None:
-    """Nothing; the rows of the file are in the harvest. Raises `OSError` where it can't be read."""
+    """Add the rows of a file to the batch.
+
+    Raises:
+        OSError: The file can't be read.
+    """
     _DocumentReader(task, harvest).read_samples()
     harvest.counts.read_to = task.path.stat().st_size
 
@@ -29,7 +33,7 @@ class _DocumentReader:
         self._harvest = harvest
 
     def read_samples(self) -> None:
-        """Nothing; the figures about quotas are in the harvest, the others are counted."""
+        """Add the figures about quotas to the batch, and count the others."""
         samples = list(self._json_samples() if self._task.form is FileForm.JSON_METRICS else self._line_samples())
         self._add(samples)
         used = len(self._harvest.metrics) + len(self._harvest.client_throttle)
@@ -54,7 +58,7 @@ class _DocumentReader:
                 self._refuse(line, error, number)
 
     def _json_samples(self) -> Iterator[TimedSample]:
-        """The samples of one document, or of each line where the whole is none."""
+        """Yield the samples of one document, or of each line where the whole is no document."""
         lines = list(self._lines())
         try:
             found = list(json_samples(b"\n".join(line for _, line in lines)))
@@ -68,7 +72,7 @@ class _DocumentReader:
             yield from found
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
-        """The lines that are not blank, with their numbers."""
+        """Yield the lines that are not blank, with their numbers."""
         counts = self._harvest.counts
         for block in read_blocks(self._task.path):
             for line in block.lines:

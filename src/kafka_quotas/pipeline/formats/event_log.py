@@ -1,6 +1,6 @@
 """A line of the daemon's event log as an event: one charge of one quota, with exact bytes.
 
-The format is the one that `docs/daemon.md` describes, version 1. Thread time in it comes from the daemon's cost model.
+The format is version 1 as in `docs/daemon.md`. Its thread time comes from the daemon's cost model.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,11 @@ _LARGEST_INT: Final = 2**31 - 1
 
 
 def parse_daemon_line(line: bytes, *, offset: int, src_file: str) -> EventRow:
-    """The event of a line. Raises `BadLineError` for a line that is no charge of version 1."""
+    """Parse the event of a line.
+
+    Raises:
+        BadLineError: The line is no charge of version 1.
+    """
     try:
         entry = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -59,7 +63,12 @@ def _event(entry: Mapping[str, Any], *, offset: int, src_file: str) -> EventRow:
 
 
 def _check(entry: Mapping[str, Any]) -> None:
-    """Nothing, if every field has its type and fits its column. Raises `BadLineError`, `KeyError` if one lacks."""
+    """Check that every field has its type and fits its column.
+
+    Raises:
+        BadLineError: A field has another type or is out of range.
+        KeyError: A field is missing.
+    """
     good = (
         entry["quota_type"] in _TYPES
         and all(isinstance(entry[name], str) for name in _TEXTS)

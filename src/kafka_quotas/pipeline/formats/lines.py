@@ -1,7 +1,7 @@
-"""The lines of a file with their places, from plain and from packed files, from any offset.
+"""The lines of a file with their offsets, from plain and from gzip files, from any offset.
 
-They come in blocks, for a log has millions. Invariants: no more than `LONGEST_LINE` bytes of a line are held; offsets
-are those of the unpacked file.
+They come in blocks, because a log has millions. Invariants: at most `LONGEST_LINE` bytes of a line are held; offsets
+are those of the uncompressed file.
 """
 
 import gzip
@@ -13,36 +13,46 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 LONGEST_LINE: Final = 16 * 1024 * 1024
-"""A metadata response of a large cluster takes some megabytes; beyond this it is no line."""
+"""Longest line in bytes: a metadata response of a large cluster takes some megabytes."""
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _BLOCK: Final = 128 * 1024
-"""Fits the processor's cache: larger blocks are slower by a tenth."""
+"""Bytes read at a time, within the processor's cache: larger blocks are slower by a tenth."""
 
 _File = gzip.GzipFile | io.BufferedReader
 
 
 class Block(NamedTuple):
-    """Lines that follow each other, without their ends; the first begins at `offset`.
-
-    `fault` says what kept its only line from being read whole; the line is its beginning then. `is_open`: its only line
-    is the last one of the file, where its end is missing, as while it is being written. `end` is behind the last line.
-    """
+    """Consecutive lines without their ends."""
 
     offset: int
+    """Offset of the first line."""
     lines: list[bytes]
     end: int
+    """End offset of the last line."""
     fault: str | None = None
+    """Why its only line could not be read whole; the line is then its beginning."""
     is_open: bool = False
+    """Whether its only line is the last of the file and lacks its end, as while it is being written."""
 
 
 def is_gzip(path: Path) -> bool:
-    """Whether the file is packed. Raises `OSError` where it can't be read."""
+    """Check whether the file is gzip.
+
+    Raises:
+        OSError: The file can't be read.
+    """
     with path.open("rb") as file:
         return file.read(2) == _GZIP_MAGIC
 
 
 def read_head(path: Path, size: int) -> bytes:
-    """The first bytes of the unpacked file. Raises `OSError`; a damaged file gives what can be unpacked of it."""
+    """Read the first bytes of the uncompressed file.
+
+    A damaged file yields as much as can be uncompressed.
+
+    Raises:
+        OSError: The file can't be read.
+    """
     head = b""
     with closing(_open(path)) as file:
         try:
@@ -54,7 +64,11 @@ def read_head(path: Path, size: int) -> bytes:
 
 
 def unpacked_size(path: Path) -> int:
-    """The bytes of the unpacked file, as far as can be told without unpacking it."""
+    """Return the size of the uncompressed file in bytes.
+
+    Returns:
+        For a gzip file the size modulo 2^32, which its last bytes hold.
+    """
     size = path.stat().st_size
     if not is_gzip(path) or size < 4:
         return size
@@ -64,10 +78,17 @@ def unpacked_size(path: Path) -> int:
 
 
 def read_blocks(path: Path, *, start: int = 0, end: int | None = None) -> Iterator[Block]:
-    """The lines that begin from `start` on and before `end` (None: to the end), in order.
+    """Yield the lines that begin from `start` on and before `end`, in order.
 
-    Where `start` is amid a line, that line belongs to the piece before. A packed file that is damaged ends with a line
-    that has a fault. Raises `OSError` where the file can't be read.
+    Where `start` is within a line, that line belongs to the piece before. A damaged gzip file ends with a line that has
+    a
+    fault.
+
+    Args:
+        end: None for the end of the file.
+
+    Raises:
+        OSError: The file can't be read.
     """
     with closing(_open(path)) as file:
         offset = start
@@ -85,7 +106,11 @@ def read_blocks(path: Path, *, start: int = 0, end: int | None = None) -> Iterat
 
 
 def count_lines_before(path: Path, offset: int) -> int:
-    """How many lines end before an offset of the unpacked file. Raises `OSError`."""
+    """Count the lines that end before an offset of the uncompressed file.
+
+    Raises:
+        OSError: The file can't be read.
+    """
     with closing(_open(path)) as file:
         count, left = 0, offset
         while left > 0 and (block := file.read(min(left, _BLOCK))):
@@ -95,7 +120,11 @@ def count_lines_before(path: Path, offset: int) -> int:
 
 
 def first_line_offset(path: Path, start: int) -> int:
-    """Where the first line begins that begins at `start` or after it. Raises `OSError`."""
+    """Return the offset of the first line that begins at `start` or after it.
+
+    Raises:
+        OSError: The file can't be read.
+    """
     with closing(_open(path)) as file:
         return _seek_line(file, start)
 
@@ -107,7 +136,7 @@ def _open(path: Path) -> _File:
 
 
 def _seek_line(file: _File, start: int) -> int:
-    """Where the first line begins that begins at `start` or after it; the file is there then."""
+    """Move to the first line that begins at `start` or after it, and return its offset."""
     if start == 0:
         return 0
     file.seek(start - 1)
@@ -120,7 +149,7 @@ def _seek_line(file: _File, start: int) -> int:
 
 
 def _blocks(file: _File, offset: int) -> Iterator[Block]:
-    """The lines from here to the end of the file."""
+    """Yield the lines from here to the end of the file."""
     rest = b""
     while piece := file.read1(_BLOCK):
         content = rest + piece
@@ -139,7 +168,7 @@ def _blocks(file: _File, offset: int) -> Iterator[Block]:
 
 
 def _skip_line(file: _File) -> int:
-    """How many bytes there were to the end of the line."""
+    """Skip the rest of the line and return its size in bytes."""
     size = 0
     while piece := file.readline(LONGEST_LINE):
         size += len(piece)
@@ -149,7 +178,7 @@ def _skip_line(file: _File) -> int:
 
 
 def _before(block: Block, end: int) -> Block:
-    """The lines of a block that begin before `end`."""
+    """Return the part of a block whose lines begin before `end`."""
     lines, offset = [], block.offset
     for line in block.lines:
         if offset >= end:

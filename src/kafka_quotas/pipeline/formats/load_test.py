@@ -1,9 +1,7 @@
-"""The load tester's `samples.parquet`: its events as events, its seconds as what clients saw of throttling.
+"""The load tester's `samples.parquet`: its events as events, its seconds as clients' view of throttling.
 
-The file's columns are listed in `docs/load-test.md`. Charges of connections are passed over, for the jobs have no quota
-of them. What acknowledgements stand for is flagged as estimated, for several of them may be one request.
-
-Reads the samples of a load test, batch by batch.
+`docs/load-test.md` lists the file's columns. Charges of connections are skipped, since the jobs have no quota of them.
+Events from acknowledgements are flagged as estimated, since several of them may be one request.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,7 +28,12 @@ _BATCH_ROWS: Final = 20_000
 
 
 def sample_batches(path: Path) -> Iterator[list[dict[str, Any]]]:
-    """The rows of the file in batches. Raises `BadLineError` for another file, `OSError` where it can't be read."""
+    """Yield the rows of the file in batches.
+
+    Raises:
+        BadLineError: The file is not a load test's samples.
+        OSError: The file can't be read.
+    """
     try:
         with pq.ParquetFile(path) as file:
             if missing := set(_COLUMNS) - set(file.schema_arrow.names):
@@ -42,9 +45,16 @@ def sample_batches(path: Path) -> Iterator[list[dict[str, Any]]]:
 
 
 def sample_row(row: Mapping[str, Any], place: int, task: IngestTask) -> EventRow | ClientThrottleRow | None:
-    """What a row becomes, None for a charge of no quota of ours; `place` is its place in the file.
+    """Convert a row to an event or a second of throttling.
 
-    Raises `BadLineError` for a figure that can't be.
+    Args:
+        place: The row's position in the file.
+
+    Returns:
+        None for a charge of none of our quotas.
+
+    Raises:
+        BadLineError: A figure is out of range.
     """
     if row["kind"] == "second":
         return _second(row, task)
@@ -94,7 +104,11 @@ _SHOWN_BYTES: Final = 4096
 
 
 def read_load_test(task: IngestTask, harvest: ParsedBatch) -> Iterator[ParsedBatch]:
-    """Rows in batches, as `parse_task` gives them. Raises `OSError` where the file can't be read."""
+    """Yield the rows in batches, as `parse_task` does.
+
+    Raises:
+        OSError: The file can't be read.
+    """
     counts, src_file = harvest.counts, str(task.path)
     try:
         if read_head(task.path, len(PARQUET_MAGIC)) != PARQUET_MAGIC:
@@ -111,7 +125,7 @@ def read_load_test(task: IngestTask, harvest: ParsedBatch) -> Iterator[ParsedBat
 
 
 def _take(rows: list[dict[str, Any]], task: IngestTask, harvest: ParsedBatch) -> None:
-    """Nothing; what the rows become is in the harvest."""
+    """Add the converted rows to the batch."""
     counts = harvest.counts
     for row in rows:
         try:

@@ -1,9 +1,10 @@
-"""What clients measured of the throttling they met: librdkafka's statistics, Java's metrics.
+"""Throttling as clients measured it, and the use of each quota as brokers measured it.
 
-**Source:** librdkafka's STATISTICS.md (`brokers.*.throttle`, ms), `FetchMetricsRegistry` and `SenderMetricsRegistry`
-(Kafka 4.0: produce-/fetch-throttle-time-avg and -max, ms), KIP-13 and KIP-219 for what the figures mean.
+Clients are librdkafka (its statistics) and Java (its metrics). Brokers' figures come from scrapes, under the names of
+any exporter.
 
-What brokers measured of each quota's use, out of scrapes, whatever the exporter called it.
+Source: librdkafka's STATISTICS.md (`brokers.*.throttle`, ms), `FetchMetricsRegistry` and `SenderMetricsRegistry`
+(Kafka 4.0: produce-/fetch-throttle-time-avg and -max, ms), KIP-13 and KIP-219 for the meaning of the figures.
 """
 
 import math
@@ -32,7 +33,12 @@ _RATES = {
 def metric_rows(
     samples: Iterable[TimedSample], *, names: MetricNames, broker: str, ts_ms: int, cluster: str, src_file: str
 ) -> Iterator[MetricRow]:
-    """The quota metrics among the samples; `broker` and `ts_ms` count where a sample tells neither."""
+    """Yield the quota metrics among the samples.
+
+    Args:
+        broker: The broker of samples that name none.
+        ts_ms: The time of samples that have none, in ms since 1970.
+    """
 
     def taken_ms(timed: TimedSample) -> int:
         return ts_ms if timed.ts_ms is None else timed.ts_ms
@@ -65,7 +71,11 @@ _CLIENT_LABELS: Final = ("client_id", "client-id", "clientId", "clientid")
 
 
 def librdkafka_rows(line: bytes, *, cluster: str, src_file: str) -> Iterator[ClientThrottleRow]:
-    """What a line of statistics tells of each broker that answered. Raises `BadLineError` for another line."""
+    """Yield the throttling by each broker that answered, from a line of statistics.
+
+    Raises:
+        BadLineError: The line is not librdkafka's statistics.
+    """
     try:
         entry = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -92,7 +102,11 @@ def librdkafka_rows(line: bytes, *, cluster: str, src_file: str) -> Iterator[Cli
 def java_rows(
     samples: Iterable[TimedSample], *, ts_ms: int, cluster: str, src_file: str
 ) -> Iterator[ClientThrottleRow]:
-    """What a scrape tells of each Java client; `ts_ms` is its time where samples have none. NaN is no figure."""
+    """Yield the throttling of each Java client in a scrape, without figures that are NaN.
+
+    Args:
+        ts_ms: The time of samples that have none, in ms since 1970.
+    """
     found: dict[tuple[int, str], dict[str, float]] = {}
     for timed in samples:
         match = _JAVA.fullmatch(timed.sample.name)

@@ -1,7 +1,7 @@
-"""Figures of metrics with the time they were taken, out of the forms that exporters and tools write.
+"""Metric samples with their times, from the formats that exporters and tools write.
 
-Prometheus' text (its samples may carry times), a Prometheus server's answer, Jolokia's answer, JSON lines of samples,
-and what Kafka's own tools print with `--print-metrics`.
+These are Prometheus' text (with or without times), a Prometheus server's response, Jolokia's response, JSON lines of
+samples, and the output of Kafka's own tools with `--print-metrics`.
 """
 
 import math
@@ -23,14 +23,19 @@ _MS_FROM: Final = 100_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedSample:
-    """A figure; `ts_ms` is None where only the scrape as a whole has a time."""
+    """A metric sample and its time."""
 
     sample: MetricSample
     ts_ms: int | None = None
+    """Time in ms since 1970, None where only the scrape as a whole has one."""
 
 
 def prometheus_samples(line: str) -> Iterator[TimedSample]:
-    """The sample of a line of Prometheus' text; none for comments. Raises `BadLineError` for anything else."""
+    """Yield the sample of a line of Prometheus' text, or none for a comment.
+
+    Raises:
+        BadLineError: The line is neither.
+    """
     if line.startswith("#") or not line.strip():
         return
     sample = next(parse_metrics(line), None)
@@ -41,7 +46,11 @@ def prometheus_samples(line: str) -> Iterator[TimedSample]:
 
 
 def printed_samples(line: str) -> Iterator[TimedSample]:
-    """The sample of a line that Kafka's tools print. Raises `BadLineError` for a line with none."""
+    """Yield the sample of a line that Kafka's tools print.
+
+    Raises:
+        BadLineError: The line has none.
+    """
     match = _PRINTED.fullmatch(line.strip())
     if match is None:
         raise BadLineError("no metric as Kafka's tools print it")
@@ -50,7 +59,11 @@ def printed_samples(line: str) -> Iterator[TimedSample]:
 
 
 def json_samples(content: bytes) -> Iterator[TimedSample]:
-    """The samples of a JSON document or line. Raises `BadLineError` where it is of no form that is known."""
+    """Yield the samples of a JSON document or line.
+
+    Raises:
+        BadLineError: The document has an unknown format.
+    """
     try:
         document = orjson.loads(content)
     except orjson.JSONDecodeError as error:
@@ -80,7 +93,10 @@ def _of_document(document: Mapping[str, Any]) -> Iterator[TimedSample]:
 
 
 def _of_jolokia(document: Mapping[str, Any]) -> Iterator[TimedSample]:
-    """A read request's answer: one MBean's attributes, or those of each MBean that its pattern matched."""
+    """Yield the samples of a response to a read request.
+
+    It holds one MBean's attributes, or those of each MBean that the request's pattern matched.
+    """
     value, mbean = document["value"], document["request"]["mbean"]
     beans = value if any(isinstance(each, dict) for each in value.values()) else {mbean: value}
     for name, attributes in beans.items():
@@ -102,7 +118,11 @@ def _sample(name: str, labels: Mapping[str, str], value: Any) -> MetricSample:
 
 
 def _time_ms(time: float) -> int:
-    """Milliseconds of a time in seconds or milliseconds since 1970; raises `ValueError` for what is neither."""
+    """Return milliseconds of a time in seconds or milliseconds since 1970.
+
+    Raises:
+        ValueError: The time is neither.
+    """
     if not math.isfinite(time) or abs(time) > 10**15:
         raise ValueError(time)
     return round(time if abs(time) >= _MS_FROM else time * 1000)

@@ -1,4 +1,4 @@
-"""What a task yields: rows by table, and the counts."""
+"""The output of a task: rows by table, and the counts."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ _SHOWN_LETTERS = 4096
 
 @dataclass(slots=True, kw_only=True)
 class ParsedBatch:
-    """Rows that were read and not handed on yet, and the counts of the whole task so far."""
+    """Parsed rows that wait for their consumer, and the counts of the whole task so far."""
 
     counts: TaskCounts
     events: list[EventRow] = field(default_factory=list)
@@ -20,16 +20,16 @@ class ParsedBatch:
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.events) + len(self.metrics) + len(self.client_throttle) + len(self.quarantine)
 
     def refuse(self, content: bytes, error: BadLineError, *, src_file: str, line_no: int) -> None:
-        """Nothing; the line is in quarantine."""
+        """Put a line into quarantine."""
         raw = content[: 4 * _SHOWN_LETTERS].decode("utf-8", "backslashreplace")[:_SHOWN_LETTERS]
         self.quarantine.append(QuarantineRow(raw=raw, reason=str(error), src_file=src_file, line_no=line_no))
 
     def counted(self) -> "ParsedBatch":
-        """This harvest, with its rows counted; once before they are handed on."""
+        """Add the rows to the counts and return this batch, once before its rows are consumed."""
         self.counts.events += len(self.events)
         self.counts.metrics += len(self.metrics)
         self.counts.client_throttle += len(self.client_throttle)
@@ -37,6 +37,6 @@ class ParsedBatch:
         return self
 
     def clear(self) -> None:
-        """Nothing; the rows are gone, the counts stay."""
+        """Drop the rows and keep the counts."""
         for rows in (self.events, self.metrics, self.client_throttle, self.quarantine):
             rows.clear()

@@ -1,14 +1,13 @@
-"""How large a logged request or response was: the request log tells the size of the records only.
+"""The charge of a logged request: estimated sizes, and the partitions of admin requests.
 
-The framing around them is reckoned from the message definitions; tagged fields that a client may add are not known,
-which is why these sizes are called estimated. **Source:** ProduceRequest.json, FetchResponse.json, RequestHeader.json
-(Kafka 4.0), ShareFetchResponse.json (4.3); `KafkaApis.handleProduceRequest` charges the whole request,
-`FetchResponse.sizeOf` and `ShareFetchResponse.sizeOf` are a fetch's charge.
+The request log holds the size of the records only. The framing around them is computed from the message definitions;
+tagged fields that a client may add are unknown, which is why these sizes are called estimated. The log holds neither
+the partitions of a deleted topic nor the number before some were added: one per topic is counted then, and the figure
+is estimated.
 
-How many partitions a logged admin request created, added or deleted.
-
-The log tells neither how many partitions a deleted topic had, nor how many there were before some were added: one per
-topic is counted then, and the figure is estimated. **Source:** KIP-599, `ReplicationControlManager` (Kafka 4.0).
+Source: ProduceRequest.json, FetchResponse.json, RequestHeader.json (Kafka 4.0), ShareFetchResponse.json (4.3);
+`KafkaApis.handleProduceRequest` charges the whole request, `FetchResponse.sizeOf` and `ShareFetchResponse.sizeOf` are a
+fetch's charge; KIP-599 and `ReplicationControlManager` (Kafka 4.0) for partitions.
 """
 
 from collections.abc import Mapping
@@ -24,14 +23,17 @@ MUTATION_APIS: Final = frozenset({_CREATE_TOPICS, _DELETE_TOPICS, _CREATE_PARTIT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationCount:
-    """Partitions that a request was charged with."""
+    """Partitions charged to a request."""
 
     partitions: int
     is_estimated: bool
 
 
 def mutation_count(api_key: int, *, request: Mapping[str, Any], response: Mapping[str, Any]) -> MutationCount:
-    """The partitions that a request of `MUTATION_APIS` was charged with; topics that were refused cost nothing."""
+    """Return the partitions charged to a request of `MUTATION_APIS`.
+
+    Topics that the broker refused cost nothing.
+    """
     if request.get("validateOnly"):
         return MutationCount(partitions=0, is_estimated=False)
     if api_key == _CREATE_TOPICS:
@@ -43,10 +45,11 @@ def mutation_count(api_key: int, *, request: Mapping[str, Any], response: Mappin
 
 
 def is_of_broker(api_key: int, *, client_id: str, request: Mapping[str, Any]) -> bool:
-    """Whether a broker makes internal topics for itself, which it does in its own name: its id is the client-id.
+    """Check whether a broker creates internal topics for itself, under its own id as client-id.
 
-    Topics that clients make by asking for them are made in the client's name. **Source:**
-    `DefaultAutoTopicCreationManager`, `KafkaApis.handleFindCoordinatorRequest` (4.0).
+    Topics that clients create by asking for them are created under the client's name.
+
+    Source: `DefaultAutoTopicCreationManager`, `KafkaApis.handleFindCoordinatorRequest` (4.0).
     """
     if api_key != _CREATE_TOPICS or not client_id.isdecimal():
         return False
@@ -96,7 +99,7 @@ _ACQUIRED: Final = 8 + 8 + 2 + 1  # first and last offset, deliveries, tags
 
 
 def produce_request_bytes(request: Mapping[str, Any], *, version: int, client_id: str) -> int:
-    """The size of a Produce request with its header, in bytes."""
+    """Return the size of a Produce request with its header, in bytes."""
     size = _CLASSIC_HEADER + len(client_id.encode()) + _PRODUCE_FIXED
     if version < _PRODUCE_FLEXIBLE:
         return size + _classic_produce_body(request)
@@ -113,7 +116,11 @@ def produce_request_bytes(request: Mapping[str, Any], *, version: int, client_id
 
 
 def fetch_response_bytes(response: Mapping[str, Any], *, version: int) -> int:
-    """What a Fetch response is charged with, in bytes: 0 for the empty answer that a throttled fetch gets."""
+    """Return the charge of a Fetch response in bytes.
+
+    Returns:
+        0 for the empty response to a throttled fetch.
+    """
     topics = response["responses"]
     if not topics and response["throttleTimeMs"] > 0:
         return 0
@@ -132,9 +139,10 @@ def fetch_response_bytes(response: Mapping[str, Any], *, version: int) -> int:
 
 
 def share_fetch_response_bytes(response: Mapping[str, Any]) -> int:
-    """Return what a ShareFetch response is charged with, in bytes.
+    """Return the charge of a ShareFetch response in bytes.
 
-    0 for an error as a whole, and for a throttled one, whose bytes the broker takes back.
+    Returns:
+        0 for an error as a whole, and for a throttled response, whose bytes the broker takes back.
     """
     if response["errorCode"] or response["throttleTimeMs"] > 0:
         return 0
@@ -153,7 +161,7 @@ def share_fetch_response_bytes(response: Mapping[str, Any]) -> int:
 
 
 def _classic_produce_body(request: Mapping[str, Any]) -> int:
-    """The part behind the fixed fields, where every length takes four bytes, that of a text two."""
+    """Return the size after the fixed fields, where every length takes four bytes and that of a text two."""
     size = 2 + len((request.get("transactionalId") or "").encode()) + 4
     for topic in request["topicData"]:
         size += 2 + len(topic["name"].encode()) + 4
@@ -177,5 +185,5 @@ def _compact_text_bytes(text: str) -> int:
 
 
 def _compact_length_bytes(length: int) -> int:
-    """The bytes of a length that is written plus one, seven bits at a time."""
+    """Return the size of a length that is encoded plus one, seven bits at a time."""
     return 1 if length < 0x7F else 2 if length < 0x3FFF else 3 if length < 0x1FFFFF else 4 if length < 0xFFFFFFF else 5

@@ -1,8 +1,9 @@
 """A line of a broker's request log as an event.
 
-Both forms are read, Kafka 4's and 3.9's: `[stamp] DEBUG Completed request:{JSON} (kafka.request.logger)`. The stamp is
-when the response had been sent; quotas were charged before it was queued for sending.
-**Source:** `RequestConvertToJson`, `RequestChannel.updateRequestMetrics` and `KafkaApis` (3.9, 4.0), KIP-13, KIP-124,
+Both formats are read, Kafka 4's and 3.9's: `[stamp] DEBUG Completed request:{JSON} (kafka.request.logger)`. The stamp
+is the time after sending the response; the broker charges quotas before it queues the response for sending.
+
+Source: `RequestConvertToJson`, `RequestChannel.updateRequestMetrics` and `KafkaApis` (3.9, 4.0), KIP-13, KIP-124,
 KIP-599.
 """
 
@@ -34,13 +35,13 @@ _FETCH_TYPE: Final = QuotaType.FETCH.value
 _REQUEST_TYPE: Final = QuotaType.REQUEST.value
 _MUTATION_TYPE: Final = QuotaType.CONTROLLER_MUTATION.value
 _BROKER_APIS: Final = frozenset({4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 84, 85, 86, 87})
-"""Requests that brokers and controllers send each other, exempt as such."""
+"""Requests between brokers and controllers, exempt as such."""
 _row: Final[Callable[[tuple[Any, ...]], EventRow]] = partial(tuple.__new__, EventRow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOrigin:
-    """What a request log does not tell about itself."""
+    """What a request log does not record about itself."""
 
     cluster: str
     broker_id: int
@@ -48,9 +49,16 @@ class LogOrigin:
 
 
 def parse_request_line(line: bytes, *, offset: int, stamps: StampReader, origin: LogOrigin) -> EventRow | None:
-    """The event of a line, None for a request that was forwarded: the broker that forwarded it logs it as well.
+    """Parse the event of a line.
 
-    `offset` is where the line begins in its file. Raises `BadLineError` for anything else.
+    Args:
+        offset: The line's offset in its file.
+
+    Returns:
+        None for a forwarded request, which the forwarding broker logs as well.
+
+    Raises:
+        BadLineError: The line is no request, or a field is missing or wrong.
     """
     start = line.find(REQUEST_MARK)
     if start < 0:
@@ -126,7 +134,7 @@ def _event(entry: Mapping[str, Any], completed_ms: int, offset: int, origin: Log
 
 
 def _charge(api_key: Any, entry: Mapping[str, Any], client_id: str) -> tuple[str, int, int, bool]:
-    """The quota type, bytes, mutations, and whether these are estimated."""
+    """Return the quota type, bytes, mutations, and whether these are estimated."""
     version = entry["requestHeader"]["requestApiVersion"]
     if api_key == _PRODUCE:
         return _PRODUCE_TYPE, produce_request_bytes(entry["request"], version=version, client_id=client_id), 0, True
@@ -147,19 +155,19 @@ def _is_of_broker(api_key: int, client_id: str, request: Mapping[str, Any]) -> b
 
 
 def _is_replica(request: Mapping[str, Any]) -> bool:
-    """Whether a follower fetches; from version 15 on it says so in `replicaState`."""
+    """Check whether a follower fetches, which `replicaState` holds from version 15 on."""
     state = request.get("replicaState") or {}
     return int(request.get("replicaId", state.get("replicaId", -1))) >= 0
 
 
 @lru_cache(maxsize=65_536)
 def _client_ip(connection: str) -> str:
-    """The client's address from `LOCAL:PORT-REMOTE:PORT-NUMBERS`; empty where the name has another shape."""
+    """Return the client's address from `LOCAL:PORT-REMOTE:PORT-NUMBERS`, empty for a name of another shape."""
     parts = connection.split("-")
     return parts[1].rpartition(":")[0] if len(parts) > 2 else ""
 
 
 @lru_cache(maxsize=65_536)
 def _user(principal: str) -> str:
-    """The name of a principal, which is written `TYPE:NAME`."""
+    """Return the name of a principal, which is written `TYPE:NAME`."""
     return principal.partition(":")[2]

@@ -1,17 +1,17 @@
-"""Rows of the ingested tables as the parsers make them, in the order of the declared columns.
-
-Why a line is no datum.
-"""
+"""Rows of the ingested tables as parsers produce them, in the order of the declared columns."""
 
 from typing import NamedTuple
 
 
 class BadLineError(Exception):
-    """What is wrong with one line, in words for the quarantine; the reader knows where it is."""
+    """The reason why a line can't be read, in words for the quarantine.
+
+    The reader adds where the line is.
+    """
 
 
 AMOUNT_LIMIT = 2**62
-"""Nothing that a broker counts comes near; larger figures are rubbish, and would not fit the columns once summed."""
+"""Upper bound of valid figures: no broker counts that far, and the columns could not hold sums of larger ones."""
 
 
 LAST_MS = 253_402_300_799_999
@@ -19,7 +19,7 @@ LAST_MS = 253_402_300_799_999
 
 
 class EventRow(NamedTuple):
-    """A row of events; the day follows from `ts_ms`."""
+    """A row of events, whose day follows from `ts_ms`."""
 
     cluster: str
     broker_id: int
@@ -42,12 +42,13 @@ class EventRow(NamedTuple):
 
 
 class QuarantineRow(NamedTuple):
-    """A row of quarantine; `line_no` counts from 1 at the start of what was read."""
+    """A row of quarantine."""
 
     raw: str
     reason: str
     src_file: str
     line_no: int
+    """The line's number in the file, from 1."""
 
 
 class MetricRow(NamedTuple):
@@ -79,4 +80,4 @@ class ClientThrottleRow(NamedTuple):
 
 
 Row = EventRow | MetricRow | ClientThrottleRow
-"""What a line that could be read becomes."""
+"""A row from a line that could be read."""

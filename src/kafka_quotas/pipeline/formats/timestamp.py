@@ -1,7 +1,9 @@
 """Time stamps of log lines as milliseconds since 1970.
 
-Invariant: a stamp without an offset is local time of the zone that was given; where clocks are put back and it could
-mean two instants, it is the earlier one. **Source:** log4j's `%d`, ISO 8601.
+Invariant: a stamp without an offset is local time of the given zone. Where clocks go back and it has two meanings, it
+is the earlier one.
+
+Source: log4j's `%d`, ISO 8601.
 """
 
 import re
@@ -18,7 +20,7 @@ _REMEMBERED_MINUTES: Final = 4 * 24 * 60
 
 
 class StampReader:
-    """Reads the stamp that a line begins with; `zone` None knows stamps with an offset only."""
+    """Reads the stamp at the beginning of a line, in the given zone where it has no offset."""
 
     def __init__(self, zone: tzinfo | None) -> None:
         self._zone = zone
@@ -26,7 +28,12 @@ class StampReader:
         self._log4j_minutes: dict[bytes, int] = {}
 
     def read_ms(self, line: bytes) -> int:
-        """The stamp in ms. Raises `BadLineError` where the line begins with none, or with one that can't be."""
+        """Return the stamp in ms since 1970.
+
+        Raises:
+            BadLineError: The line begins with no stamp or an impossible one, or the stamp needs a zone and none was
+                given.
+        """
         if line[24:25] == b"]" and (known_ms := self._log4j_minutes.get(line[:18])) is not None:
             return known_ms + int(line[18:20]) * 1000 + int(line[21:24])  # `[2026-11-21 12:00:00,000]`, most often
         match = _STAMP.match(line)
@@ -59,7 +66,7 @@ class StampReader:
 
 
 def has_offset(line: bytes) -> bool | None:
-    """Whether the stamp at the beginning of a line tells its offset; None where there is no stamp."""
+    """Check whether the stamp at the beginning of a line has an offset, None where there is no stamp."""
     match = _STAMP.match(line)
     return None if match is None else match["offset"] is not None
 
