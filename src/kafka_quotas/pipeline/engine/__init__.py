@@ -1,4 +1,4 @@
-"""Where jobs run: on this machine or on Spark, which of the two and why, and how far they are.
+"""Where jobs run: on this machine or on Spark, the choice between them, and their progress.
 
 Imports `pipeline.tables`. Sessions and paths are arguments.
 """

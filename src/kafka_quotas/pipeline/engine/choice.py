@@ -1,9 +1,8 @@
-"""Which engine does a job, and why.
+"""The choice of the engine for a job, and the reason for it.
 
-Both give the same rows. The local one (Arrow, numba, DuckDB) is one process tree on this machine and faster there;
-Spark takes what no single machine should, on any master.
-
-The libraries of the extra `spark`, which whoever only sets quotas does without.
+Both give the same rows. The local one (Arrow, numba, DuckDB) is one process tree on this machine and faster there.
+Spark takes more than one machine should, on any master. The libraries come with the extra `spark`, which users who only
+set quotas do not need.
 """
 
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Final
 from kafka_quotas.core.errors import UsageError
 
 LOCAL_LIMIT_EVENTS: Final = 100_000_000
-"""What the local engine is meant for; it was measured up to there."""
+"""The largest number of events that the local engine was measured with."""
 
 
 class Engine(StrEnum):
@@ -27,14 +26,19 @@ class Engine(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineChoice:
-    """The engine that does the job, LOCAL or SPARK, and the reason in words for the user."""
+    """The engine of a job, LOCAL or SPARK, and the reason for the user."""
 
     engine: Engine
     reason: str
 
 
 def choose_engine(asked: Engine, *, events: int, master: str | None) -> EngineChoice:
-    """The engine for a job over about `events` events; `master` is the Spark master that was named, None for none."""
+    """Choose the engine for a job.
+
+    Args:
+        events: About how many events the job reads.
+        master: The Spark master that the user named, None for none.
+    """
     if asked is not Engine.AUTO:
         return EngineChoice(engine=asked, reason="asked for")
     if master is not None:
@@ -45,14 +49,14 @@ def choose_engine(asked: Engine, *, events: int, master: str | None) -> EngineCh
 
 
 LIBRARIES: Final = ("numpy", "pyarrow", "orjson")
-"""What every job needs on any engine; those that Spark runs need PySpark as well."""
+"""Libraries that every job needs on any engine; jobs on Spark need PySpark as well."""
 
 
 def require_libraries(*names: str) -> None:
     """Check that libraries are installed, by default those of every job.
 
     Raises:
-        UsageError: One is not; it says what to install.
+        UsageError: One is not installed; the hint has the command that installs it.
     """
     missing = [name for name in names or LIBRARIES if find_spec(name) is None]
     if missing:

@@ -1,4 +1,4 @@
-"""The Java that Spark's driver needs: where it is, and whether it is new enough."""
+"""The Java for Spark's driver: its path, and whether it is new enough."""
 
 import os
 import re
@@ -20,9 +20,10 @@ _ANSWER_TIMEOUT_S: Final = 60
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Path:
-    """The `java` of JAVA_HOME, else of the PATH, after asking it for its version.
+    """Return the `java` of JAVA_HOME, else of the PATH, after checking its version.
 
-    Raises `KafkaQuotasError` where there is none, where it does not run, and where it is older than Spark 4 takes.
+    Raises:
+        KafkaQuotasError: There is none, it does not run, or it is older than Spark 4 needs.
     """
     home = environment.get("JAVA_HOME")
     found = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))

@@ -1,7 +1,7 @@
-"""Tasks over the files of events on this machine: which files each reads, and threads to run them.
+"""Tasks over the files of events on this machine: the files of each, and threads to run them.
 
-Invariants: all events of whoever may share a bucket are in one task. The kernels and Arrow let go of the interpreter,
-so that threads do; the largest tasks begin first, so that one giant client does not hold up the end.
+Invariants: all events of clients that may share a bucket are in one task. Threads suffice, since the kernels and Arrow
+release the interpreter lock. The largest tasks begin first, which keeps one giant client from delaying the end.
 """
 
 import os
@@ -18,11 +18,11 @@ from kafka_quotas.pipeline.tables.layout import DataFolder
 
 _Found = TypeVar("_Found")
 BUCKETED_BY = frozenset({"cluster", "broker_id", "user", "client_id"})
-"""With these equal, events lie in one bucket of files."""
+"""Columns whose values determine the bucket of files of an event."""
 
 
 def task_files(data: DataFolder, told_apart_by: Sequence[str]) -> list[tuple[Path, ...]]:
-    """The files of each task: a bucket of files, or all of them where clients of several buckets may share a quota."""
+    """Return the files of each task: one bucket, or all where clients of several buckets may share a quota."""
     buckets = [each.files for each in data.events_buckets()]
     if set(told_apart_by) == BUCKETED_BY:
         return buckets
@@ -38,7 +38,14 @@ def run_tasks(
     watch: Watch,
     columns: Sequence[str] = COLUMNS,
 ) -> list[_Found]:
-    """What came of each task, in their order; `columns` of the events are read."""
+    """Run the work of each task in threads, the largest tasks first.
+
+    Args:
+        columns: The columns of events to read.
+
+    Returns:
+        The results in the order of the tasks.
+    """
     workers = max(min(os.cpu_count() or 1, len(tasks)), 1)
     sizes = [sum(file.stat().st_size for file in files) for files in tasks]
     found: dict[int, _Found] = {}

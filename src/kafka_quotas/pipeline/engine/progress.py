@@ -1,4 +1,4 @@
-"""How far a job is, for whoever shows it; on Spark asked of the session while the action runs in a thread."""
+"""The progress of a job; for Spark it is polled from the session while the action runs in a thread."""
 
 import threading
 from collections.abc import Callable
@@ -14,29 +14,35 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProgress:
-    """What is under way, how many of its parts are done, and how many rows were made so far (0: not told)."""
+    """The progress of one stage of a job."""
 
     stage: str
+    """What the job is doing."""
     done: int
+    """Finished parts."""
     total: int
     rows: int = 0
+    """Rows made so far, 0 where unknown."""
 
 
 Watch = Callable[[JobProgress], None]
-"""Takes news of a job; called from the thread that runs the job's command."""
+"""Receives the progress of a job, in the thread that runs the job's command."""
 
 
 def ignore_progress(progress: JobProgress) -> None:
-    """Nothing; for whoever does not show progress."""
+    """Do nothing, for callers that do not show progress."""
     del progress
 
 
 def run_watched(
     session: "SparkSession", action: Callable[[], _Result], *, stage: str, watch: Watch, rows: Callable[[], int] = int
 ) -> _Result:
-    """What the action returns, with `watch` called a few times a second; `rows` tells how many there are.
+    """Run an action in a thread and call `watch` a few times a second, and return its result.
 
-    Ctrl-C cancels the session's jobs. A Connect session does not tell how far it is: nothing is watched there.
+    Ctrl-C cancels the session's jobs. A Connect session does not report its progress, only the number of rows.
+
+    Args:
+        rows: Returns the number of rows made so far.
     """
     outcome: list[_Result] = []
     failure: list[BaseException] = []
@@ -63,7 +69,7 @@ def run_watched(
 
 
 def cancel_jobs(session: "SparkSession") -> None:
-    """Nothing; what the session runs is cancelled."""
+    """Cancel the jobs of a session."""
     if _is_connect(session):
         session.interruptAll()
     else:
@@ -71,7 +77,7 @@ def cancel_jobs(session: "SparkSession") -> None:
 
 
 def row_counter(session: "SparkSession") -> Any:
-    """An accumulator of Spark for the rows that tasks make, None at a Connect server, which has none."""
+    """Return an accumulator for the rows that tasks make, None for a Connect session, which has none."""
     return None if _is_connect(session) else session.sparkContext.accumulator(0)
 
 

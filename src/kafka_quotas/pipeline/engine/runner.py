@@ -1,4 +1,4 @@
-"""What jobs over recorded events have in common: the folder, the engine, and how a job is run on it."""
+"""The common part of jobs over recorded events: the folder, the engine, and running a job on it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -21,17 +21,18 @@ _IN_NUMPY = "kernels ran in NumPy, for numba is not installed everywhere: equal 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsRequest:
-    """The folder of ingested tables, and who does the job; `master` is None where the user named none."""
+    """The folder of ingested tables, and the engine for the jobs."""
 
     data: Path
     spark: SparkSettings
     engine: Engine = Engine.AUTO
     master: str | None = None
+    """The Spark master that the user named, None for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsWatcher:
-    """Who is told of progress, and of the engine that was chosen."""
+    """Callbacks for the progress of a job and for the chosen engine."""
 
     progress: Watch
     chosen: Callable[[EngineChoice], None]
@@ -39,16 +40,18 @@ class EventsWatcher:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedEvents:
-    """What a folder holds: how many events, and their first and last time in ms (both None where there are none)."""
+    """The events of a folder: their number and their times."""
 
     folder: DataFolder
     count: int
     first_ms: int | None
+    """First time in ms since 1970, None without events."""
     last_ms: int | None
+    """Last time in ms since 1970, None without events."""
 
     @property
     def seconds(self) -> int:
-        """How many seconds of the clock the recording covers, at least 1."""
+        """The seconds of the clock that the recording covers, at least 1."""
         if self.first_ms is None or self.last_ms is None:
             return 1
         return self.last_ms // 1000 - self.first_ms // 1000 + 1
@@ -56,23 +59,25 @@ class RecordedEvents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job in both forms: on slices of events here, on files or on rows of events on Spark.
-
-    `told_apart_by` are the columns of events that keep together, where they are equal, whoever may share a bucket;
-    `columns` are those that the task looks at.
-    """
+    """A job in both forms: on slices of events here, on files or on rows of events on Spark."""
 
     name: str
     told_apart_by: tuple[str, ...]
+    """Columns of events whose equal values keep clients that may share a bucket in one task."""
     columns: tuple[str, ...]
+    """Columns of events that the task reads."""
     task: Callable[[Iterable["pa.Table"]], Any]
+    """Runs the job over slices of events."""
     on_files: Callable[["SparkSession", Sequence[Sequence[Path]]], "DataFrame"]
+    """Runs the job on Spark over the files of each task."""
     on_rows: Callable[["DataFrame"], "DataFrame"]
+    """Runs the job on Spark over rows of events."""
     found: Callable[["pa.Table"], list[Any]]
+    """Converts Spark's collected frame to the results of the tasks."""
 
 
 class OpenEvents:
-    """A folder of events that was opened once, for however many jobs; Spark is started by the first that needs it."""
+    """An open folder of events for any number of jobs, with a Spark session once a job needs it."""
 
     def __init__(self, request: EventsRequest, watcher: EventsWatcher, stack: ExitStack) -> None:
         self.recorded = recorded_events(request.data)
@@ -82,9 +87,10 @@ class OpenEvents:
         self._session: SparkSession | None = None
 
     def run(self, job: Job) -> list[Any]:
-        """What the job's tasks found, on the engine that was asked for or that fits.
+        """Run the job and return the results of its tasks.
 
-        Raises `KafkaQuotasError` where a file can't be read, or Spark does not start or fails.
+        Raises:
+            KafkaQuotasError: A file can't be read, or Spark does not start or fails.
         """
         choice = choose_engine(self._request.engine, events=self.recorded.count, master=self._request.master)
         self._watcher.chosen(choice)
@@ -128,16 +134,21 @@ class OpenEvents:
 
 @contextmanager
 def open_events(request: EventsRequest, watcher: EventsWatcher) -> Iterator[OpenEvents]:
-    """The folder for the block; a Spark session that its jobs began ends with it.
+    """Open the folder for the block, and stop a Spark session of its jobs afterwards.
 
-    Raises `UsageError` for a folder that no ingest wrote.
+    Raises:
+        UsageError: No ingest wrote the folder.
     """
     with ExitStack() as stack:
         yield OpenEvents(request, watcher, stack)
 
 
 def recorded_events(path: Path) -> RecordedEvents:
-    """What the folder holds. Raises `UsageError` for one that no ingest wrote."""
+    """Count the events of the folder and find their times.
+
+    Raises:
+        UsageError: No ingest wrote the folder.
+    """
     require_libraries("pyarrow", "numpy")
     from kafka_quotas.pipeline.tables.event_slices import event_count, time_range_ms  # noqa: PLC0415 - loads Arrow
 

@@ -1,7 +1,7 @@
-"""Tasks over events on Spark: the same functions as on one machine, on files or on rows that are shuffled.
+"""Tasks over events on Spark: the same functions as on one machine, on files or on shuffled rows.
 
-Contract: `DataFrame -> DataFrame` with declared schemas. A task's tables come as one frame: rows with a `part` (which
-task), a `found` (which of its tables) and the columns of all of them, null where they are of another table. Workers
+Contract: `DataFrame -> DataFrame` with declared schemas. The tables of all tasks come as one frame: rows with a `part`
+(the task), a `found` (which of its tables) and the columns of all tables, null for columns of another table. Workers
 that read files must see them under the same path; frames of rows need no files at all.
 """
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 Tables = Mapping[str, pa.Table]
 Work = Callable[[Iterable[pa.Table]], Tables]
-"""From slices of events to a task's tables by name."""
+"""Maps slices of events to a task's tables by name."""
 
 PART: Final = "part"
 FOUND: Final = "found"
 KERNEL: Final = "kernel"
-"""What ran the kernels in that task: `numba`, or `numpy`, which is slower and gives the same."""
+"""The backend of the kernels in that task: `numba`, or `numpy`, which is slower and gives the same."""
 
 _SPARK_TYPES: Final = {
     pa.string(): types.StringType(),
@@ -43,7 +43,7 @@ def found_on_files(
     schemas: Mapping[str, pa.Schema],
     columns: Sequence[str] = COLUMNS,
 ) -> "DataFrame":
-    """What each task found in its files; the workers read them, no row passes through Java."""
+    """Run each task over its files in the workers, where no row passes through Java."""
     schema = found_schema(schemas)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -64,7 +64,7 @@ def found_in_rows(
     schemas: Mapping[str, pa.Schema],
     columns: Sequence[str] = COLUMNS,
 ) -> "DataFrame":
-    """What the tasks found, one for each partition of events that may share a bucket."""
+    """Shuffle the events and run one task per partition of clients that may share a bucket."""
     schema = found_schema(schemas)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -80,7 +80,10 @@ def found_in_rows(
 
 
 def found_schema(schemas: Mapping[str, pa.Schema]) -> pa.Schema:
-    """The columns of a frame with all these tables; a column of the same name has the same type in each."""
+    """Return the columns of a frame with all these tables.
+
+    A column of the same name has the same type in each.
+    """
     fields: dict[str, pa.DataType] = {PART: pa.int32(), FOUND: pa.string(), KERNEL: pa.string()}
     for schema in schemas.values():
         fields |= {field.name: field.type for field in schema}
@@ -88,7 +91,7 @@ def found_schema(schemas: Mapping[str, pa.Schema]) -> pa.Schema:
 
 
 def unpacked(found: pa.Table, schemas: Mapping[str, pa.Schema]) -> list[dict[str, pa.Table]]:
-    """The tables of each task by name, the tasks in order of their parts."""
+    """Split a collected frame into the tables of each task by name, in the order of the tasks."""
     tasks = []
     for part in sorted(set(found[PART].to_pylist())):
         own = found.filter(pc.equal(found[PART], part))

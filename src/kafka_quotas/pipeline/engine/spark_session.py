@@ -1,11 +1,8 @@
 """Spark sessions: local, on a cluster, or at a Connect server, all by one call.
 
-Contract: what Spark and its Java print goes to a log file; the package is shipped to the executors; the session is
-stopped at the end, also after Ctrl-C. Foreign errors leave as `KafkaQuotasError`.
-
-This package as an archive for executors, which need not have it installed.
-
-Spark's errors in our words: one line, the cause rather than the layers it came through.
+Contract: the output of Spark and its Java goes to a log file; executors receive the package as an archive and need not
+have it installed; the session is stopped at the end, also after Ctrl-C. Foreign errors leave as `KafkaQuotasError` in
+one line, with the cause rather than the layers above it.
 """
 
 import os
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def write_package_archive(folder: Path) -> Path:
-    """The path of a zip file in `folder` with every Python module of the package, importable as it is."""
+    """Write a zip file with every Python module of the package to `folder` and return its path."""
     root = Path(str(files("kafka_quotas")))
     archive = folder / "kafka_quotas.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
@@ -53,10 +50,13 @@ _PROBE_TIMEOUT_S: Final = 5.0
 
 @contextmanager
 def spark_session(settings: SparkSettings) -> "Iterator[SparkSession]":
-    """A session for the block, stopped after it.
+    """Start a session for the block, and stop it afterwards.
 
-    Raises `KafkaQuotasError` where PySpark or Java is not there, where nothing answers at the master's address, and
-    where Spark does not start; the log file tells more.
+    Raises:
+        KafkaQuotasError: Java is missing, nothing listens at the master's address, or Spark does not start; the log
+            file
+            has the details.
+        UsageError: PySpark is not installed, or the master's address is invalid.
     """
     require_libraries("pyspark")
     settings.log_file.parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def _connect(settings: SparkSettings, archive: Path) -> "SparkSession":
 
 
 def _probe(master: str, *, default_port: int) -> None:
-    """Nothing, if something listens at the master's address: Spark's own clients try for minutes where nothing does."""
+    """Check that something listens at the master's address: Spark's own clients retry for minutes."""
     first = master.partition(",")[0]
     try:
         url = urlsplit(first)
@@ -128,7 +128,10 @@ def _probe(master: str, *, default_port: int) -> None:
 
 @contextmanager
 def _output_to(log_file: Path) -> Iterator[None]:
-    """For the block, the process's output goes to a file; what is started meanwhile keeps writing there."""
+    """Redirect the process's output to a file for the block.
+
+    Child processes that start in the block keep writing there.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     kept = [os.dup(1), os.dup(2)]
@@ -144,7 +147,7 @@ def _output_to(log_file: Path) -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """The first line that says what was the matter: py4j's own only says which call it was."""
+    """Return the first line with the cause: py4j's own only names the call."""
     lines = [line.strip(": ") for line in str(error).splitlines() if line.strip(": ")]
     return next((line for line in lines if not line.startswith(_PY4J)), type(error).__name__)
 
@@ -156,7 +159,7 @@ _LONGEST: Final = 300
 
 @contextmanager
 def spark_errors(doing: str, *, log_file: Path) -> Iterator[None]:
-    """Nothing; in the block, what Spark raises becomes a `KafkaQuotasError` that says what was being done."""
+    """Convert Spark's errors in the block to a `KafkaQuotasError` that names the operation."""
     try:
         yield
     except (KafkaQuotasError, KeyboardInterrupt):
@@ -171,7 +174,7 @@ def spark_errors(doing: str, *, log_file: Path) -> Iterator[None]:
 
 
 def _cause(text: str, error: Exception) -> str:
-    """The last line that names an error of a Python worker, else the first line there is."""
+    """Return the last line that names an error of a Python worker, else the first line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     named = [line for line in lines if any(mark in line for mark in _MARKS) and not line.startswith("at ")]
     python = [line for line in named if not line.startswith(("org.", "java.", "Caused by", "scala."))]

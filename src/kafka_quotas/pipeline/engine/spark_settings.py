@@ -1,4 +1,4 @@
-"""What a Spark session is to be: the user's choices, and the configuration that follows from them."""
+"""The settings of a Spark session: the user's choices, and the configuration that follows from them."""
 
 import os
 import sys
@@ -15,27 +15,29 @@ _PARTITIONS_PER_CORE: Final = 4
 _ARROW_BATCH_ROWS: Final = 100_000
 _ENVIRONMENT_FOLDER: Final = "environment"
 _PACKED: Final = (".tar.gz", ".tgz")
-"""What Spark unpacks with the permissions of its files."""
+"""Suffixes of archives that Spark unpacks with the permissions of their files."""
 _SHIPPED_PYTHON: Final = f"{_ENVIRONMENT_FOLDER}/bin/python"
 _LOOPBACK: Final = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
-    """A session's settings.
-
-    `master` is Spark's own text (`local[2]`, `spark://HOST:PORT`, `yarn`, `k8s://...`) or `sc://HOST:PORT` of a Spark
-    Connect server. `log_file` takes what Spark prints. `env_archive` is a packed environment for the executors.
-    `packages` are Maven coordinates of jars to fetch. `properties` are Spark's own and win over all that is derived.
-    """
+    """The settings of a session."""
 
     log_file: Path
+    """Log file for Spark's output."""
     master: str = DEFAULT_MASTER
+    """Spark's own text (`local[2]`, `spark://HOST:PORT`, `yarn`, `k8s://...`) or `sc://HOST:PORT` of a Connect server.
+    """
     driver_memory: str = "2g"
     shuffle_partitions: int | None = None
+    """Partitions of a shuffle, None for a number by cores."""
     env_archive: Path | None = None
+    """Packed environment for the executors."""
     packages: tuple[str, ...] = ()
+    """Maven coordinates of jars to fetch."""
     properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Spark's own properties, which override all derived ones."""
 
     def __post_init__(self) -> None:
         if self.env_archive is not None and not self.env_archive.is_file():
@@ -61,12 +63,12 @@ class SparkSettings:
 
     @property
     def is_on_loopback(self) -> bool:
-        """Whether nothing of the session leaves this machine."""
+        """Whether the session stays on this machine."""
         return self.is_local or f"//{_LOOPBACK}:" in self.master or "//localhost:" in self.master
 
 
 def spark_properties(settings: SparkSettings) -> dict[str, str]:
-    """Spark's properties for a session that is not Connect's."""
+    """Return Spark's properties for a session other than Connect's."""
     properties = {
         **runtime_properties(settings),
         "spark.ui.enabled": "false",
@@ -83,7 +85,7 @@ def spark_properties(settings: SparkSettings) -> dict[str, str]:
 
 
 def connect_properties(settings: SparkSettings) -> dict[str, str]:
-    """What is set in a Connect server's session, which is there already."""
+    """Return the properties to set in the existing session of a Connect server."""
     properties = runtime_properties(settings)
     if settings.env_archive is not None:
         properties["spark.sql.execution.pyspark.python"] = _SHIPPED_PYTHON
@@ -91,12 +93,12 @@ def connect_properties(settings: SparkSettings) -> dict[str, str]:
 
 
 def shipped_environment(archive: Path) -> str:
-    """The archive and the folder that executors unpack it into, as Spark writes that."""
+    """Return the archive and the folder where executors unpack it, in Spark's notation."""
     return f"{archive.absolute()}#{_ENVIRONMENT_FOLDER}"
 
 
 def runtime_properties(settings: SparkSettings) -> dict[str, str]:
-    """What can be set in a session that is already there, as Connect's is."""
+    """Return the properties that an existing session takes."""
     cores = os.cpu_count() or 2
     partitions = settings.shuffle_partitions or _PARTITIONS_PER_CORE * cores
     return {
@@ -107,9 +109,10 @@ def runtime_properties(settings: SparkSettings) -> dict[str, str]:
 
 
 def worker_environment(settings: SparkSettings, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that PySpark reads when it starts.
+    """Return the variables that PySpark reads at its start.
 
-    Workers on this machine run this very Python: the one on the PATH may lack what we need. On a cluster the user's own
+    Workers on this machine run this very Python, since the one on the PATH may lack libraries. On a cluster the user's
+    own
     PYSPARK_PYTHON counts, unless an environment is shipped.
     """
     python = sys.executable
