@@ -76,7 +76,10 @@ def measure_sum(clocks, sums, c, s, now_ms, samples, window_ms):
 
 @compiled
 def record_and_sum(clocks, sums, c, s, value, now_ms, samples, window_ms):
-    """Record a value and return the sum, as `record_rate` and `measure_sum` do, in at most one pass over the slots."""
+    """Record a value and return the sum, in at most one pass over the slots.
+
+    The result is that of `record_rate` followed by `measure_sum`.
+    """
     if now_ms >= clocks[c + COMPLETE_MS] or now_ms >= clocks[c + EXPIRED_MS]:
         settle_slots(clocks, sums, c, s, now_ms, samples, window_ms)
     index = clocks[c + INDEX]
