@@ -40,7 +40,7 @@ class FolderSink:
         replace_batch(self._folder, rows, batch_id=batch_id)
 
     def close(self) -> None:
-        """Do nothing: every batch is complete on its own."""
+        """Do nothing, since every batch is complete on its own."""
 
 
 class ShowSink:
@@ -55,7 +55,7 @@ class ShowSink:
         self._show(rows)
 
     def close(self) -> None:
-        """Do nothing: there is nothing to release."""
+        """Do nothing, since there is nothing to release."""
 
 
 def replace_batch(folder: Path, rows: pa.Table, *, batch_id: int) -> None:

@@ -55,7 +55,7 @@ class TopicSink:
         self._next = batch_id + 1
 
     def close(self) -> None:
-        """Close the consumer group; committed batches are delivered already."""
+        """Close the consumer group."""
         if self._group is not None:
             self._group.close()
 
