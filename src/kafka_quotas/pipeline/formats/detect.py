@@ -13,7 +13,10 @@ SNIFFED_BYTES: Final = 64 * 1024
 
 
 class FileForm(StrEnum):
-    """The format of a file: line by line for the first three, which may grow, and whole documents for the others."""
+    """The format of a file.
+
+    The first three are read line by line and may grow, the others are whole documents.
+    """
 
     REQUEST_LOG = "request-log"
     DAEMON_EVENTS = "daemon-events"

@@ -162,7 +162,7 @@ def _is_replica(request: Mapping[str, Any]) -> bool:
 
 @lru_cache(maxsize=65_536)
 def _client_ip(connection: str) -> str:
-    """Return the client's address from `LOCAL:PORT-REMOTE:PORT-NUMBERS`, empty for a name of another shape."""
+    """Return the client's address from `LOCAL:PORT-REMOTE:PORT-NUMBERS`, empty for another shape."""
     parts = connection.split("-")
     return parts[1].rpartition(":")[0] if len(parts) > 2 else ""
 

@@ -11,7 +11,7 @@ class BadLineError(Exception):
 
 
 AMOUNT_LIMIT = 2**62
-"""Upper bound of valid figures: no broker counts that far, and the columns could not hold sums of larger ones."""
+"""Upper bound of figures: no broker counts that far, and columns could not hold sums of larger ones."""
 
 
 LAST_MS = 253_402_300_799_999
