@@ -22,7 +22,10 @@ BUCKETED_BY = frozenset({"cluster", "broker_id", "user", "client_id"})
 
 
 def task_files(data: DataFolder, told_apart_by: Sequence[str]) -> list[tuple[Path, ...]]:
-    """Return the files of each task: one bucket, or all where clients of several buckets may share a quota."""
+    """Return the files of each task.
+
+    A task is one bucket of files, or all files where clients of several buckets may share a quota.
+    """
     buckets = [each.files for each in data.events_buckets()]
     if set(told_apart_by) == BUCKETED_BY:
         return buckets

@@ -27,8 +27,7 @@ class SparkSettings:
     log_file: Path
     """Log file for Spark's output."""
     master: str = DEFAULT_MASTER
-    """Spark's own text (`local[2]`, `spark://HOST:PORT`, `yarn`, `k8s://...`) or `sc://HOST:PORT` of a Connect server.
-    """
+    """Spark's own text (`local[2]`, `spark://HOST:PORT`, `yarn`) or `sc://HOST:PORT` of a Connect server."""
     driver_memory: str = "2g"
     shuffle_partitions: int | None = None
     """Partitions of a shuffle, None for a number by cores."""
