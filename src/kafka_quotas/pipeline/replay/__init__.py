@@ -1,4 +1,4 @@
-"""What proposed quotas would have done to recorded traffic, by Kafka's own arithmetic.
+"""The effect of proposed quotas on recorded traffic, by Kafka's own arithmetic.
 
 Imports `pipeline.kernels`, `pipeline.buckets` and `pipeline.engine`.
 """

@@ -1,4 +1,4 @@
-"""What is replayed: proposals, how throttled clients behave, the windows of the brokers; and how types are judged."""
+"""The plan of a replay: proposals, how throttled clients behave, and the rule of each quota type."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,8 +14,8 @@ from kafka_quotas.pipeline.kernels.limiters import LimiterRule
 class Model(StrEnum):
     """How throttled clients behave.
 
-    OPEN: requests come when they were recorded, whatever happens. CLOSED: whoever draws on a bucket is one client that
-    waits out each delay before its next request, and repeats what was refused.
+    OPEN: requests arrive when they were recorded, throttled or not. CLOSED: the clients of a bucket are one client that
+    waits out each delay before its next request, and repeats refused requests.
     """
 
     OPEN = "open"
@@ -24,19 +24,19 @@ class Model(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayPlan:
-    """Proposals (of different names), the models to replay them by, and the windows.
-
-    `spans`: tell as well when whom each proposal held back, which costs a pass for each.
-    """
+    """The proposals (of different names) to replay, the models to replay them by, and the windows."""
 
     proposals: tuple[Proposal, ...]
     models: tuple[Model, ...] = (Model.OPEN, Model.CLOSED)
     window: QuotaWindow = DEFAULT_WINDOW
+    """Window of the brokers' rates."""
     controller_window: QuotaWindow = DEFAULT_WINDOW
+    """Window of the controller's mutation quota."""
     spans: bool = False
+    """Whether to record when each proposal throttled each bucket, which costs a pass for each."""
 
     def rule(self, quota_type: QuotaType, model: Model) -> LimiterRule:
-        """How a quota type is judged: fetches are taken back where refused, mutations are refused strictly."""
+        """Return the rule of a quota type: refused fetches are taken back, mutations are refused strictly."""
         tokens = quota_type is QuotaType.CONTROLLER_MUTATION
         operation = STRICT if tokens else FETCH if quota_type is QuotaType.FETCH else RECORD
         return LimiterRule(
@@ -48,17 +48,17 @@ class ReplayPlan:
         )
 
     def quotas(self, quota_type: QuotaType) -> list[ProposedQuotas]:
-        """The proposals for a quota type, in their order."""
+        """Return the proposals for a quota type, in their order."""
         return [ProposedQuotas(each, quota_type) for each in self.proposals]
 
     def limits(self, quota_type: QuotaType) -> bool:
-        """Whether any proposal has a quota of the type."""
+        """Check whether any proposal has a quota of the type."""
         return any(each.limits for each in self.quotas(quota_type))
 
     def columns(self) -> tuple[str, ...]:
-        """The columns of events that the replay reads."""
+        """Return the columns of events that the replay reads."""
         return columns_read(each for each in QuotaType if self.limits(each))
 
     def told_apart_by(self) -> tuple[str, ...]:
-        """The columns of events that keep together, where they are equal, whoever may share a bucket."""
+        """Return the columns whose equal values keep clients that may share a bucket in one task."""
         return told_apart_by(self.proposals)

@@ -1,4 +1,4 @@
-"""When whom a replay held back: the times from a first throttled event until nothing of its delays is left.
+"""The times when a replay throttled a bucket: from a first throttled event to the end of all its delays.
 
 Contract: one `HoldCollector` follows the limiters of one proposal and model through a whole task, batch by batch; rows
 are the limiters'. Invariant: spans of one row neither overlap nor touch.
@@ -24,21 +24,25 @@ _FIGURES: Final = ("start_ms", "end_ms", "events", "delay_ms")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottleSpans:
-    """Spans of rows: begin and end, how many events were held back in it, and by how much at most."""
+    """Throttled intervals of rows, in parallel arrays."""
 
     rows: Int64s
     start_ms: Int64s
+    """Start in ms since 1970."""
     end_ms: Int64s
+    """End in ms since 1970."""
     events: Int64s
+    """Throttled events in the span."""
     delay_ms: Int64s
+    """Longest delay of one of them, in ms."""
 
     def pick(self, places: NDArray[np.bool_] | Int64s) -> "ThrottleSpans":
-        """The spans at these places."""
+        """Return the spans at these places."""
         return ThrottleSpans(rows=self.rows[places], **{name: getattr(self, name)[places] for name in _FIGURES})
 
 
 def span_schema() -> pa.Schema:
-    """The columns of spans that a task found; `proposal` is the number of the proposal in the plan."""
+    """Return the columns of a task's spans, where `proposal` is the proposal's number in the plan."""
     columns = [("bucket", pa.int64()), ("proposal", pa.int32()), ("model", pa.string())]
     return pa.schema([*columns, *((name, pa.int64()) for name in _FIGURES), ("reason", pa.string())])
 
@@ -53,7 +57,7 @@ class HoldCollector:
         self._over: list[ThrottleSpans] = []
 
     def run(self, rows: NDArray[np.int32], times_ms: Int64s, values: NDArray[np.float64]) -> None:
-        """Nothing; the events have happened as by `Limiters.run`, and who was held back is known."""
+        """Run the events as `Limiters.run` does, and record the spans of throttled ones."""
         rows, times_ms, values = events_by_row(rows, times_ms, values, row_count=len(self._limiters.bounds))
         trace = self._limiters.trace(rows, times_ms, values)
         end_ms = trace.happened_ms[:, 0] + self._waits_ms(trace)
@@ -62,12 +66,12 @@ class HoldCollector:
         self._add(rows[late].astype(np.int64), start_ms[late], end_ms[late])
 
     def spans(self) -> ThrottleSpans:
-        """All spans, by row and time."""
+        """Return all spans, by row and time."""
         found = _joined([*self._over, self._open])
         return found.pick(np.lexsort((found.start_ms, found.rows)))
 
     def _waits_ms(self, trace: Trace) -> Int64s:
-        """How long the client waits after the last attempt of each event."""
+        """Return how long the client waits after the last attempt of each event, in ms."""
         rule = self._limiters.rule
         waits_ms = np.clip(trace.throttle_ms[:, 0], 0, INT_MAX)
         if not (rule.closed and rule.operation == STRICT):
@@ -75,7 +79,10 @@ class HoldCollector:
         return np.where(trace.held[:, 0], waits_ms, np.maximum(waits_ms, RETRY_BACKOFF_MS))
 
     def _starts_ms(self, rows: NDArray[np.int32], times_ms: Int64s, end_ms: Int64s) -> Int64s:
-        """When each event was tried first: as recorded or, in a closed loop, once the one before it is over."""
+        """Return the time of each event's first attempt.
+
+        It is the recorded time or, in a closed loop, the end of the event before if that is later.
+        """
         if not self._limiters.rule.closed or not rows.size:
             return times_ms
         grown = len(self._limiters.bounds) - self._free_ms.size
@@ -87,7 +94,7 @@ class HoldCollector:
         return np.maximum(times_ms, before_ms)
 
     def _add(self, rows: Int64s, start_ms: Int64s, end_ms: Int64s) -> None:
-        """Nothing; events that were held back from start to end are in the spans. They come by row and begin."""
+        """Add events that were throttled from start to end, by row and start, to the spans."""
         ones = np.ones(rows.size, dtype=np.int64)
         held = ThrottleSpans(rows=rows, start_ms=start_ms, end_ms=end_ms, events=ones, delay_ms=end_ms - start_ms)
         both = _joined([self._open, held])
@@ -98,7 +105,7 @@ class HoldCollector:
 
 
 def span_table(spans: ThrottleSpans, buckets: Int64s, *, proposal: int, model: str, reason: str) -> pa.Table:
-    """The spans with the task's number of each row's bucket."""
+    """Return the spans as a table, with the task's number of each row's bucket."""
     count = spans.rows.size
     columns = [
         pa.array(buckets[spans.rows], pa.int64()),
@@ -111,7 +118,7 @@ def span_table(spans: ThrottleSpans, buckets: Int64s, *, proposal: int, model: s
 
 
 def _merged(spans: ThrottleSpans) -> ThrottleSpans:
-    """The same times without overlaps; spans come by row and begin."""
+    """Merge spans that overlap or touch, given by row and start."""
     if not spans.rows.size:
         return spans
     base_ms = int(spans.start_ms.min())

@@ -19,17 +19,17 @@ _SCHEMAS: Final = {"buckets": bucket_schema(), "outcomes": outcome_schema(), "sp
 
 
 def replay_files(session: "SparkSession", tasks: Sequence[Sequence[Path]], plan: ReplayPlan) -> "DataFrame":
-    """What came of the events in the files of each task; see `replay_found`."""
+    """Replay the events in the files of each task, as a frame for `replay_found`."""
     return found_on_files(session, tasks, _work(plan), _SCHEMAS, plan.columns())
 
 
 def replay_rows(events: "DataFrame", plan: ReplayPlan) -> "DataFrame":
-    """What came of the rows of a frame of events, in whatever order they are; see `replay_found`."""
+    """Replay the rows of a frame of events, in any order, as a frame for `replay_found`."""
     return found_in_rows(events, plan.told_apart_by(), _work(plan), _SCHEMAS, plan.columns())
 
 
 def replay_found(found: pa.Table) -> list[TaskReplay]:
-    """What each task found, of a frame that was collected."""
+    """Return the results of each task from a collected frame."""
     return [TaskReplay(**each) for each in unpacked(found, _SCHEMAS)]
 
 

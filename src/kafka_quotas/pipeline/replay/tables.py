@@ -1,4 +1,4 @@
-"""The tables of a replay, from what its tasks found: `entities`, `whatif` and `throttle_spans`."""
+"""The tables of a replay, from the results of its tasks: `entities`, `whatif` and `throttle_spans`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,18 +24,18 @@ _ORDER: Final[list[tuple[str, Literal["ascending", "descending"]]]] = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayTables:
-    """The tables `entities` (without limits: those differ by proposal), `whatif` and `throttle_spans`.
-
-    The last is empty unless the plan asks for spans.
-    """
+    """The tables of a replay."""
 
     entities: pa.Table
+    """Table `entities` without limits, which differ by proposal."""
     whatif: pa.Table
+    """Table `whatif`."""
     spans: pa.Table
+    """Table `throttle_spans`, empty unless the plan asks for spans."""
 
 
 def replay_tables(tasks: Sequence[TaskReplay], plan: ReplayPlan) -> ReplayTables:
-    """The tables, sorted: proposals in the plan's order, then models, then entities."""
+    """Build the tables, sorted by proposals in the plan's order, then models, then entities."""
     entities, ids = entities_of([each.buckets for each in tasks])
     none = np.empty(0, dtype=np.int64)
     outcomes = [(outcome_schema().empty_table(), none), *zip((each.outcomes for each in tasks), ids, strict=True)]
@@ -53,7 +53,7 @@ def _named(
     table: TableSchema,
     order: Sequence[tuple[str, Literal["ascending", "descending"]]],
 ) -> pa.Table:
-    """The tasks' tables as one, with entities and proposals by name, sorted."""
+    """Join the tasks' tables, with entities and proposals by name, sorted."""
     joined = pa.concat_tables([numbered(found, own) for found, own in parts]).sort_by(list(order))
     names = pa.array([each.name for each in plan.proposals], pa.string())
     named = joined.append_column("scenario", names.take(joined["proposal"].combine_chunks()))

@@ -1,7 +1,7 @@
-"""One task of a replay: a stream of slices through the limiters of every proposal, and what came of it.
+"""One task of a replay: a stream of slices through the limiters of every proposal, and the results.
 
-Contract: knows neither engine nor files. All events of whoever may share a bucket are in one task; a slice begins at or
-after the end of the one before. Buckets are numbered within the task: `bucket` is a place in `buckets`.
+Contract: a task knows neither engine nor files. All events of clients that may share a bucket are in one task. A slice
+begins at or after the end of the one before. Buckets are numbered within the task: `bucket` is a place in `buckets`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,18 +27,18 @@ _ALGORITHMS: Final = {True: "token-bucket", False: "rate"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReplay:
-    """What a task found: its buckets, and a row for each proposal, model and bucket that had events.
-
-    `spans` are the times when buckets were held back, none where the plan does not ask for them.
-    """
+    """The results of a task: a row for each proposal, model and bucket with events."""
 
     buckets: pa.Table
+    """Buckets with events."""
     outcomes: pa.Table
+    """Figures by proposal, model and bucket."""
     spans: pa.Table
+    """Throttled times of buckets, empty unless the plan asks for them."""
 
 
 def outcome_schema() -> pa.Schema:
-    """The columns of outcomes; `proposal` is the number of the proposal in the plan."""
+    """Return the columns of outcomes, where `proposal` is the proposal's number in the plan."""
     columns = [
         ("bucket", pa.int64()),
         ("proposal", pa.int32()),
@@ -54,7 +54,7 @@ def outcome_schema() -> pa.Schema:
 
 
 def replay_task(slices: Iterable[pa.Table], plan: ReplayPlan) -> TaskReplay:
-    """What came of the events under every proposal, by every model."""
+    """Replay the events under every proposal, by every model."""
     clients = ClientNumbers()
     passes = {each: list(_passes(plan, each)) for each in QuotaType if plan.limits(each)}
     for events in slices:
@@ -77,7 +77,10 @@ def replay_task(slices: Iterable[pa.Table], plan: ReplayPlan) -> TaskReplay:
 
 
 def _passes(plan: ReplayPlan, quota_type: QuotaType) -> Iterator["_Pass"]:
-    """One pass for all proposals that let the same clients share; a sweep is one pass, unless spans are asked for."""
+    """Yield one pass for all proposals with equal sharing of buckets.
+
+    A sweep is one pass. With spans every proposal has a pass of its own.
+    """
     by_sharing: dict[Any, list[int]] = {}
     quotas = plan.quotas(quota_type)
     for number, each in enumerate(quotas):
@@ -88,7 +91,7 @@ def _passes(plan: ReplayPlan, quota_type: QuotaType) -> Iterator["_Pass"]:
 
 
 class _Pass:
-    """The limiters of one quota type under proposals of the same sharing."""
+    """The limiters of one quota type under proposals with equal sharing."""
 
     def __init__(
         self, plan: ReplayPlan, quota_type: QuotaType, proposals: Sequence[int], quotas: Sequence[ProposedQuotas]
@@ -102,7 +105,7 @@ class _Pass:
         self._held_back = {model: HoldCollector(each) for model, each in self._limiters.items()} if plan.spans else {}
 
     def run(self, charges: Charges, clients: Sequence[ChargedClient]) -> None:
-        """Nothing; the charges have happened."""
+        """Run the charges through the limiters of each model."""
         if len(clients) > self._row_of_client.size:
             self._row_of_client = self._buckets.grow(clients)
             bounds = self._buckets.bounds()
@@ -113,7 +116,12 @@ class _Pass:
             each.run(rows, charges.times_ms, charges.amounts)
 
     def outcomes(self, names: dict[BucketName, int], first: int) -> Iterator[pa.Table]:
-        """One table for each model and proposal; buckets are numbered by `names`, which gets those that are new."""
+        """Yield one table for each model and proposal.
+
+        Args:
+            names: Numbers of the quota type's buckets, to which new buckets are added.
+            first: The task's number of the quota type's first bucket.
+        """
         used = self._used()
         buckets = self._numbers(used, names, first)
         for model, limiters in self._limiters.items():
@@ -134,7 +142,7 @@ class _Pass:
                 yield _outcome_table(columns)
 
     def spans(self, names: dict[BucketName, int], first: int) -> Iterator[pa.Table]:
-        """One table for each model, if the plan asks for them; buckets are numbered as for `outcomes`."""
+        """Yield one table for each model, if the plan asks for spans, with buckets numbered as for `outcomes`."""
         used = self._used()
         buckets = np.zeros(len(self._buckets.names), dtype=np.int64)
         buckets[used] = self._numbers(used, names, first)
@@ -143,7 +151,7 @@ class _Pass:
             yield span_table(held_back.spans(), buckets, proposal=proposal, model=model.value, reason=reason)
 
     def _used(self) -> NDArray[np.int64]:
-        """The rows that had events."""
+        """Return the rows with events."""
         return np.flatnonzero(next(iter(self._limiters.values())).counts[:, 0, tally.EVENTS])
 
     def _numbers(self, used: NDArray[np.int64], names: dict[BucketName, int], first: int) -> NDArray[np.int64]:
@@ -152,7 +160,7 @@ class _Pass:
 
 
 def _figures(limiters: Limiters, used: NDArray[np.int64], place: int) -> list[Any]:
-    """The counts of the rows from n to delay_ms."""
+    """Return the counts of the rows, from the column n to delay_ms."""
     counts = limiters.counts[used, place]
     never = counts[:, tally.THROTTLED] == 0
     return [
@@ -167,7 +175,10 @@ def _figures(limiters: Limiters, used: NDArray[np.int64], place: int) -> list[An
 
 
 def _achieved(limiters: Limiters, used: NDArray[np.int64], place: int) -> NDArray[np.float64]:
-    """What was admitted by the time from the first event to the end of the last delay, at least one sample."""
+    """Return the admitted amount per second from the first event to the end of the last delay.
+
+    The time is at least one sample of the window.
+    """
     counts, amounts = limiters.counts[used, place], limiters.amounts[used, place, tally.AMOUNT]
     span_ms = np.maximum(counts[:, tally.END_MS] - counts[:, tally.BEGIN_MS], limiters.rule.window.window_ms)
     rates: NDArray[np.float64] = amounts / (span_ms / 1000.0)
