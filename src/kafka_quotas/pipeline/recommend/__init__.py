@@ -1,1 +1,1 @@
-"""Which quotas to set: decided from what clients used and from what an exact replay says of limits below that."""
+"""Which quotas to set, by the recorded usage of clients and an exact replay of limits below that."""

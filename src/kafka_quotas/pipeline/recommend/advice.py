@@ -1,11 +1,9 @@
-"""The default and the overrides that a quota type should get, and what was looked at to say so.
+"""The default and the overrides to set for a quota type, and the figures behind them.
 
-The default is the lowest limit under which at most a tolerated share of the clients would be held back for more than a
-tolerated share of their active time. Whoever would be held back for longer gets an override: what it needs, with
-headroom. Both are rounded up to two digits. Every limit is per broker, from each client's busiest broker. The default
-for reading lets one whole fetch through per second: under less, a consumer with a large record may get nothing at all.
-
-Limits as a person would write them.
+The default is the lowest limit that throttles at most a tolerated share of the clients for more than a tolerated share
+of their active time. A client that it would throttle for longer gets an override: its need, with headroom. Both are
+rounded up to two digits. Every limit is per broker, from each client's busiest broker. The default for reading lets one
+whole fetch through per second: under a lower one, a consumer with a large record may get nothing at all.
 """
 
 import math
@@ -22,9 +20,12 @@ from kafka_quotas.pipeline.recommend.demand import Demand, broker_ids, sorted_by
 
 
 def neat_limit(key: QuotaKey, value: float) -> float:
-    """The smallest figure of two digits that is not below the value, such as 1.3 MB for 1,234,567 bytes.
+    """Round a value up to two digits, such as 1,234,567 bytes to 1.3 MB.
 
-    Whole and at least 1 where the key takes whole numbers only, at least 0.01 otherwise; never above the key's largest.
+    Returns:
+        A whole number of at least 1 where the key takes whole numbers only, at least 0.01 otherwise, and at most the
+            key's
+        largest value.
     """
     whole = key.value_type is not ValueType.DOUBLE
     least = 1.0 if whole else 0.01
@@ -38,17 +39,21 @@ def neat_limit(key: QuotaKey, value: float) -> float:
 
 
 _LEAST: Final = {QuotaType.FETCH: float(FETCH_BYTES)}
-"""Defaults are not below these, however little was used."""
+"""Lower bounds of defaults, whatever the usage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """What is allowed to happen: shares from 0 to 1, the headroom a factor from 1."""
+    """The throttling and load that a recommendation may accept."""
 
     clients_share: float = 0.05
+    """Share of clients that the default may throttle for longer, from 0 to below 1."""
     time_share: float = 0.01
+    """Share of its active time for which a client may be throttled, from 0 to below 1."""
     headroom: float = 1.2
+    """Factor of overrides over the need, from 1."""
     capacity_share: float = 0.8
+    """Share of a broker's capacity that quotas may fill, above 0 and at most 1."""
 
     def __post_init__(self) -> None:
         for name in ("clients_share", "time_share"):
@@ -62,67 +67,69 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """A limit of one client's own."""
+    """A limit for one client alone."""
 
     demand: Demand
     limit: float
     throttled_share_at_default: float
+    """Share of active time that the default would throttle, 0 to 1."""
     throttled_share: float
+    """Share of active time that the override would throttle, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLoad:
-    """What clients may ask of one broker at once under the limits, and what it can take.
-
-    `capacity` is None where unknown; `demanded` is the sum over clients of the smaller of peak and limit.
-    """
+    """The load that clients may put on one broker under the limits, and the broker's capacity."""
 
     broker_id: int
     demanded: float
+    """Sum over clients of the smaller of peak and limit."""
     capacity: float | None
+    """Capacity in the unit of the quota key, None where unknown."""
     capacity_share: float
+    """Share of the capacity that quotas may fill, 0 to 1."""
 
     @property
     def fits(self) -> bool | None:
-        """Whether the demand is within the share of the capacity that quotas may fill; None where unknown."""
+        """Whether the demand is within the share of the capacity that quotas may fill, None where unknown."""
         return None if self.capacity is None else self.demanded <= self.capacity * self.capacity_share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What to set for one quota type: clients sorted by need, overrides for those who need most, the neediest first.
-
-    `lowest_default` is the default before it was rounded up.
-    """
+    """The quotas to set for one quota type."""
 
     quota_type: QuotaType
     default: float
     overrides: tuple[Override, ...]
+    """Overrides for the neediest clients, the neediest first."""
     demands: tuple[Demand, ...]
+    """All clients, the least needy first."""
     tolerance: Tolerance
     lowest_default: float
+    """The default before its lower bound and rounding up."""
     loads: tuple[BrokerLoad, ...] = ()
 
     @property
     def is_raised(self) -> bool:
-        """Whether clients would do with a lower default than clients of Kafka work with."""
+        """Whether the clients' need is below the least default that Kafka's clients work with."""
         return self.lowest_default < _LEAST.get(self.quota_type, 0.0)
 
     @property
     def largest_tolerated_share(self) -> float:
-        """The largest share of its active time for which the default holds a client back that has no other limit."""
+        """The largest share of active time that the default throttles, over clients without an override."""
         satisfied = self.demands[: len(self.demands) - len(self.overrides)]
         return max((each.throttled_share(self.default) for each in satisfied), default=0.0)
 
     def limits(self) -> dict[tuple[str | None, str | None], float]:
-        """The limits of their own that clients would have, by user and client-id; all others have the default."""
+        """Return the overrides by user and client-id; all other clients have the default."""
         return {(each.demand.user, each.demand.client_id): each.limit for each in self.overrides}
 
 
 def advise(
     quota_type: QuotaType, demands: Sequence[Demand], *, tolerance: Tolerance, capacities: Capacities | None = None
 ) -> Advice | None:
-    """What to set for one quota type; None where nobody used it."""
+    """Recommend the quotas of one quota type, None where no client used it."""
     active = [demand for demand in demands if demand.quota_type is quota_type and demand.peak > 0]
     if not active:
         return None
@@ -146,7 +153,7 @@ def advise(
 
 
 def _lowest_default(ranked: Sequence[Demand], tolerance: Tolerance) -> float:
-    """What suffices for all but the tolerated share of the clients, who are ranked by need."""
+    """Return the limit that suffices for all but the tolerated share of the clients, given by need."""
     outliers = math.floor(tolerance.clients_share * len(ranked))
     return ranked[len(ranked) - 1 - outliers].needed(tolerance.time_share)
 
@@ -163,7 +170,7 @@ def _override(quota_type: QuotaType, demand: Demand, default: float, tolerance: 
 
 
 def _loads(advice: Advice, capacities: Capacities | None) -> tuple[BrokerLoad, ...]:
-    """What is demanded of every broker, by broker id."""
+    """Return the load of every broker, by broker id."""
     limits = advice.limits()
     demanded = dict.fromkeys(broker_ids(advice.demands), 0.0)
     for demand in advice.demands:

@@ -1,10 +1,11 @@
-"""What brokers can take, in the format of Cruise Control's capacity file, and whether quotas add up to more.
+"""The capacity of brokers, in the format of Cruise Control's capacity file.
 
     {"brokerCapacities": [{"brokerId": "-1", "capacity": {"CPU": "100", "NW_IN": "10000", "NW_OUT": "10000"}}]}
 
-NW_IN and NW_OUT are KiB/s; CPU is `{"num.cores": "8"}`, or a percentage of the whole machine, which says nothing of
-cores; broker -1 stands for every broker that has no entry of its own. DISK is not looked at.
-**Source:** `BrokerCapacityConfigFileResolver` of Cruise Control.
+NW_IN and NW_OUT are KiB/s. CPU is `{"num.cores": "8"}`, or a percentage of the whole machine, which implies no number
+of cores. Broker -1 is every broker without an entry of its own. DISK is ignored.
+
+Source: `BrokerCapacityConfigFileResolver` of Cruise Control.
 """
 
 import json
@@ -25,14 +26,14 @@ _SHAPE_HINT: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerCapacity:
-    """What one broker can take; None where the file does not tell."""
+    """The capacity of one broker, None where the file has no figure."""
 
     bytes_in_per_second: float | None
     bytes_out_per_second: float | None
     cores: float | None
 
     def of(self, quota_type: QuotaType) -> float | None:
-        """The capacity in the unit of a quota type's key, None where unknown; mutations have none."""
+        """Return the capacity in the unit of a quota type's key, None where unknown or for mutations."""
         if quota_type is QuotaType.PRODUCE:
             return self.bytes_in_per_second
         if quota_type is QuotaType.FETCH:
@@ -44,19 +45,20 @@ class BrokerCapacity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacities:
-    """Capacities by broker id, -1 for all others."""
+    """Capacities by broker id, with -1 for all others."""
 
     by_broker: Mapping[int, BrokerCapacity]
 
     def of(self, broker_id: int) -> BrokerCapacity | None:
-        """The capacity of a broker, None where neither it nor broker -1 is in the file."""
+        """Return the capacity of a broker, None where neither it nor broker -1 is in the file."""
         return self.by_broker.get(broker_id) or self.by_broker.get(_DEFAULT_BROKER)
 
 
 def parse_capacities(text: str, source: str) -> Capacities:
-    """The capacities that a file tells.
+    """Parse the capacities in a file.
 
-    Raises `UsageError` naming `source` for anything else.
+    Raises:
+        UsageError: The text is no capacity file or names no broker; the message names `source`.
     """
     try:
         entries = json.loads(text)["brokerCapacities"]

@@ -1,7 +1,7 @@
-"""What one client needs of one quota type, broker by broker.
+"""The need of one client for one quota type, broker by broker.
 
-Invariants: limits and rates are in the unit of the quota key and per broker, as Kafka enforces them; a client's demand
-is that of the broker where it needs most, for one limit holds at all of them.
+Invariants: limits and rates are in the unit of the quota key and per broker, as Kafka enforces them. A client's demand
+is that of the broker where it needs most, since one limit holds at all of them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,27 +12,34 @@ from kafka_quotas.core.quotas.quota_manager import QuotaType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What a limit that was tried did: the share of its active time for which the client was held back, 0 to 1."""
+    """A limit that was replayed, and its effect."""
 
     limit: float
     throttled_share: float
+    """Share of its active time for which the client was throttled, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDemand:
-    """A client at one broker: its rate (Kafka's own, over the quota window) and the limits tried, the lowest first."""
+    """The rates of a client at one broker (Kafka's own, over the quota window) and its trials."""
 
     broker_id: int
     p50: float
     p99: float
     peak: float
     active_s: int
+    """Seconds with traffic."""
     trials: tuple[Trial, ...] = ()
+    """Trials, the lowest limit first."""
 
     def needed(self, tolerated_share: float) -> float:
-        """The lowest limit from which on no trial holds the client back for more than that share of its active time.
+        """Return the lowest limit that throttles the client for at most a share of its active time.
 
-        The peak where every trial does, or none was made: at its peak rate a client is not throttled.
+        No higher trial throttles it for longer either.
+
+        Returns:
+            The peak where every trial throttles it for longer, or there is none: at its peak rate a client is not
+                throttled.
         """
         needed = self.peak
         for trial in reversed(self.trials):
@@ -42,9 +49,10 @@ class BrokerDemand:
         return min(needed, self.peak)
 
     def throttled_share(self, limit: float) -> float:
-        """The share of active time held back under a limit: that of the highest trial not above it.
+        """Return the share of active time that a limit throttles, by the highest trial not above it.
 
-        0 from the peak on, 1 below every trial.
+        Returns:
+            0 from the peak on, 1 below every trial.
         """
         if limit >= self.peak:
             return 0.0
@@ -54,23 +62,25 @@ class BrokerDemand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """A client's demand of one quota type at every broker it used; a user or client-id of None is not looked at."""
+    """A client's demand of one quota type at every broker it used."""
 
     quota_type: QuotaType
     user: str | None
+    """User, None where clients of all users count as one."""
     client_id: str | None
+    """Client-id, None where clients of all client-ids count as one."""
     brokers: tuple[BrokerDemand, ...]
 
     def busiest(self, tolerated_share: float) -> BrokerDemand:
-        """The broker where the client needs most; of equals the first."""
+        """Return the broker where the client needs most, the first of equals."""
         return max(self.brokers, key=lambda each: (each.needed(tolerated_share), each.peak, -each.broker_id))
 
     def needed(self, tolerated_share: float) -> float:
-        """The limit the client needs at its busiest broker."""
+        """Return the limit that the client needs at its busiest broker."""
         return self.busiest(tolerated_share).needed(tolerated_share)
 
     def throttled_share(self, limit: float) -> float:
-        """The largest share of active time held back, over the brokers."""
+        """Return the largest share of active time that a limit throttles, over the brokers."""
         return max(each.throttled_share(limit) for each in self.brokers)
 
     @property
@@ -84,19 +94,20 @@ class Demand:
         return max(each.p99 for each in self.brokers)
 
     def skew(self, broker_count: int) -> float:
-        """The peak at the busiest broker by the mean of the peaks over all brokers of the cluster, from 1.
+        """Return the peak at the busiest broker by the mean of the peaks over all brokers of the cluster.
 
-        1 is even; the number of brokers is all at one of them.
+        Returns:
+            1 for even use, up to the number of brokers where all is at one of them.
         """
         total = sum(each.peak for each in self.brokers)
         return self.peak * broker_count / total if total > 0 else 1.0
 
 
 def broker_ids(demands: Iterable[Demand]) -> tuple[int, ...]:
-    """Every broker that anybody used, sorted."""
+    """Return the ids of all brokers that any client used, sorted."""
     return tuple(sorted({each.broker_id for demand in demands for each in demand.brokers}))
 
 
 def sorted_by_need(demands: Sequence[Demand], tolerated_share: float) -> list[Demand]:
-    """The demands, those who need least first; equals by name."""
+    """Sort the demands by need, the least first, and by name among equals."""
     return sorted(demands, key=lambda each: (each.needed(tolerated_share), each.user or "", each.client_id or ""))

@@ -1,4 +1,4 @@
-"""What a recommendation rests on, as rows of the table `recommendation`."""
+"""The evidence for a recommendation, as rows of the table `recommendation`."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,10 @@ from kafka_quotas.pipeline.recommend.quota_file import is_nameable
 
 
 def recommendation_rows(cluster: str, advices: Sequence[Advice], per: DefaultScope) -> list[dict[str, Any]]:
-    """The rows of the table `recommendation`; clients without a name are in it as overrides that can't be set."""
+    """Return the rows of the table `recommendation`.
+
+    Clients without a name are in it as overrides that can't be set.
+    """
     rows = []
     for advice in advices:
         peak = max(each.peak for each in advice.demands if each.needed(advice.tolerance.time_share) <= advice.default)
@@ -46,7 +49,7 @@ def recommendation_rows(cluster: str, advices: Sequence[Advice], per: DefaultSco
 
 
 def default_evidence(advice: Advice) -> dict[str, Any]:
-    """What the default was chosen by."""
+    """Return the figures behind the default."""
     tolerance = advice.tolerance
     return {
         "clients": len(advice.demands),
@@ -61,7 +64,7 @@ def default_evidence(advice: Advice) -> dict[str, Any]:
 
 
 def override_evidence(advice: Advice, override: Override) -> dict[str, Any]:
-    """What a client's own limit was chosen by."""
+    """Return the figures behind a client's override."""
     demand, share = override.demand, advice.tolerance.time_share
     return {
         "busiest_broker": demand.busiest(share).broker_id,

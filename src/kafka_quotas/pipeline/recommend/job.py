@@ -1,6 +1,6 @@
-"""The recommendation from recorded events: usage, two sweeps of limits, advice, and a replay of what was advised.
+"""The recommendation from recorded events: usage, two sweeps of limits, advice, and a replay of the advice.
 
-Contract: knows neither engine nor files; whoever calls says how the jobs `usage` and `replay` are done.
+Contract: the job knows neither engine nor files; the caller passes how to run the jobs `usage` and `replay`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,14 +27,13 @@ Demands = tuple[Demand, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendPlan:
-    """Whose quotas are wanted, what is tolerated, what brokers can take, and their windows; `seconds` were recorded.
-
-    `cluster` None is the only one that has events.
-    """
+    """The clients that want quotas, the tolerance, and the brokers' capacities and windows."""
 
     cluster: str | None
+    """Cluster to recommend for, None for the only one with events."""
     per: DefaultScope
     seconds: int
+    """Length of the recording."""
     tolerance: Tolerance
     capacities: Capacities | None = None
     window: QuotaWindow = DEFAULT_WINDOW
@@ -43,23 +42,26 @@ class RecommendPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """What to set: advice for every quota type that was used, and what the replay of all of it says.
-
-    `observed` is the usage it rests on, every client with a bucket of its own; `exceeding` are the clients that the
-    advised quotas together would hold back for longer than tolerated.
-    """
+    """The quotas to set, with the results of replaying all of them."""
 
     plan: RecommendPlan
     cluster: str
     observed: UsageTables
+    """Recorded usage, with a bucket for every client."""
     advices: tuple[Advice, ...]
+    """Advice for every quota type that was used."""
     exceeding: tuple[Demand, ...]
+    """Clients that the advised quotas together would throttle for longer than tolerated."""
 
 
 def recommend(jobs: Jobs, plan: RecommendPlan, *, step: Callable[[str], None]) -> Recommendation:
-    """The recommendation for one cluster; `step` is told what is being done.
+    """Recommend the quotas of one cluster.
 
-    Raises `UsageError` where there are no events of the cluster, or none was named and there are several.
+    Args:
+        step: Called with the name of each step as it begins.
+
+    Raises:
+        UsageError: The cluster has no events, or none was named and there are several.
     """
     step("usage of each client")
     observed = jobs.usage(UsagePlan(quotas=told_apart(plan.per), seconds=plan.seconds, window=plan.window))
@@ -79,7 +81,7 @@ def recommend(jobs: Jobs, plan: RecommendPlan, *, step: Callable[[str], None]) -
 
 
 def _cluster(named: str | None, known: Sequence[str]) -> str:
-    """The cluster that is meant."""
+    """Return the cluster to recommend for, and refuse an unknown or ambiguous one."""
     if not known:
         raise UsageError("there are no events", hint="kafka-quotas pipeline ingest reads them")
     if named is None and len(known) > 1:
@@ -92,7 +94,7 @@ def _cluster(named: str | None, known: Sequence[str]) -> str:
 def _tried(
     jobs: Jobs, plan: RecommendPlan, cluster: str, demands: Demands, limits: Mapping[QuotaType, Sequence[float]]
 ) -> Demands:
-    """The demands with these limits tried on them."""
+    """Replay these limits and add them to the demands as trials."""
     return with_trials(demands, jobs.replay(_replay(plan, sweep(plan.per, limits))), cluster=cluster)
 
 
@@ -108,7 +110,7 @@ def _advices(demands: Demands, plan: RecommendPlan) -> tuple[Advice, ...]:
 
 
 def _verified(jobs: Jobs, found: Recommendation) -> Recommendation:
-    """The recommendation with the shares that an exact replay of all of it gives."""
+    """Replay the whole recommendation and put the resulting shares into it."""
     if not found.advices:
         return found
     plan = found.plan

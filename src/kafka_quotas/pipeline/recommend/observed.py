@@ -1,6 +1,6 @@
-"""Demands from what the jobs `usage` and `replay` found when every client had a bucket of its own.
+"""Demands from the results of the jobs `usage` and `replay` with a bucket for every client.
 
-The share of its active time for which a client is held back is the sum of its throttle times in the closed model, where
+The share of its active time for which a client is throttled is the sum of its throttle times in the closed model, where
 it waits them out, by its active seconds.
 """
 
@@ -20,12 +20,16 @@ Name = tuple[str, str, str | None, str | None]
 
 
 def clusters_of(tables: UsageTables) -> tuple[str, ...]:
-    """The clusters that have events, sorted."""
+    """Return the clusters with events, sorted."""
     return tuple(sorted(set(tables.entities["cluster"].to_pylist())))
 
 
 def demands_of(tables: UsageTables, *, cluster: str, seconds: int) -> tuple[Demand, ...]:
-    """What each client of a cluster used; no limit has been tried yet. `seconds` were recorded."""
+    """Return the usage of each client of a cluster as demands without trials.
+
+    Args:
+        seconds: The length of the recording.
+    """
     profiles = {row["entity_id"]: row for row in tables.profiles.to_pylist()}
     brokers: dict[Name, list[BrokerDemand]] = defaultdict(list)
     for row in tables.entities.to_pylist():
@@ -47,7 +51,7 @@ def demands_of(tables: UsageTables, *, cluster: str, seconds: int) -> tuple[Dema
 
 
 def with_trials(demands: Iterable[Demand], tables: ReplayTables, *, cluster: str) -> tuple[Demand, ...]:
-    """The demands with what the replayed limits did added to the trials they have."""
+    """Add the effect of replayed limits to the trials of the demands."""
     found = _trials(tables, cluster)
     return tuple(
         replace(
@@ -62,9 +66,13 @@ def with_trials(demands: Iterable[Demand], tables: ReplayTables, *, cluster: str
 
 
 def held_back_shares(demands: Iterable[Demand], tables: ReplayTables, *, cluster: str) -> dict[int, float]:
-    """The share of its active time for which each client was held back at its worst broker, by `id` of the demand.
+    """Return the share of its active time for which each client is throttled at its worst broker.
 
-    The tables are those of a replay of one proposal.
+    Args:
+        tables: The tables of a replay of one proposal.
+
+    Returns:
+        Shares from 0 to 1, by `id` of the demand.
     """
     found = _trials(tables, cluster)
     return {
@@ -78,7 +86,7 @@ def held_back_shares(demands: Iterable[Demand], tables: ReplayTables, *, cluster
 
 
 def _trials(tables: ReplayTables, cluster: str) -> dict[tuple[Name, int], list[tuple[float, int]]]:
-    """Limit and throttle time in ms, by client and broker."""
+    """Return limit and throttle time in ms, by client and broker."""
     entities = {row["entity_id"]: row for row in tables.entities.to_pylist() if row["cluster"] == cluster}
     found: dict[tuple[Name, int], list[tuple[float, int]]] = defaultdict(list)
     columns = tables.whatif.select(["entity_id", "model", "quota", "throttle_ms"]).to_pydict()

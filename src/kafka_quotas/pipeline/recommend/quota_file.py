@@ -1,4 +1,4 @@
-"""The recommendation as a proposal to replay, and as a file that `apply` takes."""
+"""The recommendation as a proposal to replay, and as a file for `apply`."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,10 @@ Limits = dict[Entity, dict[str, float]]
 
 
 def recommended_limits(advices: Sequence[Advice], per: DefaultScope) -> Limits:
-    """The quotas to set by entity, sorted; clients without a name can have none of their own and are left out."""
+    """Return the quotas to set by entity, sorted, without clients that have no name.
+
+    Kafka sets no quota on an empty name.
+    """
     limits: Limits = defaultdict(dict)
     for advice in advices:
         key = advice.quota_type.key.name
@@ -27,18 +30,18 @@ def recommended_limits(advices: Sequence[Advice], per: DefaultScope) -> Limits:
 
 
 def is_nameable(override: Override, per: DefaultScope) -> bool:
-    """Whether a quota can be set on a client: Kafka takes no empty names."""
+    """Check whether a quota can be set on a client, which Kafka refuses for empty names."""
     return all(name != "" for _, name in per.entity(override.demand.user, override.demand.client_id).parts)
 
 
 def recommended_proposal(advices: Sequence[Advice], per: DefaultScope) -> Proposal:
-    """The recommendation to be replayed."""
+    """Return the recommendation as a proposal to replay."""
     limits = recommended_limits(advices, per)
     return Proposal(name="recommended", entries=tuple(limits.items()))
 
 
 def recommended_text(advices: Sequence[Advice], per: DefaultScope, *, heading: Sequence[str]) -> Iterator[str]:
-    """The YAML file, piece by piece: every entry below a comment that says why."""
+    """Yield the YAML file piece by piece, every entry below a comment with its reason."""
     yield from (f"# {line}\n" for line in heading)
     limits = recommended_limits(advices, per)
     reasons = _reasons(advices, per)
@@ -61,7 +64,7 @@ def _reasons(advices: Sequence[Advice], per: DefaultScope) -> dict[Entity, list[
 
 
 def default_reason(advice: Advice) -> str:
-    """Why the default is what it is, in a line."""
+    """Return the reason for the default in one line."""
     tolerance, clients = advice.tolerance, len(advice.demands)
     if advice.is_raised:
         key = advice.quota_type.key
@@ -76,7 +79,7 @@ def default_reason(advice: Advice) -> str:
 
 
 def override_reason(advice: Advice, override: Override) -> str:
-    """Why a client has a limit of its own, in a line."""
+    """Return the reason for a client's override in one line."""
     demand, key = override.demand, advice.quota_type.key
     busiest = demand.busiest(advice.tolerance.time_share)
     needed = busiest.needed(advice.tolerance.time_share)
@@ -88,7 +91,7 @@ def override_reason(advice: Advice, override: Override) -> str:
 
 
 def figure(key: QuotaKey, value: float) -> str:
-    """A rate for people."""
+    """Format a rate for people."""
     if key.unit is Unit.BYTES_PER_SECOND:
         return f"{format_bytes(value)}/s"
     return f"{format_number(float(f'{value:.3g}'))}{'%' if key.unit is Unit.PERCENT else '/s'}"

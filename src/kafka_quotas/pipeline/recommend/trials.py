@@ -1,9 +1,8 @@
-"""The limits that are tried out by replay, as steps of one sweep.
+"""The limits to replay, as steps of one sweep.
 
-Each step has a default for every quota type, so that one pass over the events answers for all of them. Steps are
-geometric: what is needed is known to within one ratio, and a second sweep between two steps makes it finer.
-
-Proposals under which every client has a bucket of its own.
+Each step has a default for every quota type: one pass over the events answers for all of them. Steps are geometric. The
+first sweep finds the need to within one ratio, and a second sweep between two steps refines it. Under each proposal
+every client has a bucket of its own.
 """
 
 import math
@@ -16,28 +15,28 @@ from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.recommend.demand import Demand
 
 RECOMMENDED: Final = (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST, QuotaType.CONTROLLER_MUTATION)
-"""The quota types that brokers enforce, in the order they are shown."""
+"""Quota types that brokers enforce, in display order."""
 
 
 def defaults(name: str, per: DefaultScope, limits: Mapping[QuotaType, float]) -> Proposal:
-    """The proposal that has these limits as defaults and nothing else: every client has a bucket of its own."""
+    """Return the proposal with these limits as its only quotas, as defaults for every client."""
     return Proposal(
         name=name, entries=((per.default_entity, {kind.key.name: value for kind, value in limits.items()}),)
     )
 
 
 def told_apart(per: DefaultScope) -> Proposal:
-    """The proposal under which every client has a bucket of its own and none is limited."""
+    """Return the proposal that gives every client a bucket of its own and limits none."""
     return defaults("clients", per, {kind: float(kind.key.unlimited) for kind in RECOMMENDED})
 
 
 STEPS: Final = 24
 _LEAST_SHARE_OF_PEAK: Final = 1 / 10_000
-"""Limits are not tried below this share of the largest peak: the smallest clients would set the steps of all."""
+"""Lowest limit by the largest peak: otherwise the smallest clients would set the steps of all."""
 
 
 def first_limits(demands: Iterable[Demand], steps: int = STEPS) -> dict[QuotaType, list[float]]:
-    """Limits from the smallest median rate to the largest peak, for every quota type that was used."""
+    """Return limits from the smallest median rate to the largest peak, for every quota type that was used."""
     lows: dict[QuotaType, float] = {}
     highs: dict[QuotaType, float] = {}
     for demand in demands:
@@ -52,7 +51,10 @@ def first_limits(demands: Iterable[Demand], steps: int = STEPS) -> dict[QuotaTyp
 def finer_limits(
     tried: Mapping[QuotaType, Sequence[float]], found: Mapping[QuotaType, float], steps: int = STEPS
 ) -> dict[QuotaType, list[float]]:
-    """Limits between the one that was found to do and the next lower one; the lowest has none below it."""
+    """Return limits between the one found and the next lower tried one.
+
+    The lowest tried limit has none below it and is returned alone.
+    """
     finer = {}
     for kind, limit in found.items():
         lower = [each for each in tried[kind] if each < limit]
@@ -61,7 +63,11 @@ def finer_limits(
 
 
 def spread(low: float, high: float, steps: int) -> list[float]:
-    """So many limits of equal ratio from `low` to `high`, both included, ascending; one where they are equal."""
+    """Return limits of equal ratio from `low` to `high`, both included, ascending.
+
+    Returns:
+        `steps` limits, or one where `low` is not below `high`.
+    """
     if not low < high:
         return [high]
     ratio = (high / low) ** (1 / (steps - 1))
@@ -69,7 +75,10 @@ def spread(low: float, high: float, steps: int) -> list[float]:
 
 
 def sweep(per: DefaultScope, limits: Mapping[QuotaType, Sequence[float]]) -> tuple[Proposal, ...]:
-    """The steps as proposals, one pass for all; a quota type with fewer limits ends with its last one."""
+    """Return the steps as proposals for one pass.
+
+    A quota type with fewer limits ends with its last one.
+    """
     count = max((len(each) for each in limits.values()), default=0)
     return tuple(
         defaults(f"step-{step:03}", per, {kind: each[min(step, len(each) - 1)] for kind, each in limits.items()})
