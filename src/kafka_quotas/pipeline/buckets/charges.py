@@ -1,7 +1,7 @@
-"""A slice of events as what each quota type was charged, in arrays: whose, when, how much.
+"""A slice of events as the charges of each quota type, in arrays: client, time and amount.
 
-An event is charged to request time where it has thread time, and to the quota of its own type; to none where it is
-exempt. Clients are numbered as they come, over all slices of a task.
+An event is charged to request time where it has thread time, and to the quota of its own type, unless it is exempt.
+Clients are numbered in order of appearance, over all slices of a task.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,10 +17,10 @@ from kafka_quotas.pipeline.kernels.order import order_by_time
 from kafka_quotas.pipeline.tables.arrow import compute as pc
 
 PERCENT_PER_MS: Final = 0.1
-"""A thread that is busy for a whole second uses 100 %: Kafka records request time so."""
+"""Percent times seconds per ms of thread time: a busy thread uses 100 %, as in Kafka."""
 _NANOS_PER_MS: Final = 1_000_000
 _SMALL_SPACE: Final = 1 << 18
-"""So many combinations of names are looked up in a table, more in a hash table, which takes longer."""
+"""Most combinations of names for a lookup table; beyond it a slower hash table is used."""
 
 Int64s = NDArray[np.int64]
 
@@ -34,7 +34,7 @@ _AMOUNT_COLUMNS: Final = {
 
 
 class ChargedClient(NamedTuple):
-    """Who is charged, and where: quotas hold per broker."""
+    """A client at a broker: quotas hold per broker."""
 
     cluster: str
     broker_id: int
@@ -44,27 +44,28 @@ class ChargedClient(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charges:
-    """The charges of one quota type in a slice, by time: numbers of clients, times in ms, amounts of the quota's unit.
-
-    `events` are the positions in the slice, for whoever wants more of them.
-    """
+    """The charges of one quota type in a slice, by time."""
 
     quota_type: QuotaType
     events: Int64s
+    """Positions of the events in the slice."""
     clients: Int64s
+    """Numbers of the clients."""
     times_ms: Int64s
+    """Times in ms since 1970."""
     amounts: NDArray[np.float64]
+    """Amounts in the unit of the quota, times seconds for percent."""
 
 
 class ClientNumbers:
-    """Numbers of clients, in the order in which they are first seen."""
+    """Numbers of clients, in order of appearance."""
 
     def __init__(self) -> None:
         self.clients: list[ChargedClient] = []
         self._known: dict[tuple[Any, ...], int] = {}
 
     def of(self, events: pa.Table) -> Int64s:
-        """The number of the client of each event."""
+        """Return the number of each event's client, and number new clients."""
         parts = [self._of_batch(batch) for batch in events.to_batches()]
         return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
@@ -89,13 +90,13 @@ class ClientNumbers:
         return chosen
 
     def _number(self, key: tuple[Any, ...]) -> int:
-        """The number of a client that was not seen before."""
+        """Number a new client."""
         number = self._known[key] = len(self.clients)
         self.clients.append(ChargedClient(*key))
         return number
 
     def _numbers(self, codes: Int64s, names: list[pa.Array]) -> list[int]:
-        """The number of the client that each code stands for: a place in each list of names."""
+        """Return the number of the client of each code, which is a combined position in the lists of names."""
         parts = []
         for values in reversed(names):
             codes, places = np.divmod(codes, max(len(values), 1))
@@ -105,12 +106,16 @@ class ClientNumbers:
 
 
 def columns_read(quota_types: Iterable[QuotaType]) -> tuple[str, ...]:
-    """The columns of events that the charges of these quota types are made of."""
+    """Return the columns of events that the charges of these quota types need."""
     return (*_ALWAYS_READ, *dict.fromkeys(_AMOUNT_COLUMNS[each] for each in quota_types))
 
 
 def charges_of(events: pa.Table, clients: Int64s, wanted: Callable[[QuotaType], bool]) -> Iterator[Charges]:
-    """The charges of each wanted quota type that has any; `clients` are the numbers of the events' clients."""
+    """Yield the charges of each wanted quota type that has any.
+
+    Args:
+        clients: The numbers of the events' clients.
+    """
     charged = ~numbers(events["is_exempt"])
     times_ms = numbers(events["ts_ms"])
     for quota_type in filter(wanted, QuotaType):
@@ -135,26 +140,29 @@ def charges_of(events: pa.Table, clients: Int64s, wanted: Callable[[QuotaType], 
 
 
 def thread_nanos(events: pa.Table) -> Int64s:
-    """The thread time of each event in ns, 0 where it is no charge of it: whole numbers add up alike in any order."""
+    """Return the thread time of each event in ns, 0 where it is no charge of it.
+
+    Whole numbers add up alike in any order.
+    """
     nanos: Int64s = np.rint(numbers(pc.fill_null(events["thread_ms"], 0.0)) * _NANOS_PER_MS).astype(np.int64)
     return nanos
 
 
 def numbers(column: pa.ChunkedArray) -> NDArray[Any]:
-    """A column without nulls as an array."""
+    """Return a column without nulls as an array."""
     found: NDArray[Any] = column.to_numpy()
     return found
 
 
 def _amounts(events: pa.Table, quota_type: QuotaType) -> NDArray[np.float64]:
-    """The amount of each event in the unit of a quota type: bytes, per cent times seconds, or partitions."""
+    """Return the amount of each event for a quota type: bytes, percent times seconds, or partitions."""
     if quota_type is QuotaType.REQUEST:
         return numbers(pc.fill_null(events["thread_ms"], 0.0)) * PERCENT_PER_MS
     return numbers(events[_AMOUNT_COLUMNS[quota_type]]).astype(np.float64)
 
 
 def _is_of(quota_type: QuotaType, column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Which events are of a quota type."""
+    """Return which events are of a quota type."""
     parts = []
     for chunk in map(_encoded, column.chunks):
         wanted = np.array([name == quota_type.value for name in chunk.dictionary.to_pylist()], dtype=np.bool_)
@@ -163,5 +171,5 @@ def _is_of(quota_type: QuotaType, column: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def _encoded(column: pa.Array) -> pa.DictionaryArray:
-    """The column as places in a dictionary."""
+    """Return the column dictionary-encoded."""
     return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()

@@ -1,4 +1,4 @@
-"""What a default quota is a default of, and so who counts as one client."""
+"""The scope of a default quota, which decides what counts as one client."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ from kafka_quotas.core.model.entity import ABSENT, Entity
 
 
 class DefaultScope(StrEnum):
-    """Whose default quota is meant: that of each user, each client-id, or each pair of both."""
+    """The clients that a default quota holds for: each user, each client-id, or each pair of both."""
 
     USER = "user"
     CLIENT_ID = "client-id"
@@ -20,7 +20,7 @@ class DefaultScope(StrEnum):
         return Entity.of(user=user, client_id=client_id)
 
     def entity(self, user: str | None, client_id: str | None) -> Entity:
-        """The entity of one client."""
+        """Return the entity of one client."""
         return Entity.of(
             user=ABSENT if self is DefaultScope.CLIENT_ID else user or "",
             client_id=ABSENT if self is DefaultScope.USER else client_id or "",

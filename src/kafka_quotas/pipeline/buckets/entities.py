@@ -1,7 +1,7 @@
 """Buckets by name, numbered for all tasks of a job together: the table `entities`.
 
-Invariant: entities are sorted by cluster, broker, quota type, user and client-id, and numbered from 0; so every engine
-gives the same numbers, whatever its tasks were.
+Invariant: entities are sorted by cluster, broker, quota type, user and client-id, and numbered from 0. Every engine
+therefore gives the same numbers, whatever its tasks were.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,10 @@ NAMES: Final = ("cluster", "broker_id", "quota_type", "user", "client_id")
 
 
 def bucket_schema() -> pa.Schema:
-    """The columns of buckets by name; user and client-id are empty where the bucket is not told apart by them."""
+    """Return the columns of buckets by name.
+
+    User and client-id are empty where clients share the bucket across them.
+    """
     schema = ENTITIES.arrow_schema()
     return pa.schema([pa.field(name, schema.field(name).type) for name in (*NAMES, "matched_level", "quota")])
 
@@ -29,7 +32,7 @@ def bucket_schema() -> pa.Schema:
 def bucket_table(
     names: Sequence[BucketName], matches: Sequence[AppliedQuota | None], quota_type: QuotaType
 ) -> pa.Table:
-    """Buckets of one quota type with their limits."""
+    """Return the buckets of one quota type with their limits."""
     columns: list[Any] = [
         [name.cluster for name in names],
         [name.broker_id for name in names],
@@ -44,7 +47,11 @@ def bucket_table(
 
 
 def entities_of(tasks: Sequence[pa.Table]) -> tuple[pa.Table, list[NDArray[np.int64]]]:
-    """The table `entities` of the buckets of all tasks, no two of one name, and for each task its buckets' numbers."""
+    """Build the table `entities` from the buckets of all tasks, which have different names.
+
+    Returns:
+        The table, and for each task the entity numbers of its buckets.
+    """
     buckets = pa.concat_tables([bucket_schema().empty_table(), *tasks])
     order = pc.sort_indices(buckets, sort_keys=[(name, "ascending") for name in NAMES]).to_numpy()
     ids = np.empty(order.size, dtype=np.int64)
@@ -60,6 +67,6 @@ def entities_of(tasks: Sequence[pa.Table]) -> tuple[pa.Table, list[NDArray[np.in
 
 
 def numbered(found: pa.Table, ids: NDArray[np.int64]) -> pa.Table:
-    """A task's table with the entity_id in place of the task's own number of the bucket."""
+    """Replace a task's own bucket numbers in its table with entity_id."""
     place = found.schema.get_field_index("bucket")
     return found.set_column(place, "entity_id", pa.array(ids[found["bucket"].to_numpy()], pa.int32()))

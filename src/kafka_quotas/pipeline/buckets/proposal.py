@@ -1,7 +1,7 @@
-"""Which quota bucket each recorded client draws on under proposed or stored quotas, with its limit.
+"""The quota bucket of each recorded client under proposed or stored quotas, with its limit.
 
-Buckets ("entities" in the tables) hold per cluster and broker; Kafka's resolution has the say, with the user and
-client-id levels 1 to 8 and static ones below. Where no quota of a type is set at all, every client is told apart.
+Buckets ("entities" in the tables) hold per cluster and broker. Kafka's resolution decides, with the user and client-id
+levels 1 to 8 and static ones below. Where no quota of a type is set at all, every client has a bucket of its own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,25 +21,28 @@ if TYPE_CHECKING:  # proposals are made from options before anybody knows whethe
 
 
 class BucketName(NamedTuple):
-    """A bucket at a broker; user and client-id are empty where it is not told apart by them."""
+    """A bucket at a broker."""
 
     cluster: str
     broker_id: int
     user: str
+    """User, empty where clients share the bucket across users."""
     client_id: str
+    """Client-id, empty where clients share the bucket across client-ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """Quotas under a name: a file's, a step's of a sweep, or a store's; `static` ones rank below all others."""
+    """Named quotas: a file's, a step's of a sweep, or a store's."""
 
     name: str
     entries: tuple[tuple[Entity, Mapping[str, float]], ...]
     static: tuple[tuple[Entity, Mapping[str, float]], ...] = ()
+    """Quotas that rank below all others."""
 
 
 class ProposedQuotas:
-    """One proposal for one quota type, ready to answer for any number of clients."""
+    """One proposal for one quota type, which resolves any number of clients."""
 
     def __init__(self, proposal: Proposal, quota_type: QuotaType) -> None:
         self._resolver = QuotaResolver()
@@ -52,7 +55,7 @@ class ProposedQuotas:
         kinds = self._resolver.kinds_in_use
         names = frozenset(entity for entity, _ in stored) if static or len(kinds) > 1 else frozenset()
         self.sharing: Final = (self.limits, kinds, names, frozenset(entity for entity, _ in static))
-        """Who shares a bucket with whom: proposals of which this is equal differ in limits alone."""
+        """Sharing of buckets: proposals with equal values differ in limits alone."""
 
     @property
     def limits(self) -> bool:
@@ -61,7 +64,7 @@ class ProposedQuotas:
 
     @property
     def told_apart_by(self) -> frozenset[str]:
-        """The columns of which both, or one, tell every two buckets apart; none where that differs by client."""
+        """The columns that distinguish every two buckets: both, one, or none where that differs by client."""
         _, kinds, _, static = self.sharing
         if not self.limits or (kinds == {LevelKind.PAIR} and not static):
             return frozenset({"user", "client_id"})
@@ -70,28 +73,32 @@ class ProposedQuotas:
         return frozenset({"client_id"}) if kinds <= {LevelKind.CLIENT} else frozenset()
 
     def bucket(self, user: str, client_id: str) -> Bucket:
-        """The bucket that a client draws on: its own where no quota is proposed."""
+        """Return the bucket of a client, its own where no quota is proposed."""
         return self._resolver.bucket(user, client_id) if self._resolver.enabled else (user, client_id)
 
     def match(self, bucket: Bucket) -> AppliedQuota | None:
-        """The limit of a bucket with its level, None where it is unlimited."""
+        """Return the limit of a bucket with its level, None where it is unlimited."""
         return self._resolver.match(bucket) if self._resolver.enabled else None
 
 
 class BucketRows:
-    """The buckets of clients under proposals of the same sharing, numbered as they come up."""
+    """The buckets of clients under proposals with equal sharing, numbered in order of appearance."""
 
     def __init__(self, quotas: Sequence[ProposedQuotas]) -> None:
         self._quotas = quotas
         self.names: list[BucketName] = []
         self.matches: list[tuple[AppliedQuota | None, ...]] = []
-        """For each row the limit under each proposal."""
+        """Limits of each row, one per proposal."""
         self._rows: dict[BucketName, int] = {}
         self._row_of_client: list[int] = []
         self._buckets: dict[tuple[str, str], Bucket] = {}
 
     def grow(self, clients: "Sequence[ChargedClient]") -> "NDArray[np.int32]":
-        """Return the row of each client; the clients are those of the last call, and new ones after them."""
+        """Return the row of each client.
+
+        Args:
+            clients: The clients of the last call, and new ones after them.
+        """
         import numpy as np  # noqa: PLC0415 - as above
 
         for client in clients[len(self._row_of_client) :]:
@@ -108,7 +115,7 @@ class BucketRows:
         return np.array(self._row_of_client, dtype=np.int32)
 
     def bounds(self) -> "NDArray[np.float64]":
-        """Return the limits as kernels take them: rows by proposals."""
+        """Return the limits for kernels, rows by proposals."""
         import numpy as np  # noqa: PLC0415 - as above
 
         limits = [[UNLIMITED if each is None else each.limit for each in row] for row in self.matches]
@@ -121,7 +128,10 @@ def _limits(entries: Iterable[tuple[Entity, Mapping[str, float]]], quota_type: Q
 
 
 def told_apart_by(proposals: Iterable[Proposal]) -> tuple[str, ...]:
-    """The columns of events that keep together, where they are equal, whoever may share a bucket under any of these."""
+    """Return the columns whose equal values keep clients that may share a bucket together.
+
+    They hold for all of the proposals.
+    """
     apart = frozenset({"user", "client_id"})
     for proposal in proposals:
         for quota_type in QuotaType:

@@ -18,13 +18,13 @@ _HINT: Final = "--sweep producer_byte_rate=1MiB..64MiB, or producer_byte_rate=1M
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """A key, and its values from the smallest on."""
+    """A key and its ascending values."""
 
     key: QuotaKey
     values: tuple[float, ...]
 
     def proposals(self, default: DefaultScope, base: Proposal | None = None) -> tuple[Proposal, ...]:
-        """One proposal for each value: the default set to it, over all else that `base` has."""
+        """Return one proposal for each value, with the default set to it and all other quotas of `base`."""
         kept = () if base is None else base.entries
         entity = default.default_entity
         others = tuple((each, quotas) for each, quotas in kept if each != entity)
@@ -41,9 +41,14 @@ class Sweep:
 
 
 def parse_sweep(text: str, *, steps: int = DEFAULT_STEPS) -> Sweep:
-    """The sweep that `KEY=LOW..HIGH` (so many steps, each the same factor from the one before) or `KEY=A,B,C` means.
+    """Parse `KEY=LOW..HIGH` (with steps of equal ratio) or `KEY=A,B,C`.
 
-    Raises `UsageError` for a key that is not per client, for values that are none, and for a range that is empty.
+    Args:
+        steps: The number of values of a range, both ends included.
+
+    Raises:
+        UsageError: The key is not per client, a value is invalid, the range is empty, or the number of steps is out of
+            range.
     """
     name, equals, values = text.partition("=")
     key = QUOTA_KEYS.get(name.strip())
@@ -66,7 +71,7 @@ def _value(key: QuotaKey, text: str) -> float:
 
 
 def _spaced(low: float, high: float, steps: int, *, whole: bool) -> tuple[float, ...]:
-    """So many values from low to high, each the same factor from the one before; whole numbers where those are."""
+    """Return values of equal ratio from low to high, as whole numbers where the key needs them."""
     if not 2 <= steps <= MOST_STEPS:
         raise UsageError(f"a sweep has 2 to {MOST_STEPS} steps, not {steps}")
     factor = (high / low) ** (1 / (steps - 1))
