@@ -1,4 +1,4 @@
-"""Who used how much of which quota: seconds, minutes, hours and profiles of every bucket.
+"""The usage of each quota by client: seconds, minutes, hours and profiles of every bucket.
 
 Imports `pipeline.kernels`, `pipeline.buckets` and `pipeline.engine`.
 """

@@ -1,7 +1,7 @@
-"""What each bucket used second by second, and the same by the minute and the hour.
+"""The usage of each bucket by the second, the minute and the hour.
 
 Invariants: cells are sorted by row, then by time, each once. Bytes, requests, thread time (in ns), partitions and
-throttle times are whole numbers, so that they add up alike in any order.
+throttle times are whole numbers, which add up alike in any order.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ REQUESTS: Final = 5
 
 
 def event_figures(events: pa.Table) -> Int64s:
-    """What cells add up of a slice's events, a line for each kind, from `BYTES` to `THROTTLED`."""
+    """Return the figures of a slice's events that cells sum, a line per kind from `BYTES` to `THROTTLED`."""
     throttle_ms = numbers(events["throttle_ms"])
     lines = [
         numbers(events["bytes"]),
@@ -41,27 +41,29 @@ def event_figures(events: pa.Table) -> Int64s:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
-    """Sums by bucket (`rows`) and window; `windows` are numbered from 1970 on.
-
-    `figures` has a line for each kind. `amounts` and `peaks` are in the unit of the quota key: what was charged, and
-    the largest rate over one second; `rates` is the largest of Kafka's own rates within the window.
-    """
+    """Sums by bucket and window, in parallel arrays."""
 
     rows: Int64s
+    """Buckets by row."""
     windows: Int64s
+    """Windows, numbered from 1970 on."""
     figures: Int64s
+    """Sums, one line per kind."""
     amounts: Floats
+    """Charged amount in the unit of the quota key times seconds."""
     peaks: Floats
+    """Largest rate over one second, in the unit of the quota key."""
     rates: Floats
+    """Largest of Kafka's own rates within the window."""
 
     @property
     def starts(self) -> Int64s:
-        """Where the cells of each row begin."""
+        """The start of each row's cells."""
         return _starts(self.rows)
 
 
 def cells_by_second(parts: Sequence[SecondCells]) -> Cells:
-    """The cells of all parts, of which no two have the same row and second."""
+    """Join parts without a common row and second into sorted cells."""
     rows = np.concatenate([part.rows for part in parts])
     seconds = np.concatenate([part.seconds for part in parts])
     order = np.lexsort((seconds, rows)) if len(parts) > 1 else np.arange(rows.size)
@@ -77,7 +79,7 @@ def cells_by_second(parts: Sequence[SecondCells]) -> Cells:
 
 
 def widened(cells: Cells, factor: int) -> Cells:
-    """The same by windows that are so many times as long."""
+    """Sum cells over windows that are `factor` times as long."""
     windows = cells.windows // factor
     starts = _starts(cells.rows, windows)
     return Cells(
@@ -91,7 +93,7 @@ def widened(cells: Cells, factor: int) -> Cells:
 
 
 def _starts(rows: NDArray[Any], windows: Int64s | None = None) -> Int64s:
-    """Where each row, or pair of row and window, begins, in arrays sorted by both."""
+    """Return the start of each row, or of each row and window, in arrays sorted by both."""
     differs = rows[1:] != rows[:-1]
     if windows is not None:
         differs |= windows[1:] != windows[:-1]

@@ -17,17 +17,17 @@ _SCHEMAS: Final = {"buckets": bucket_schema(), "usage": usage_schema(), "profile
 
 
 def usage_files(session: "SparkSession", tasks: Sequence[Sequence[Path]], plan: UsagePlan) -> "DataFrame":
-    """What the events in the files of each task come to; see `usage_found`."""
+    """Sum up the events in the files of each task, as a frame for `usage_found`."""
     return found_on_files(session, tasks, _work(plan), _SCHEMAS)
 
 
 def usage_rows(events: "DataFrame", plan: UsagePlan) -> "DataFrame":
-    """What the rows of a frame of events come to, in whatever order they are; see `usage_found`."""
+    """Sum up the rows of a frame of events, in any order, as a frame for `usage_found`."""
     return found_in_rows(events, plan.told_apart_by(), _work(plan), _SCHEMAS)
 
 
 def usage_found(found: pa.Table) -> list[TaskUsage]:
-    """What each task found, of a frame that was collected."""
+    """Return the results of each task from a collected frame."""
     return [TaskUsage(**each) for each in unpacked(found, _SCHEMAS)]
 
 

@@ -1,4 +1,4 @@
-"""The tables of the usage job, from what its tasks found: `entities`, `usage` and `usage_profile`."""
+"""The tables of the usage job, from the results of its tasks: `entities`, `usage` and `usage_profile`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class UsageTables:
 
 
 def usage_tables(tasks: Sequence[TaskUsage]) -> UsageTables:
-    """The tables, sorted by entity, then by the length of the window and time."""
+    """Build the tables, sorted by entity, then by the length of the window and time."""
     entities, ids = entities_of([each.buckets for each in tasks])
     none = np.empty(0, dtype=np.int64)
     usage = [numbered(each.usage, own) for each, own in zip(tasks, ids, strict=True)]

@@ -1,7 +1,7 @@
 """One task of the usage job: a stream of slices into cells and profiles of every bucket.
 
-Contract: knows neither engine nor files. All events of whoever may share a bucket are in one task; a slice begins at or
-after the end of the one before. Buckets are numbered within the task: `bucket` is a place in `buckets`.
+Contract: a task knows neither engine nor files. All events of clients that may share a bucket are in one task. A slice
+begins at or after the end of the one before. Buckets are numbered within the task: `bucket` is a place in `buckets`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,20 +38,23 @@ _PROFILE: Final = (*(name for name, _ in _PERCENTILES), "max", "active_share", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsagePlan:
-    """The quotas in force (none: every client for itself), the broker's window, and how many seconds were recorded."""
+    """The quotas in force and the time frame of a usage job."""
 
     quotas: Proposal
+    """Quotas in force; with none, every client has a bucket of its own."""
     seconds: int
+    """Length of the recording."""
     window: QuotaWindow = DEFAULT_WINDOW
+    """Window of the brokers' rates."""
 
     def told_apart_by(self) -> tuple[str, ...]:
-        """The columns of events that keep together, where they are equal, whoever may share a bucket."""
+        """Return the columns whose equal values keep clients that may share a bucket in one task."""
         return told_apart_by([self.quotas])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskUsage:
-    """What a task found: its buckets, and cells and profiles by number of the bucket."""
+    """The results of a task: its buckets, and cells and profiles by number of the bucket."""
 
     buckets: pa.Table
     usage: pa.Table
@@ -59,7 +62,7 @@ class TaskUsage:
 
 
 def usage_task(slices: Iterable[pa.Table], plan: UsagePlan) -> TaskUsage:
-    """The usage by windows, and the profiles, of every bucket that was charged."""
+    """Sum up the usage of every charged bucket by windows, and compute its profile."""
     clients = ClientNumbers()
     meters = {each: _Meter(plan, each) for each in QuotaType}
     for events in slices:
@@ -82,7 +85,7 @@ def usage_task(slices: Iterable[pa.Table], plan: UsagePlan) -> TaskUsage:
 
 
 def usage_schema() -> pa.Schema:
-    """The columns of cells; `peak_rate` is in the unit of the quota key."""
+    """Return the columns of cells, where `peak_rate` is in the unit of the quota key."""
     figures = [("bytes", pa.int64()), ("requests", pa.int64()), ("thread_ms", pa.float64()), ("mutations", pa.int64())]
     times = [("bucket", pa.int64()), ("window_start_ms", pa.int64()), ("window_s", pa.int32())]
     return pa.schema(
@@ -91,12 +94,12 @@ def usage_schema() -> pa.Schema:
 
 
 def profile_schema() -> pa.Schema:
-    """The columns of profiles."""
+    """Return the columns of profiles."""
     return pa.schema([("bucket", pa.int64()), *((name, pa.float64()) for name in _PROFILE)])
 
 
 class _Meter:
-    """The buckets of one quota type."""
+    """The buckets of one quota type and their cells."""
 
     def __init__(self, plan: UsagePlan, quota_type: QuotaType) -> None:
         self._parts: list[SecondCells] = []
@@ -107,11 +110,11 @@ class _Meter:
 
     @property
     def is_used(self) -> bool:
-        """Whether anything was charged."""
+        """Whether the quota type has charges."""
         return bool(self._parts)
 
     def add(self, charges: Charges, clients: Sequence[ChargedClient], figures: NDArray[np.int64]) -> None:
-        """Nothing; the charges of a slice are counted."""
+        """Add the charges of a slice."""
         if len(clients) > self._row_of_client.size:
             self._row_of_client = self._rows.grow(clients)
             self._meter.grow(len(self._rows.names))
@@ -120,7 +123,7 @@ class _Meter:
         self._parts.append(cells)
 
     def cells_and_buckets(self) -> tuple[Cells, pa.Table]:
-        """All cells by the second, and the buckets they are of; asked for once, for the parts are given up."""
+        """Return all cells by the second and their buckets, once: the collected parts are freed."""
         cells = cells_by_second(self._parts)
         self._parts.clear()
         used = cells.rows[cells.starts]  # a client of one quota type need not be one of another
@@ -166,6 +169,6 @@ def _profile_table(cells: Cells, seconds: int, first: int) -> pa.Table:
 
 
 def _ranks(counts: NDArray[np.int64], share: float) -> NDArray[np.int64]:
-    """The place of the smallest of so many sorted values that so large a share of them does not exceed."""
+    """Return the rank of a percentile among N sorted values, for each N in `counts`."""
     ranks: NDArray[np.int64] = np.maximum(np.ceil(counts * share).astype(np.int64) - 1, 0)
     return ranks
