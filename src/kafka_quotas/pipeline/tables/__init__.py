@@ -1,4 +1,4 @@
-"""The tables: their columns and schemas, where they lie, and reading events slice by slice.
+"""The tables: their columns and schemas, their folders, and reading events slice by slice.
 
 Imports `core` alone.
 """

@@ -1,8 +1,7 @@
-"""Tables of a job written as Parquet into a folder: `OUT/<table>/*.parquet`, as Spark and Arrow both read it.
+"""Tables of a job written as Parquet into a folder: `OUT/<table>/*.parquet`, for Spark and Arrow alike.
 
-Invariant: a table appears, or takes the place of an earlier one, by a rename of its whole folder.
-
-Arrow's functions over columns. They are made when the library is loaded, where no type checker can follow.
+Invariant: a table appears, or replaces an earlier one, by a rename of its whole folder. Arrow creates its functions
+over columns when it is loaded, where no type checker can follow; `compute` is untyped for that reason.
 """
 
 import os
@@ -24,9 +23,10 @@ _PART = "part-0.parquet"
 
 
 def write_tables(out: Path, tables: Mapping[str, pa.Table]) -> None:
-    """Nothing; the tables are in the folder.
+    """Write the tables to the folder, replacing those of an earlier run.
 
-    Raises `KafkaQuotasError` where they can't be written; tables of an earlier run are still there then.
+    Raises:
+        KafkaQuotasError: The tables can't be written.
     """
     staging = out / f".staging-{os.getpid()}"
     try:

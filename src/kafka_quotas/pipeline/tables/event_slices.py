@@ -1,9 +1,9 @@
-"""Files of events as one stream, slice by slice in order of time, in memory that does not grow with the files.
+"""Files of events as one stream of slices in order of time, in memory that does not grow with the files.
 
-Invariants: a slice begins at or after the end of the one before; it holds whole seconds, so that what is counted by the
-second is counted once. Within a slice the files come one behind the other, each sorted by ts_ms: whoever needs them in
-order sorts the few columns that it needs, not all. A file that is not sorted, which no ingest writes, is sorted in
-memory; one that says that it is (`sorting_columns`, as ours do) is not looked through to find out.
+Invariants: a slice begins at or after the end of the one before. It holds whole seconds, and sums by the second are
+complete. Within a slice the files follow each other, each sorted by ts_ms; a consumer that needs order sorts only the
+columns that it needs. A file that is not sorted, which no ingest writes, is sorted in memory. A file that declares its
+order (`sorting_columns`, as ours do) is not checked.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.pipeline.kernels.order import is_ordered
 
 SLICE_ROWS: Final = 1 << 20
-"""About how many events are read at a time, over all files that are open."""
+"""About how many events are read at a time, over all open files."""
 _FEWEST_ROWS: Final = 1 << 15
 _SECOND_MS: Final = 1000
 _ENDLESS_MS: Final = 1 << 62
@@ -38,15 +38,19 @@ COLUMNS: Final = (
     "throttle_ms",
     "is_exempt",
 )
-"""What jobs over events look at."""
+"""Columns that jobs over events read."""
 
 
 def event_slices(
     files: Sequence[Path], *, columns: Sequence[str] = COLUMNS, slice_rows: int = SLICE_ROWS
 ) -> Iterator[pa.Table]:
-    """The events of the files in slices, with these columns; `ts_ms` is among them.
+    """Yield the events of the files in slices.
 
-    Raises `KafkaQuotasError` for a file that can't be read.
+    Args:
+        columns: The columns to read, `ts_ms` among them.
+
+    Raises:
+        KafkaQuotasError: A file can't be read.
     """
     waiting = sorted((span for path in files if (span := _FileSpan(path)).rows), key=lambda span: span.first_ms)
     streams: list[_Stream] = []
@@ -65,18 +69,26 @@ def event_slices(
 
 
 def time_range_ms(files: Sequence[Path]) -> tuple[int, int] | None:
-    """The first and the last time in the files, by their statistics; None where there are no events."""
+    """Return the first and the last time in the files in ms, None where there are no events.
+
+    Raises:
+        KafkaQuotasError: A file can't be read.
+    """
     spans = [span for span in map(_FileSpan, files) if span.rows]
     return (min(span.first_ms for span in spans), max(span.last_ms for span in spans)) if spans else None
 
 
 def event_count(files: Sequence[Path]) -> int:
-    """How many events the files hold. Raises `KafkaQuotasError` for a file that can't be read."""
+    """Count the events in the files.
+
+    Raises:
+        KafkaQuotasError: A file can't be read.
+    """
     return sum(_FileSpan(path).rows for path in files)
 
 
 class _FileSpan:
-    """A file of events: how many, and from when to when."""
+    """A file of events: their number, and the first and last time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -99,7 +111,7 @@ class _FileSpan:
 
 
 class _Stream:
-    """An open file: what was read of it and not taken yet."""
+    """An open file, and the events that were read and not yet taken."""
 
     def __init__(self, path: Path, columns: Sequence[str], batch_rows: int) -> None:
         self._path = path
@@ -112,16 +124,16 @@ class _Stream:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything was taken."""
+        """Whether all events were taken."""
         return self._ended and self._held is None
 
     @property
     def known_until_ms(self) -> int:
-        """The time, a whole second, before which everything was read."""
+        """The time, a whole second, before which all events were read."""
         return _ENDLESS_MS if self._ended else int(self._times_ms[-1]) // _SECOND_MS * _SECOND_MS
 
     def take(self, until_ms: int) -> pa.Table | None:
-        """What was read from before a time; None for nothing."""
+        """Take the events before a time, None for none."""
         count = int(np.searchsorted(self._times_ms, until_ms))
         if self._held is None or not count:
             return None
@@ -131,7 +143,7 @@ class _Stream:
         return taken
 
     def read_more(self) -> None:
-        """Nothing; another batch was read, or the file is at its end."""
+        """Read another batch, or notice the end of the file."""
         table = next(self._batches, None)
         if table is None:
             self._ended = True
@@ -164,7 +176,7 @@ def _is_sorted(file: pq.ParquetFile) -> bool:
 
 
 def _says_sorted(metadata: pq.FileMetaData) -> bool:
-    """Whether each row group declares to be sorted by time, and none begins before the end of the one before."""
+    """Check whether each row group declares its order by time and begins after the one before."""
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     by_time = pq.SortingColumn(metadata.schema.to_arrow_schema().get_field_index("ts_ms"))
     if not all(group.sorting_columns[:1] == (by_time,) for group in groups):

@@ -1,19 +1,18 @@
-"""Where the ingested tables lie, and what of them counts.
+"""The folders of the ingested tables, and the bucket of each client's events.
 
     DATA/_layout.json                                          the number of buckets, once and for all
     DATA/ingest=000001/events/dt=2026-11-21/bucket=3/*.parquet
     DATA/ingest=000001/quarantine/*.parquet                    metrics and client_throttle likewise
-    DATA/ingest=000001/_manifest.json                          what was read, and what became of it
+    DATA/ingest=000001/_manifest.json                          the files read, and counts of the results
 
-Invariants: an ingest appears by one rename of its whole folder, so what can be seen is complete; folders that begin
-with a dot or an underscore are not data, for us as for Spark, Arrow and DuckDB. Each file of events is sorted by ts_ms,
-then src_file, src_offset. `dt` and `bucket` are names of folders only. One client at one broker lies in one bucket
-(`kafka_quotas.pipeline.tables.layout`), in as many files as there were ingests and days: a reader sorts what it joins.
+Invariants: an ingest appears by one rename of its whole folder, which makes every visible ingest complete. Folders that
+begin with a dot or an underscore are not data, for us as for Spark, Arrow and DuckDB. Each file of events is sorted by
+ts_ms, then src_file, src_offset. `dt` and `bucket` are names of folders only. One client at one broker has one bucket,
+in as many files as there were ingests and days: a reader sorts the files it joins.
 
-Which bucket the events of a client at a broker lie in.
-
-Invariant: the same on every machine, in every engine and for ever, because files were written by it: CRC-32 of user,
-client-id and broker id, joined by zero bytes, modulo the number of buckets. SQL engines have the same `crc32`.
+Invariant: a client's bucket is the same on every machine, in every engine and for ever, because written files depend on
+it: CRC-32 of user, client-id and broker id, joined by zero bytes, modulo the number of buckets. SQL engines have the
+same `crc32`.
 """
 
 import json
@@ -28,11 +27,11 @@ from kafka_quotas.pipeline.tables.schemas import EVENTS
 from kafka_quotas.pipeline.tables.table import TableSchema
 
 DEFAULT_BUCKETS: Final = 16
-"""Of 100 million events, 6 million lie in each: one is sorted in less than a gigabyte."""
+"""Buckets by default: each has 6 of 100 million events and is sorted in less than a gigabyte."""
 
 
 def bucket_of(*, user: str, client_id: str, broker_id: int, buckets: int) -> int:
-    """The bucket, from 0 to `buckets` - 1."""
+    """Return the bucket of a client's events at a broker, from 0 to `buckets` - 1."""
     return crc32(f"{user}\0{client_id}\0{broker_id}".encode()) % buckets
 
 
@@ -43,7 +42,10 @@ LAYOUT_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsBucket:
-    """The files of one bucket, the oldest ingest and day first; each is sorted, together they are not."""
+    """The files of one bucket, the oldest ingest and day first.
+
+    Each file is sorted; together they are not.
+    """
 
     number: int
     files: tuple[Path, ...]
@@ -58,9 +60,11 @@ class DataFolder:
 
     @classmethod
     def open(cls, path: Path) -> "DataFolder":
-        """The folder as an earlier ingest made it.
+        """Open a folder that an earlier ingest made.
 
-        Raises `UsageError` where there is none, `KafkaQuotasError` where it was written by a later version.
+        Raises:
+            UsageError: The folder has no ingested data.
+            KafkaQuotasError: The layout is unreadable or of another version.
         """
         try:
             content = json.loads((path / LAYOUT_FILE).read_text(encoding="utf-8"))
@@ -74,11 +78,11 @@ class DataFolder:
         return cls(path=path, buckets=buckets)
 
     def ingests(self) -> list[Path]:
-        """The folders of the complete ingests, the oldest first."""
+        """Return the folders of the complete ingests, the oldest first."""
         return sorted(each for each in self.path.glob("ingest=*") if (each / MANIFEST_FILE).is_file())
 
     def files(self, table: TableSchema) -> list[Path]:
-        """All files of a table, the oldest ingest first."""
+        """Return all files of a table, the oldest ingest first."""
         return [
             file
             for ingest in self.ingests()
@@ -87,7 +91,7 @@ class DataFolder:
         ]
 
     def events_buckets(self) -> Iterator[EventsBucket]:
-        """Every bucket that has events, by number."""
+        """Yield every bucket that has events, by number."""
         by_bucket: dict[int, list[Path]] = {}
         for file in self.files(EVENTS):
             by_bucket.setdefault(int(file.parent.name.removeprefix("bucket=")), []).append(file)

@@ -1,7 +1,7 @@
-"""The pipeline's tables, each declared once: `TableSchema.arrow_schema` and `TableSchema.spark_schema` follow from it.
+"""The pipeline's tables, each declared once, with `TableSchema.arrow_schema` and `TableSchema.spark_schema` derived.
 
 Invariants: times are milliseconds since 1970 in UTC, amounts are whole bytes or partitions, thread time is milliseconds
-of one thread; a user or client-id that is not there is the empty text, as for Kafka's quotas. All is per broker.
+of one thread. A missing user or client-id is the empty text, as for Kafka's quotas. All is per broker.
 """
 
 from kafka_quotas.pipeline.tables.table import ColumnType, TableColumn, TableSchema
@@ -257,4 +257,4 @@ TABLES = (
     THROTTLE_SPANS,
     RECOMMENDATION,
 )
-"""Every table, in the order the jobs make them."""
+"""Every table, in the order in which jobs make them."""

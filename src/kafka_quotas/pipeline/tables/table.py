@@ -1,4 +1,4 @@
-"""What a table of the pipeline is: declared columns, and the same schema in Arrow's and in Spark's words.
+"""The declaration of a table of the pipeline: its columns, and the same schema for Arrow and for Spark.
 
 Invariants: column order is the order in files; a table's columns have different names.
 """
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ColumnType(Enum):
-    """The types that columns have."""
+    """The types of columns."""
 
     BOOL = "bool"
     INT16 = "int16"
@@ -26,22 +26,26 @@ class ColumnType(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumn:
-    """One column; `unit` is empty for names and flags."""
+    """One column of a table."""
 
     name: str
     type: ColumnType
     doc: str
+    """Meaning of the column."""
     unit: str = ""
+    """Unit of the figures, empty for names and flags."""
     nullable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
-    """One table: what a row is, and its columns in the order of the files."""
+    """One table and its columns."""
 
     name: str
     doc: str
+    """Meaning of a row."""
     columns: tuple[TableColumn, ...]
+    """Columns in the order of the files."""
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -49,7 +53,7 @@ class TableSchema:
         return tuple(column.name for column in self.columns)
 
     def arrow_schema(self) -> "pa.Schema":
-        """The schema as Arrow and Parquet files have it."""
+        """Return the schema for Arrow and Parquet files."""
         import pyarrow as pa  # noqa: PLC0415 - the command's help must not load it
 
         types = {
@@ -64,7 +68,7 @@ class TableSchema:
         return pa.schema([pa.field(each.name, types[each.type], nullable=each.nullable) for each in self.columns])
 
     def spark_schema(self) -> "StructType":
-        """The schema as Spark has it."""
+        """Return the schema for Spark."""
         from pyspark.sql import types  # noqa: PLC0415 - the command's help must not load it
 
         spark_types: dict[ColumnType, DataType] = {
