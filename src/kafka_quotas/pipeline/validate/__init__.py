@@ -1,1 +1,1 @@
-"""Whether the replay tells what brokers did: its throttle times and rates beside those that were recorded."""
+"""The comparison of the replay's throttle times and rates with the recorded ones."""

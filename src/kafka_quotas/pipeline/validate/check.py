@@ -1,7 +1,7 @@
-"""One quota bucket at one broker: what the brokers' answers say, and what the replay of the same events says.
+"""One quota bucket at one broker: the throttling in the brokers' responses, and in the replay of the same events.
 
-A request that falls under two quotas is answered with the longer of two throttle times. So what is expected is a range:
-from the bucket's own quota alone to the sum over all quotas that its requests may fall under.
+A broker answers a request under two quotas with the longer of two throttle times. The expected sum is therefore a
+range: at least that of the bucket's own quota alone, at most that of all quotas that its requests may fall under.
 """
 
 import math
@@ -12,11 +12,11 @@ from typing import Final
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 
 SLACK_SHARE: Final = 0.01
-"""Throttle times that differ by less than this share of the bucket's active time count as equal."""
+"""Share of the bucket's active time below which a difference of throttle times counts as none."""
 
 
 class Verdict(StrEnum):
-    """What came of a comparison."""
+    """The result of a comparison."""
 
     MET = "met"
     MISSED = "missed"
@@ -25,50 +25,60 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottleCheck:
-    """Sums of throttle times in ms; what is expected is from `low_ms` to `high_ms`.
+    """Observed and expected sums of throttle times of one bucket.
 
-    The counts of throttled requests, expected from `low_n` to `high_n`, are told and not judged: at a rate of all but
-    the quota a request is throttled for a millisecond or not at all, and counts as much as one that waits for seconds.
+    The counts of throttled requests are reported but not judged: at a rate close to the quota a request is throttled
+    for a
+    millisecond or not at all, and counts as much as one that waits for seconds.
     """
 
     observed_ms: int
+    """Observed sum of throttle times in ms."""
     low_ms: int
+    """Lower end of the expected sum in ms."""
     high_ms: int
+    """Upper end of the expected sum in ms."""
     active_s: int
+    """Seconds with traffic."""
     observed_n: int = 0
+    """Observed throttled requests."""
     low_n: int = 0
+    """Lower end of the expected throttled requests."""
     high_n: int = 0
+    """Upper end of the expected throttled requests."""
 
     @property
     def expected_ms(self) -> int:
-        """What the replay says that is nearest to what was observed."""
+        """The expected sum that is nearest to the observed one, in ms."""
         return min(max(self.observed_ms, self.low_ms), self.high_ms)
 
     @property
     def error(self) -> float:
-        """The difference by what was observed, from 0; infinite where only the replay throttles."""
+        """The difference by the observed sum, from 0, and infinite where only the replay throttles."""
         apart = abs(self.expected_ms - self.observed_ms)
         if not apart:
             return 0.0
         return apart / self.observed_ms if self.observed_ms else math.inf
 
     def holds(self, tolerance: float) -> bool:
-        """Whether the difference is tolerated, or too small to matter."""
+        """Check that the difference is tolerated, or too small to matter."""
         slack_ms = SLACK_SHARE * self.active_s * 1000
         return self.error <= tolerance or abs(self.expected_ms - self.observed_ms) <= slack_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateCheck:
-    """Averages over the same scrapes, in bytes/s: the broker's own `byte_rate`, and ours from the events."""
+    """Averages over the same scrapes, in bytes/s."""
 
     scrapes: int
     scraped: float
+    """Average of the broker's own `byte_rate`."""
     reckoned: float
+    """Average of our rate from the events."""
 
     @property
     def error(self) -> float:
-        """The difference by what was scraped, from 0; infinite where only we see traffic."""
+        """The difference by the scraped average, from 0, and infinite where only the events show traffic."""
         if self.scraped == self.reckoned:
             return 0.0
         return abs(self.reckoned - self.scraped) / self.scraped if self.scraped else math.inf
@@ -76,34 +86,37 @@ class RateCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketCheck:
-    """All that is compared of one bucket; rates in the unit of the quota key, what can't be compared is None.
-
-    `peak` is the largest rate over the quota window, `limit` None where nothing is set.
-    """
+    """All comparisons of one bucket, with rates in the unit of the quota key."""
 
     cluster: str
     broker_id: int
     quota_type: QuotaType
     user: str | None
+    """User, None where the bucket is not per user."""
     client_id: str | None
+    """Client-id, None where the bucket is not per client-id."""
     limit: float | None
+    """Quota, None where nothing is set."""
     peak: float
+    """Largest rate over the quota window."""
     observed_throttle_ms: int
     observed_throttled: int
     throttle: ThrottleCheck | None
+    """Comparison of throttle times, None where they can't be compared."""
     rate: RateCheck | None
+    """Comparison of rates, None without scrapes."""
 
     @property
     def is_capped(self) -> bool:
-        """Whether the quota bounds the rate itself: fetches are refused until they fit."""
+        """Whether the quota bounds the rate itself, as refusals of fetches do."""
         return self.quota_type is QuotaType.FETCH and self.limit is not None
 
     def exceeds(self, tolerance: float) -> bool:
-        """Whether more was admitted than the quota lets through."""
+        """Check whether the broker admitted more than the quota allows."""
         return self.is_capped and self.limit is not None and self.peak > self.limit * (1 + tolerance)
 
     def verdict(self, tolerance: float) -> Verdict:
-        """Whether all that can be compared is within the tolerance."""
+        """Judge whether all comparisons are within the tolerance."""
         throttle_holds = self.throttle is None or self.throttle.holds(tolerance)
         rate_holds = self.rate is None or self.rate.error <= tolerance
         if not throttle_holds or not rate_holds or self.exceeds(tolerance):

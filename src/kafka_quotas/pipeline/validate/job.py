@@ -1,8 +1,8 @@
-"""The comparison of recorded events with their own replay under the quotas that were in force.
+"""The comparison of recorded events with their own replay under the quotas in force.
 
-Contract: knows neither engine nor files. Requests came when they came, throttled or not: the open model is replayed.
-A throttled fetch is answered empty and its charge taken back, so that its size is in no log: throttle times of fetches
-can't be compared, but what was admitted must fit the quota.
+Contract: the job knows neither engine nor files. Recorded requests already include the effect of throttling, which is
+why the open model is replayed. The broker answers a throttled fetch empty and takes its charge back, and no log has its
+size: throttle times of fetches can't be compared, but the admitted amount must fit the quota.
 """
 
 from collections.abc import Mapping
@@ -29,14 +29,13 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidatePlan:
-    """The quotas that were in force, the brokers' windows, what is tolerated (a share of what was observed, from 0).
-
-    `seconds` were recorded.
-    """
+    """The quotas that were in force, the brokers' windows, and the tolerance."""
 
     quotas: Proposal
     seconds: int
+    """Length of the recording."""
     tolerance: float = 0.1
+    """Tolerated difference by the observed figure, from 0."""
     window: QuotaWindow = DEFAULT_WINDOW
     controller_window: QuotaWindow = DEFAULT_WINDOW
 
@@ -49,17 +48,21 @@ class Validation:
     buckets: tuple[BucketCheck, ...]
 
     def having(self, verdict: Verdict) -> tuple[BucketCheck, ...]:
-        """The buckets of which the comparison came to this."""
+        """Return the buckets with a verdict."""
         return tuple(each for each in self.buckets if each.verdict(self.plan.tolerance) is verdict)
 
     @property
     def ok(self) -> bool:
-        """Whether something was compared, and none was missed."""
+        """Whether at least one bucket was compared, and all compared ones are within the tolerance."""
         return bool(self.having(Verdict.MET)) and not self.having(Verdict.MISSED)
 
 
 def validate(jobs: Jobs, scrapes: pa.Table, plan: ValidatePlan) -> Validation:
-    """The comparison; `scrapes` are byte rates of the table `metrics`."""
+    """Compare recorded events with their replay.
+
+    Args:
+        scrapes: Byte rates of the table `metrics`.
+    """
     usage = jobs.usage(UsagePlan(quotas=plan.quotas, seconds=plan.seconds, window=plan.window))
     replayed = jobs.replay(
         ReplayPlan(
@@ -84,7 +87,7 @@ def validate(jobs: Jobs, scrapes: pa.Table, plan: ValidatePlan) -> Validation:
 
 
 def _rows(usage: UsageTables) -> list[Row]:
-    """The entities with their profiles and the sums of their throttle times; those without any charge left out."""
+    """Return the charged entities with their profiles and sums of throttle times."""
     profiles = {row["entity_id"]: row for row in usage.profiles.to_pylist()}
     observed = _observed(usage.usage)
     return [
@@ -95,7 +98,7 @@ def _rows(usage: UsageTables) -> list[Row]:
 
 
 def _throttle(row: Row, own: Throttled, others: Throttled, seconds: int) -> ThrottleCheck | None:
-    """None where throttle times can't be compared, or where there is neither a quota nor a throttle time."""
+    """Compare throttle times, None where they can't be compared or are 0 without a quota."""
     is_fetch = row["quota_type"] == QuotaType.FETCH.value
     observed, most = row["observed"], own + others
     is_silent = row["quota"] is None and not observed.total_ms
@@ -129,7 +132,10 @@ def _check(row: Row, throttle: ThrottleCheck | None, rate: RateCheck | None) -> 
 
 
 def _bucket(row: Row, simulated: Mapping[Bucket, Throttled]) -> LimitedBucket:
-    """The bucket with what its quota may have added: what the replay says or, for fetches, what was observed."""
+    """Return the bucket with the most that its quota may have added.
+
+    That is the replayed throttling or, for fetches, the observed one.
+    """
     is_fetch = row["quota_type"] == QuotaType.FETCH.value
     return LimitedBucket(
         cluster=row["cluster"],
@@ -142,7 +148,7 @@ def _bucket(row: Row, simulated: Mapping[Bucket, Throttled]) -> LimitedBucket:
 
 
 def _observed(usage: pa.Table) -> dict[int, Throttled]:
-    """What requests were answered with, by entity: the sums of its cells of one length."""
+    """Return the throttling in responses by entity, as the sums of its cells of one second."""
     sums: dict[int, Throttled] = {}
     columns = usage.select(["entity_id", "window_s", "throttled", "throttle_ms"]).to_pydict()
     for entity_id, window_s, requests, total_ms in zip(*columns.values(), strict=True):

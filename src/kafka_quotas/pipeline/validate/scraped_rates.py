@@ -1,4 +1,4 @@
-"""Byte rates that were scraped from brokers, beside what the events give for the same times."""
+"""Byte rates scraped from brokers, and the rates from events at the same times."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -17,11 +17,15 @@ from kafka_quotas.pipeline.validate.check import RateCheck
 _METRIC: Final = "byte_rate"
 _TYPES: Final = frozenset({"produce", "fetch"})
 Bucket = tuple[str, int, str, str, str]
-"""Cluster, broker, quota type, user and client-id; empty where it is not told apart by them."""
+"""Cluster, broker, quota type, user and client-id, the last two empty where the bucket is shared across them."""
 
 
 def scraped_rates(files: Sequence[Path]) -> pa.Table:
-    """The scraped byte rates of all files of the table `metrics`. Raises `KafkaQuotasError` for an unreadable one."""
+    """Read the scraped byte rates from all files of the table `metrics`.
+
+    Raises:
+        KafkaQuotasError: A file can't be read.
+    """
     columns = ["ts_ms", "cluster", "broker", "quota_type", "user", "client_id", "value"]
     try:
         parts = [_read(file, columns) for file in files]
@@ -37,7 +41,7 @@ def _read(file: Path, columns: list[str]) -> pa.Table:
 
 
 def rate_checks(scrapes: pa.Table, usage: UsageTables, window: QuotaWindow) -> dict[Bucket, RateCheck]:
-    """The comparison for each bucket that was scraped while events of it were recorded.
+    """Compare the rates of each bucket that was scraped while its events were recorded.
 
     Our rate is over the whole seconds of the quota window before the scrape, Kafka's over nearly the same time.
     """
@@ -79,7 +83,7 @@ def _bucket(row: dict[str, Any]) -> Bucket:
 
 
 def _scraped_bucket(row: dict[str, Any]) -> Bucket | None:
-    """None for other quotas than those of bytes, and for a broker that is named by its address."""
+    """Return the bucket of a scrape, None for quotas other than bytes or a broker named by its address."""
     if row["quota_type"] not in _TYPES or not row["broker"].lstrip("-").isdecimal():
         return None
     return row["cluster"], int(row["broker"]), row["quota_type"], row["user"] or "", row["client_id"] or ""

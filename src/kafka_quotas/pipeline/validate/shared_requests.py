@@ -1,4 +1,4 @@
-"""What other quotas may add to the throttle times of a bucket's requests: request time is charged for all of them."""
+"""The throttling that other quotas may add to a bucket's requests, since request time is charged for all of them."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -13,13 +13,13 @@ _ANY: Final = object()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throttled:
-    """How many requests had a throttle time, and the sum of these in ms."""
+    """The number of throttled requests, and the sum of their throttle times."""
 
     requests: int = 0
     total_ms: int = 0
 
     def __add__(self, other: "Throttled") -> "Throttled":
-        """Both together."""
+        """Add both figures."""
         return Throttled(requests=self.requests + other.requests, total_ms=self.total_ms + other.total_ms)
 
 
@@ -28,21 +28,20 @@ _NONE: Final = Throttled()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitedBucket:
-    """A bucket that has a limit, and the most that its quota may have added.
-
-    A user or client-id of None is not looked at: requests of all of them are in the bucket.
-    """
+    """A bucket with a limit, and the most that its quota may have added."""
 
     cluster: str
     broker_id: int
     quota_type: QuotaType
     user: str | None
+    """User, None where requests of all users are in the bucket."""
     client_id: str | None
+    """Client-id, None where requests of all client-ids are in the bucket."""
     at_most: Throttled = _NONE
 
 
 class SharedRequests:
-    """Limited buckets, found by who may share requests with them."""
+    """Limited buckets by the requests that they may share with others."""
 
     def __init__(self, buckets: Iterable[LimitedBucket]) -> None:
         self._found: dict[object, list[Throttled]] = defaultdict(list)
@@ -51,7 +50,7 @@ class SharedRequests:
                 self._found[(*_place(each), user, client_id)].append(each.at_most)
 
     def of(self, bucket: LimitedBucket) -> list[Throttled]:
-        """What each quota may add that some requests of the bucket fall under too; nothing where there is none."""
+        """Return the most that each other quota may add to requests of the bucket, empty where there is none."""
         cluster, broker_id, is_request = _place(bucket)
         users = (_ANY,) if bucket.user is None else (bucket.user, None)
         client_ids = (_ANY,) if bucket.client_id is None else (bucket.client_id, None)
