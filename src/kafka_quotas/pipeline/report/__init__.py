@@ -1,1 +1,1 @@
-"""What a report tells: who uses how much and when, how near to the limits, and what other limits would do."""
+"""The content of a report: usage by client and time, distance to the limits, and the effect of other limits."""

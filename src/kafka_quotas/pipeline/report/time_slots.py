@@ -1,4 +1,4 @@
-"""How recorded time is cut into the columns of a heat map: stretches of equal length, or the hours of the day."""
+"""The columns of a heat map: intervals of equal length, or the hours of the day."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,25 +16,29 @@ _HOURS: Final = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slots:
-    """The columns: their names, how many seconds each is recorded for, and the length of the cells to count.
-
-    `cell_s` is 1, 60 or 3600; `first` is the first slot's number of `length_s` since 1970, None for hours of the day.
-    """
+    """The columns of a heat map."""
 
     names: tuple[str, ...]
     seconds: tuple[float, ...]
+    """Recorded seconds of each column."""
     length_s: int
+    """Length of a column."""
     cell_s: int
+    """Length of the cells to count: 1, 60 or 3600."""
     first: int | None
+    """First column in multiples of `length_s` since 1970, None for hours of the day."""
 
     def of(self, starts_ms: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The column of each cell by its begin."""
+        """Return the column of each cell by its start."""
         numbers = starts_ms // (self.length_s * 1000)
         return numbers % _HOURS if self.first is None else numbers - self.first
 
 
 def slots_of(first_ms: int, last_ms: int) -> Slots:
-    """The columns for a recording from the first to the last time: hours of the day (UTC) where it is long enough."""
+    """Choose the columns for a recording from the first to the last time.
+
+    Recordings of more than half a day get the hours of the day (UTC).
+    """
     first_s, end_s = first_ms // 1000, last_ms // 1000 + 1
     if end_s - first_s > _DAY_FROM_S:
         return Slots(
@@ -60,7 +64,7 @@ def slots_of(first_ms: int, last_ms: int) -> Slots:
 
 
 def _recorded_by_hour(first_s: int, end_s: int) -> tuple[float, ...]:
-    """How many seconds of each hour of the day were recorded."""
+    """Return the recorded seconds of each hour of the day."""
     seconds = [0.0] * _HOURS
     for hour in range(first_s // _HOUR_S, (end_s - 1) // _HOUR_S + 1):
         seconds[hour % _HOURS] += min((hour + 1) * _HOUR_S, end_s) - max(hour * _HOUR_S, first_s)

@@ -1,4 +1,4 @@
-"""Who used how much, over all brokers and by broker, and when: from the tables of the job `usage`."""
+"""Usage by client, over all brokers and by broker, and by time: from the tables of the job `usage`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,40 +20,50 @@ Name = tuple[str | None, str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """What one client (or group under one limit) used of one quota type, over all brokers.
+    """The usage of one quota type by one client (or group under one limit), over all brokers.
 
-    `average` is over the recording, all brokers added up; `p99`, `limit` and `used` are those of the broker where it
-    is nearest to its limit, or busiest where it has none. Rates in the unit of the quota key.
+    `p99`, `limit` and `used` are those of the broker where it is nearest to its limit, or busiest without a limit.
+    Rates
+    are in the unit of the quota key.
     """
 
     quota_type: QuotaType
     user: str | None
     client_id: str | None
     amount: float
+    """Used amount in the unit of the quota key times seconds."""
     average: float
+    """Average rate over the recording, summed over all brokers."""
     p99: float
     limit: float | None
+    """Quota, None for none."""
     throttle_ms: int
     throttled_share: float
+    """Largest share of active seconds with a throttle time at any broker, 0 to 1."""
     requests: int
 
     @property
     def used(self) -> float | None:
-        """The 99th percentile of the rate by the limit; None without a limit."""
+        """The 99th percentile of the rate by the limit, None without a limit."""
         return None if self.limit is None else self.p99 / self.limit if self.limit else float("inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatMap:
-    """Average bytes/s written and read, by client and stretch of time."""
+    """Average bytes/s written and read, by client and time."""
 
     clients: tuple[Name, ...]
     slots: Slots
     rates: tuple[tuple[float, ...], ...]
+    """Rates in bytes/s, a line of columns per client."""
 
 
 def traffic_of(tables: UsageTables, *, cluster: str, seconds: int) -> tuple[Traffic, ...]:
-    """What each client of a cluster used, of each quota type the largest first; `seconds` were recorded."""
+    """Return the usage of each client of a cluster, the largest of each quota type first.
+
+    Args:
+        seconds: The length of the recording.
+    """
     profiles = {row["entity_id"]: row for row in tables.profiles.to_pylist()}
     totals = _totals(tables.usage)
     rows: dict[tuple[str, Name], list[dict[str, Any]]] = {}
@@ -68,7 +78,7 @@ def traffic_of(tables: UsageTables, *, cluster: str, seconds: int) -> tuple[Traf
 
 
 def limited_traffic(traffic: Sequence[Traffic]) -> tuple[Traffic, ...]:
-    """What has a limit, and what was held back though nothing that its client does has one."""
+    """Return the traffic with a limit, and throttled traffic that no limit of its client explains."""
     limited = [each for each in traffic if each.limit is not None]
     names = {(each.user, each.client_id) for each in limited}
     users, client_ids = {user for user, _ in names}, {client_id for _, client_id in names}
@@ -86,7 +96,7 @@ def limited_traffic(traffic: Sequence[Traffic]) -> tuple[Traffic, ...]:
 
 
 def heat_map(tables: UsageTables, slots: Slots, clients: Sequence[Name], *, cluster: str) -> HeatMap:
-    """The heat map of these clients of a cluster; all their brokers are added up."""
+    """Compute the heat map of these clients of a cluster, summed over their brokers."""
     rows = {name: place for place, name in enumerate(clients)}
     place_of = {
         row["entity_id"]: rows[row["user"], row["client_id"]]
@@ -105,7 +115,7 @@ def heat_map(tables: UsageTables, slots: Slots, clients: Sequence[Name], *, clus
 
 
 def _totals(usage: pa.Table) -> dict[int, dict[str, Any]]:
-    """The sums over all time by entity: those of its longest cells."""
+    """Return the sums over all time by entity, from its longest cells."""
     longest = usage.filter(pc.equal(usage["window_s"], _LONGEST_S))
     sums = longest.group_by("entity_id").aggregate([(name, "sum") for name in _TOTALS])
     return {row["entity_id"]: {name: row[f"{name}_sum"] for name in _TOTALS} for row in sums.to_pylist()}
@@ -129,7 +139,7 @@ def _traffic(quota_type: QuotaType, name: Name, rows: Sequence[dict[str, Any]], 
 
 
 def _amount(quota_type: QuotaType, row: dict[str, Any]) -> float:
-    """What was used in the unit of the quota key times seconds."""
+    """Return the used amount in the unit of the quota key times seconds."""
     if quota_type is QuotaType.REQUEST:
         return float(row["thread_ms"]) * 0.1
     if quota_type is QuotaType.REQUEST_RATE:

@@ -1,4 +1,4 @@
-"""What-if curves: which share of the clients each default would hold back, and the neediest clients one by one."""
+"""What-if curves: the share of the clients that each default would throttle, and the neediest clients one by one."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -13,29 +13,31 @@ Points = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientCurve:
-    """For one client: limit, and the share of its active time for which that holds it back."""
+    """The effect of limits on one client."""
 
     user: str | None
     client_id: str | None
     points: Points
+    """Limit, and share of its active time for which that throttles it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """For one quota type, by default limit: the share of the clients held back for longer than `time_share`.
-
-    `default` is the one that is recommended.
-    """
+    """The effect of default limits on the clients of one quota type."""
 
     quota_type: QuotaType
     default: float
+    """The recommended default."""
     time_share: float
+    """Tolerated share of active time, 0 to 1."""
     held_back_clients: Points
+    """Limit, and share of the clients throttled for longer than tolerated."""
     neediest: tuple[ClientCurve, ...]
+    """Curves of the neediest clients."""
 
 
 def what_if(advice: Advice) -> WhatIf:
-    """The curves through all limits that were tried."""
+    """Compute the curves through all limits that were tried."""
     demands = advice.demands
     limits = sorted({trial.limit for each in demands for broker in each.brokers for trial in broker.trials})
     share = advice.tolerance.time_share
