@@ -1,5 +1,5 @@
-"""Traffic of the past turned into quotas for the future, on PySpark or on one machine without it.
+"""Recorded traffic as the basis of quotas, on PySpark or on one machine without it.
 
 Contract: kernels and parsers know no Spark; transforms are `DataFrame -> DataFrame` with declared schemas; sessions and
-paths are arguments. The tables, and where they lie, are in `schemas` and `layout`.
+paths are arguments. The tables and their folders are in `tables.schemas` and `tables.layout`.
 """

@@ -1,4 +1,4 @@
-"""The two jobs that further ones are built on, whatever engine does them."""
+"""The two jobs that further ones are built on, for either engine."""
 
 from typing import Protocol
 
@@ -12,9 +12,9 @@ class Jobs(Protocol):
     """The jobs over one folder of events."""
 
     def usage(self, plan: UsagePlan) -> UsageTables:
-        """What was used."""
+        """Return the usage of every bucket."""
         ...
 
     def replay(self, plan: ReplayPlan) -> ReplayTables:
-        """What would have happened."""
+        """Return the effect of proposed quotas."""
         ...

@@ -59,7 +59,7 @@ def read_head(path: Path, size: int) -> bytes:
             while len(head) < size and (piece := file.read1(size - len(head))):
                 head += piece
         except (EOFError, zlib.error, gzip.BadGzipFile):
-            pass  # reading the lines tells of it
+            pass  # reading the lines reports it
     return head
 
 

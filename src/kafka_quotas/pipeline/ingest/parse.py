@@ -68,7 +68,7 @@ class _LineReader:
         for number, content in enumerate(block.lines, start=before + 1):
             try:
                 if block.fault is not None:
-                    raise BadLineError(block.fault)  # noqa: TRY301 - told like every other
+                    raise BadLineError(block.fault)  # noqa: TRY301 - reported like every other
                 if content and not content.isspace():
                     take(content, offset)
                 else:

@@ -1,4 +1,4 @@
-"""The default and the overrides to set for a quota type, and the figures behind them.
+"""The default and the overrides to set for a quota type, and their evidence.
 
 The default is the lowest limit that throttles at most a tolerated share of the clients for more than a tolerated share
 of their active time. A client that it would throttle for longer gets an override: its need, with headroom. Both are
@@ -122,7 +122,7 @@ class Advice:
         return max((each.throttled_share(self.default) for each in satisfied), default=0.0)
 
     def limits(self) -> dict[tuple[str | None, str | None], float]:
-        """Return the overrides by user and client-id; all other clients have the default."""
+        """Return the overrides by user and client-id, without the default of all other clients."""
         return {(each.demand.user, each.demand.client_id): each.limit for each in self.overrides}
 
 

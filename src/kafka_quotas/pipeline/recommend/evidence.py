@@ -49,7 +49,7 @@ def recommendation_rows(cluster: str, advices: Sequence[Advice], per: DefaultSco
 
 
 def default_evidence(advice: Advice) -> dict[str, Any]:
-    """Return the figures behind the default."""
+    """Return the figures that decided the default."""
     tolerance = advice.tolerance
     return {
         "clients": len(advice.demands),
@@ -64,7 +64,7 @@ def default_evidence(advice: Advice) -> dict[str, Any]:
 
 
 def override_evidence(advice: Advice, override: Override) -> dict[str, Any]:
-    """Return the figures behind a client's override."""
+    """Return the figures that decided a client's override."""
     demand, share = override.demand, advice.tolerance.time_share
     return {
         "busiest_broker": demand.busiest(share).broker_id,

@@ -125,7 +125,7 @@ def _merged(spans: ThrottleSpans) -> ThrottleSpans:
     width = int(spans.end_ms.max()) - base_ms + 1
     is_first = np.concatenate([[True], spans.rows[1:] != spans.rows[:-1]])
     offsets = (np.cumsum(is_first) - 1) * width - base_ms
-    reached = np.maximum.accumulate(spans.end_ms + offsets)  # rows lie one behind the other: none reaches the next
+    reached = np.maximum.accumulate(spans.end_ms + offsets)  # rows follow each other: none reaches the next
     is_new = is_first | np.concatenate([[True], (spans.start_ms + offsets)[1:] > reached[:-1]])
     begins = np.flatnonzero(is_new)
     ends = np.concatenate([begins[1:], [is_new.size]]) - 1
