@@ -1,4 +1,4 @@
-"""The load tester's verbs: run, restore, compare, and what a run needs around it.
+"""The load tester's verbs (run, restore, compare) and the environment of a run.
 
 Imports `commands.testbed`, `loadtest` and `stores`.
 """

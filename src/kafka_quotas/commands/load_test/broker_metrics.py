@@ -1,4 +1,4 @@
-"""What the brokers' own metrics say beside a load test: read again and again, in a thread of its own."""
+"""The brokers' own metrics during a load test, read repeatedly in a thread of its own."""
 
 import threading
 import time
@@ -12,14 +12,18 @@ from kafka_quotas.loadtest.result.result import BrokerSample
 
 SCRAPE_EVERY_S = 5.0
 MAX_SAMPLES = 200_000
-"""Samples that are kept: 4 hours of 70 buckets."""
+"""Most samples to keep: 4 hours of 70 buckets."""
 
 
 class BrokerMetrics:
-    """The samples of all addresses while the context lasts; without addresses there are none.
+    """The samples of all addresses during the context, none without addresses.
 
-    Entering raises `KafkaQuotasError` where an address can't be read, and `UsageError` for what is none: better before
-    a run than after it. What fails later is told by `warnings`.
+    Entering the context reads every address once: an error is better before a run than after it. Later failures become
+    `warnings`.
+
+    Raises:
+        KafkaQuotasError: An address can't be read.
+        UsageError: An address is invalid.
     """
 
     def __init__(self, urls: tuple[str, ...], *, every_s: float = SCRAPE_EVERY_S) -> None:
@@ -34,12 +38,12 @@ class BrokerMetrics:
 
     @property
     def samples(self) -> tuple[BrokerSample, ...]:
-        """What was read so far."""
+        """The samples so far."""
         return tuple(self._samples)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """That the metrics could not be read at times, if so."""
+        """A warning if the metrics could not be read at times."""
         if not self._failures:
             return ()
         return (f"the brokers' metrics could not be read {self._failures} times: {self._last_failure}",)

@@ -1,6 +1,6 @@
-"""What a run undoes, whatever ends it: quotas, topics, its folder. Each is in the journal before it is done.
+"""The changes of a run that are undone, however it ends: quotas, topics, its folder.
 
-Ctrl-C and SIGTERM while something has to be put back: the first one ends the work, none ends the putting back.
+Each is in the journal before the run makes it. The first Ctrl-C or SIGTERM ends the work; none ends the restoring.
 """
 
 import shutil
@@ -27,9 +27,9 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class SignalGuard:
-    """What is done with signals while `interruptible` lasts. `seen`: there was one.
+    """The handling of signals during `interruptible`: the first one interrupts, later ones call `tell`.
 
-    `tell` is called with the number of those that came too late to change anything.
+    `seen` is true after the first signal.
     """
 
     def __init__(self, tell: Callable[[], None]) -> None:
@@ -39,7 +39,7 @@ class SignalGuard:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Signals are noted and change nothing in this context: what it does is done to its end."""
+        """Hold signals back for the block: they are noted and interrupt nothing."""
         before, self._held = self._held, True
         try:
             yield
@@ -47,7 +47,11 @@ class SignalGuard:
             self._held = before
 
     def on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        """Raise `KeyboardInterrupt` at the first signal, unless they are held; later ones are told and ignored."""
+        """Interrupt at the first signal unless signals are held, and report any other.
+
+        Raises:
+            KeyboardInterrupt: It is the first signal, and signals are not held.
+        """
         first, self.seen = not self.seen, True
         if first and not self._held:
             raise KeyboardInterrupt
@@ -56,7 +60,10 @@ class SignalGuard:
 
 @contextmanager
 def interruptible(tell: Callable[[], None]) -> Iterator[SignalGuard]:
-    """Ctrl-C, SIGTERM and SIGHUP as one interruption, in the main thread; elsewhere they stay what they were."""
+    """Treat Ctrl-C, SIGTERM and SIGHUP as one interruption for the block.
+
+    Outside the main thread their handlers stay as they are.
+    """
     interruption = SignalGuard(tell)
     if threading.current_thread() is not threading.main_thread():
         yield interruption
@@ -70,12 +77,15 @@ def interruptible(tell: Callable[[], None]) -> Iterator[SignalGuard]:
 
 
 FOLDER_PREFIX: Final = "kafka-quotas-"
-"""What the name of every folder begins with that a run makes for itself."""
+"""Prefix of every folder that a run creates for itself."""
 
 
 @contextmanager
 def run_folder(journal: RunJournal) -> Iterator[Path]:
-    """A folder that is gone after the context, and that `load-test restore` removes where this can't."""
+    """Create a folder for the block and remove it afterwards.
+
+    `load-test restore` removes it where the block can't.
+    """
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         journal.folder(folder)
@@ -86,7 +96,10 @@ def run_folder(journal: RunJournal) -> Iterator[Path]:
 
 
 class Cleanup:
-    """Undoes what a run has changed. What can't be undone is told and kept in `leftovers`; the journal keeps it too."""
+    """Undoes the changes of a run, and reports and keeps in `leftovers` those that can't be undone.
+
+    The journal keeps the leftovers too.
+    """
 
     def __init__(self, *, interruption: SignalGuard, tell: Callable[[str], None]) -> None:
         self._interruption = interruption
@@ -95,7 +108,7 @@ class Cleanup:
 
     @property
     def leftovers(self) -> tuple[str, ...]:
-        """What could not be undone, one line each."""
+        """The changes that could not be undone, one line each."""
         return tuple(self._leftovers)
 
     @contextmanager
@@ -105,7 +118,10 @@ class Cleanup:
         opened: Callable[[], Store],
         wanted: Iterable[tuple[Entity, Mapping[str, float | None]]],
     ) -> Iterator[None]:
-        """The wanted quotas are stored while the context lasts. Raises what the store refuses with."""
+        """Store the wanted quotas for the block, and restore the previous ones afterwards.
+
+        Errors of the store pass through.
+        """
         with closing(opened()) as store:
             changes = changes_to(store, wanted)
             journal.quotas(changes)
@@ -118,9 +134,9 @@ class Cleanup:
 
     @contextmanager
     def topics(self, journal: RunJournal, opened: Callable[[], TopicAdmin], prefix: str) -> Iterator[None]:
-        """Topics with this prefix may be made in the context, and are gone after it.
+        """Remove topics with this prefix after the block, which may create them.
 
-        Raises what `TopicAdmin` raises where the cluster can't be reached: then nothing was made, and nothing is owed.
+        Errors of `TopicAdmin` pass through where the cluster can't be reached; nothing was created then.
         """
         with closing(opened()) as admin:
             admin.named(prefix)
@@ -144,7 +160,7 @@ class Cleanup:
         journal.settle(prefix)
 
     def _undo(self, what: str, undo: Callable[[], None]) -> None:
-        """Nothing; it is undone, or told that it is not."""
+        """Undo a change, or report that it can't be undone."""
         try:
             undo()
         except KafkaQuotasError as error:
@@ -154,14 +170,17 @@ class Cleanup:
 
 
 def told_change(change: PlannedChange) -> str:
-    """A quota and the entity that it is on, for people: what it was before the run."""
+    """Format a quota, its entity and its value before the run for people."""
     key = QUOTA_KEYS.get(change.key)
     before = "not set" if change.old is None else format_quota_value(key, change.old)
     return f"{change.key} of {change.entity} (before the run: {before})"
 
 
 def remove_folder(path: Path) -> bool:
-    """Whether a folder that a run had made for itself was there; it is gone now. Anything else is left alone."""
+    """Remove a folder that a run created for itself, and return whether it existed.
+
+    Any other folder stays.
+    """
     is_ours = path.name.startswith(FOLDER_PREFIX) and path.parent == Path(tempfile.gettempdir())
     if not is_ours or path.is_symlink() or not path.is_dir():
         return False

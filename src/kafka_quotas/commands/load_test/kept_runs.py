@@ -1,7 +1,4 @@
-"""Compares two runs of a load test that were kept.
-
-Reads a kept run of a load test again, for its report.
-"""
+"""Kept runs of a load test: reading one for its report, and comparing two."""
 
 from pathlib import Path
 
@@ -11,16 +8,20 @@ from kafka_quotas.loadtest.result.result import LoadResult
 
 
 def compare_runs(first: Path, second: Path, limits: Limits) -> RunComparison:
-    """How the second run stands to the first; each is a folder, or a run.json.
+    """Compare the second run with the first, each given as a folder or a run.json.
 
-    Raises `UsageError` where there is no run, `KafkaQuotasError` for a file that is none.
+    Raises:
+        UsageError: There is no run.
+        KafkaQuotasError: A file is no run.
     """
     return compare(read_run(first), read_run(second), limits)
 
 
 def kept_run(place: Path) -> LoadResult:
-    """The run of a folder, or of a run.json.
+    """Read the run of a folder, or of a run.json.
 
-    Raises `UsageError` where there is no run, `KafkaQuotasError` for a file that is none.
+    Raises:
+        UsageError: There is no run.
+        KafkaQuotasError: The file is no run.
     """
     return read_run(place)

@@ -1,4 +1,4 @@
-"""What a load test is asked for, and what came of it: the values around `load_run`."""
+"""The request for a load test and its result: the values around `load_run`."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,31 +16,33 @@ from kafka_quotas.loadtest.scenario.scaling import largest_scale, scaled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """What is to be run, and where. `scale` None is the one that fits, see `fitting_scale`.
-
-    `expectations` are more than the scenario's own; `control_factor` is how many times its solo p99 a control client's
-    may be, None for what the scenario says. `is_typed`: it was spelled out by options, which say themselves who is who,
-    and it may be too short to judge. `keeps_names`: topics go without a prefix where the cluster ends with the run.
-    Without `reads_quotas` clients are judged by the quotas it names alone, without `checks_delivery` nothing is read
-    back. `prometheus` are addresses of the brokers' own metrics, read beside the run.
-    """
+    """The scenario to run, its target, and how to judge it."""
 
     scenario: Scenario
     target: LoadTarget
     journal_folder: Path
+    """Folder for the journal of changes to undo."""
     scale: float | None = None
+    """Scale of the scenario, None for the one of `fitting_scale`."""
     expectations: tuple[Expectation, ...] = ()
+    """Expectations in addition to the scenario's own."""
     control_factor: float | None = None
+    """Allowed p99 of a control client by its solo p99, None for the scenario's."""
     is_typed: bool = False
+    """Whether options spell the scenario out: they name the principals, and it may be too short to judge."""
     keeps_names: bool = False
+    """Whether topics go without a prefix where the cluster ends with the run."""
     reads_quotas: bool = True
+    """Whether to read quotas from the cluster; otherwise those of the scenario alone judge clients."""
     checks_delivery: bool = True
+    """Whether to read topics back after the run."""
     prometheus: tuple[str, ...] = ()
+    """Addresses of the brokers' own metrics, read during the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantResult:
-    """A run of one variant."""
+    """The run of one variant."""
 
     variant: Variant
     result: LoadResult
@@ -48,26 +50,28 @@ class VariantResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioResult:
-    """A scenario's runs in order. Only the run with quotas is judged; the one without is what to compare it with.
+    """A scenario's runs in order.
 
-    `interrupted`: it was ended before all was run. `leftovers` is what could not be put back, one line each.
+    Only the run with quotas is judged; the one without is for comparison.
     """
 
     scenario: Scenario
     scale: float
     runs: tuple[VariantResult, ...]
     interrupted: bool
+    """Whether the run ended before all variants did."""
     leftovers: tuple[str, ...]
+    """Changes that could not be undone, one line each."""
 
     @property
     def ok(self) -> bool:
-        """Whether everything ran and was put back, and the run with quotas met all that it is judged by."""
+        """Whether all variants ran, all changes were undone, and the run with quotas passed its judgement."""
         judged = [run.result for run in self.runs if run.variant is Variant.WITH_QUOTAS]
         return not (self.interrupted or self.leftovers) and all(result.ok for result in judged)
 
 
 def fitting_scale(scenario: Scenario, target: LoadTarget, limits: HostLimits) -> float:
-    """The scale where none was given: all of it on a cluster that is there, else what suits a laptop.
+    """Return the default scale: all of it on an existing cluster, else the one for a laptop.
 
     A broker that is started here gets no more partitions than the machine allows.
     """
@@ -77,9 +81,10 @@ def fitting_scale(scenario: Scenario, target: LoadTarget, limits: HostLimits) ->
 
 
 def ready_scenario(order: RunRequest) -> tuple[Scenario, float]:
-    """The scenario as it is to be run, with the scale that was taken.
+    """Return the scenario to run, scaled and checked, and its scale.
 
-    Raises `UsageError` with the first of its obstacles, and how many more there are.
+    Raises:
+        UsageError: The scenario can't run on the target; the message has the first obstacle and the number of others.
     """
     limits = host_limits()
     window = order.target.window

@@ -1,4 +1,4 @@
-"""`load-test restore`: undo what runs left behind that could not undo it themselves."""
+"""`load-test restore`: undo the changes of runs that could not undo them themselves."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -14,32 +14,40 @@ from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.settings import StoreSettings
 
 SettingsOf = Callable[[Path | None], StoreSettings]
-"""The settings to reach a cluster with, by the file of client properties that its run was given."""
+"""Returns the settings to reach a cluster, given the client properties file of its run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredRun:
-    """What became of one run's journal. `alive`: the run still lasts, and was left alone. `error`: what hindered it.
+    """The result of restoring one run from its journal.
 
-    `topics` were removed, `folders` too. The journal is gone unless one of the two is set.
+    The journal is deleted unless `alive` or `error` is set.
     """
 
     journal: Path
     place: RunPlace | None
     quotas: PutBack
     topics: tuple[str, ...] = ()
+    """Removed topics."""
     folders: tuple[str, ...] = ()
+    """Removed folders."""
     alive: bool = False
+    """Whether the run is still active and was left alone."""
     error: str | None = None
+    """Why the run could not be restored, None if it was."""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is left behind."""
+        """Whether no change is left."""
         return self.error is None
 
 
 def restore(folder: Path, *, settings_of: SettingsOf, dry_run: bool = False) -> tuple[RestoredRun, ...]:
-    """What became of every journal in the folder, in order; with `dry_run` nothing is changed, and journals stay."""
+    """Restore the runs of all journals in the folder, in order.
+
+    Args:
+        dry_run: Report the changes without making them, and keep the journals.
+    """
     return tuple(_restored(path, settings_of, dry_run=dry_run) for path in journals(folder))
 
 
@@ -57,7 +65,10 @@ def _restored(path: Path, settings_of: SettingsOf, *, dry_run: bool) -> Restored
 
 
 def _announced(unfinished: Unfinished) -> RestoredRun:
-    """What would be undone: all quotas as if nobody had touched them since, the prefixes of topics."""
+    """Return the changes that a restore would undo.
+
+    They are all quotas, as if no other client had changed them since, and the prefixes of topics.
+    """
     return RestoredRun(
         journal=unfinished.path,
         place=unfinished.place,
@@ -68,7 +79,7 @@ def _announced(unfinished: Unfinished) -> RestoredRun:
 
 
 def _undone(unfinished: Unfinished, settings_of: SettingsOf) -> RestoredRun:
-    """What was undone; the journal is gone then."""
+    """Undo the changes of a run and delete its journal."""
     place = unfinished.place
     settings = settings_of(None if place.command_config is None else Path(place.command_config))
     quotas = PutBack()

@@ -37,17 +37,23 @@ _PROBE_GRACE_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunObserver:
-    """Who is told how a run goes: what goes wrong in a line, each step in one, the load as it runs."""
+    """Callbacks for the course of a run."""
 
     warn: Callable[[str], None]
+    """Called with each problem in one line."""
     step: Callable[[str], None]
+    """Called with each step in one line."""
     watcher: Watcher | None = None
+    """Watches the load as it runs, None for none."""
 
 
 def run_scenario(order: RunRequest, *, clock: Clock, audience: RunObserver) -> ScenarioResult:
-    """What came of a scenario. Whatever happens, quotas are put back and topics removed; a journal tells which.
+    """Run a scenario, and restore quotas and remove topics however it ends.
 
-    Raises `UsageError` where it can't be run there, and what its parts raise.
+    A journal records the changes. Errors of the parts of a run pass through.
+
+    Raises:
+        UsageError: The scenario can't run on the target.
     """
     scenario, scale = ready_scenario(order)
     raise_open_files()
@@ -64,7 +70,7 @@ def run_scenario(order: RunRequest, *, clock: Clock, audience: RunObserver) -> S
 
 
 class _ScenarioRun:
-    """One scenario under way."""
+    """One scenario as it runs."""
 
     def __init__(
         self, order: RunRequest, scenario: Scenario, *, clock: Clock, audience: RunObserver, interruption: SignalGuard
@@ -79,7 +85,7 @@ class _ScenarioRun:
         self.undoing = Cleanup(interruption=interruption, tell=audience.warn)
 
     def whole(self) -> tuple[VariantResult, ...]:
-        """Every variant's result; none after one that was interrupted."""
+        """Run the variants in order, up to one that is interrupted, and return their results."""
         runs: list[VariantResult] = []
         with ExitStack() as stack:
             journal = stack.enter_context(open_journal(self._order.journal_folder, self._place()))
@@ -100,14 +106,14 @@ class _ScenarioRun:
         return tuple(runs)
 
     def _clear(self, plan: LoadPlan, staged: TestBed) -> None:
-        """Nothing; what a flood has left is gone, so that the next variant finds what the last one found."""
+        """Remove the topics of a flood, to give the next variant the same start as the last one."""
         if floods_topics(plan):
             self._audience.step("removing the topics of the flood")
             with closing(staged.topics()) as admin:
                 ready_flood_topics(plan, admin)
 
     def _place(self) -> RunPlace:
-        """What the journal says of the run; of a target that ends with it nothing has to be put back."""
+        """Return the journal's entry for the run, without a cluster to restore where the target ends with the run."""
         target = self._order.target
         theirs = target.bootstrap if target.bootstrap is not None else ""
         keeps = "" if not theirs or target.through_daemon else target.store_url or f"kafka://{theirs}"
@@ -123,7 +129,10 @@ class _ScenarioRun:
     def _under_quotas(
         self, variant: Variant, staged: TestBed, journal: RunJournal, before: LoadPlan | None
     ) -> "_Measured":
-        """One variant's run, its quotas set and put back around it; the load is that of `before` where there is one."""
+        """Run one variant, with its quotas set before and restored after it.
+
+        The load is that of `before` where there is one.
+        """
         quotas = self._scenario.quotas if variant is Variant.WITH_QUOTAS else ()
         with ExitStack() as stack:
             if quotas:
@@ -143,7 +152,7 @@ class _ScenarioRun:
             return self._measured(variant, staged, place, before)
 
     def _measured(self, variant: Variant, staged: TestBed, place: Environment, before: LoadPlan | None) -> "_Measured":
-        """What was measured of one variant, the control clients alone first."""
+        """Measure one variant, with the control clients alone first."""
         names = client_names(self._scenario)
         in_force = self._in_force(staged, names)
         plan = self._planned(in_force, staged, place, before)
@@ -183,7 +192,7 @@ class _ScenarioRun:
         )
 
     def _planned(self, in_force: InForce, staged: TestBed, place: Environment, before: LoadPlan | None) -> LoadPlan:
-        """The plan of a variant, with the load of `before` where there is one; topics for its floods are there."""
+        """Plan a variant, with the load of `before` where there is one, and create the topics of its floods."""
         if before is None:
             plan = scenario_plan(self._scenario, in_force, place, run_id=self._run_id)
         else:
@@ -194,20 +203,20 @@ class _ScenarioRun:
         return plan
 
     def _in_force(self, staged: TestBed, names: Sequence[ClientName]) -> InForce:
-        """The quotas that hold for the clients, or none where nobody is to be asked."""
+        """Return the quotas that hold for the clients, or none where the run reads no quotas."""
         if not self._order.reads_quotas:
             return quotas_in_force((), names)
         with closing(staged.store()) as store:
             return stored_in_force(store, names)
 
     def _deliveries(self, measured: "_Measured") -> Mapping[EntityKey, Delivery]:
-        """What reading the topics back told, where that was asked for and the run was whole."""
+        """Read the topics back, where that was requested and the run was not interrupted."""
         if measured.result.interrupted or not self._order.checks_delivery:
             return {}
         return read_back(measured.behind, measured.result.entities, measured.marks)
 
     def _solo(self, plan: LoadPlan) -> Mapping[EntityKey, LatencySummary]:
-        """The control clients' response latency without the others."""
+        """Measure the control clients' response latency without the others."""
         alone = solo_plan(plan, duration_s=self._scenario.solo_s)
         if alone is None:
             return {}
@@ -220,7 +229,7 @@ class _ScenarioRun:
 
     @contextmanager
     def _target_watch(self, staged: TestBed) -> Iterator[TargetWatch]:
-        """Watches a cluster that may go away by itself; the embedded one goes with this process only."""
+        """Watch a cluster that may fail on its own, unlike the embedded one in this process."""
         if staged.embedded is not None:
             yield TargetWatch(lambda: None)
             return
@@ -229,7 +238,7 @@ class _ScenarioRun:
             yield watch
 
     def _deleted_topics(self, plan: LoadPlan, staged: TestBed) -> tuple[str, ...]:
-        """Which topics that records were moved through are gone after the load, one line each."""
+        """Return the topics of the load that are missing after it, one line each."""
         moved = sorted({load.topic for load in plan.entities if load.workload in (Workload.PRODUCE, Workload.CONSUME)})
         if staged.embedded is not None or not moved:
             return ()
@@ -251,7 +260,7 @@ class _ScenarioRun:
         ]
 
     def _concluded(self, variant: Variant, staged: TestBed, measured: "_Measured") -> LoadResult:
-        """The result with all its judgements, after quotas were put back, for reading back takes from them too."""
+        """Judge the measurements, after quotas were restored: reading back would use them too."""
         result, is_limited = measured.result, variant is Variant.WITH_QUOTAS
         expectations = (*map(parse_expectation, self._scenario.expect), *self._order.expectations)
         evidence = Evidence(
@@ -276,10 +285,11 @@ class _ScenarioRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Measured:
-    """What was measured of one variant. `behind` is the plan past the daemon, where topics are read back."""
+    """The measurements of one variant."""
 
     plan: LoadPlan
     behind: LoadPlan
+    """Plan with the cluster's own address, past the daemon, for reading topics back."""
     result: LoadResult
     solo: Mapping[EntityKey, LatencySummary]
     marks: tuple[TopicMark, ...]

@@ -1,7 +1,4 @@
-"""`load-test validate`: whether a scenario can be run on a target, told without touching it.
-
-`load-test list`: the scenarios that are shipped, and what each needs.
-"""
+"""`load-test validate` checks a scenario against a target without touching it; `load-test list` lists scenarios."""
 
 from dataclasses import dataclass, replace
 
@@ -16,28 +13,28 @@ from kafka_quotas.loadtest.scenario.scaling import largest_scale, partitions_nee
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedScenario:
-    """A scenario in the list: its name, what it shows, where the figure comes from, what it needs, how long it takes.
-
-    `seconds` are those under load: control clients alone first, then every variant.
-    """
+    """A shipped scenario in the list."""
 
     name: str
     title: str
+    """What the scenario shows."""
     source: str
+    """Where its figures come from."""
     needs_broker: bool
     needs_daemon: bool
     clients: int
     seconds: float
+    """Seconds under load: control clients alone first, then every variant."""
     scales: bool
 
 
 def needs_broker(scenario: Scenario) -> bool:
-    """Whether the embedded cluster can't run it, whatever stands in front."""
+    """Check whether the scenario needs a real broker, with or without the daemon in front."""
     return scenario.needs is TargetNeed.REAL_BROKER or scenario.security is not Security.PLAINTEXT or scenario.mutates
 
 
 def listed_scenarios() -> tuple[ListedScenario, ...]:
-    """The scenarios that are shipped, sorted by name."""
+    """Return the shipped scenarios, sorted by name."""
     return tuple(_listed(read_scenario(name)) for name in shipped_names())
 
 
@@ -55,39 +52,46 @@ def _listed(scenario: Scenario) -> ListedScenario:
 
 
 def seconds_under_load(scenario: Scenario) -> float:
-    """How long the load of a scenario lasts in all, in seconds; starting and clearing up come on top."""
+    """Return how long the load of a scenario lasts in all, in seconds, without its start and cleanup."""
     solo_s = scenario.solo_s * 1.2 if any(entity.control for entity in scenario.entities) else 0.0
     return (solo_s + scenario.unjudged_s + scenario.duration_s) * len(scenario.variants)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioCheck:
-    """What was found: the scale to run it at, the largest that a broker here can bear, and what stands against it.
-
-    `partitions` and `clients` are those at that scale.
-    """
+    """The result of checking a scenario against a target."""
 
     name: str
     scale: float
+    """Scale to run it at."""
     largest: float
+    """Largest scale that a broker on this machine can bear."""
     clients: int
+    """Clients at that scale."""
     partitions: int
+    """Partitions at that scale."""
     seconds: float
+    """Seconds under load."""
     limits: HostLimits
     obstacles: tuple[Obstacle, ...]
+    """Reasons why it can't run."""
 
     @property
     def ok(self) -> bool:
-        """Whether it can be run."""
+        """Whether the scenario can run."""
         return not self.obstacles
 
 
 def validate_scenario(
     scenario: Scenario, target: LoadTarget, *, limits: HostLimits, scale: float | None
 ) -> ScenarioCheck:
-    """What was found about a scenario on a target; `scale` None is the one that would be taken.
+    """Check a scenario against a target.
 
-    Raises `UsageError` for a scale that it can't have.
+    Args:
+        scale: None for the scale that a run would choose.
+
+    Raises:
+        UsageError: The scenario can't have the scale.
     """
     if target.window is not None:
         scenario = replace(scenario, window=target.window)

@@ -1,9 +1,7 @@
-"""What a load test runs against: a cluster that is there, the embedded one, or a broker that is started for it.
+"""The target of a load test: an existing cluster, the embedded one, or a broker that is started for it.
 
-Any of them with the daemon in front, which then keeps the quotas, in a store of its own: nothing is changed in the
-cluster behind it.
-
-The topics that mutation floods find: those to be deleted or grown are made before the load, no others are left.
+With the daemon in front of any of them, the daemon keeps the quotas in a store of its own, and the cluster behind it
+is not changed. Topics that mutation floods delete or grow are created before the load; no others are left.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -36,9 +34,9 @@ from kafka_quotas.wire.client.topics import WantedTopic
 
 
 def ready_flood_topics(plan: LoadPlan, admin: TopicAdmin) -> None:
-    """Nothing; under the prefix of each flood are the topics that it is about, and none of an earlier run of it.
+    """Create the topics that each flood deletes or grows, and remove those of an earlier run.
 
-    Raises what `TopicAdmin` raises.
+    Errors of `TopicAdmin` pass through.
     """
     for entity in plan.entities:
         flood = entity.flood
@@ -50,47 +48,50 @@ def ready_flood_topics(plan: LoadPlan, admin: TopicAdmin) -> None:
 
 
 def floods_topics(plan: LoadPlan) -> bool:
-    """Whether the plan has mutation floods."""
+    """Check whether the plan has mutation floods."""
     return any(isinstance(entity.flood, MutationFlood) for entity in plan.entities)
 
 
 EVENT_LOG: Final = "events"
 _PATIENCE_S: Final = 180.0
-"""How long a broker here may take for a change of a topic or a quota: after a flood many others are before it."""
+"""Timeout for changes of a topic or a quota at a broker here: after a flood many others are queued before it."""
 _CONNECT_S: Final = 10.0
 _FIRST_CONNECT_S: Final = 20.0
-"""How long a login may take at a broker that has just started: its first ones are slow."""
+"""Timeout for a login at a broker that has just started: its first ones are slow."""
 _HEAP_MB: Final = 512
 _HEAP_KB_PER_PARTITION: Final = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadTarget:
-    """What was asked for. Neither `bootstrap` nor `broker_jars`: the embedded cluster.
-
-    `settings` administer topics and quotas of a cluster that is there, `command_config` is the file they came from;
-    `store_url` says where its quotas are, None: in the cluster itself. `properties` (librdkafka's names) and
-    `credentials` are those of the load's clients. `window` None is the scenario's own.
-    """
+    """The user's choice of a target: the embedded cluster without `bootstrap` and `broker_jars`."""
 
     bootstrap: str | None = None
+    """Address of an existing cluster."""
     broker_jars: Path | None = None
+    """Folder of the jars for a broker to start."""
     through_daemon: bool = False
     store_url: str | None = None
+    """Store of the quotas, None for the cluster itself."""
     settings: StoreSettings = field(default_factory=StoreSettings)
+    """Settings to administer topics and quotas of an existing cluster."""
     command_config: Path | None = None
+    """File of client properties that the settings came from."""
     window: QuotaWindow | None = None
+    """Quota window of the brokers, None for the scenario's own."""
     enforcers: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Client properties of the load (librdkafka's names)."""
     credentials: Credentials | None = field(default=None, repr=False)
+    """Credentials of the load's clients."""
 
     @property
     def is_theirs(self) -> bool:
-        """Whether it is a cluster that was there before the run and will be after it."""
+        """Whether the cluster exists independently of the run."""
         return self.bootstrap is not None
 
     def ground(self, limits: HostLimits) -> TargetCapabilities:
-        """The same, as the checks of a scenario want it."""
+        """Return the target's capabilities, for the checks of a scenario."""
         return TargetCapabilities(
             embedded=self.bootstrap is None and self.broker_jars is None,
             own_broker=self.bootstrap is None and self.broker_jars is not None,
@@ -101,7 +102,7 @@ class LoadTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLoader:
-    """Who fills topics before the load: an address and client properties."""
+    """Address and client properties for filling topics before the load."""
 
     bootstrap: str
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -109,32 +110,36 @@ class TopicLoader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestBed:
-    """A cluster that serves: its address for the load's clients, and for who administers it.
-
-    `store_url` is where the quotas that a run sets are kept; it is the daemon's where one stands in front. `embedded`
-    is the cluster inside this process, whose topics come by themselves.
-    """
+    """A running cluster, with its addresses for clients of the load and for administration."""
 
     bootstrap: str
+    """Address for the load's clients."""
     admin: str
+    """Address for administration."""
     store_url: str
+    """Store of the quotas that a run sets: the daemon's where one is in front."""
     settings: StoreSettings
     folder: Path
     filler: TopicLoader
+    """Client settings for filling topics."""
     embedded: EmbeddedCluster | None = None
+    """The cluster inside this process, which creates topics on its own; None for any other."""
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     credentials: Credentials = field(default=anybody, repr=False)
 
     def store(self) -> Store:
-        """The store of the quotas, opened anew."""
+        """Open a connection to the store of the quotas."""
         return open_store(self.store_url, settings=self.settings)
 
     def topics(self) -> TopicAdmin:
-        """A connection that administers topics, opened anew."""
+        """Open a connection that administers topics."""
         return TopicAdmin(self.admin, settings=self.settings)
 
     def make(self, topics: tuple[ScenarioTopic, ...], *, prefix: str) -> None:
-        """Nothing; the topics are there under the prefix, with their records. Raises what `TopicAdmin.make` raises."""
+        """Create the topics under the prefix, and fill them with records.
+
+        Errors of `TopicAdmin.make` pass through.
+        """
         topics = tuple(topic for topic in topics if not topic.is_there)
         if not topics:
             return
@@ -163,9 +168,13 @@ class TestBed:
 
 @contextmanager
 def stage(target: LoadTarget, scenario: Scenario, folder: Path) -> Iterator[TestBed]:
-    """The cluster while the context lasts; what is started for it writes into the folder, and is gone at the end.
+    """Provide the cluster for the block, and stop whatever was started for it afterwards.
 
-    Raises `KafkaServerError` where a broker can't be started, `ClusterUnreachableError` where the embedded one can't.
+    Started processes write to the folder.
+
+    Raises:
+        KafkaServerError: A broker can't be started.
+        ClusterUnreachableError: The embedded cluster can't be started.
     """
     own_store = f"local:{folder / 'quotas.db'}"
     with ExitStack() as stack:
@@ -204,9 +213,13 @@ def stage(target: LoadTarget, scenario: Scenario, folder: Path) -> Iterator[Test
 def venue(
     target: LoadTarget, staged: TestBed, scenario: Scenario, *, prefix: str, with_policy: bool, name: str
 ) -> Iterator[Environment]:
-    """Where the clients of one run connect, while the context lasts: to the cluster, or to a daemon in front of it.
+    """Provide the address that the clients of one run connect to: the cluster, or a daemon in front of it.
 
-    Without `with_policy` the daemon is not given the scenario's policy, which limits too. Raises `DaemonStartError`.
+    Args:
+        with_policy: Give the daemon the scenario's policy, which limits too.
+
+    Raises:
+        DaemonStartError: The daemon does not start.
     """
     if not target.through_daemon:
         yield Environment(
@@ -247,7 +260,7 @@ def venue(
 
 
 def _own_broker(stack: ExitStack, target: LoadTarget, scenario: Scenario, folder: Path, own_store: str) -> TestBed:
-    """A broker that is started for the scenario."""
+    """Start a broker for the scenario."""
     if target.broker_jars is None:
         raise UsageError("a broker needs jars", hint="--broker-jars DIR")
     java = find_java()
@@ -282,5 +295,5 @@ def _own_broker(stack: ExitStack, target: LoadTarget, scenario: Scenario, folder
 def _of_users(
     by_user: Mapping[str, tuple[tuple[str, str], ...]],
 ) -> Callable[[ClientName], tuple[tuple[str, str], ...]]:
-    """The credentials of each client by its user."""
+    """Return the function from a client to the credentials of its user."""
     return lambda name: by_user.get(name.user or "", ())

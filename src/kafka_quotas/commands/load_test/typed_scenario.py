@@ -1,4 +1,4 @@
-"""`load-test produce` and `consume`: a scenario that is spelled out by options, of clients that move records."""
+"""`load-test produce` and `consume`: a scenario from options, with clients that move records."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,36 +19,41 @@ _T = TypeVar("_T")
 
 DEFAULT_TOPIC = "kafka-quotas-load-test"
 EMBEDDED_FILL_BYTES = 16_000_000
-"""What consumers of a cluster that is started for the run find: the embedded one keeps 5 MB in each of 4 partitions."""
+"""Bytes for consumers in a cluster that is started for the run: the embedded one keeps 5 MB in each of 4 partitions."""
 _PARTITIONS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRequest:
-    """What was asked for: clients that all do what `what` does, with their own names, rates and quotas.
+    """A request for clients with the same work, and their own names, rates and quotas.
 
-    `rates`, `quotas` (bytes/s per broker to judge by, None: unlimited) and `set_quotas` (the same, to be set for the
-    time of the run) hold nothing, one value for all, or one for each. `control` is the label of the client that is to
-    stay unharmed. `topic_is_there`: it is a cluster's own and neither made nor removed. `warmup_s` None is one window.
+    `rates`, `quotas` and `set_quotas` are empty, one value for all clients, or one for each.
     """
 
     what: ScenarioClient
+    """The work of every client."""
     entities: tuple[ClientName, ...]
     duration_s: float
     topic: str = DEFAULT_TOPIC
     topic_is_there: bool = False
+    """Whether the topic belongs to the cluster and is neither created nor removed."""
     rates: tuple[OfferedRate, ...] = ()
     quotas: tuple[float | None, ...] = ()
+    """Quotas to judge by, in bytes/s per broker, None for unlimited."""
     set_quotas: tuple[float, ...] = ()
+    """Quotas to set for the time of the run, in bytes/s per broker."""
     control: str | None = None
+    """Label of the client that must not be harmed."""
     warmup_s: float | None = None
+    """Warmup in seconds, None for one window."""
     window: QuotaWindow = DEFAULT_WINDOW
 
 
 def load_scenario(request: LoadRequest) -> Scenario:
-    """The scenario that a request means.
+    """Build the scenario of a request.
 
-    Raises `UsageError` where rates or quotas don't fit the entities, or the control client is none of them.
+    Raises:
+        UsageError: The number of rates or quotas does not match the clients, or the control client is none of them.
     """
     does = request.what.does
     count = len(request.entities)
@@ -82,25 +87,29 @@ def load_scenario(request: LoadRequest) -> Scenario:
 
 
 def shortest_s(scenario: Scenario) -> tuple[float, float]:
-    """How long a greedy client must be measured, in seconds: for any verdict on its quota, and for the tight bounds.
+    """Return how long a greedy client must be measured, in seconds.
 
-    The first window never counts; three throttle cycles take about four windows more.
+    The first window never counts; three throttle cycles take about four more windows.
+
+    Returns:
+        The time for any verdict on its quota, and for the tight bounds.
     """
     unjudged_s = max(0.0, scenario.window_s - scenario.unjudged_s)
     return unjudged_s + scenario.window_s, unjudged_s + 4.0 * scenario.window_s
 
 
 def is_unlimited(key: QuotaKey, limit: float) -> bool:
-    """Whether a stored limit is the one that stands for "no limit"."""
+    """Check whether a stored limit means "no limit"."""
     return limit >= key.unlimited
 
 
 def credentials_of(
     name: ClientName, properties: Mapping[str, str], passwords: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
-    """The properties that make a connection this user's.
+    """Return the client properties that authenticate a connection as this user.
 
-    Raises `UsageError` where a user comes without SASL or TLS, or without a password.
+    Raises:
+        UsageError: A user is given without SASL or TLS, or without a password.
     """
     if name.user in (None, ANONYMOUS):
         return ()
@@ -130,9 +139,10 @@ def _topic(request: LoadRequest) -> ScenarioTopic:
 
 
 def client_quotas(names: Sequence[ClientName], key: QuotaKey, values: Sequence[float]) -> tuple[ScenarioQuota, ...]:
-    """A quota of this key for each client, from nothing, one value for all, or one for each.
+    """Return a quota of this key for each client, from no values, one for all, or one for each.
 
-    Raises `UsageError` for any other number of values.
+    Raises:
+        UsageError: The number of values differs.
     """
     spread = one_for_each(values, len(names), option="--set-quota")
     return tuple(
@@ -142,9 +152,10 @@ def client_quotas(names: Sequence[ClientName], key: QuotaKey, values: Sequence[f
 
 
 def one_for_each(values: Sequence[_T], count: int, *, option: str) -> tuple[_T, ...]:
-    """One value per entity, or nothing where nothing was given.
+    """Return one value per entity, or nothing without values.
 
-    Raises `UsageError` where the option is given neither once nor once for each.
+    Raises:
+        UsageError: The option is given neither once nor once for each.
     """
     if len(values) == 1:
         return tuple(values) * count
@@ -157,7 +168,7 @@ def one_for_each(values: Sequence[_T], count: int, *, option: str) -> tuple[_T, 
 
 
 def _entity(name: ClientName) -> Entity:
-    """Whom a quota is for that is to limit one client: its client-id, and its user where it has one."""
+    """Return the entity whose quota limits one client: its client-id, and its user where it has one."""
     if name.user is None:
         return Entity.of(client_id=name.client_id)
     return Entity.of(user=name.user, client_id=name.client_id)
