@@ -28,30 +28,36 @@ from kafka_quotas.stores.store import QuotaEntry
 from kafka_quotas.wire.client.topics import WantedTopic
 
 SCENARIO: Final = "everyday"
-"""The shipped scenario that the demo runs: `kafka-quotas load-test run everyday` runs it too."""
+"""The shipped scenario of the demo, as in `kafka-quotas load-test run everyday`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoTraffic:
-    """What was recorded: request logs in a folder by broker, the file of the quotas in force, and their window."""
+    """The recording of the demo's traffic."""
 
     logs: Path
+    """Folder of request logs by broker."""
     in_force: Path
+    """File of the quotas in force."""
     window: QuotaWindow
+    """Quota window of the broker."""
     result: LoadResult
 
 
 def demo_scenario() -> Scenario:
-    """The scenario whose traffic the demo is about."""
+    """Read the scenario of the demo."""
     return read_scenario(SCENARIO)
 
 
 def record_traffic(
     scenario: Scenario, *, java: Path, jars: Path, out: Path, clock: Clock, watcher: Watcher | None
 ) -> DemoTraffic:
-    """The request log of a real broker under a scenario's load and quotas; the broker is gone at the end.
+    """Record the request log of a real broker under a scenario's load and quotas.
 
-    Raises `KafkaServerError` where there is no broker to be had, and what `run_load` raises.
+    The broker is stopped afterwards. Errors of `run_load` pass through.
+
+    Raises:
+        KafkaServerError: The broker can't be fetched or started.
     """
     libraries = kafka_jars(jars.absolute())
     with work_folder() as folder:
@@ -74,7 +80,7 @@ def record_traffic(
 
 
 def _make_topics(scenario: Scenario, broker: RunningBroker) -> None:
-    """Nothing; the scenario's topics are there, filled."""
+    """Create the scenario's topics and fill them."""
     with closing(TopicAdmin(broker.bootstrap, settings=StoreSettings())) as admin:
         admin.make([WantedTopic(each.name, each.partitions, each.replication_factor) for each in scenario.topics])
     for each in scenario.topics:
@@ -89,7 +95,7 @@ def _make_topics(scenario: Scenario, broker: RunningBroker) -> None:
 
 
 def _plan(scenario: Scenario, broker: RunningBroker) -> LoadPlan:
-    """The plan of the scenario's load, once the broker keeps its quotas."""
+    """Store the scenario's quotas at the broker and plan its load."""
     quotas = [QuotaEntry(entity=each.entity, quotas=dict(each.values)) for each in scenario.quotas]
     with closing(open_store(f"kafka://{broker.bootstrap}")) as store:
         for each in quotas:

@@ -22,32 +22,32 @@ if TYPE_CHECKING:
     from kafka_quotas.pipeline.ingest.quarantine import Fault
 
 _BYTES_PER_EVENT = 1000
-"""About what a line of a request log takes; for the choice of an engine that is near enough."""
+"""Approximate size of a request log's line, precise enough to choose an engine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestRequest:
-    """What to read (`patterns` of --source, and `paths`), what it is, where it goes and who does it.
-
-    `spark` is used where Spark does it; `master` is None where the user named none. `buckets` None: as the folder has.
-    """
+    """The files to read, their format, the target folder and the engine."""
 
     patterns: tuple[str, ...]
+    """Patterns of `--source`."""
     paths: tuple[Path, ...]
+    """Files and folders."""
     out: Path
     terms: IngestTerms
+    """Settings for all files."""
     spark: SparkSettings
+    """Settings of Spark, for that engine."""
     engine: Engine = Engine.AUTO
     master: str | None = None
+    """The Spark master that the user named, None for none."""
     buckets: int | None = None
+    """Number of buckets, None for that of the folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestCounts:
-    """Lines, and the rows that became of them.
-
-    `unused` are figures of scrapes that have nothing to do with quotas, `forwarded` requests that were logged twice.
-    """
+    """The number of lines, and of the rows and other results from them."""
 
     lines: int
     blank: int
@@ -56,19 +56,24 @@ class IngestCounts:
     client_throttle: int
     quarantined: int
     forwarded: int
+    """Requests that were logged twice."""
     unused: int
+    """Figures of scrapes about other things than quotas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestResult:
-    """What was read and what became of it; `folder` is None where nothing was new."""
+    """The result of an ingest."""
 
     out: Path
     folder: Path | None
+    """Folder of the ingest, None where no line was new."""
     choice: EngineChoice | None
     files: int
     unchanged: int
+    """Files that were read before or are found twice."""
     empty: int
+    """Files without content."""
     counts: IngestCounts
     faults: "tuple[Fault, ...]" = ()
     elapsed_s: float = 0.0
@@ -76,7 +81,7 @@ class IngestResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestWatcher:
-    """Who is told of what happens meanwhile: progress, a wait for another ingest, the engine that was chosen."""
+    """Callbacks for progress, for a wait for another ingest, and for the chosen engine."""
 
     progress: Watch
     waiting: Callable[[], None]
@@ -84,9 +89,11 @@ class IngestWatcher:
 
 
 def ingest(request: IngestRequest, watcher: IngestWatcher) -> IngestResult:
-    """What became of the files; the tables in `request.out` have all of it or nothing.
+    """Read the files into the tables in `request.out`, completely or not at all.
 
-    Raises `UsageError` for sources that can't be meant, `KafkaQuotasError` where something can't be read or written.
+    Raises:
+        UsageError: A source or setting is invalid.
+        KafkaQuotasError: A file can't be read or written.
     """
     require_libraries("pyarrow", "orjson")
     found = _find(request)
@@ -117,7 +124,7 @@ def _find(request: IngestRequest) -> list[FoundFile]:
 def _run(
     plan: IngestPlan, choice: EngineChoice, request: IngestRequest, place: Staging, watch: Watch
 ) -> list[TaskCounts]:
-    """The counts of all tasks; their tables are in the staging folder."""
+    """Run all tasks into the staging folder and return their counts."""
     if choice.engine is Engine.SPARK:
         return _run_on_spark(plan, request, place, watch)
     from kafka_quotas.pipeline.ingest.local_engine import ingest_locally  # noqa: PLC0415 - loads Arrow
@@ -148,7 +155,7 @@ def _run_on_spark(plan: IngestPlan, request: IngestRequest, place: Staging, watc
 
 
 def _commit(place: Staging, plan: IngestPlan, counts: Sequence[TaskCounts]) -> Path:
-    """The ingest's folder; it remembers how far each file was read."""
+    """Write the manifest, which records how far each file was read, and commit the ingest."""
     read_to = dict.fromkeys(range(len(plan.files)), 0)
     for task, each in zip(plan.tasks, counts, strict=True):
         read_to[task.file_number] = max(read_to[task.file_number], each.read_to)

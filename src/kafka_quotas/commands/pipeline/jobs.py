@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderJobs:
-    """The jobs over a folder that is open: `kafka_quotas.pipeline.jobs.Jobs`."""
+    """The jobs over an open folder, as `kafka_quotas.pipeline.jobs.Jobs`."""
 
     events: OpenEvents
 
     def usage(self, plan: "UsagePlan") -> "UsageTables":
-        """What was used."""
+        """Return the usage of every bucket."""
         from kafka_quotas.commands.pipeline.usage import use  # noqa: PLC0415 - loads Arrow
 
         return use(self.events, plan)
 
     def replay(self, plan: "ReplayPlan") -> "ReplayTables":
-        """What would have happened."""
+        """Return the effect of proposed quotas."""
         from kafka_quotas.commands.pipeline.replay import replayed  # noqa: PLC0415 - loads Arrow
 
         return replayed(self.events, plan)

@@ -20,25 +20,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendRequest:
-    """The events, whose quotas are wanted and what is tolerated; and where the file and the tables go, if anywhere.
-
-    `cluster` None: the only one there is. `capacities` is a file in Cruise Control's format.
-    """
+    """The events, the scope and tolerance of the quotas, and the targets for file and tables."""
 
     events: EventsRequest
     per: "DefaultScope"
+    """Scope of the default quota."""
     tolerance: Tolerance
     cluster: str | None = None
+    """Cluster to recommend for, None for the only one."""
     capacities: Path | None = None
+    """File of capacities in Cruise Control's format, None for none."""
     window: QuotaWindow = DEFAULT_WINDOW
     controller_window: QuotaWindow = DEFAULT_WINDOW
     file: Path | None = None
+    """File for the recommended quotas, None for none."""
     tables: Path | None = None
+    """Folder for the table `recommendation`, None for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendResult:
-    """What was looked at, what to set, and the file's text."""
+    """The recorded events, the recommendation, and the text of its file."""
 
     events: RecordedEvents
     recommendation: "Recommendation"
@@ -46,17 +48,21 @@ class RecommendResult:
 
 
 def recommend(request: RecommendRequest, watcher: EventsWatcher, *, step: Callable[[str], None]) -> RecommendResult:
-    """What to set; the file and the tables are written, where they are named. `step` is told what is being done.
+    """Recommend quotas, and write the file and the tables where they are named.
 
-    Raises `UsageError` for a folder of events that is none, for an unclear cluster and for a capacity file that is
-    none, `KafkaQuotasError` where something can't be read or written.
+    Args:
+        step: Called with the name of each step as it begins.
+
+    Raises:
+        UsageError: The folder has no events, the cluster is unclear, or the capacity file is invalid.
+        KafkaQuotasError: A file can't be read or written.
     """
     with open_events(request.events, watcher) as events:
         return recommend_from(events, request, step=step)
 
 
 def recommend_from(events: OpenEvents, request: RecommendRequest, *, step: Callable[[str], None]) -> RecommendResult:
-    """The same from events that are open."""
+    """Recommend quotas from open events, as `recommend` does."""
     recorded = events.recorded
     from kafka_quotas.pipeline.recommend import job  # noqa: PLC0415 - loads the kernels
     from kafka_quotas.pipeline.recommend.quota_file import recommended_text  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""What proposed quotas would have done to recorded traffic."""
+"""The effect of proposed quotas on recorded traffic."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
-    """The events, the proposals, and the folder for the tables (None: nowhere).
-
-    These are `entities` and `whatif`, and `throttle_spans` where the plan asks for it.
-    """
+    """The events, the proposals, and the target for the tables."""
 
     events: EventsRequest
     plan: "ReplayPlan"
     out: Path | None = None
+    """Folder for `entities` and `whatif`, and `throttle_spans` if the plan asks for it; None for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayResult:
-    """What was replayed, and the tables."""
+    """The replayed events, and the tables."""
 
     events: RecordedEvents
     tables: "ReplayTables"
 
 
 def replay(request: ReplayRequest, watcher: EventsWatcher) -> ReplayResult:
-    """The tables of the replay; they are in the folder as well, where one is named.
+    """Replay recorded events, and write the tables where a folder is named.
 
-    Raises `UsageError` for a folder that holds no events, `KafkaQuotasError` where a file can't be read or written.
+    Raises:
+        UsageError: The folder has no events.
+        KafkaQuotasError: A file can't be read or written.
     """
     with open_events(request.events, watcher) as events:
         tables = replayed(events, request.plan)
@@ -54,7 +54,7 @@ def replay(request: ReplayRequest, watcher: EventsWatcher) -> ReplayResult:
 
 
 def replayed(events: OpenEvents, plan: "ReplayPlan") -> "ReplayTables":
-    """The tables of a replay of events that are open."""
+    """Replay open events and return the tables."""
     from kafka_quotas.pipeline.replay.tables import replay_tables  # noqa: PLC0415 - loads Arrow and the kernels
 
     return replay_tables(events.run(_job(plan)), plan)
@@ -75,7 +75,7 @@ def _job(plan: "ReplayPlan") -> Job:
 
 
 def _on_spark() -> Any:
-    """The module of the job on Spark."""
+    """Import the module of the job on Spark."""
     from kafka_quotas.pipeline.replay import spark as replay_spark  # noqa: PLC0415 - loads PySpark
 
     return replay_spark

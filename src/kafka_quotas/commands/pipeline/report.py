@@ -1,4 +1,4 @@
-"""What a report of recorded traffic tells, all in one: usage, limits, what-ifs and the recommendation."""
+"""The content of a report on recorded traffic: usage, limits, what-ifs and the recommendation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _HEAT_ROWS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRequest:
-    """What is recommended from, and the quotas in force that usage is held against."""
+    """The request for the recommendation, and the quotas in force to compare usage with."""
 
     recommend: RecommendRequest
     quotas: "Proposal"
@@ -29,24 +29,31 @@ class ReportRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportResult:
-    """What the report tells: each client's traffic, each limit's use, when it was, what-ifs, what to set.
-
-    `clients` are told apart as the recommendation does, `limited` as the quotas in force do.
-    """
+    """The content of a report."""
 
     events: RecordedEvents
     quotas: str
+    """Name of the quotas in force."""
     clients: "tuple[Traffic, ...]"
+    """Traffic of each client, in the scope of the recommendation."""
     limited: "tuple[Traffic, ...]"
+    """Traffic of each bucket of the quotas in force that has a limit or was throttled."""
     heat: "HeatMap"
+    """Traffic of the largest clients over time."""
     what_ifs: "tuple[WhatIf, ...]"
     recommendation: "Recommendation"
 
 
 def report(request: ReportRequest, watcher: EventsWatcher, *, step: Callable[[str], None]) -> ReportResult:
-    """All that the report tells. `step` is told what is being done.
+    """Compute the content of a report.
 
-    Raises `UsageError` for a folder without events, and what `recommend` raises.
+    Errors of `recommend` pass through.
+
+    Args:
+        step: Called with the name of each step as it begins.
+
+    Raises:
+        UsageError: The folder has no events.
     """
     with open_events(request.recommend.events, watcher) as events:
         advised = recommend_from(events, request.recommend, step=step)
@@ -80,7 +87,7 @@ def _result(request: ReportRequest, advised: RecommendResult, in_force: "UsageTa
 
 
 def _largest(clients: "tuple[Traffic, ...]") -> list[tuple[str | None, str | None]]:
-    """The clients that wrote and read the most bytes, the largest first."""
+    """Return the clients that wrote and read the most bytes, the largest first."""
     amounts: dict[tuple[str | None, str | None], float] = {}
     for each in clients:
         if each.quota_type.value in ("produce", "fetch"):

@@ -33,23 +33,24 @@ Entries = tuple[tuple[Entity, Mapping[str, float]], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRequest:
-    """What to stream and against which quotas; `static` ones rank below the others.
-
-    `target` is a folder, a topic, or None where batches are shown. `interval_s` None: take what is there, and end.
-    `packages` are Maven coordinates of Spark's Kafka source where the default ones are not wanted.
-    """
+    """The stream, the quotas to measure it against, and its target."""
 
     source: Source
     target: Path | TopicSource | None
+    """Folder or topic for the rows, None to show each batch."""
     checkpoint: Path
     spark: SparkSettings
     quotas: Entries = ()
     static: Entries = ()
+    """Quotas that rank below the others."""
     interval_s: float | None = None
+    """Seconds between batches, None to process the events that are there and end."""
     batch_size: int | None = None
+    """Largest batch, in records of a topic or files of a folder; None for no bound."""
     lateness_ms: int = 10_000
     window: QuotaWindow = DEFAULT_WINDOW
     packages: tuple[str, ...] = ()
+    """Maven coordinates of Spark's Kafka source in place of the default ones."""
 
     def __post_init__(self) -> None:
         if self.spark.is_connect:
@@ -61,17 +62,21 @@ class StreamRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamWatcher:
-    """Who is told of batches (`report`), who is shown their rows where there is no target, and what ends the stream."""
+    """Callbacks for batches, and the signal that ends the stream."""
 
     report: "Callable[[BatchReport], None]"
+    """Called with the figures of each batch."""
     show: "Callable[[pa.Table], None]"
+    """Called with the rows of each batch where there is no target."""
     stop: threading.Event
+    """Ends the stream once set."""
 
 
 def stream(request: StreamRequest, watcher: StreamWatcher) -> None:
-    """Nothing; returns when all there was is done, or when `watcher.stop` is set.
+    """Run the stream until it has processed all there is, or until `watcher.stop` is set.
 
-    Raises `KafkaQuotasError` where Spark, the source or the target fails; the checkpoint then knows how far it came.
+    Raises:
+        KafkaQuotasError: Spark, the source or the target fails; the checkpoint then has the last position.
     """
     require_libraries("pyspark", "pyarrow", "orjson")
     from kafka_quotas.pipeline.stream.job import StreamPlan, run_stream  # noqa: PLC0415 - loads Arrow
@@ -121,7 +126,7 @@ def _sink(request: StreamRequest, watcher: StreamWatcher) -> "Sink":
 
 
 def _identity(checkpoint: Path) -> str:
-    """What tells this checkpoint from all others: one that is begun anew in the same place is another."""
+    """Return the identity of this checkpoint, which a new one in the same place does not share."""
     path = checkpoint / _IDENTITY
     try:
         if not path.exists():
@@ -133,7 +138,11 @@ def _identity(checkpoint: Path) -> str:
 
 @contextmanager
 def _alone(checkpoint: Path) -> Iterator[None]:
-    """Nothing; in the block no other stream uses the checkpoint. Raises `KafkaQuotasError` where one does."""
+    """Lock the checkpoint against other streams for the block.
+
+    Raises:
+        KafkaQuotasError: Another stream uses the checkpoint, or it can't be written.
+    """
     try:
         checkpoint.mkdir(parents=True, exist_ok=True)
         with (checkpoint / ".kafka-quotas-lock").open("ab") as lock:

@@ -1,4 +1,4 @@
-"""Who used how much of which quota, over recorded traffic."""
+"""The usage of each quota by client, over recorded traffic."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,26 +22,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRequest:
-    """The events, the quotas in force, the brokers' window, and the folder for the tables (None: nowhere)."""
+    """The events, the quotas in force, the brokers' window, and the target for the tables."""
 
     events: EventsRequest
     quotas: Proposal
     window: QuotaWindow = DEFAULT_WINDOW
     out: Path | None = None
+    """Folder for the tables, None for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageResult:
-    """What was looked at, and the tables."""
+    """The recorded events, and the tables."""
 
     events: RecordedEvents
     tables: "UsageTables"
 
 
 def usage(request: UsageRequest, watcher: EventsWatcher) -> UsageResult:
-    """The tables of the job; they are in the folder as well, where one is named.
+    """Sum up recorded events, and write the tables where a folder is named.
 
-    Raises `UsageError` for a folder that holds no events, `KafkaQuotasError` where a file can't be read or written.
+    Raises:
+        UsageError: The folder has no events.
+        KafkaQuotasError: A file can't be read or written.
     """
     with open_events(request.events, watcher) as events:
         from kafka_quotas.pipeline.tables.arrow import write_tables  # noqa: PLC0415 - loads Arrow
@@ -55,7 +58,7 @@ def usage(request: UsageRequest, watcher: EventsWatcher) -> UsageResult:
 
 
 def use(events: OpenEvents, plan: "UsagePlan") -> "UsageTables":
-    """The tables of the job over events that are open."""
+    """Sum up open events and return the tables."""
     from kafka_quotas.pipeline.usage.tables import usage_tables  # noqa: PLC0415 - loads Arrow
 
     return usage_tables(events.run(_job(plan)))
@@ -77,7 +80,7 @@ def _job(plan: "UsagePlan") -> Job:
 
 
 def _on_spark() -> Any:
-    """The module of the job on Spark."""
+    """Import the module of the job on Spark."""
     from kafka_quotas.pipeline.usage import spark as usage_spark  # noqa: PLC0415 - loads PySpark
 
     return usage_spark

@@ -1,4 +1,4 @@
-"""Whether the replay tells what brokers did, from recorded traffic and the quotas that were in force."""
+"""The comparison of the replay with what brokers did, from recorded traffic and the quotas in force."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,27 +16,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidateRequest:
-    """The events, the quotas that were in force when they were recorded, and which share of error is tolerated."""
+    """The recorded events, the quotas in force at that time, and the tolerance."""
 
     events: EventsRequest
     quotas: "Proposal"
     tolerance: float = 0.1
+    """Tolerated difference by the observed figure, from 0."""
     window: QuotaWindow = DEFAULT_WINDOW
     controller_window: QuotaWindow = DEFAULT_WINDOW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationResult:
-    """What was compared."""
+    """The recorded events, and the comparison."""
 
     events: RecordedEvents
     validation: "Validation"
 
 
 def validate(request: ValidateRequest, watcher: EventsWatcher) -> ValidationResult:
-    """The comparison of what was observed with what is simulated.
+    """Compare recorded events with their replay.
 
-    Raises `UsageError` for a folder without events and a tolerance below 0, `KafkaQuotasError` for unreadable files.
+    Raises:
+        UsageError: The folder has no events, or the tolerance is below 0.
+        KafkaQuotasError: A file can't be read.
     """
     if not request.tolerance >= 0:
         raise UsageError(f"the tolerance must be 0 or more, not {request.tolerance}", hint="--tolerance 0.1 is 10 %")
