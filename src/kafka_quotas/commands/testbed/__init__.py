@@ -1,4 +1,4 @@
-"""Servers started for a demo or a test and always ended again: brokers, the daemon, their users.
+"""Servers for a demo or a test, always stopped afterwards: brokers, the daemon, their users.
 
 Imports `stores` and `enforcement`. These are no verbs.
 """

@@ -1,4 +1,4 @@
-"""Users for a broker that is started for a load test: passwords or certificates made for one run, and gone with it."""
+"""Users for a broker that is started for a load test, with passwords or certificates for one run."""
 
 import secrets
 import subprocess
@@ -19,17 +19,20 @@ _DAYS: Final = "2"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSecurity:
-    """A listener for some users, and the client properties (librdkafka's names) of all clients and of each user."""
+    """A listener for some users, and the properties of its clients (librdkafka's names)."""
 
     listener: SecuredListener
     common: Mapping[str, str]
+    """Client properties of all clients."""
     by_user: Mapping[str, tuple[tuple[str, str], ...]] = field(repr=False)
+    """Client properties of each user."""
 
 
 def broker_security(security: Security, users: Iterable[str], *, folder: Path, java: Path) -> BrokerSecurity | None:
-    """The security that a scenario asks for, made in the folder; None for plaintext.
+    """Create the security of a scenario in the folder, None for plaintext.
 
-    Raises `KafkaServerError` where certificates can't be made, for want of the `keytool` that comes with Java.
+    Raises:
+        KafkaServerError: Certificates can't be made without the `keytool` that comes with Java.
     """
     names = sorted(set(users))
     if security is Security.PLAINTEXT:
@@ -62,7 +65,10 @@ def _sasl(passwords: Mapping[str, str], *, scram: bool) -> BrokerSecurity:
 
 
 def _tls(users: Iterable[str], folder: Path, keytool: Path) -> BrokerSecurity:
-    """Certificates, self-signed and trusted, for the broker and for each user, whose name is the subject (`CN=..`)."""
+    """Create self-signed certificates for the broker and for each user.
+
+    All are trusted. A user's name is the subject (`CN=..`) of its certificate.
+    """
     password = secrets.token_hex(12)
     trust = folder / "trust.p12"
     stores = {user: folder / f"client-{number}.p12" for number, user in enumerate(users)}
@@ -94,14 +100,14 @@ def _tls(users: Iterable[str], folder: Path, keytool: Path) -> BrokerSecurity:
 
 
 def _make(keytool: Path, store: Path, subject: str, password: str) -> None:
-    """Nothing; the store holds a key and its self-signed certificate for 127.0.0.1."""
+    """Create a store with a key and its self-signed certificate for 127.0.0.1."""
     options = ["-genkeypair", "-alias", "own", "-keyalg", "EC", "-groupname", "secp256r1", "-validity", _DAYS]
     names = ["-dname", subject, "-ext", "san=ip:127.0.0.1,dns:localhost", "-ext", "bc:c=ca:true"]
     _run([str(keytool), *options, *names, *_store(store, password)])
 
 
 def _exported(keytool: Path, store: Path, password: str) -> Path:
-    """The file with the store's certificate as PEM."""
+    """Export the store's certificate as PEM and return the file."""
     target = store.with_suffix(".pem")
     _run([str(keytool), "-exportcert", "-rfc", "-alias", "own", "-file", str(target), *_store(store, password)])
     return target

@@ -1,4 +1,4 @@
-"""The daemon as a process beside this one: started, waited for until it listens, and always ended again.
+"""The daemon as a child process: started, awaited until it listens, and always stopped.
 
 It ends with this process even where that is killed.
 """
@@ -24,7 +24,7 @@ from kafka_quotas.enforcement.control.client import ask_status
 from kafka_quotas.enforcement.control.server import MAX_PATH_BYTES
 
 LISTENING = "daemon listening"
-"""What the daemon's log says when clients may come."""
+"""The daemon's log message once it accepts clients."""
 
 _CONTROL = "control.sock"
 _HOST = "127.0.0.1"
@@ -36,12 +36,12 @@ _STOP_S = 1.0
 
 
 class DaemonStartError(KafkaQuotasError):
-    """The daemon ended, or did not come to listen in time."""
+    """The daemon ended, or did not listen in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningDaemon:
-    """A daemon that listens: where clients connect to, and its process id."""
+    """A listening daemon: its address for clients, and its process id."""
 
     bootstrap: str
     pid: int
@@ -56,11 +56,13 @@ def running_daemon(
     folder: Path,
     options: Sequence[str] = (),
 ) -> Iterator[RunningDaemon]:
-    """A daemon in front of `upstream` while the context lasts; its log and socket are in `folder`.
+    """Run a daemon in front of `upstream` for the block, with its log and socket in `folder`.
 
-    `options` are further arguments of `daemon run`.
+    Args:
+        options: Further arguments of `daemon run`.
 
-    Raises `DaemonStartError` with the last line of its log where it does not start.
+    Raises:
+        DaemonStartError: The daemon does not start; the message has the last line of its log.
     """
     log = folder / "daemon.log"
     with _control_path(folder) as control, log.open("wb") as sink:
@@ -91,9 +93,10 @@ def _control_path(folder: Path) -> Iterator[Path]:
 
 
 def free_ports(count: int) -> int:
-    """The first of `count` ports in a row that nothing listens on at the moment.
+    """Return the first of `count` consecutive ports that are free at the moment.
 
-    Raises `DaemonStartError` where none is found.
+    Raises:
+        DaemonStartError: There are none.
     """
     for first in random.sample(_PORTS, _PORT_ATTEMPTS):
         with contextlib.ExitStack() as stack:
@@ -130,7 +133,7 @@ def _start(
 
 
 def _wait_until_listening(process: "subprocess.Popen[bytes]", log: Path) -> None:
-    """Nothing; the daemon says that it listens."""
+    """Wait until the daemon logs that it listens."""
     deadline = time.monotonic() + _READY_S
     while LISTENING not in (text := log.read_text(encoding="utf-8", errors="replace")):
         if process.poll() is not None:
@@ -146,7 +149,7 @@ def _last_line(text: str) -> str:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Nothing; the process is gone: asked twice (the second time it no longer drains), then killed."""
+    """Stop the process: SIGTERM twice (the second one skips draining), then SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
             return
@@ -157,6 +160,6 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 @contextlib.contextmanager
 def work_folder() -> Iterator[Path]:
-    """Make an empty folder that is gone after the context."""
+    """Create an empty folder for the block, with a path short enough for a socket, and remove it afterwards."""
     with tempfile.TemporaryDirectory(prefix="kafka-quotas-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)

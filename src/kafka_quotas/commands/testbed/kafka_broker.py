@@ -1,4 +1,4 @@
-"""A real Kafka broker beside this process, with its request log on: one node under KRaft, on 127.0.0.1.
+"""A real Kafka broker as a child process: one KRaft node on 127.0.0.1 with its request log on.
 
 It ends with this process even where that is killed.
 """
@@ -29,40 +29,41 @@ _LOOK_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningBroker:
-    """A broker that serves: its address, its process id, and the file of its request log (in UTC).
-
-    `secured` is the address of its other listener, where clients say who they are; empty where it has none.
-    """
+    """A broker that serves clients."""
 
     bootstrap: str
+    """Address of the plaintext listener."""
     pid: int
     request_log: Path
+    """File of the request log, in UTC."""
     secured: str = ""
+    """Address of the listener with authentication, empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecuredListener:
-    """A second listener of a broker, where clients say who they are: its protocol, and what the broker needs for it.
-
-    `scram` are arguments for the formatting of its storage, which may hold passwords.
-    """
+    """A second listener of a broker, where clients authenticate."""
 
     protocol: str
+    """Security protocol."""
     settings: Mapping[str, str] = field(repr=False)
+    """Broker properties of the listener."""
     scram: tuple[str, ...] = field(default=(), repr=False)
+    """Arguments for formatting the broker's storage, which may hold passwords."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerTerms:
-    """What a broker is started with beside its quota window: another listener, further lines of `server.properties`.
-
-    `logs_requests` False spares it a line for every request. `heap_mb` is the most memory its objects may take.
-    """
+    """The settings of a broker in addition to its quota window."""
 
     listener: SecuredListener | None = None
+    """Second listener, None for none."""
     settings: Mapping[str, str] = field(default_factory=dict)
+    """Further lines of `server.properties`."""
     logs_requests: bool = True
+    """Whether the broker logs every request."""
     heap_mb: int = 512
+    """Largest heap in MB."""
 
 
 _DEFAULT_TERMS: Final = BrokerTerms()
@@ -72,9 +73,10 @@ _DEFAULT_TERMS: Final = BrokerTerms()
 def running_broker(
     *, java: Path, jars: Path, folder: Path, window: QuotaWindow, terms: BrokerTerms = _DEFAULT_TERMS
 ) -> Iterator[RunningBroker]:
-    """A broker while the context lasts; all that it writes is in the folder.
+    """Run a broker for the block, with all its files in the folder.
 
-    Raises `KafkaServerError` with the last line of its log where it does not start.
+    Raises:
+        KafkaServerError: The broker does not start; the message has the last line of its log.
     """
     port = free_ports(3)
     log = folder / "broker.log"
@@ -145,7 +147,7 @@ def _settings(folder: Path, port: int, window: QuotaWindow, terms: BrokerTerms) 
 
 
 def _logging(request_log: Path, *, logs_requests: bool) -> dict[str, str]:
-    """What Log4j is told: warnings to the broker's own log, every request (if at all) to a file in the usual form."""
+    """Return Log4j's properties: warnings to the broker's own log, and requests to a file in the usual format."""
     pattern = "[%d] %p %m (%c)%n"
     return {
         "rootLogger.level": "WARN",

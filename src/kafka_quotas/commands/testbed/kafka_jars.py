@@ -1,4 +1,4 @@
-"""Kafka's own server, to run one: its jars, fetched once by Maven from its public releases."""
+"""The jars of Kafka's own server, fetched once by Maven from its public releases."""
 
 import shutil
 import subprocess
@@ -22,9 +22,12 @@ class KafkaServerError(KafkaQuotasError):
 
 
 def kafka_jars(folder: Path) -> Path:
-    """The folder, which holds every jar of one release; one that is there already is complete.
+    """Fetch every jar of one release into the folder, unless it exists, and return it.
 
-    Raises `KafkaServerError` where Maven is missing or fails.
+    An existing folder is complete.
+
+    Raises:
+        KafkaServerError: Maven is missing or fails.
     """
     if folder.is_dir():
         return folder
@@ -42,7 +45,7 @@ def kafka_jars(folder: Path) -> Path:
 
 
 def _fetch(maven: str, scratch: Path) -> None:
-    """Nothing; the jars are in `jars` below the folder."""
+    """Fetch the jars into `jars` below the folder."""
     pom = scratch / "pom.xml"
     pom.write_text(_pom(), encoding="utf-8")
     command = [maven, "-B", "-ntp", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]

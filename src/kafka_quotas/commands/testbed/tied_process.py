@@ -1,9 +1,11 @@
-"""A program that is ended when whoever started it ends, also by SIGKILL, which nobody can clean up after.
+"""A program that ends when the process that started it ends, even by SIGKILL, which no process can handle.
 
 Run as a script, `python -I tied_process.py PARENT_PID PROGRAM ARGUMENT...` asks the kernel for SIGTERM at the parent's
-death and becomes the program. (`preexec_fn` may hang where the parent has threads, as one with librdkafka has.)
-**Source:** prctl(2), `PR_SET_PDEATHSIG`: kept over execve, and about the thread that started the process, so that is to
-be the main thread. Other systems than Linux don't have it, and go without.
+death and becomes the program. (`preexec_fn` may hang where the parent has threads, as one with librdkafka has.) Other
+systems than Linux do not have this signal, and run the program without it.
+
+Source: prctl(2), `PR_SET_PDEATHSIG`, which is kept over execve and refers to the thread that started the process; that
+thread must be the main thread.
 """
 
 import ctypes
@@ -16,12 +18,16 @@ _PR_SET_PDEATHSIG = 1
 
 
 def tied(command: Sequence[str]) -> list[str]:
-    """The command line that runs a command tied to this process. Its first part is a program with its full path."""
+    """Return the command line that runs a command tied to this process.
+
+    Args:
+        command: A program with its full path, and its arguments.
+    """
     return [sys.executable, "-I", __file__, str(os.getpid()), *command]
 
 
 def _become(parent: int, command: list[str]) -> None:
-    """Never returns, but where the parent is gone already."""
+    """Become the program, or return where the parent has ended already."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() == parent:  # it may have ended before the kernel was asked
