@@ -1,4 +1,4 @@
-"""Calculations written out: every figure beside the arithmetic that gives it.
+"""Calculations written out: every figure with its arithmetic.
 
 Invariants: values are plain numbers in the unit named beside them; the arithmetic is for people and may be rounded.
 """
@@ -17,41 +17,44 @@ PERCENT: Final = "%"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One figure: its name, the arithmetic behind it, its value and the unit of that."""
+    """One figure of a calculation, with its arithmetic."""
 
     name: str
     arithmetic: str
     value: float
     unit: str
+    """Unit of the value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calculation:
-    """One way to calculate: a short `method` for machines, a title for people, the rule's source, and its steps.
-
-    `delay_ms` is the delay that results, None where none is asked for.
-    """
+    """One way to calculate, with its steps."""
 
     method: str
+    """Short name for machines."""
     title: str
+    """Name for people."""
     source: str
+    """Source of the rule."""
     steps: tuple[Step, ...]
     delay_ms: int | None = None
+    """Resulting delay in ms, None where the calculation has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """A figure that the answer starts from, with its unit and where it came from (empty: it was typed)."""
+    """A figure that an answer starts from."""
 
     name: str
     value: float
     unit: str
     origin: str = ""
+    """Source of the figure, empty where it was typed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalculatorAnswer:
-    """What a calculator command answers: the figures it started from, its calculations, and what to know about them."""
+    """The answer of a calculator command: given figures, calculations, and notes on them."""
 
     given: tuple[Given, ...]
     calculations: tuple[Calculation, ...]
@@ -59,7 +62,10 @@ class CalculatorAnswer:
 
 
 def quantity(value: float, unit: str) -> str:
-    """A value with its unit for people, six digits at most: `60 MB`, `2 s`, `0.1 %`, `500 partitions`."""
+    """Format a value with its unit for people, with at most six digits.
+
+    Examples are `60 MB`, `2 s`, `0.1 %`, `500 partitions`.
+    """
     if unit == MS:
         return format_duration_ms(value)
     if unit in (BYTES, BYTES_PER_SECOND):

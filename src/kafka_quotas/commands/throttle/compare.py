@@ -1,4 +1,4 @@
-"""One burst in all four algorithms of KIP-599, side by side: what formulas promise and what clients live through."""
+"""One burst in all four algorithms of KIP-599: what formulas promise and what clients experience."""
 
 from dataclasses import dataclass
 
@@ -13,49 +13,51 @@ from kafka_quotas.commands.throttle.mutation import (
 from kafka_quotas.core.quotas.simulation import MUTATION_ALGORITHMS, Algorithm, Event, EventOperation, replay
 
 _EVENLY = 10
-"""So many rows of the state over time lie evenly between the burst and the end; the turning points come on top."""
+"""Rows at even distances between the burst and the end, in addition to the turning points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedOutcome:
-    """An outcome, and how a client fares that repeats a request whenever the delay it was told is over.
-
-    `retries` counts its repetitions up to the one that was admitted, `retried_ms` after the burst; None where it gave
-    up.
-    """
+    """An outcome, and the result for a client that retries a request after each delay."""
 
     outcome: BurstOutcome
     retries: int | None
+    """Retries up to the admitted one, None where the client gave up."""
     retried_ms: int | None
+    """Time of the admitted retry after the burst in ms, None where the client gave up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateRow:
-    """The level of each algorithm (tokens, else a rate) so long after the burst, and whether it would admit."""
+    """The state of each algorithm at one time after the burst."""
 
     after_ms: int
+    """Time after the burst in ms."""
     levels: tuple[float, ...]
+    """Tokens, or the rate, of each algorithm."""
     admits: tuple[bool, ...]
+    """Whether each algorithm would admit a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlgorithmComparison:
-    """The burst, its outcome per algorithm in the order of `MUTATION_ALGORITHMS`, and the states over time."""
+    """The burst, its outcomes, and the states over time."""
 
     burst: Burst
     outcomes: tuple[ComparedOutcome, ...]
+    """Outcome per algorithm, in the order of `MUTATION_ALGORITHMS`."""
     states: tuple[StateRow, ...]
 
 
 def throttle_compare(burst: Burst) -> AlgorithmComparison:
-    """The burst in all four algorithms."""
+    """Compare the burst in all four algorithms."""
     outcomes = tuple(_compared(burst, algorithm) for algorithm in MUTATION_ALGORITHMS)
     times = _times(burst, tuple(compared.outcome for compared in outcomes))
     return AlgorithmComparison(burst=burst, outcomes=outcomes, states=states_at(burst, times))
 
 
 def states_at(burst: Burst, times_ms: tuple[int, ...]) -> tuple[StateRow, ...]:
-    """The states at the given times after the burst (ms)."""
+    """Return the states at the given times after the burst (ms)."""
     limiters = [(algorithm, after_burst(burst, algorithm)) for algorithm in MUTATION_ALGORITHMS]
     return tuple(
         StateRow(
@@ -82,7 +84,7 @@ def _compared(burst: Burst, algorithm: Algorithm) -> ComparedOutcome:
 
 
 def _times(burst: Burst, outcomes: tuple[BurstOutcome, ...]) -> tuple[int, ...]:
-    """The times worth a row, in ms: every turning point, the sample before it, and some evenly between."""
+    """Return the times for rows, in ms: every turning point, the sample before it, and some at even distances."""
     turns = {time for outcome in outcomes for time in (outcome.delay_ms, outcome.admitted_after_ms)}
     size_ms = burst.window.window_ms
     end_ms = max(*turns, size_ms)

@@ -1,7 +1,8 @@
-"""Event files for a replay: JSON lines or CSV with the columns `t_ms`, `amount` and, if wanted, `op`.
+"""Event files for a replay: JSON lines or CSV with the columns `t_ms`, `amount` and an optional `op`.
 
-Invariants: read line by line, one event in memory at a time, and no line longer than a limit; every complaint names the
-file and the line. Times are whole milliseconds, amounts finite and not negative (bytes may carry units: `15MB`).
+Invariants: files are read line by line, with one event in memory at a time and no line longer than a limit. Every error
+names the file and the line. Times are whole milliseconds, amounts finite and not negative (bytes may have units:
+`15MB`).
 """
 
 import csv
@@ -21,12 +22,12 @@ from kafka_quotas.core.quotas.simulation import Event, EventOperation
 COLUMNS: Final = ("t_ms", "amount", "op")
 STDIN: Final = "-"
 LONGEST_LINE: Final = 65_536
-"""An event takes some 50 bytes; a line beyond this is no event, and is not read to its end."""
+"""Longest line in bytes: an event takes some 50, and a longer line is not read to its end."""
 
 _LARGEST_TIME_MS: Final = 2**53
 _HINT: Final = 'a line of JSON is {"t_ms": 0, "amount": 5000000}, a CSV file begins with t_ms,amount'
 _PLAIN: Final = re.compile(r"[0-9]{1,300}(?:\.[0-9]{1,300})?", re.ASCII)
-"""Figures without a unit, which most are: they need no exact arithmetic."""
+"""Most figures, which have no unit and need no exact arithmetic."""
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,17}", re.ASCII)
 
 
@@ -34,24 +35,27 @@ _Parse = Callable[[str, Sequence[EventOperation]], Event]
 
 
 class EventFormat(StrEnum):
-    """The two forms of an event file."""
+    """The two formats of an event file."""
 
     JSONL = "jsonl"
     CSV = "csv"
 
 
 class _BadEventError(Exception):
-    """What is wrong with one line; the reader adds where it is."""
+    """The fault of one line, to which the reader adds the place."""
 
 
 def read_events(
     name: str, *, form: EventFormat | None = None, allowed: Sequence[EventOperation] = tuple(EventOperation)
 ) -> Iterator[Event]:
-    """The events of a file (`-`: standard input), in its order, read as they are asked for.
+    """Yield the events of a file in its order, reading it as they are consumed.
 
-    Without a `form` the name's ending tells it (.jsonl, .ndjson, .json, .csv), else the first character of the file.
+    Args:
+        name: The path, or `-` for standard input.
+        form: None to detect the format by the suffix (.jsonl, .ndjson, .json, .csv), else by the first character.
 
-    Raises `UsageError` for a file that can't be read and for a line that is no event; both name the place.
+    Raises:
+        UsageError: The file can't be read, or a line is no event; the message names the place.
     """
     label = "standard input" if name == STDIN else name
     try:
@@ -65,7 +69,7 @@ def read_events(
 
 
 def _form_of_name(name: str) -> EventFormat | None:
-    """The form that the ending of a name tells, None where it tells none."""
+    """Return the format by the suffix of a name, None for another suffix."""
     suffix = Path(name).suffix.lower()
     if suffix in (".jsonl", ".ndjson", ".json"):
         return EventFormat.JSONL
@@ -93,7 +97,7 @@ def _events(file: BinaryIO, label: str, form: EventFormat | None, allowed: Seque
 
 
 def _lines(file: BinaryIO, label: str) -> Iterator[tuple[int, str]]:
-    """Every line that is not blank with its number (from 1), without its end."""
+    """Yield every line that is not blank, without its end, and its number from 1."""
     number = 0
     while raw := file.readline(LONGEST_LINE + 1):
         number += 1
@@ -123,7 +127,7 @@ def _reason(error: Exception) -> str:
 
 
 def _csv_parser(header: str, place: str) -> _Parse:
-    """What turns a line of CSV into an event, by the names in the header."""
+    """Return the parser for lines of CSV with the columns of the header."""
     try:
         names = [name.strip() for name in _fields(header)]
         _check_names(names)
@@ -150,7 +154,7 @@ def _fields(text: str) -> list[str]:
 
 
 def _check_names(names: list[str]) -> None:
-    """Nothing, if the names are `COLUMNS`, the first two at least."""
+    """Check that the names are among `COLUMNS`, with at least the first two."""
     missing = [name for name in COLUMNS[:2] if name not in names]
     if missing:
         raise _BadEventError(f"no {' and no '.join(missing)}")
@@ -194,6 +198,6 @@ def _operation(value: object, allowed: Sequence[EventOperation]) -> EventOperati
 
 
 def _shown(value: object) -> str:
-    """A value for a message of one line, cut where it is long."""
+    """Format a value for a one-line message, cut where it is long."""
     text = repr(value) if isinstance(value, str | int | float | None) else type(value).__name__
     return text if len(text) <= 40 else text[:37] + "..."

@@ -1,8 +1,8 @@
-"""How one burst of controller mutations fares under each of KIP-599's four algorithms.
+"""One burst of controller mutations under each of KIP-599's four algorithms.
 
-Invariants: states and delays come from the algorithms themselves; the formulas beside them are the documents'. A burst
-finds a client that was idle. `rate` runs over one sample more than the others, as Kafka's own comparison of the two has
-it: so many samples are whole.
+Invariants: states and delays come from the algorithms themselves; the formulas beside them are the documents'. The
+client was idle before the burst. `rate` runs over one sample more than the others, as in Kafka's own comparison of the
+two, which gives it as many whole samples.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ RULES = {
     Algorithm.SPREAD_EVEN: "rate < quota",
     Algorithm.SPREAD_FILL: "rate <= quota",
 }
-"""When each algorithm admits a request."""
+"""Condition for each algorithm to admit a request."""
 
 SOURCES = {
     Algorithm.TOKEN_BUCKET: "KIP-599 as shipped: TokenBucket, ControllerMutationQuotaManager",
@@ -38,10 +38,12 @@ SOURCES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burst:
-    """A quota (partitions per second), a burst (partitions) and the window, of which Kafka makes the largest credit."""
+    """A quota, a burst, and the window, which determines the largest credit."""
 
     quota: float
+    """Partitions per second."""
     partitions: float
+    """Partitions of the burst."""
     window: QuotaWindow
 
     @property
@@ -51,33 +53,39 @@ class Burst:
 
     @property
     def credit(self) -> float:
-        """The most tokens a bucket holds: B = Q * S * W, in partitions."""
+        """The most tokens of a bucket in partitions: B = Q * S * W."""
         return self.quota * self.window_ms / 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BurstOutcome:
-    """What a burst leaves behind: tokens or a rate, the delay by formula, and when the next request is admitted."""
+    """The state of an algorithm after a burst, and the delays it causes."""
 
     algorithm: Algorithm
     level: float
+    """Tokens, or a rate, after the burst."""
     unit: str
     delay_ms: int
+    """Delay by formula in ms."""
     admitted_after_ms: int
+    """Time after the burst until the next request is admitted, in ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherDelays:
-    """What else decides a response's throttle time (ms): the request quota's delay, and the time already waited."""
+    """Further influences on a response's throttle time."""
 
     request_throttle_ms: int = 0
+    """Delay by the request quota in ms."""
     waited_ms: int = 0
+    """Time that the response has already waited, in ms."""
 
 
 def window_of_credit(credit: float, quota: float, window_s: int) -> QuotaWindow:
-    """The window that makes `credit` the largest burst: S = B / (Q * W), the draft's `controller_mutations_burst`.
+    """Return the window whose largest burst is `credit`: S = B / (Q * W), the draft's `controller_mutations_burst`.
 
-    Raises `UsageError` where that is no whole number of samples.
+    Raises:
+        UsageError: The number of samples is not whole.
     """
     samples = Fraction(credit) / (Fraction(quota) * window_s)
     if samples.denominator != 1 or samples < 1:
@@ -89,7 +97,7 @@ def window_of_credit(credit: float, quota: float, window_s: int) -> QuotaWindow:
 
 
 def throttle_mutation(burst: Burst, algorithm: Algorithm, others: OtherDelays) -> CalculatorAnswer:
-    """The delay after a burst with its arithmetic, and for the shipped algorithm what clients are told."""
+    """Calculate the delay after a burst, and for the shipped algorithm the responses to clients."""
     outcome = burst_outcome(burst, algorithm)
     calculations = [_calculation(burst, outcome)]
     if algorithm is Algorithm.TOKEN_BUCKET:
@@ -104,7 +112,7 @@ def throttle_mutation(burst: Burst, algorithm: Algorithm, others: OtherDelays) -
 
 
 def burst_outcome(burst: Burst, algorithm: Algorithm) -> BurstOutcome:
-    """What the burst leaves behind in an algorithm that saw nothing before."""
+    """Apply the burst to a fresh algorithm and return its state."""
     limiter = after_burst(burst, algorithm)
     origin_ms = burst.window_ms
     level = limiter.level(origin_ms)
@@ -119,13 +127,13 @@ def burst_outcome(burst: Burst, algorithm: Algorithm) -> BurstOutcome:
 
 
 def fresh_limiter(burst: Burst, algorithm: Algorithm) -> SimulatedLimiter:
-    """The algorithm with the burst's quota and window, before the burst."""
+    """Create the algorithm with the burst's quota and window, before the burst."""
     samples = burst.window.samples + (1 if algorithm is Algorithm.RATE else 0)
     return new_limiter(algorithm, bound=burst.quota, samples=samples, window_ms=burst.window.window_ms)
 
 
 def after_burst(burst: Burst, algorithm: Algorithm) -> SimulatedLimiter:
-    """The algorithm just after the burst, which came at `burst.window_ms` (a new bucket is full by then)."""
+    """Return the algorithm just after the burst at `burst.window_ms`, when a new bucket is full."""
     limiter = fresh_limiter(burst, algorithm)
     origin_ms = full_bucket_ms(samples=burst.window.samples, window_ms=burst.window.window_ms)
     limiter.apply(EventOperation.STRICT, burst.partitions, origin_ms)
@@ -133,7 +141,7 @@ def after_burst(burst: Burst, algorithm: Algorithm) -> SimulatedLimiter:
 
 
 def admits(limiter: SimulatedLimiter, algorithm: Algorithm, quota: float, now_ms: int) -> bool:
-    """Whether a request would be admitted at a time; looking changes nothing."""
+    """Check whether a request would be admitted at a time, without changing the limiter."""
     level = limiter.level(now_ms)
     if algorithm is Algorithm.TOKEN_BUCKET:
         return level >= 0
@@ -141,10 +149,11 @@ def admits(limiter: SimulatedLimiter, algorithm: Algorithm, quota: float, now_ms
 
 
 def _admitted_after_ms(burst: Burst, algorithm: Algorithm, delay_ms: int) -> int:
-    """The first time after the burst, in ms, at which another request is admitted.
+    """Return the first time after the burst, in ms, at which another request is admitted.
 
-    All but `rate` go from refusal to admission once. The window of `rate` grows within each sample and shrinks at its
-    end, always alike until the burst's own sample expires, so the first sample and the last ones decide.
+    All but `rate` change from refusal to admission once. The window of `rate` grows within each sample and shrinks at
+    its
+    end, in the same way until the burst's own sample expires. The first sample and the last ones therefore decide.
     """
     limiter, origin_ms = after_burst(burst, algorithm), burst.window_ms
 
@@ -164,7 +173,10 @@ def _admitted_after_ms(burst: Burst, algorithm: Algorithm, delay_ms: int) -> int
 
 
 def _first(admitted: Callable[[int], bool], refused_ms: int, later_ms: int) -> int:
-    """The first time at which `admitted` holds; it does not at `refused_ms`, and once it does it stays so."""
+    """Return the first time at which `admitted` holds.
+
+    It does not hold at `refused_ms`, and holds for ever once it does.
+    """
     while not admitted(later_ms):
         refused_ms, later_ms = later_ms, 2 * later_ms
         if later_ms > LONG_MAX:
@@ -179,7 +191,7 @@ def _first(admitted: Callable[[int], bool], refused_ms: int, later_ms: int) -> i
 
 
 def _calculation(burst: Burst, outcome: BurstOutcome) -> Calculation:
-    """The outcome with the document's formula beside each figure."""
+    """Return the outcome with the document's formula for each figure."""
     steps = _bucket_steps(burst, outcome) if outcome.unit == PARTITIONS else _rate_steps(burst, outcome)
     return Calculation(
         method=outcome.algorithm.value,
@@ -200,7 +212,10 @@ def _calculation(burst: Burst, outcome: BurstOutcome) -> Calculation:
 
 
 def delay_formula(burst: Burst, outcome: BurstOutcome) -> str:
-    """The formula of the delay with its figures: `60 / 5` for a bucket, `(5.6 - 5) / 5 x 100 s` for a rate."""
+    """Return the formula of the delay with its figures.
+
+    Examples are `60 / 5` for a bucket, `(5.6 - 5) / 5 x 100 s` for a rate.
+    """
     quota, level = _plain(burst.quota), _plain(outcome.level)
     if outcome.unit == PARTITIONS:
         return f"{_plain(-outcome.level)} / {quota}" if outcome.level < 0 else f"{level} tokens"
@@ -249,7 +264,7 @@ def _rate_steps(burst: Burst, outcome: BurstOutcome) -> tuple[Step, ...]:
 
 
 def _strict(burst: Burst, others: OtherDelays) -> Calculation:
-    """What newer clients are told: a refused topic carries error 89."""
+    """Calculate the response to newer clients, where a refused topic has error 89."""
     limiter = fresh_limiter(burst, Algorithm.TOKEN_BUCKET)
     first, second = (
         limiter.apply(EventOperation.STRICT, amount, burst.window_ms) for amount in (burst.partitions, 1.0)
@@ -279,7 +294,7 @@ def _strict(burst: Burst, others: OtherDelays) -> Calculation:
 
 
 def _permissive(burst: Burst) -> Calculation:
-    """What older clients are told: everything is accepted, and the connection is muted for the delay."""
+    """Calculate the response to older clients: all is accepted, and the connection is muted for the delay."""
     outcome = fresh_limiter(burst, Algorithm.TOKEN_BUCKET).apply(
         EventOperation.RECORD, burst.partitions, burst.window_ms
     )

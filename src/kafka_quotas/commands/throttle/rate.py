@@ -1,4 +1,4 @@
-"""How long a byte-rate quota holds a client back: KIP-13's arithmetic beside what Kafka shipped.
+"""How long a byte-rate quota delays a client: KIP-13's arithmetic, and what Kafka shipped.
 
 Invariants: the shipped figures come from replaying the traffic through the same `Rate` that enforcement uses.
 """
@@ -27,23 +27,25 @@ SHIPPED = "Kafka 4.x: Rate, SampledStat, QuotaUtils.throttleTime"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateTraffic:
-    """A quota and what a client does under it (bytes per second; bytes).
-
-    Either an `observed` rate (over `over_ms`, None: over the quota window), or a `burst` within one sample after a
-    `steady` rate.
-    """
+    """A quota and a client's traffic: either an `observed` rate, or a `burst` after a `steady` rate."""
 
     quota: float
+    """Quota in bytes/s."""
     observed: float | None = None
+    """Observed rate in bytes/s."""
     over_ms: int | None = None
+    """Time of the observed rate in ms, None for the quota window."""
     steady: float = 0.0
+    """Rate before the burst in bytes/s."""
     burst: float | None = None
+    """Bytes of the burst, within one sample."""
 
 
 def throttle_rate(traffic: RateTraffic, window: QuotaWindow) -> CalculatorAnswer:
-    """The delay of a byte-rate quota with its arithmetic, by KIP-13 and as shipped where they may differ.
+    """Calculate the delay of a byte-rate quota, by KIP-13 and as shipped where they may differ.
 
-    Raises `UsageError` where neither or both of an observed rate and a burst are given, or a figure is out of range.
+    Raises:
+        UsageError: Neither or both of an observed rate and a burst are given, or a figure is out of range.
     """
     if (traffic.observed is None) == (traffic.burst is None):
         raise UsageError("give either --observed or --burst", hint="--observed 6MB/s, or --steady 5MB/s --burst 15MB")
@@ -56,7 +58,7 @@ def throttle_rate(traffic: RateTraffic, window: QuotaWindow) -> CalculatorAnswer
 
 
 def _observed(traffic: RateTraffic, observed: float, window: QuotaWindow) -> CalculatorAnswer:
-    """The delay of an observed rate over the given window, else over the shortest and the usual longest one."""
+    """Calculate the delay of an observed rate over the given window, else the shortest and the longest usual one."""
     given = (
         Given(name="quota", value=traffic.quota, unit=BYTES_PER_SECOND),
         Given(name="observed", value=observed, unit=BYTES_PER_SECOND),
@@ -102,7 +104,7 @@ def _burst(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Calculato
 
 
 def _kip_13(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Calculation:
-    """KIP-13's own arithmetic: all but the last sample carry the steady rate, the last one the burst."""
+    """Calculate by KIP-13: all but the last sample have the steady rate, the last one the burst."""
     samples = _kip_13_samples(window)
     window_ms = samples * window.window_ms
     before = (samples - 1) * traffic.steady * window.window_s
@@ -138,12 +140,15 @@ def _kip_13(traffic: RateTraffic, burst: float, window: QuotaWindow) -> Calculat
 
 
 def _kip_13_samples(window: QuotaWindow) -> int:
-    """How many samples KIP-13 would count: its N, whose default of 10 shipped as 11, the current one included."""
+    """Return how many samples KIP-13 would count.
+
+    Its default N of 10 shipped as 11, the current sample included.
+    """
     return KIP_13_SAMPLES if window.samples == DEFAULT_WINDOW.samples else window.samples
 
 
 def _shipped(traffic: RateTraffic, burst: float, window: QuotaWindow, moment: Moment) -> Calculation:
-    """What the shipped `Rate` finds for the same traffic, in small requests, with the burst as one of them."""
+    """Calculate by the shipped `Rate`, for small requests with the burst as one of them."""
     found = after_steady_traffic(bound=traffic.quota, window=window, steady=traffic.steady, amount=burst, moment=moment)
     return Calculation(
         method=f"kafka-{moment}",
@@ -155,7 +160,7 @@ def _shipped(traffic: RateTraffic, burst: float, window: QuotaWindow, moment: Mo
 
 
 def _rate_steps(rate: float, quota: float, window_ms: int, *, produced_known: bool = False) -> tuple[Step, ...]:
-    """The steps from a rate over a window to the delay: X = (O - T) / T * W."""
+    """Return the steps from a rate over a window to the delay: X = (O - T) / T * W."""
     delay_ms = max(0, throttle_time_ms(rate, quota, window_ms))
     rate_text, quota_text, window_text = (
         quantity(rate, BYTES_PER_SECOND),
@@ -200,12 +205,15 @@ def _allowed(quota: float, window_ms: int) -> Step:
 
 
 def _whole_samples(window: QuotaWindow) -> int:
-    """The samples that are whole at any time: all but the current one."""
+    """Return the number of samples that are whole at any time: all but the current one."""
     return max(window.samples - 1, 1)
 
 
 def _longest_ms(window: QuotaWindow) -> int:
-    """What Kafka's window never reaches: a sample is kept for so long after its last record, not after its start."""
+    """Return the time in ms that Kafka's window never reaches.
+
+    Kafka keeps a sample by the time since its last record, not since its start.
+    """
     return (window.samples + 1) * window.window_ms
 
 

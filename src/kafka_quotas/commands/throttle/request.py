@@ -1,6 +1,6 @@
-"""What a request quota allows, and how long it holds a client back.
+"""What a request quota allows, and how long it delays a client.
 
-Invariants: n % is n % of one thread; delays are cut at one sample of the quota window (`quota.window.size.seconds`).
+Invariants: n % is n % of one thread; delays are at most one sample of the quota window (`quota.window.size.seconds`).
 """
 
 from dataclasses import dataclass
@@ -19,23 +19,26 @@ DEFAULT_NETWORK_THREADS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLoad:
-    """A request quota (% of one thread), the broker's threads, and what a client does under it.
+    """A request quota, the broker's threads, and a client's load.
 
-    `stall_ms` is the thread time of one long request, after `steady` % of use (None: at the quota). `connections` and
-    `request_ms`, the thread time of one request, give the most that a client can use.
+    `connections` and `request_ms` together give the most that a client can use.
     """
 
     quota: float
+    """Quota in % of one thread."""
     io_threads: int = DEFAULT_IO_THREADS
     network_threads: int = DEFAULT_NETWORK_THREADS
     steady: float | None = None
+    """Usage before a stall in %, None for the quota."""
     stall_ms: float | None = None
+    """Thread time of one long request in ms."""
     connections: int | None = None
     request_ms: float | None = None
+    """Thread time of one request in ms."""
 
 
 def throttle_request(load: RequestLoad, window: QuotaWindow) -> CalculatorAnswer:
-    """What the quota is worth in time and threads, the most a client can use, and the delay of a stall."""
+    """Calculate the quota's worth in time and threads, the most a client can use, and the delay of a stall."""
     calculations = [_worth(load, window)]
     if load.connections is not None and load.request_ms is not None:
         calculations.append(_ceiling(load, load.connections, load.request_ms, window))
@@ -64,7 +67,7 @@ def _notes(load: RequestLoad) -> tuple[str, ...]:
 
 
 def _capacity(load: RequestLoad) -> float:
-    """What all threads of a broker come to, in % of one thread."""
+    """Return the capacity of all threads of a broker, in % of one thread."""
     return (load.io_threads + load.network_threads) * 100.0
 
 
@@ -73,7 +76,7 @@ def _steady(load: RequestLoad) -> float:
 
 
 def _worth(load: RequestLoad, window: QuotaWindow) -> Calculation:
-    """The quota in time per window, in threads, and as a share of the broker."""
+    """Calculate the quota in time per window, in threads, and as a share of the broker."""
     window_text, quota_text = quantity(window.window_ms, MS), quantity(load.quota, PERCENT)
     threads, capacity = load.io_threads + load.network_threads, _capacity(load)
     return Calculation(
@@ -105,7 +108,7 @@ def _worth(load: RequestLoad, window: QuotaWindow) -> Calculation:
 
 
 def _ceiling(load: RequestLoad, connections: int, request_ms: float, window: QuotaWindow) -> Calculation:
-    """The most a client can use per window, because a delay is cut at one window: max(quota, C * R)."""
+    """Calculate the most a client can use per window, max(quota, C * R), as a delay is at most one window."""
     allowed_ms, held_ms = load.quota * window.window_ms / 100, connections * request_ms
     most_ms = max(allowed_ms, held_ms)
     return Calculation(
@@ -136,7 +139,7 @@ def _ceiling(load: RequestLoad, connections: int, request_ms: float, window: Quo
 
 
 def _kip_124(load: RequestLoad, stall_ms: float, window: QuotaWindow) -> Calculation:
-    """KIP-124's arithmetic: everything happens within one sample of the window."""
+    """Calculate by KIP-124, with all usage within one sample of the window."""
     steady_ms = _steady(load) * window.window_ms / 100
     used = f"{quantity(_steady(load), PERCENT)} x {quantity(window.window_ms, MS)} + {quantity(stall_ms, MS)}"
     rate = (steady_ms + stall_ms) / window.window_ms * 100
@@ -150,7 +153,7 @@ def _kip_124(load: RequestLoad, stall_ms: float, window: QuotaWindow) -> Calcula
 
 
 def _shipped(load: RequestLoad, stall_ms: float, window: QuotaWindow) -> Calculation:
-    """What the shipped `Rate` finds when the stall begins a sample."""
+    """Calculate by the shipped `Rate`, with the stall at the start of a sample."""
     found = after_steady_traffic(
         bound=load.quota, window=window, steady=_steady(load), amount=stall_ms / 10, moment=Moment.START
     )  # 1 ms is 0.1 % of a thread's second
@@ -164,7 +167,7 @@ def _shipped(load: RequestLoad, stall_ms: float, window: QuotaWindow) -> Calcula
 
 
 def _delays(load: RequestLoad, rate: float, window_ms: int, window: QuotaWindow) -> tuple[int, int]:
-    """The delay unbounded and bounded, in ms."""
+    """Return the delay unbounded and bounded, in ms."""
     unbounded_ms = max(0, throttle_time_ms(rate, load.quota, window_ms))
     return unbounded_ms, min(unbounded_ms, window.window_ms)
 

@@ -18,56 +18,59 @@ from kafka_quotas.core.quotas.simulation import (
 )
 
 MOST_POINTS: Final = 2000
-"""A course has between half as many and so many points, however many decisions there were."""
+"""Upper bound of the points of a course, which has at least half as many after as many decisions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """What events are replayed through: an algorithm, its bound (per second) and window, and the kind of loop.
-
-    `operation` is what an event does that does not say (None: what is usual for the algorithm).
-    """
+    """The algorithm, quota and loop for a replay of events."""
 
     algorithm: Algorithm
     quota: float
+    """Bound per second."""
     window: QuotaWindow
     operation: EventOperation | None = None
+    """Operation of events that name none, None for the algorithm's usual one."""
     closed_loop: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationSummary:
-    """What a replay came to. Amounts are those of admitted events; the mean rate is that amount over the time used.
-
-    The time used runs from the first decision to the end of the last delay, at least one sample.
-    """
+    """The totals of a replay."""
 
     decisions: int
     admitted: int
     refused: int
     delayed: int
     amount: float
+    """Amount of admitted events."""
     total_delay_ms: int
     longest_delay_ms: int
     highest_level: float
     first_ms: int
     last_ms: int
     mean_rate: float
+    """Amount by the time from the first decision to the end of the last delay, at least one sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoursePoint:
-    """A moment of a replay: the level of the algorithm (rate per second, or tokens) and the delay it gave, in ms."""
+    """A moment of a replay."""
 
     t_ms: int
     level: float
+    """Rate per second, or tokens."""
     delay_ms: int
+    """Delay in ms."""
 
 
 def simulate(simulation: Simulation, events: Iterable[Event]) -> Iterator[SimulatedDecision]:
-    """The decisions on the events, as they are taken; times in the events may start at 0.
+    """Yield the decisions on the events as they are consumed.
 
-    Raises `UsageError` where the algorithm does not take the window.
+    Times in the events may start at 0.
+
+    Raises:
+        UsageError: The algorithm does not take the window.
     """
     window = simulation.window
     limiter = new_limiter(
@@ -83,7 +86,7 @@ def simulate(simulation: Simulation, events: Iterable[Event]) -> Iterator[Simula
 
 
 class Tally:
-    """Adds decisions up."""
+    """The running totals of decisions."""
 
     def __init__(self, window: QuotaWindow) -> None:
         self._least_ms = window.window_ms
@@ -94,7 +97,7 @@ class Tally:
         self._first_ms = self._last_ms = self._end_ms = 0
 
     def add(self, decision: SimulatedDecision) -> None:
-        """Nothing; the decision counts."""
+        """Add a decision to the totals."""
         outcome, delay_ms = decision.outcome, max(decision.outcome.throttle_ms, 0)
         if not self._decisions:
             self._first_ms = self._last_ms = self._end_ms = decision.t_ms
@@ -110,7 +113,7 @@ class Tally:
             self._amount += _counted(decision)
 
     def summary(self) -> SimulationSummary:
-        """The totals so far."""
+        """Return the totals so far."""
         span_ms = max(self._end_ms - self._first_ms, self._least_ms)
         return SimulationSummary(
             decisions=self._decisions,
@@ -128,7 +131,7 @@ class Tally:
 
 
 class Course:
-    """The course of a replay, thinned as it grows: of neighbours the one with the higher delay or level stays."""
+    """The course of a replay, thinned as it grows to the point with the higher delay or level of neighbours."""
 
     def __init__(self) -> None:
         self._points: list[CoursePoint] = []
@@ -136,7 +139,7 @@ class Course:
         self._stride = 1
 
     def add(self, decision: SimulatedDecision) -> None:
-        """Nothing; the decision is part of the course."""
+        """Add a decision to the course."""
         delay_ms = max(decision.outcome.throttle_ms, 0)
         self._pending.append(CoursePoint(t_ms=decision.t_ms, level=decision.outcome.after, delay_ms=delay_ms))
         if len(self._pending) == self._stride:
@@ -147,7 +150,7 @@ class Course:
             self._stride *= 2
 
     def points(self) -> tuple[CoursePoint, ...]:
-        """The points in the order of time."""
+        """Return the points in the order of time."""
         rest = [_standing_out(self._pending)] if self._pending else []
         return tuple(sorted([*self._points, *rest], key=lambda point: point.t_ms))
 
@@ -157,7 +160,7 @@ def _standing_out(points: list[CoursePoint]) -> CoursePoint:
 
 
 def _counted(decision: SimulatedDecision) -> float:
-    """The amount that a decision moved: none for a check, negative for what was taken back."""
+    """Return the amount that a decision moved: none for a check, negative for one that took back."""
     if decision.operation is EventOperation.CHECK:
         return 0.0
     return -decision.amount if decision.operation is EventOperation.UNRECORD else decision.amount

@@ -1,4 +1,4 @@
-"""A client's past, replayed through the shipped rate, so that a figure is Kafka's and not a formula's."""
+"""A client's past replayed through the shipped rate, for figures of Kafka rather than a formula's."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,14 +10,14 @@ from kafka_quotas.core.metrics.throttle_time import throttle_time_ms
 from kafka_quotas.core.model.quota_window import QuotaWindow
 
 REQUESTS_PER_SAMPLE: Final = 10
-"""Steady traffic is so many equal requests per sample."""
+"""Equal requests per sample of steady traffic."""
 
 MOST_SAMPLES: Final = 100_000
-"""A longer history would take longer than a person waits."""
+"""Most samples of a window: a longer history would take longer than a person waits."""
 
 
 class Moment(StrEnum):
-    """Where in a sample the last request falls."""
+    """The place of the last request within a sample."""
 
     START = "start"
     END = "end"
@@ -25,19 +25,24 @@ class Moment(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The rate per second after the last request, the window it was measured over, and the delay (unbounded)."""
+    """The state after the last request."""
 
     rate: float
+    """Rate per second."""
     window_ms: int
+    """Window that the rate was measured over, in ms."""
     throttle_ms: int
+    """Unbounded delay in ms."""
 
 
 def after_steady_traffic(*, bound: float, window: QuotaWindow, steady: float, amount: float, moment: Moment) -> Found:
-    """What Kafka's `Rate` finds when a request of `amount` follows a full window of `steady` traffic per second.
+    """Measure Kafka's `Rate` after a full window of `steady` traffic per second and a request of `amount`.
 
-    With `Moment.START` the request begins a new sample; with `END` it is the last, and only, one of its sample.
+    Args:
+        moment: START for a request that begins a new sample, END for the last, and only, one of its sample.
 
-    Raises `UsageError` for a window of more than `MOST_SAMPLES` samples.
+    Raises:
+        UsageError: The window has more than `MOST_SAMPLES` samples.
     """
     if window.samples > MOST_SAMPLES:
         raise UsageError(
