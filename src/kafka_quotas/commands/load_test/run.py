@@ -113,7 +113,10 @@ class _ScenarioRun:
                 ready_flood_topics(plan, admin)
 
     def _place(self) -> RunPlace:
-        """Return the journal's entry for the run, without a cluster to restore where the target ends with the run."""
+        """Return the journal's entry for the run.
+
+        It names no cluster to restore where the target ends with the run.
+        """
         target = self._order.target
         theirs = target.bootstrap if target.bootstrap is not None else ""
         keeps = "" if not theirs or target.through_daemon else target.store_url or f"kafka://{theirs}"
@@ -246,7 +249,7 @@ class _ScenarioRun:
             with closing(TopicAdmin(staged.admin, settings=replace(staged.settings, timeout_s=PATIENCE_S))) as admin:
                 return tuple(f"topic {name} was deleted during the run" for name in admin.missing(moved))
         except KafkaQuotasError:
-            return ()  # whoever administers may not look, or the target is gone, which its watch tells
+            return ()  # the admin user may not list topics, or the target is gone, which its watch reports
 
     def _probes(self, staged: TestBed, variant: Variant) -> list[TopicProbes]:
         return [

@@ -54,7 +54,7 @@ def floods_topics(plan: LoadPlan) -> bool:
 
 EVENT_LOG: Final = "events"
 _PATIENCE_S: Final = 180.0
-"""Timeout for changes of a topic or a quota at a broker here: after a flood many others are queued before it."""
+"""Timeout for changes at a broker here: after a flood many others are queued before them."""
 _CONNECT_S: Final = 10.0
 _FIRST_CONNECT_S: Final = 20.0
 """Timeout for a login at a broker that has just started: its first ones are slow."""

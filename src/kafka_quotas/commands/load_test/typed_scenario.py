@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 DEFAULT_TOPIC = "kafka-quotas-load-test"
 EMBEDDED_FILL_BYTES = 16_000_000
-"""Bytes for consumers in a cluster that is started for the run: the embedded one keeps 5 MB in each of 4 partitions."""
+"""Bytes for consumers in a cluster of the run: the embedded one keeps 5 MB in each of 4 partitions."""
 _PARTITIONS = 4
 
 

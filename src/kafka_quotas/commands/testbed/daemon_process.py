@@ -160,6 +160,6 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 @contextlib.contextmanager
 def work_folder() -> Iterator[Path]:
-    """Create an empty folder for the block, with a path short enough for a socket, and remove it afterwards."""
+    """Create an empty folder for the block, with a path short enough for a socket."""
     with tempfile.TemporaryDirectory(prefix="kafka-quotas-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)

@@ -147,7 +147,10 @@ def _settings(folder: Path, port: int, window: QuotaWindow, terms: BrokerTerms) 
 
 
 def _logging(request_log: Path, *, logs_requests: bool) -> dict[str, str]:
-    """Return Log4j's properties: warnings to the broker's own log, and requests to a file in the usual format."""
+    """Return Log4j's properties.
+
+    Warnings go to the broker's own log, and requests (if logged at all) to a file in the usual format.
+    """
     pattern = "[%d] %p %m (%c)%n"
     return {
         "rootLogger.level": "WARN",

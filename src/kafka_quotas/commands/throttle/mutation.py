@@ -82,7 +82,9 @@ class OtherDelays:
 
 
 def window_of_credit(credit: float, quota: float, window_s: int) -> QuotaWindow:
-    """Return the window whose largest burst is `credit`: S = B / (Q * W), the draft's `controller_mutations_burst`.
+    """Return the window whose largest burst is `credit`, the draft's `controller_mutations_burst`.
+
+    The number of samples is S = B / (Q * W).
 
     Raises:
         UsageError: The number of samples is not whole.

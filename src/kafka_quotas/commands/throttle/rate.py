@@ -58,7 +58,10 @@ def throttle_rate(traffic: RateTraffic, window: QuotaWindow) -> CalculatorAnswer
 
 
 def _observed(traffic: RateTraffic, observed: float, window: QuotaWindow) -> CalculatorAnswer:
-    """Calculate the delay of an observed rate over the given window, else the shortest and the longest usual one."""
+    """Calculate the delay of an observed rate over the given window.
+
+    Without one it is calculated over the shortest and the usual longest window.
+    """
     given = (
         Given(name="quota", value=traffic.quota, unit=BYTES_PER_SECOND),
         Given(name="observed", value=observed, unit=BYTES_PER_SECOND),

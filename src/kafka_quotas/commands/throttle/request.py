@@ -38,7 +38,7 @@ class RequestLoad:
 
 
 def throttle_request(load: RequestLoad, window: QuotaWindow) -> CalculatorAnswer:
-    """Calculate the quota's worth in time and threads, the most a client can use, and the delay of a stall."""
+    """Calculate the quota's worth, the most a client can use, and the delay of a stall."""
     calculations = [_worth(load, window)]
     if load.connections is not None and load.request_ms is not None:
         calculations.append(_ceiling(load, load.connections, load.request_ms, window))

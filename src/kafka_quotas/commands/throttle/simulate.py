@@ -65,7 +65,7 @@ class CoursePoint:
 
 
 def simulate(simulation: Simulation, events: Iterable[Event]) -> Iterator[SimulatedDecision]:
-    """Yield the decisions on the events as they are consumed.
+    """Return the decisions on the events, in step with their consumption.
 
     Times in the events may start at 0.
 
@@ -131,7 +131,10 @@ class Tally:
 
 
 class Course:
-    """The course of a replay, thinned as it grows to the point with the higher delay or level of neighbours."""
+    """The course of a replay, thinned as it grows.
+
+    Of neighbours the point with the higher delay or level stays.
+    """
 
     def __init__(self) -> None:
         self._points: list[CoursePoint] = []
