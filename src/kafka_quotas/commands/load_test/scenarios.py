@@ -1,4 +1,7 @@
-"""`load-test validate` checks a scenario against a target without touching it; `load-test list` lists scenarios."""
+"""`load-test validate` and `load-test list`: checks of a scenario against a target, and its description.
+
+A check does not touch the target.
+"""
 
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,7 @@
-"""The target of a load test: an existing cluster, the embedded one, or a broker that is started for it.
+"""The target of a load test: an existing cluster, the embedded one, or a broker started for it.
 
-With the daemon in front of any of them, the daemon keeps the quotas in a store of its own, and the cluster behind it
-is not changed. Topics that mutation floods delete or grow are created before the load; no others are left.
+With the daemon in front of any of them, the daemon keeps the quotas in a store of its own, and the upstream cluster is
+not changed. Topics that mutation floods delete or grow are created before the load; no others are left.
 """
 
 from collections.abc import Callable, Iterator, Mapping

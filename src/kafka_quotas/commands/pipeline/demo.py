@@ -1,4 +1,4 @@
-"""Traffic for the pipeline's demo: a scenario of the load tester against a real broker that logs its requests."""
+"""Traffic for the pipeline's demo: a load test against a real broker that logs its requests."""
 
 import shutil
 from contextlib import closing

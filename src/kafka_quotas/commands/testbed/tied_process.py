@@ -1,11 +1,11 @@
-"""A program that ends when the process that started it ends, even by SIGKILL, which no process can handle.
+"""A program that ends when the process that started it ends, even by SIGKILL.
 
 Run as a script, `python -I tied_process.py PARENT_PID PROGRAM ARGUMENT...` asks the kernel for SIGTERM at the parent's
 death and becomes the program. (`preexec_fn` may hang where the parent has threads, as one with librdkafka has.) Other
 systems than Linux do not have this signal, and run the program without it.
 
-Source: prctl(2), `PR_SET_PDEATHSIG`, which is kept over execve and refers to the thread that started the process; that
-thread must be the main thread.
+The signal is kept over execve and refers to the thread that started the process, which must be the main thread.
+**Source:** prctl(2), `PR_SET_PDEATHSIG`.
 """
 
 import ctypes

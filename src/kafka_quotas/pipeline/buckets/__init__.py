@@ -1,4 +1,4 @@
-"""Recorded traffic by quota bucket: the clients that share one, their charges, and proposals to replay.
+"""Recorded traffic by quota bucket: its clients and their charges, and proposals to replay.
 
 Imports `pipeline.tables` and `core.resolution`.
 """

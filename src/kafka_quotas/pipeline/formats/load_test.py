@@ -1,4 +1,4 @@
-"""The load tester's `samples.parquet`: its events as events, its seconds as clients' view of throttling.
+"""The load tester's `samples.parquet`: its events, and its seconds as clients' view of throttling.
 
 `docs/load-test.md` lists the file's columns. Charges of connections are skipped, since the jobs have no quota of them.
 Events from acknowledgements are flagged as estimated, since several of them may be one request.

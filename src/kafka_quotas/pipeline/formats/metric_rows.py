@@ -3,7 +3,7 @@
 Clients are librdkafka (its statistics) and Java (its metrics). Brokers' figures come from scrapes, under the names of
 any exporter.
 
-Source: librdkafka's STATISTICS.md (`brokers.*.throttle`, ms), `FetchMetricsRegistry` and `SenderMetricsRegistry`
+**Source:** librdkafka's STATISTICS.md (`brokers.*.throttle`, ms), `FetchMetricsRegistry` and `SenderMetricsRegistry`
 (Kafka 4.0: produce-/fetch-throttle-time-avg and -max, ms), KIP-13 and KIP-219 for the meaning of the figures.
 """
 

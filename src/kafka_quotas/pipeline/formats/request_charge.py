@@ -5,7 +5,7 @@ tagged fields that a client may add are unknown, which is why these sizes are ca
 the partitions of a deleted topic nor the number before some were added: one per topic is counted then, and the figure
 is estimated.
 
-Source: ProduceRequest.json, FetchResponse.json, RequestHeader.json (Kafka 4.0), ShareFetchResponse.json (4.3);
+**Source:** ProduceRequest.json, FetchResponse.json, RequestHeader.json (Kafka 4.0), ShareFetchResponse.json (4.3);
 `KafkaApis.handleProduceRequest` charges the whole request, `FetchResponse.sizeOf` and `ShareFetchResponse.sizeOf` are a
 fetch's charge; KIP-599 and `ReplicationControlManager` (Kafka 4.0) for partitions.
 """
@@ -49,7 +49,7 @@ def is_of_broker(api_key: int, *, client_id: str, request: Mapping[str, Any]) ->
 
     Topics that clients create by asking for them are created under the client's name.
 
-    Source: `DefaultAutoTopicCreationManager`, `KafkaApis.handleFindCoordinatorRequest` (4.0).
+    **Source:** `DefaultAutoTopicCreationManager`, `KafkaApis.handleFindCoordinatorRequest` (4.0).
     """
     if api_key != _CREATE_TOPICS or not client_id.isdecimal():
         return False

@@ -3,7 +3,7 @@
 Both formats are read, Kafka 4's and 3.9's: `[stamp] DEBUG Completed request:{JSON} (kafka.request.logger)`. The stamp
 is the time after sending the response; the broker charges quotas before it queues the response for sending.
 
-Source: `RequestConvertToJson`, `RequestChannel.updateRequestMetrics` and `KafkaApis` (3.9, 4.0), KIP-13, KIP-124,
+**Source:** `RequestConvertToJson`, `RequestChannel.updateRequestMetrics` and `KafkaApis` (3.9, 4.0), KIP-13, KIP-124,
 KIP-599.
 """
 

@@ -3,7 +3,7 @@
 Invariant: a stamp without an offset is local time of the given zone. Where clocks go back and it has two meanings, it
 is the earlier one.
 
-Source: log4j's `%d`, ISO 8601.
+**Source:** log4j's `%d`, ISO 8601.
 """
 
 import re

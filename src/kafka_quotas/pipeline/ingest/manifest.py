@@ -1,8 +1,8 @@
-"""The files that earlier ingests read, recorded beside the tables and looked up before a file is read again.
+"""The files that earlier ingests read, looked up before a file is read again.
 
-A file that grows (a log) is recognised by its first bytes, under any name and whether or not it was compressed since:
-rotation renames and compresses logs. A document is recognised by its whole content and its name. Both are looked up
-within one broker of one cluster.
+The manifests lie beside the tables. A file that grows (a log) is recognised by its first bytes, under any name and
+whether or not it was compressed since: rotation renames and compresses logs. A document is recognised by its whole
+content and its name. Both are looked up within one broker of one cluster.
 """
 
 import json

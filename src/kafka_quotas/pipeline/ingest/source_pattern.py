@@ -1,4 +1,4 @@
-"""Patterns of `--source`: a path with `*`, `**`, `?` and the places `{broker_id}`, `{cluster}` and `{time}`.
+"""Patterns of `--source`: paths with `*`, `**`, `?` and places for broker, cluster and time.
 
 logs/{broker_id}/kafka-request.log*      /scrapes/{cluster}/{broker_id}/{time}.prom
 """

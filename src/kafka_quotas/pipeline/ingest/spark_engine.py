@@ -1,4 +1,4 @@
-"""An ingest on Spark: a row per task, the parser in Python workers, and a sort of the events into buckets.
+"""An ingest on Spark: a row per task, the parser in Python workers, and a sort into buckets.
 
 Contract: transforms are `DataFrame -> DataFrame` with the declared schemas. Workers read the files themselves: every
 executor must see them, and the data folder, under the same path.

@@ -1,4 +1,6 @@
-"""A folder of ingested data while an ingest writes to it: locked, and changed by one rename at the end or not at all.
+"""A folder of ingested data while an ingest writes to it, locked and changed by one rename.
+
+The rename comes at the end or not at all.
 
 DATA/.lock                      locked for as long as an ingest runs; the next one waits
 DATA/.staging-PID/              becomes ingest=NNNNNN; the next ingest removes one that a killed ingest left

@@ -1,1 +1,4 @@
-"""Kafka's quota arithmetic over arrays of events: exact, many clients and many limits at a time, without Spark."""
+"""Kafka's quota arithmetic over arrays of events, exact and without Spark.
+
+Kernels take many clients and many limits at a time.
+"""

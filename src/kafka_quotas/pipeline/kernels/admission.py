@@ -6,7 +6,7 @@ value that the bound admits. `CHECK` only checks. `FETCH` records, checks, and t
 Invariants: the arithmetic and rounding are those of `core.metrics.throttle_time` and `core.metrics.token_bucket`;
 results are whole ms within 64 bits.
 
-Source: `Sensor.record`, `ClientQuotaManager`, `KafkaApis.handleFetchRequest`, `QuotaUtils`, `TokenBucket`,
+**Source:** `Sensor.record`, `ClientQuotaManager`, `KafkaApis.handleFetchRequest`, `QuotaUtils`, `TokenBucket`,
 `ControllerMutationQuotaManager.throttleTimeMs` of Kafka 4.0.
 """
 

@@ -3,7 +3,7 @@
 Invariants: a closed loop repeats a refused event, at most `MAX_ATTEMPTS` times. A fetch is taken in pieces that fit the
 window, as a broker cuts its responses. Counts and amounts are added up in place.
 
-Source: `core.quotas.simulation.replay`; `KafkaApis.handleFetchRequest`, `maxValueInQuotaWindow` (4.0) for fetches.
+**Source:** `core.quotas.simulation.replay`; `KafkaApis.handleFetchRequest`, `maxValueInQuotaWindow` (4.0) for fetches.
 """
 
 from kafka_quotas.core.model.quota_key import INT_MAX

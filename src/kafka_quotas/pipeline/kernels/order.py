@@ -1,4 +1,4 @@
-"""Events sorted as kernels need them: by time, or by row and then by time, with a stable order of equal times."""
+"""Events sorted as kernels need them: by time, or by row and then by time, with a stable order."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,6 @@
-"""Kafka's windowed rate on flat arrays: the arithmetic of `metrics.sampled_stat` and `metrics.rate`, bit by bit.
+"""Kafka's windowed rate on flat arrays.
+
+The arithmetic is that of `core.metrics.sampled_stat` and `core.metrics.rate`, bit by bit.
 
 A ring has `samples + 1` slots: the current one, and those before it. It takes `clocks_width` whole numbers (times in
 ms) from offset `c` of `clocks` on, and `sums_width` doubles from offset `s` of `sums` on. The head holds the current
@@ -9,7 +11,7 @@ is the sum of the slots before the current one.
 Invariants: `fresh_clocks` and zeros make a ring without records. Compiled kernels check no bounds: callers make rings
 as wide as `samples` needs. Sums are added in the order of the slots. The clock may go back.
 
-Source: `SampledStat`, `WindowedSum`, `Rate` of Kafka 4.0.
+**Source:** `SampledStat`, `WindowedSum`, `Rate` of Kafka 4.0.
 """
 
 from typing import Final

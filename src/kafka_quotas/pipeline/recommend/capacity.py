@@ -5,7 +5,7 @@
 NW_IN and NW_OUT are KiB/s. CPU is `{"num.cores": "8"}`, or a percentage of the whole machine, which implies no number
 of cores. Broker -1 is every broker without an entry of its own. DISK is ignored.
 
-Source: `BrokerCapacityConfigFileResolver` of Cruise Control.
+**Source:** `BrokerCapacityConfigFileResolver` of Cruise Control.
 """
 
 import json

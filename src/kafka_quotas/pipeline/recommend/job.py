@@ -1,4 +1,4 @@
-"""The recommendation from recorded events: usage, two sweeps of limits, advice, and a replay of the advice.
+"""The recommendation from recorded events: usage, two sweeps of limits, advice, and its replay.
 
 Contract: the job knows neither engine nor files; the caller passes how to run the jobs `usage` and `replay`.
 """

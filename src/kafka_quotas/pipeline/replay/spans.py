@@ -1,4 +1,4 @@
-"""The times when a replay throttled a bucket: from a first throttled event to the end of all its delays.
+"""The times when a replay throttled a bucket: from a first throttled event to the end of its delays.
 
 Contract: one `HoldCollector` follows the limiters of one proposal and model through a whole task, batch by batch; rows
 are the limiters'. Invariant: spans of one row neither overlap nor touch.

@@ -1,4 +1,7 @@
-"""What-if curves: the share of the clients that each default would throttle, and the neediest clients one by one."""
+"""What-if curves: the share of the clients that each default would throttle.
+
+The neediest clients have curves of their own.
+"""
 
 from dataclasses import dataclass
 from typing import Final

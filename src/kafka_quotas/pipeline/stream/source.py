@@ -1,4 +1,4 @@
-"""Where a stream of events comes from: a topic, a folder of the daemon's event log, or a folder of tables.
+"""The source of a stream of events: a topic, or a folder of the daemon's event log or of tables.
 
 Spark reads topics with jars whose coordinates follow from the installed PySpark.
 """

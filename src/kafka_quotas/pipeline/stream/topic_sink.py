@@ -5,7 +5,7 @@ transaction therefore commits, besides its records, the number of its batch, as 
 stream's name. A batch that the group has passed is in the topic already. A consumer with
 `isolation.level=read_committed` sees every batch once, whatever else is written to the topic.
 
-Source: KIP-98, KIP-447.
+**Source:** KIP-98, KIP-447.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Tables of a job written as Parquet into a folder: `OUT/<table>/*.parquet`, for Spark and Arrow alike.
+"""Tables of a job as Parquet in a folder: `OUT/<table>/*.parquet`, for Spark and Arrow alike.
 
 Invariant: a table appears, or replaces an earlier one, by a rename of its whole folder. Arrow creates its functions
 over columns when it is loaded, where no type checker can follow; `compute` is untyped for that reason.

@@ -1,9 +1,9 @@
-"""Files of events as one stream of slices in order of time, in memory that does not grow with the files.
+"""Files of events as one stream of slices in order of time, in bounded memory.
 
 Invariants: a slice begins at or after the end of the one before. It holds whole seconds, and sums by the second are
 complete. Within a slice the files follow each other, each sorted by ts_ms; a consumer that needs order sorts only the
-columns that it needs. A file that is not sorted, which no ingest writes, is sorted in memory. A file that declares its
-order (`sorting_columns`, as ours do) is not checked.
+columns that it needs. Memory does not grow with the files. A file that is not sorted, which no ingest writes, is sorted
+in memory. A file that declares its order (`sorting_columns`, as ours do) is not checked.
 """
 
 from collections.abc import Iterator, Sequence

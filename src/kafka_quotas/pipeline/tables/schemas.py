@@ -1,4 +1,4 @@
-"""The pipeline's tables, each declared once, with `TableSchema.arrow_schema` and `TableSchema.spark_schema` derived.
+"""The pipeline's tables, each declared once for Arrow and for Spark.
 
 Invariants: times are milliseconds since 1970 in UTC, amounts are whole bytes or partitions, thread time is milliseconds
 of one thread. A missing user or client-id is the empty text, as for Kafka's quotas. All is per broker.

@@ -1,4 +1,4 @@
-"""The declaration of a table of the pipeline: its columns, and the same schema for Arrow and for Spark.
+"""The declaration of a table of the pipeline, and its schema for Arrow and for Spark.
 
 Invariants: column order is the order in files; a table's columns have different names.
 """

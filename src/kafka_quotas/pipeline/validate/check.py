@@ -1,4 +1,4 @@
-"""One quota bucket at one broker: the throttling in the brokers' responses, and in the replay of the same events.
+"""One quota bucket at one broker: the throttling in responses, and in the replay of the same events.
 
 A broker answers a request under two quotas with the longer of two throttle times. The expected sum is therefore a
 range: at least that of the bucket's own quota alone, at most that of all quotas that its requests may fall under.

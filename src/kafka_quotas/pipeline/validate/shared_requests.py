@@ -1,4 +1,7 @@
-"""The throttling that other quotas may add to a bucket's requests, since request time is charged for all of them."""
+"""The throttling that other quotas may add to a bucket's requests.
+
+Request time is charged for all of them.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable
