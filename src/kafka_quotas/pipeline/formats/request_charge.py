@@ -34,7 +34,7 @@ def mutation_count(api_key: int, *, request: Mapping[str, Any], response: Mappin
 
     Topics that the broker refused cost nothing.
     """
-    if request.get("validateOnly"):
+    if request.get("validateOnly"):  # a dry run changes no partitions
         return MutationCount(partitions=0, is_estimated=False)
     if api_key == _CREATE_TOPICS:
         return _created(request, response)
@@ -78,16 +78,17 @@ def _added(request: Mapping[str, Any], accepted: list[Mapping[str, Any]]) -> Mut
 
 
 def _accepted(response: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    # CreateTopics has topics, DeleteTopics responses, CreatePartitions results
     results = response.get("topics", response.get("responses", response.get("results", ())))
     return [result for result in results if result["errorCode"] == 0]
 
 
-_PRODUCE_FLEXIBLE: Final = 9
-_PRODUCE_TOPIC_IDS: Final = 13
+_PRODUCE_FLEXIBLE: Final = 9  # first version with compact lengths and tagged fields
+_PRODUCE_TOPIC_IDS: Final = 13  # first version with topic ids in place of names
 _FETCH_FLEXIBLE: Final = 12
 _FETCH_TOPIC_IDS: Final = 13
 _UUID: Final = 16
-_CLASSIC_HEADER: Final = 10
+_CLASSIC_HEADER: Final = 10  # api key, version, correlation id, length of the client-id
 _TAGS: Final = 1
 _PRODUCE_FIXED: Final = 2 + 4  # acks, timeout
 _FETCH_FIXED: Final = 4 + 4 + 2 + 4  # size, throttle time, error, session id

@@ -113,7 +113,7 @@ def judge_rate(clocks, sums, c, s, op, value, bound, now_ms, samples, window_ms,
             record_rate(clocks, sums, c, s, value, now_ms, samples, window_ms)
         return True, True, 0, span_ms, rate
     throttle_ms = rate_throttle_ms(rate, bound, span_ms, longest_ms)
-    if op == FETCH and throttle_ms > 0:
+    if op == FETCH and throttle_ms > 0:  # the broker answers empty and takes its charge back
         record_rate(clocks, sums, c, s, -value, now_ms, samples, window_ms)
         return False, False, throttle_ms, span_ms, rate
     return op == RECORD or op == FETCH, False, throttle_ms, span_ms, rate

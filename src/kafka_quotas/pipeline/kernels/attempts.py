@@ -23,7 +23,7 @@ def settle(
 
     Returns:
         When the lane is free and when the last attempt happened (ms), then the throttle time and window (ms), the
-            verdict
+        verdict
         and the level of that attempt.
     """
     most = most_at_once(op, bound, samples, window_ms)
@@ -47,6 +47,7 @@ def settle(
             counts[t + REFUSALS] += 1
         happened_ms = now_ms
         now_ms += wait_after(op, admitted, closed, throttle_ms)
+        # the rest of a fetch follows in another response; a client of a closed loop repeats a refused event
         again = op == FETCH and rest > 0.0 if admitted else closed and op != CHECK
         more = again and attempt < MAX_ATTEMPTS
     tally_event(counts, t, happened_ms, now_ms, happened_ms - due_ms, throttled)

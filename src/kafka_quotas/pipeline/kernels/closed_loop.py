@@ -41,7 +41,7 @@ def replay_waiting_records(
         end = first + 1
         while end < rows.shape[0] and rows[end] == row:
             end += 1
-        for limit in range(limits - 1, -1, -1):
+        for limit in range(limits - 1, -1, -1):  # the loosest first, for tighter ones to copy
             lane, looser = row * limits + limit, row * limits + limit + 1
             bound = bounds[row, limit]
             if limit + 1 < limits and _came_to(counts, amounts, lane, bound):
@@ -73,7 +73,7 @@ def _wait_through(
     for step in range(first, end):
         due_ms, value = times_ms[step], values[step]
         now_ms = max(due_ms, free_ms)
-        if now_ms >= turn_ms:
+        if now_ms >= turn_ms:  # the current slot is complete, or another one has expired
             settle_slots(clocks, sums, c, s, now_ms, samples, window_ms)
             index, count, current = clocks[c + INDEX], clocks[c + COUNT], sums[s + 1 + clocks[c + INDEX]]
             turn_ms = min(clocks[c + COMPLETE_MS], clocks[c + EXPIRED_MS])

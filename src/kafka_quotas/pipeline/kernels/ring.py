@@ -99,6 +99,7 @@ def spanned_ms(clocks, c, now_ms, samples, window_ms):
     elapsed_ms = now_ms - clocks[c + OLDEST_MS]
     if (samples - 1) * window_ms <= elapsed_ms < _MOST_WINDOWS * window_ms:
         return max(elapsed_ms, 1)
+    # Kafka counts whole windows in a Java int, and assumes at least samples - 1 of them
     whole = narrow32(elapsed_ms // window_ms if elapsed_ms >= 0 else -(-elapsed_ms // window_ms))
     if whole < samples - 1:
         elapsed_ms += narrow32(samples - 1 - whole) * window_ms

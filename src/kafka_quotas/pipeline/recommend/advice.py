@@ -24,7 +24,7 @@ def neat_limit(key: QuotaKey, value: float) -> float:
 
     Returns:
         A whole number of at least 1 where the key takes whole numbers only, at least 0.01 otherwise, and at most the
-            key's
+        key's
         largest value.
     """
     whole = key.value_type is not ValueType.DOUBLE

@@ -39,7 +39,7 @@ class BrokerDemand:
 
         Returns:
             The peak where every trial throttles it for longer, or there is none: at its peak rate a client is not
-                throttled.
+            throttled.
         """
         needed = self.peak
         for trial in reversed(self.trials):
