@@ -154,8 +154,7 @@ def _admitted_after_ms(burst: Burst, algorithm: Algorithm, delay_ms: int) -> int
     """Return the first time after the burst, in ms, at which another request is admitted.
 
     All but `rate` change from refusal to admission once. The window of `rate` grows within each sample and shrinks at
-    its
-    end, in the same way until the burst's own sample expires. The first sample and the last ones therefore decide.
+    its end, in the same way until the burst's own sample expires. The first sample and the last ones therefore decide.
     """
     limiter, origin_ms = after_burst(burst, algorithm), burst.window_ms
 

@@ -54,8 +54,7 @@ def spark_session(settings: SparkSettings) -> "Iterator[SparkSession]":
 
     Raises:
         KafkaQuotasError: Java is missing, nothing listens at the master's address, or Spark does not start; the log
-            file
-            has the details.
+            file has the details.
         UsageError: PySpark is not installed, or the master's address is invalid.
     """
     require_libraries("pyspark")

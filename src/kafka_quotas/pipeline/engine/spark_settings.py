@@ -111,8 +111,7 @@ def worker_environment(settings: SparkSettings, environment: Mapping[str, str] =
     """Return the variables that PySpark reads at its start.
 
     Workers on this machine run this very Python, since the one on the PATH may lack libraries. On a cluster the user's
-    own
-    PYSPARK_PYTHON counts, unless an environment is shipped.
+    own PYSPARK_PYTHON counts, unless an environment is shipped.
     """
     python = sys.executable
     if settings.env_archive is not None:

@@ -23,8 +23,7 @@ def settle(
 
     Returns:
         When the lane is free and when the last attempt happened (ms), then the throttle time and window (ms), the
-        verdict
-        and the level of that attempt.
+        verdict and the level of that attempt.
     """
     most = most_at_once(op, bound, samples, window_ms)
     now_ms, rest, throttled, attempt, more = start_ms, amount, False, 0, True

@@ -179,8 +179,7 @@ class Limiters:
 
         Raises:
             ValueError: Columns of the events differ in length, an event's row does not exist, or the recorded state has
-                not
-                the size that the rule and the bounds need.
+                not the size that the rule and the bounds need.
         """
         if any(column.size != rows.size for column in columns):
             raise ValueError(f"{rows.size} rows of events, but columns of {[column.size for column in columns]}")

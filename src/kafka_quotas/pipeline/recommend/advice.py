@@ -24,8 +24,7 @@ def neat_limit(key: QuotaKey, value: float) -> float:
 
     Returns:
         A whole number of at least 1 where the key takes whole numbers only, at least 0.01 otherwise, and at most the
-        key's
-        largest value.
+        key's largest value.
     """
     whole = key.value_type is not ValueType.DOUBLE
     least = 1.0 if whole else 0.01

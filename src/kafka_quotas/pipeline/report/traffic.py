@@ -23,8 +23,7 @@ class Traffic:
     """The usage of one quota type by one client (or group under one limit), over all brokers.
 
     `p99`, `limit` and `used` are those of the broker where it is nearest to its limit, or busiest without a limit.
-    Rates
-    are in the unit of the quota key.
+    Rates are in the unit of the quota key.
     """
 
     quota_type: QuotaType

@@ -30,8 +30,7 @@ class LiveQuotas:
 
         Returns:
             User and client-id are empty where the bucket is shared across them. The limit is None for none. Where no
-            quota of
-            the type is set at all, each pair of user and client-id is a bucket.
+            quota of the type is set at all, each pair of user and client-id is a bucket.
         """
         resolver = self._resolvers[quota_type]
         if not resolver.enabled:

@@ -103,8 +103,7 @@ class LiveType:
         """Apply charges to their buckets and return these buckets' rows of `live`, without the batch's number.
 
         Late charges are counted but not applied. Other charges that are older than the bucket's latest are applied at
-        that
-        time, as a broker's clock would have it.
+        that time, as a broker's clock would have it.
         """
         rows = self._rows_of(charges)
         prompt = rows[~late]

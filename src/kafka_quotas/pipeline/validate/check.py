@@ -28,8 +28,7 @@ class ThrottleCheck:
     """Observed and expected sums of throttle times of one bucket.
 
     The counts of throttled requests are reported but not judged: at a rate close to the quota a request is throttled
-    for a
-    millisecond or not at all, and counts as much as one that waits for seconds.
+    for a millisecond or not at all, and counts as much as one that waits for seconds.
     """
 
     observed_ms: int
