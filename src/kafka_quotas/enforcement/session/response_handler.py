@@ -382,7 +382,6 @@ class ResponseHandler:
         return Frame(length + FRAME_LENGTH_BYTES, gather=exchange is not None)
 
     def _changed(self, exchange: InFlightRequest, frame: bytearray, now_ms: int) -> Buffer:
-        """Return a gathered response with our addresses, versions and throttle time."""
         if exchange.treatment is TAIL and exchange.whole is None:
             return FETCH_FORMS[exchange.api_key].rewrite_tail(exchange.api_version, frame, self._translate)
         if exchange.treatment is EMPTIED:
