@@ -278,10 +278,8 @@ class ResponseHandler:
         # A broker keeps the data of a throttled fetch. An error passes unchanged: it has no data.
         if exchange.session_id is not None and exchange.throttle_ms and exchange.whole is None:
             error_code = FETCH_FORMS[exchange.api_key].error_code(exchange.api_version, chunk, offset)
-            if error_code is None:
-                return None
-            if error_code == 0:
-                return self._emptied(exchange, chunk, offset, length, now_ms)
+            if not error_code:  # None: more bytes are needed
+                return None if error_code is None else self._emptied(exchange, chunk, offset, length, now_ms)
         gather = exchange.treatment not in _STREAMED or exchange.whole is not None
         patch = None
         if not gather and (exchange.throttle_ms > 0 or exchange.limited):
