@@ -25,7 +25,7 @@ from tests.support.frames.enforcement import produce, throttle_of
 from tests.support.load.numbered_load import wait_until
 
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.enforcement.state.state_keeper import SAVE_S
+from kafka_quotas.enforcement.state.snapshotter import SAVE_S
 
 SEED = 20261122
 KILLS = 3

@@ -24,7 +24,7 @@ from kafka_quotas.enforcement.config.listener_file import ListenerFiles, refuse_
 from kafka_quotas.enforcement.config.policy_file import read_policy_file
 from kafka_quotas.enforcement.config.settings import DaemonSettings
 from kafka_quotas.enforcement.control.client import control_path
-from kafka_quotas.enforcement.control.decider import DecisionService
+from kafka_quotas.enforcement.control.decision_service import DecisionService
 from kafka_quotas.enforcement.control.handler import ControlHandler
 from kafka_quotas.enforcement.control.server import ControlServer
 from kafka_quotas.enforcement.event_log.writer import EventLogWriter
@@ -40,7 +40,7 @@ from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.quotas.reload import ReloadedFile, Reloader, Use
 from kafka_quotas.enforcement.quotas.store_changes import ChangedSnapshot, ChangeTracker
 from kafka_quotas.enforcement.quotas.store_watcher import OpenStore, StoreWatcher
-from kafka_quotas.enforcement.state.state_keeper import StateSnapshotter
+from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import Log, LogEvent, LogLevel, defect
 from kafka_quotas.enforcement.telemetry.slices import run_sliced

@@ -31,9 +31,9 @@ from kafka_quotas.enforcement.quotas.client_limits import ClientLimits
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.quotas.store_watcher import StoreState
 from kafka_quotas.enforcement.session.produce_template import ProduceTemplate
-from kafka_quotas.enforcement.state import state_keeper as state_keeper_module
+from kafka_quotas.enforcement.state import snapshotter as snapshotter_module
+from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter
 from kafka_quotas.enforcement.state.state_file import read_state
-from kafka_quotas.enforcement.state.state_keeper import StateSnapshotter
 from kafka_quotas.enforcement.telemetry import status as status_module
 from kafka_quotas.enforcement.telemetry import throttle_stats as ledger_module
 from kafka_quotas.enforcement.telemetry.counters import Counters
@@ -304,8 +304,8 @@ def keeper(policy: QuotaRegistry, path: Path, clock: VirtualClock, said: list[Lo
 def test_a_state_saved_in_slices_has_every_bucket_while_others_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state_keeper_module, "SAVE_S", 0.001)
-    monkeypatch.setattr(state_keeper_module, "FIRST_SAVE_S", 0.001)
+    monkeypatch.setattr(snapshotter_module, "SAVE_S", 0.001)
+    monkeypatch.setattr(snapshotter_module, "FIRST_SAVE_S", 0.001)
     clock, said, path = VirtualClock(NOW_MS), [], tmp_path / "state"
     policy = QuotaRegistry(WINDOW)
     policy.apply([entry(Entity.of(client_id=None))])

@@ -11,7 +11,7 @@ from tests.support.daemon.decision_desk import APP, START_MS, Desk
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import EntityPolicy, Mode, PolicyTable
-from kafka_quotas.enforcement.control.decider import NO_API
+from kafka_quotas.enforcement.control.decision_service import NO_API
 from kafka_quotas.enforcement.decisions import binary_codec as decision_binary
 from kafka_quotas.enforcement.decisions import json_codec as decision_json
 from kafka_quotas.enforcement.decisions.messages import (

@@ -1,0 +1,46 @@
+"""Names that the glossary retired stay away: no class, function or module of the package has one of them."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+SOURCES = sorted((ROOT / "src" / "kafka_quotas").rglob("*.py"))
+
+
+def retired() -> set[str]:
+    """The words with a dagger in the last column, as they would be spelled in a module's name."""
+    words = re.findall(r"([A-Za-z ]+)†", GLOSSARY)
+    return {word.strip().lower().replace(" ", "_") for word in words}
+
+
+def names() -> dict[str, str]:
+    """Every module and every class of the package, spelled as a module's name would be, with where it is."""
+    found = {path.stem: str(path.relative_to(ROOT)) for path in SOURCES}
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                spelled = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", node.name.lstrip("_")).lower()
+                found[spelled] = f"{path.relative_to(ROOT)}: {node.name}"
+    return found
+
+
+def test_the_glossary_retires_words() -> None:
+    assert {"gate", "relay_end", "kafka_peer", "run_order"} <= retired()
+
+
+def test_no_retired_word_names_a_module_or_a_class() -> None:
+    words = retired()
+    assert {name: place for name, place in names().items() if name in words} == {}
+
+
+def test_docstrings_do_not_begin_with_nothing() -> None:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
+    beginning = [
+        str(path.relative_to(ROOT))
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, kinds) and (ast.get_docstring(node) or "").startswith(("Nothing", "Never;"))
+    ]
+    assert beginning == []
