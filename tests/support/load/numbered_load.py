@@ -170,7 +170,7 @@ class JavaLoad(NumberedLoad):
             "linger.ms": 5,
             "batch.size": BATCH_BYTES,
         }
-        program = str(Path(__file__).parent / "java" / "NumberedProducer.java")
+        program = str(Path(__file__).parents[1] / "java" / "NumberedProducer.java")
         sizes = [str(RECORD_BYTES), str(max(1, round(self.pause_s * 1000))), str(OUTSTANDING)]
         arguments = [self.topic, self.name, *sizes, *(f"{key}={value}" for key, value in properties.items())]
         options = ["-Xmx128m", "-XX:TieredStopAtLevel=1"]
