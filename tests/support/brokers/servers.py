@@ -11,8 +11,7 @@
     with kafka_4(brokers=2) as kafka: ... # two brokers; `kafka.bootstrap` names both
     with kafka_3() as kafka: ...          # 3.9.2 in ZooKeeper mode; `kafka.zookeeper_url` is its `zk://` address
 
-All brokers run with `quota.window.num=3` and `quota.window.size.seconds=1` (controller quotas likewise), so that a
-quota holds after three seconds. They have an authorizer that allows everything until a test sets ACLs; `admin` and
+Brokers have three quota windows of a second (controller quotas likewise), so that a quota holds after three seconds. They have an authorizer that allows everything until a test sets ACLs; `admin` and
 whoever comes over the port without authentication may do all. Topics are made on first use, with one partition.
 """
 

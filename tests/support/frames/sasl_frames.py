@@ -1,8 +1,13 @@
 """The messages of authentication written out by hand, independent of the code under test."""
 
 import struct
+from collections.abc import Mapping
 
-from tests.support.frames.enforcement import request, response
+from tests.support.frames.enforcement import Pair, question, question_answer, request, response
+
+from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.core.quotas.quota_manager import QuotaType
+from kafka_quotas.enforcement.config.rules import EnforcementRules
 
 PLAIN_TOKEN = b"\x00alice\x00secret"
 SCRAM_FIRST = b"n,,n=al=2Cice,r=nonce"
@@ -23,3 +28,31 @@ def authenticate(token: bytes, *, correlation_id: int = 2) -> bytes:
 
 def authenticate_answer(token: bytes = b"", *, error: int = 0, correlation_id: int = 2) -> bytes:
     return response(correlation_id, struct.pack(">hhi", error, -1, len(token)) + token + bytes(8))
+
+
+class UnprovedPair(Pair):
+    """A session of which nobody knows whether its client has to authenticate."""
+
+    def __init__(
+        self,
+        *,
+        quotas: Mapping[QuotaType, float] | None = None,
+        rules: EnforcementRules | None = None,
+        entity: Entity | None = None,
+    ) -> None:
+        super().__init__(quotas=quotas, rules=rules, entity=entity, is_served=False)
+
+
+def exchanged(pair: UnprovedPair, mechanism: str, *rounds: tuple[bytes, bytes]) -> None:
+    assert pair.send(handshake(mechanism)) == handshake(mechanism)
+    assert pair.answer(handshake_answer()) == handshake_answer()
+    for token, answer in rounds:
+        assert pair.send(authenticate(token)) == authenticate(token)
+        assert pair.answer(authenticate_answer(answer)) == authenticate_answer(answer)
+
+
+def proved(pair: UnprovedPair, first: bytes, *, correlation_id: int = 3) -> None:
+    """The client's first request went on once the broker had answered what it answers to those only that it serves."""
+    assert pair.send(first) == question(correlation_id)
+    assert pair.answer(question_answer(correlation_id)) == b""
+    assert pair.upstream.endswith(question(correlation_id) + first)

@@ -32,7 +32,6 @@ from kafka_quotas.enforcement.config.client_policy import (
 )
 from kafka_quotas.enforcement.config.policy_file import PolicyFile
 from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle
-from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.stores.store import QuotaEntry
 from kafka_quotas.wire.passing.fetch_request import fetch_session
@@ -393,17 +392,3 @@ def test_each_setting_is_that_of_the_most_specific_entity_that_has_it() -> None:
     assert book.terms_of("alice", "app") == ClientPolicy(mode=Mode.SHADOW, scope=Scope.CLUSTER, max_throttle_ms=2)
     assert book.terms_of("alice", "x") == ClientPolicy(mode=Mode.SMOOTH, scope=Scope.CLUSTER, max_throttle_ms=2)
     assert book.terms_of("bob", "app") == ClientPolicy(mode=Mode.SMOOTH, scope=Scope.CLUSTER, max_throttle_ms=1)
-
-
-# Errors in place of delays.
-
-
-def test_brokers_have_buckets_for_each_mode_and_every_limit_is_in_all_of_them() -> None:
-    quotas = BrokerQuotas(WINDOW)
-    quotas.update(QuotaType.PRODUCE, APP, 5.0, static=False)
-    assert quotas.manager(QuotaType.PRODUCE, Mode.SMOOTH).quota("u", CLIENT_ID) == 5.0
-    quotas.update(QuotaType.PRODUCE, APP, 6.0, static=False)
-    for mode in (Mode.KAFKA, Mode.SMOOTH):
-        assert quotas.manager(QuotaType.PRODUCE, mode).quota("u", CLIENT_ID) == 6.0
-    quotas.client("u", CLIENT_ID).produce.record(1, START_MS)
-    assert [(mode, state.bound) for mode, state in quotas.buckets(QuotaType.PRODUCE, START_MS)] == [(Mode.KAFKA, 6.0)]
