@@ -7,12 +7,11 @@
         kafka.sasl_tls_bootstrap          # SASL_SSL, the same
         kafka.tls_bootstrap               # SSL; who shows `client.pem` is `User:CN=carol`, others are anonymous
         kafka.certificates                # folder with `authority.pem` and `client.pem`
-        kafka.run_tool("org.apache.kafka.tools.TopicCommand", [...])
     with kafka_4(brokers=2) as kafka: ... # two brokers; `kafka.bootstrap` names both
     with kafka_3() as kafka: ...          # 3.9.2 in ZooKeeper mode; `kafka.zookeeper_url` is its `zk://` address
 
-Brokers have three quota windows of a second (controller quotas likewise), so that a quota holds after three seconds. They have an authorizer that allows everything until a test sets ACLs; `admin` and
-whoever comes over the port without authentication may do all. Topics are made on first use, with one partition.
+Brokers have three quota windows of a second, so that a quota holds after three seconds, and an authorizer that allows
+everything until a test sets ACLs. Topics are made on first use, with one partition.
 """
 
 import base64
