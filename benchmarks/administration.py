@@ -65,7 +65,7 @@ def main() -> None:
 
 @contextmanager
 def broker(bootstrap: str | None) -> Iterator[Kafka]:
-    """The broker that is measured."""
+    """Run the broker that is measured."""
     if bootstrap is not None:
         yield Kafka(bootstrap=bootstrap, sasl_bootstrap="", version=KAFKA_4.version, jars=jars(KAFKA_4))
         return
@@ -146,7 +146,7 @@ def remove_all(store: str, folder: Path) -> None:
 
 
 def quota_file(path: Path, count: int, *, value: int) -> Path:
-    """A file with so many users."""
+    """Write a file with N users."""
     lines = (
         f"- {{entity: {{user: user-{number:06d}}}, quotas: {{{KEY}: {value}, consumer_byte_rate: {value}}}}}\n"
         for number in range(count)
@@ -180,7 +180,7 @@ def measured(command: Sequence[str]) -> Process:
 
 
 def best(processes: Iterable[Process]) -> Process:
-    """The shortest wall time, and the shortest processor time and the largest size of all runs."""
+    """Return the shortest wall and processor times and the largest size of all runs."""
     runs = list(processes)
     return Process(
         seconds=min(run.seconds for run in runs),

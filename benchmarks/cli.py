@@ -28,7 +28,7 @@ ALTER_LIMIT_S = 0.3
 
 
 def main() -> int:
-    """The exit code: 1 where an aim was missed."""
+    """Return the exit code: 1 where an aim was missed."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 15
     with tempfile.TemporaryDirectory() as folder:
         seconds = measure(rounds, os.environ | {"KAFKA_QUOTAS_STORE": f"local:{folder}/quotas.db"})

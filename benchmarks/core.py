@@ -84,14 +84,14 @@ def hot_ns(quota_type: QuotaType, value: float, bound: float, times_ms: Sequence
 
 
 def manager_of(quota_type: QuotaType, bound: float) -> ClientQuotaManager:
-    """A manager whose default quota gives every pair of user and client-id a bucket of its own."""
+    """Return a manager whose default quota gives every pair of user and client-id a bucket of its own."""
     manager = ClientQuotaManager(quota_type)
     manager.update_quota(Entity.of(user=None, client_id=None), bound)
     return manager
 
 
 def way_of_asking(manager: ClientQuotaManager, way: str) -> Decide:
-    """The call that decides on one entity."""
+    """Return the call that decides on one entity."""
     if way == "by name":
         return lambda value, now_ms: manager.record_and_throttle_ms("user", "client", value, now_ms)
     if way == "handle":
@@ -187,7 +187,7 @@ def report(quota_type: QuotaType, work: str, found_ns: dict[str, float]) -> None
 
 
 def run_compiled(arguments: Sequence[str]) -> int:
-    """The exit code of this benchmark run on a copy of the package whose hot path is compiled."""
+    """Return the exit code of this benchmark on a copy of the package whose hot path is compiled."""
     source = Path(__file__).parent.parent / "src"
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["cp", "-r", source / "kafka_quotas", folder], check=True)

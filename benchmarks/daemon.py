@@ -104,7 +104,7 @@ def wait_for_port(port: int) -> None:
 
 
 def make_certificate(folder: Path) -> Path:
-    """A key and its certificate in one PEM file."""
+    """Write a key and its certificate into one PEM file."""
     key, certificate, both = folder / "key.pem", folder / "certificate.pem", folder / "both.pem"
     subject = ["-subj", "/CN=localhost", "-days", "2"]
     command = [
@@ -125,7 +125,7 @@ def make_certificate(folder: Path) -> Path:
 
 
 def tls_options(folder: Path, certificate: Path) -> list[str]:
-    """The arguments with which TLS ends at the daemon."""
+    """Return the arguments with which TLS ends at the daemon."""
     listener = folder / "listener.properties"
     listener.write_text(
         f"security.protocol=SSL\nssl.keystore.type=PEM\nssl.keystore.location={certificate}\nssl.client.auth=none\n"
@@ -134,7 +134,7 @@ def tls_options(folder: Path, certificate: Path) -> list[str]:
 
 
 def cost(rounds: int, *, scale: float, tls: bool = False) -> None:
-    """Prints CPU time per megabyte and per request, daemon beside HAProxy; the median of the rounds."""
+    """Print CPU time per megabyte and per request, daemon beside HAProxy; the median of the rounds."""
     print("TLS ends at the proxy:" if tls else "plaintext:")
     workloads = [replace(workload, count=max(1, round(workload.count * scale))) for workload in WORKLOADS]
     spent: dict[tuple[str, str], list[int]] = {}
@@ -185,7 +185,7 @@ def print_cost(
 
 
 def quota(seconds: float) -> None:
-    """Prints the rate that a greedy librdkafka producer got, and what it could get without a quota."""
+    """Print the rate that a greedy librdkafka producer got, and what it could get without a quota."""
     cluster = Producer({"bootstrap.servers": "unused", "test.mock.num.brokers": 1, "log_level": 0})
     (address,) = (f"{broker.host}:{broker.port}" for broker in cluster.list_topics(timeout=10).brokers.values())
     with tempfile.TemporaryDirectory() as name:

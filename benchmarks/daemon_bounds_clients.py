@@ -46,7 +46,7 @@ class Daemon:
     state: Path
 
     def metric(self, name: str) -> float:
-        """The value of a metric without labels."""
+        """Return the value of a metric without labels."""
         for line in self.scrape().splitlines():
             if line.startswith(f"{name} "):
                 return float(line.split()[1])
@@ -72,7 +72,7 @@ class Daemon:
 
 @contextmanager
 def daemon(*options: str, default_quota: bool) -> Iterator[Daemon]:
-    """A daemon with a default quota for client-ids that nobody reaches, or with none at all."""
+    """Run a daemon with a default quota for client-ids that nobody reaches, or with none at all."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         upstream = stack.enter_context(proxy_load.broker())
@@ -101,7 +101,7 @@ def daemon(*options: str, default_quota: bool) -> Iterator[Daemon]:
 
 
 def produce(client_id: bytes) -> bytes:
-    """A small Produce request."""
+    """Return a small Produce request."""
     body = struct.pack(">hhii", -1, 1, 30000, 1) + bytes(150)
     content = struct.pack(">hhih", 0, 7, 1, len(client_id)) + client_id + body
     return struct.pack(">i", len(content)) + content
@@ -141,7 +141,7 @@ def long_names_without_a_quota(*, quick: bool) -> Iterator[Figure]:
 
 
 def long_names_with_a_quota(*, quick: bool) -> Iterator[Figure]:
-    """The same with a default quota: as much as `--max-bucket-memory` says, and what is under way."""
+    """Measure the same with a default quota: as much as `--max-bucket-memory` says, and what is under way."""
     count, most = (4_000, 32) if quick else (20_000, 128)
     with daemon("--max-bucket-memory", f"{most}MiB", default_quota=True) as running:
         before = resident_mb(running.pid)
@@ -153,7 +153,7 @@ def long_names_with_a_quota(*, quick: bool) -> Iterator[Figure]:
 
 
 def pauses_with_many_buckets(*, quick: bool) -> Iterator[Figure]:
-    """What a scrape, a status, a save and a search for idle buckets keep other clients waiting."""
+    """Measure how long a scrape, a status, a save and a search for idle buckets keep other clients waiting."""
     for count, bound_ms in ((20_000, 20),) if quick else ((100_000, 20), (1_000_000, 50)):
         yield from _pauses(count, bound_ms)
 
@@ -181,7 +181,7 @@ def _pauses(count: int, bound_ms: float) -> Iterator[Figure]:
 
 
 def _pause(running: Daemon, what: str, do: Callable[[], object], *, bound_ms: float, rounds: int) -> Figure:
-    """What a work keeps another client waiting; the best of some rounds."""
+    """Return how long a piece of work keeps another client waiting, the best of some rounds."""
     found = []
     began_s = cpu_s(running.pid)
     for _ in range(rounds):

@@ -100,7 +100,7 @@ class Running:
 def daemon(
     *options: str, listener: Sequence[str] = (), policy: str = "", answers: bool = True, **quotas: float
 ) -> Iterator[Running]:
-    """A daemon whose store has these quotas for every client-id, and whose listener has these properties."""
+    """Run a daemon with these quotas for every client-id and these properties of its listener."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         broker = Broker(answers=answers)
@@ -136,7 +136,7 @@ def daemon(
 
 
 def requests_without_end(*, quick: bool) -> Iterator[Figure]:
-    """Requests of 14 bytes to a broker that takes none, as one does behind a long Fetch, until they are left unread."""
+    """Send requests of 14 bytes until they are left unread: the broker takes none, as after a long Fetch."""
     count = 2 if quick else 4
     with daemon(answers=False) as running, ExitStack() as stack:
         _send_until_unread(stack.enter_context(running.client()))

@@ -22,7 +22,7 @@ _SETTLED_S = 3.0
 
 
 def limits_at_start_and_changed(*, quick: bool) -> Iterator[Figure]:
-    """What limits of many users cost: 16,000, and 200,000."""
+    """Measure what limits of many users cost: 16,000, and 200,000."""
     for users, bound_s in ((8_000, 2),) if quick else ((8_000, 2), (100_000, 20)):
         yield from _in_a_policy(users, bound_s)
         yield from _in_a_daemon(users, bound_s)
@@ -33,7 +33,7 @@ def _entry(number: int) -> QuotaEntry:
 
 
 def _in_a_policy(users: int, bound_s: float) -> Iterator[Figure]:
-    """The part of it that is enforcing, without reading a store."""
+    """Measure the part of it that is enforcing, without reading a store."""
     entries, limits = [_entry(number) for number in range(users)], users * len(QUOTAS)
     policy = QuotaRegistry(QuotaWindow())
     began = time.process_time()

@@ -65,7 +65,7 @@ def latency(rounds: int, count: int) -> None:
 
 
 def best(rows: list[list[float]]) -> tuple[float, float]:
-    """The smallest median and the smallest 99th percentile of some rounds: other work only adds."""
+    """Return the smallest median and the smallest 99th percentile of some rounds: other work only adds."""
     return min(map(statistics.median, rows)), min(statistics.quantiles(row, n=100)[98] for row in rows)
 
 

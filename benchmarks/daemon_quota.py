@@ -65,7 +65,7 @@ def librdkafka(bootstrap: str, stop: Stop) -> None:
 
 
 def kafka_python(bootstrap: str, stop: Stop) -> None:
-    """The same with kafka-python."""
+    """Measure the same with kafka-python."""
     from kafka import KafkaProducer  # noqa: PLC0415 - only where it is asked for
     from kafka.errors import KafkaTimeoutError  # noqa: PLC0415 - likewise
 
@@ -162,7 +162,7 @@ def charged(folder: Path, kind: str) -> list[tuple[float, int]]:
 
 
 def one(kafka: Kafka, client: str, connections: int, seconds: float) -> str:
-    """What came of one client library with so many connections."""
+    """Measure one client library with N connections."""
     kind = "fetch" if client == "consumer" else "produce"
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -44,7 +44,7 @@ _READ_BYTES = 1 << 20
 
 @contextmanager
 def started() -> Iterator[tuple[RunningDaemon, str]]:
-    """A daemon in front of a broker that answers without looking, and where its quotas are."""
+    """Run a daemon in front of a broker that answers without looking, and yield where its quotas are."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         upstream = stack.enter_context(broker())
@@ -57,7 +57,7 @@ def started() -> Iterator[tuple[RunningDaemon, str]]:
 
 @contextmanager
 def broker() -> Iterator[int]:
-    """The port of a broker in a process of its own, which answers as many bytes as a fetch asks for."""
+    """Run a broker in a process of its own that answers as many bytes as a fetch asks for."""
     receiver, sender = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.Process(target=lambda: asyncio.run(_serve(sender)), daemon=True)
     process.start()

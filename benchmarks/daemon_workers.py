@@ -25,7 +25,7 @@ from kafka_quotas.commands.testbed.daemon_process import running_daemon
 
 
 def through(ports: list[int], pids: list[int], workload: proxy_load.Workload) -> tuple[float, float]:
-    """(requests per second, CPU us per request) of one load per port."""
+    """Return (requests per second, CPU us per request) of one load per port."""
     before = sum(map(daemon.cpu_ns, set(pids)))
     begin = time.monotonic()
     loads = [multiprocessing.Process(target=proxy_load.run, args=(port, workload)) for port in ports]

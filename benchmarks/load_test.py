@@ -59,13 +59,13 @@ class Outcome:
 
 
 def cpu_of(pid: int) -> float:
-    """The CPU seconds that a process has taken."""
+    """Return the CPU seconds that a process has taken."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def cpu_of_all() -> float:
-    """The CPU seconds that all processes of the machine have taken."""
+    """Return the CPU seconds that all processes of the machine have taken."""
     fields = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()
     user, nice, system = (int(field) for field in fields[1:4])
     return (user + nice + system) / _TICKS
@@ -74,7 +74,7 @@ def cpu_of_all() -> float:
 def together(
     commands: list[list[str]], broker: int, read: Callable[[str], tuple[int, float]], record_size: int
 ) -> Outcome:
-    """What processes did that ran at the same time; `read` finds records and records/s in what each printed."""
+    """Run processes at the same time, and find records and records/s in what each printed by `read`."""
     broker_s, all_s, begin_s = cpu_of(broker), cpu_of_all(), time.monotonic()
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
     printed, cpu_s = [], 0.0
@@ -99,7 +99,7 @@ def together(
 
 
 def load_test(bootstrap: str, *, client: str, record_size: int, seconds: float, rate: str = "max") -> list[str]:
-    """The command line of our own producer."""
+    """Return the command line of our own producer."""
     return [
         *(str(Path(sys.executable).with_name("kafka-quotas")), "load-test", "produce", "--output", "json"),
         *("--bootstrap-server", bootstrap, "--topic", TOPIC, "--client", client, "--acks", "1", "--no-read-back"),
@@ -117,13 +117,13 @@ def load_test(bootstrap: str, *, client: str, record_size: int, seconds: float, 
 
 
 def read_load_test(record_size: int, text: str) -> tuple[int, float]:
-    """Records in our own document, and records/s after the warm-up, in which connections are made."""
+    """Return records in our own document, and records/s after the warm-up, in which connections are made."""
     (only,) = json.loads(text)["entities"]
     return only["records"]["acked"], only["verdict"]["achieved"] / only["wire_ratio"] / record_size
 
 
 def bare(bootstrap: str, *, record_size: int, seconds: float) -> list[str]:
-    """The command line of the bare loop."""
+    """Return the command line of the bare loop."""
     return [sys.executable, __file__, "--bare", bootstrap, "--record-size", str(record_size), "--seconds", str(seconds)]
 
 
@@ -159,13 +159,13 @@ def bare_loop(bootstrap: str, record_size: int, seconds: float) -> None:
 
 
 def read_bare(text: str) -> tuple[int, float]:
-    """Records and records/s as the bare loop prints them."""
+    """Return records and records/s as the bare loop prints them."""
     records, rate = text.split()
     return int(records), float(rate)
 
 
 def performance(kafka: Kafka, *, record_size: int, records: int) -> list[str]:
-    """The command line of Kafka's own tool, with batches as large as ours."""
+    """Return the command line of Kafka's own tool, with batches as large as ours."""
     settings = [f"bootstrap.servers={kafka.bootstrap}", "acks=1", "linger.ms=5", f"batch.size={BATCH_BYTES}"]
     arguments = [
         *("--topic", TOPIC, "--num-records", str(records), "--record-size", str(record_size)),
@@ -176,7 +176,7 @@ def performance(kafka: Kafka, *, record_size: int, records: int) -> list[str]:
 
 
 def read_performance(text: str) -> tuple[int, float]:
-    """Records and records/s in the last line of Kafka's tool."""
+    """Return records and records/s in the last line of Kafka's tool."""
     found = re.findall(r"^(\d+) records sent, ([\d.]+) records/sec", text, re.MULTILINE)
     records, rate = found[-1]
     return int(records), float(rate)

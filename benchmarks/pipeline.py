@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def measured(case: str, data: Path) -> dict[str, float]:
-    """Steps, seconds and peak memory of a case in a process of its own. Raises `RuntimeError` where it fails."""
+    """Return steps, seconds and peak memory of a case in a process of its own, or raise `RuntimeError`."""
     command = [sys.executable, __file__, "--case", case, "--data", str(data)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -129,7 +129,7 @@ def run_case(case: str, data: Path) -> None:
 
 
 def usage(data: DataFolder, timed: Timed) -> None:
-    """The usage job on this machine."""
+    """Measure the usage job on this machine."""
     plan = UsagePlan(quotas=NOTHING, seconds=3600)
     files = task_files(data, plan.told_apart_by())
 
@@ -142,7 +142,7 @@ def usage(data: DataFolder, timed: Timed) -> None:
 
 
 def usage_spark(data: DataFolder, timed: Timed) -> None:
-    """The usage job on Spark, whose workers read the files."""
+    """Measure the usage job on Spark, whose workers read the files."""
     plan = UsagePlan(quotas=NOTHING, seconds=3600)
     files = task_files(data, plan.told_apart_by())
     with session() as spark:
@@ -160,7 +160,7 @@ def usage_duckdb(data: DataFolder, timed: Timed) -> None:
 
 
 def replay(data: DataFolder, timed: Timed, *, limits: int = 1, shared: bool = False) -> None:
-    """A replay in a closed loop on this machine; `shared`: by user, so that no bucket of files stands alone."""
+    """Measure a replay in a closed loop on this machine, by user (`shared`) so that no bucket of files stands alone."""
     plan = plan_of(limits, shared=shared)
 
     def work() -> int:
@@ -178,7 +178,7 @@ def replay(data: DataFolder, timed: Timed, *, limits: int = 1, shared: bool = Fa
 
 
 def replay_spark(data: DataFolder, timed: Timed, *, bucketed: bool = True) -> None:
-    """The same on Spark: workers read the files, or rows are shuffled."""
+    """Measure the same on Spark: workers read the files, or rows are shuffled."""
     plan = plan_of(1)
     files = task_files(data, plan.told_apart_by())
     with session() as spark:
@@ -194,7 +194,7 @@ def replay_spark(data: DataFolder, timed: Timed, *, bucketed: bool = True) -> No
 
 
 def replay_python(data: DataFolder, timed: Timed) -> None:
-    """The calculator's own code, event by event, over the beginning of one bucket."""
+    """Measure the calculator's own code, event by event, over the beginning of one bucket."""
     file = next(data.events_buckets()).files[0]
     rows = next(pq.ParquetFile(file).iter_batches(PYTHON_EVENTS)).to_pylist()
 
@@ -234,13 +234,13 @@ def plan_of(limits: int, *, shared: bool = False) -> ReplayPlan:
 
 
 def session():  # type: ignore[no-untyped-def]
-    """A session on all cores."""
+    """Start a session on all cores."""
     folder = Path(tempfile.mkdtemp())
     return spark_session(SparkSettings(log_file=folder / "spark.log", driver_memory="4g"))
 
 
 def make_events(path: Path, count: int, clients: int, giant: float, *, hours: float = 1.0) -> None:
-    """A folder of produce events as an ingest leaves it, made bucket by bucket so as to need little memory."""
+    """Write a folder of produce events as an ingest leaves it, bucket by bucket to need little memory."""
     random = np.random.default_rng(1)
     weights = 1 / np.arange(1, clients + 1) ** 1.1
     weights[0] = weights[0] if not giant else giant / (1 - giant) * weights[1:].sum()
@@ -320,13 +320,13 @@ def cpu_seconds() -> float:
 
 
 def machine_seconds() -> float:
-    """What all processes of the machine have used."""
+    """Return what all processes of the machine have used."""
     user, nice, system, *_ = map(float, Path("/proc/stat").read_text().splitlines()[0].split()[1:])
     return (user + nice + system) / os.sysconf("SC_CLK_TCK")
 
 
 def peak_mib() -> float:
-    """The largest resident size of this process; Spark's Java and workers have their own."""
+    """Return the largest resident size of this process, without Spark's Java and workers."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def ingest_case(case: str, engine: Engine, folder: Path, lines: int) -> None:
-    """A line of figures; on Spark the session's start is part of them."""
+    """Print a line of figures, which include the session's start on Spark."""
     log = folder / "request.log"
     if not log.exists():
         sample = gzip.decompress(SAMPLE.read_bytes())
@@ -73,7 +73,7 @@ def ingest_case(case: str, engine: Engine, folder: Path, lines: int) -> None:
 
 
 def stream_case(folder: Path, events: int) -> None:
-    """A line of figures of the batches after the first, which loads and compiles."""
+    """Print a line of figures of the batches after the first, which loads and compiles."""
     source = folder / "events"
     source.mkdir()
     for number in range(FILES):

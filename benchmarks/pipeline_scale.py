@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def doubling(_: int) -> None:
-    """The sizes from 1 M to 64 M events."""
+    """Measure the sizes from 1 M to 64 M events."""
     before_s = None
     for millions in (1, 2, 4, 8, 16, 32, 64):
         cpu_s = tell(f"{millions} M", millions * 1_000_000)["cpu_s"]
@@ -52,13 +52,13 @@ def giant(count: int) -> None:
 
 
 def entities(count: int) -> None:
-    """A million clients."""
+    """Measure a million clients."""
     for case in ("replay", "usage"):
         tell(f"1 M clients, {case}", count, clients=1_000_000, case=case)
 
 
 def hundred(_: int) -> None:
-    """What fits into 4 GiB."""
+    """Measure what fits into 4 GiB."""
     peak_mib = tell("100 M", 100_000_000)["peak_mib"]
     print(f"{'':32}{'within' if peak_mib <= MOST_MIB else 'MORE THAN'} {MOST_MIB} MiB")
 
@@ -74,7 +74,7 @@ CASES: dict[str, Callable[[int], None]] = {
 def tell(
     name: str, count: int, *, clients: int = CLIENTS, share: float = 0.0, case: str = "replay"
 ) -> dict[str, float]:
-    """The figures of a case over so many events, which are printed."""
+    """Print and return the figures of a case over N events."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "events"
         make_events(data, count, clients, share, hours=count / EVENTS_PER_HOUR)

@@ -46,7 +46,7 @@ def fetch(name: str, *, size: int, count: int) -> Workload:
 
 @contextmanager
 def broker() -> Iterator[int]:
-    """The port of a broker in a process of its own."""
+    """Run a broker in a process of its own and yield its port."""
     receiver, sender = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.Process(target=_serve, args=(sender,), daemon=True)
     process.start()
@@ -99,7 +99,7 @@ def _drive(port: int, workload: Workload, *, tls: bool) -> None:
 
 
 def request(workload: Workload) -> bytes:
-    """The one request that is sent again and again; a fetch carries the size of its answer as its longest wait."""
+    """Return the one request to repeat, where a fetch carries the size of its answer as its longest wait."""
     start = struct.pack(">h", len(CLIENT_ID)) + CLIENT_ID
     if workload.api_key == _FETCH:
         body = struct.pack(">iiiibii", -1, workload.size, 1, 1 << 30, 0, 0, -1) + bytes(8) + bytes(2)

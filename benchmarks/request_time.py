@@ -88,7 +88,7 @@ def set_limit(store_url: str, percentage: float | None) -> None:
 
 
 def experiment(name: str, folder: Path, flood: list[Client], *, seconds: float) -> None:
-    """Prints one line without a limit and one with it."""
+    """Print one line without a limit and one with it."""
     bootstrap = flood[0].bootstrap
     calm_probe = small_probes(Target("calm", 0, "calm"))[0]
     for percentage in (None, PERCENTAGE):

@@ -24,7 +24,7 @@ from kafka_quotas.core.errors import KafkaQuotasError
 
 
 def feeds(names: Sequence[str]) -> Callable[[bytes], None]:
-    """What hands an input to its target; with names only to one of theirs."""
+    """Return what hands an input to its target, with names only to one of theirs."""
     chosen = [target for target in targets.TARGETS if not names or target.__name__ in names]
 
     def one_input(data: bytes) -> None:

@@ -19,7 +19,7 @@ from tests.support.frames.client_messages import CODES
 
 
 def random_trace(source: random.Random) -> bytes:
-    """A trace of up to 150 steps, half of them of the client and half of the network, the broker and the clock."""
+    """Return up to 150 steps, half of them of the client and half of the network, the broker and the clock."""
     steps = [source.randrange(256)]
     for _ in range(source.randrange(2, 150)):
         steps += [source.choice((source.randrange(CODES), 128 + source.randrange(8))), source.randrange(256)]

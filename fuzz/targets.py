@@ -59,7 +59,7 @@ def _translate(node_id: int, host: str, port: int) -> tuple[str, int]:
 
 
 def request(content: bytes) -> None:
-    """A request with all that is read of it; parsers of whole requests get them whole, and whatever is in them."""
+    """Read all that is read of a request, whole for parsers of whole requests."""
     frame = framed(content)
     header = parse_request_header(frame)
     if header is None:
@@ -102,7 +102,7 @@ _REQUEST_READERS: dict[int, Callable[[bytes, RequestHeader], object]] = {
 
 
 def response(data: bytes) -> None:
-    """A response of the API and version that the first two bytes choose, with all that is changed in it."""
+    """Change a response of the API and version that the first two bytes choose."""
     place, frame = PLACES[int.from_bytes(data[:2], "big") % len(PLACES)], framed(data[2:])
     if throttle_field.has_throttle(*place):
         throttle_field.patch_throttle(bytearray(frame), *place, 7)
@@ -144,13 +144,13 @@ def _read_share_fetch_response(api_version: int, frame: memoryview) -> None:
 
 
 def token(data: bytes) -> None:
-    """A token of each mechanism that is read."""
+    """Read a token of each mechanism that is read."""
     for parse in (sasl_identity.plain_user, sasl_identity.scram_identity, sasl_identity.oauthbearer_subject):
         _guarded(parse, data)
 
 
 def greeting(data: bytes) -> None:
-    """What comes before Kafka's own bytes: PROXY heads, TLS hellos, and the subject of a certificate."""
+    """Read what comes before Kafka's own bytes: PROXY heads, TLS hellos, and the subject of a certificate."""
     for parse in (_read_proxy_head, _read_hello, subject_name):
         _guarded(parse, data)
 
@@ -167,7 +167,7 @@ def _read_hello(data: bytes) -> None:
 
 
 def question(data: bytes) -> None:
-    """A frame or a line that another program may send to the control socket."""
+    """Read a frame or a line that another program may send to the control socket."""
     end = decision_binary.frame_end(data, 0)
     if end is not None:
         decision_binary.read_asks(data, 0, end)
@@ -182,7 +182,7 @@ def question(data: bytes) -> None:
 
 
 def session(data: bytes) -> None:
-    """A whole connection: the first half of the bytes in pieces from the client, the rest from the broker."""
+    """Serve a whole connection: half of the bytes in pieces from the client, the rest from the broker."""
     pair = Pair(quotas=dict.fromkeys(QuotaType, 1000.0))
     size = 1 + data[0] if data else 1
     middle = len(data) // 2
@@ -195,12 +195,12 @@ class _StillClock:
     """A clock for what is asked once."""
 
     def now_ms(self) -> int:
-        """The start."""
+        """Return the start."""
         return START_MS
 
 
 def treated(data: bytes) -> None:
-    """A connection whose requests are dealt with as a whole: a total threshold of nothing, few mutations, errors."""
+    """Serve a connection whose requests are read whole: a total threshold of nothing, few mutations, errors."""
     rules = EnforcementRules(window=WINDOW, on_violation=OnViolation.ERROR if data[:1] > b"\x7f" else OnViolation.DELAY)
     broker = BrokerQuotas(WINDOW, book=rules.book)
     topics = TopicFilters(rules, counters=Counters(), notify=lambda _: None, clock=_StillClock())
@@ -215,7 +215,7 @@ def treated(data: bytes) -> None:
 
 
 def cut(content: bytes) -> None:
-    """A whole Produce without some of its partitions, which can be read again and names the others only."""
+    """Cut partitions out of a Produce, which can be read again and names the others only."""
     frame = framed(b"\0\0\0" + content)
     header = parse_request_header(frame)
     if header is None or header.api_version not in range(14):
@@ -241,7 +241,7 @@ atexit.register(_FOLDER.cleanup)
 
 
 def file(data: bytes) -> None:
-    """A file that an operator wrote, or a daemon that was killed: policy, listener, costs, static quotas, state."""
+    """Read a file of an operator or of a killed daemon: policy, listener, costs, static quotas, state."""
     path = Path(_FOLDER.name) / "file"
     path.write_bytes(data)
     for read in _FILE_READERS:

@@ -11,11 +11,8 @@ def effective(
 ) -> tuple[EffectiveQuota, ...]:
     """Return what applies to a user's client-id and to an address, by key.
 
-    The answer leaves out the client or the address where none is given. It reads the whole store once.
-
-    Args:
-        user: `ANONYMOUS` if only the client-id is given.
-        client_id: The empty client-id if only the user is given.
+    The answer leaves out the client or the address where none is given. It reads the whole store once. A client-id
+    without a user is that of `ANONYMOUS`, and a user without a client-id has the empty one.
 
     Raises:
         StoreError: The store can't be read.

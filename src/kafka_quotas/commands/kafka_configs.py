@@ -39,8 +39,7 @@ class DropIn:
 def install_drop_in(folder: Path, program: Path, *, search_path: str) -> DropIn:
     """Link kafka-configs in the folder to the installed program, unless that link exists.
 
-    Args:
-        search_path: The shell's PATH.
+    `search_path` is the shell's PATH.
 
     Raises:
         UsageError: There is no such folder, or another file has that name.

@@ -84,9 +84,7 @@ _Cell = tuple[str, str]
 def print_chart(series: Sequence[Series], stream: TextIO, *, title: str = "", width: int = 80, height: int = 8) -> None:
     """Print the chart to the stream, in colour on a terminal unless NO_COLOR is set.
 
-    Args:
-        width: In columns.
-        height: In lines per panel.
+    The width is in columns, the height in lines per panel.
     """
     marks = _UNICODE if "utf" in (getattr(stream, "encoding", None) or "utf-8").lower() else _ASCII
     lines = list(chart_lines(series, title=title, width=width, height=height, marks=marks))

@@ -28,8 +28,7 @@ _EXIT_CODES = (
 def man_page(command: TyperCommand | TyperGroup, context: Any) -> str:
     """Return the manual page of a command.
 
-    Args:
-        context: A Typer context of the command, with those of its groups as parents.
+    `context` is a Typer context of the command, with those of its groups as parents.
     """
     return "\n".join([*_lines(command, context), ""])
 

@@ -200,8 +200,7 @@ class Flooding:
     def run(self, scenario: Scenario, *, asks: str | None) -> int:
         """Run a flood and return its exit code.
 
-        Args:
-            asks: What the flood changes on an existing cluster, None for nothing.
+        `asks` is what the flood changes on an existing cluster, None for nothing.
 
         Raises:
             UsageError: No target was named.

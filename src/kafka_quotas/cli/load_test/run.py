@@ -145,8 +145,7 @@ def run(
 def carried_out(order: RunRequest, keeping: ResultOutput, *, step: Callable[[str], None]) -> int:
     """Run a scenario with a live view, print and keep its result, and return the exit code.
 
-    Args:
-        step: Receives a line for each step.
+    `step` receives a line for each step.
     """
     with live_watcher(f"load-test {order.scenario.name}") as watcher:
         result = run_scenario(order, clock=SystemClock(), audience=RunObserver(warn=tell, step=step, watcher=watcher))

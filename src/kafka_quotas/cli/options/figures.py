@@ -48,9 +48,6 @@ class GenericQuota:
 def byte_figure(option: str, text: str, *, zero: bool = False) -> float:
     """Parse the bytes, or bytes per second, of an option.
 
-    Args:
-        zero: Whether 0 is allowed.
-
     Raises:
         UsageError: The text is no such figure.
     """

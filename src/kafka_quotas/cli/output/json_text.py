@@ -12,8 +12,7 @@ Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 def json_text(value: Json, *, ascii_only: bool = False) -> str:
     """Format the value as JSON, indented by two, keys in the order given.
 
-    Args:
-        ascii_only: Whether other letters are escaped.
+    `ascii_only` escapes other letters.
     """
     return "".join(_pieces(value, "\n", ascii_only))
 
@@ -26,8 +25,7 @@ def json_line(value: Json, *, ascii_only: bool = False) -> str:
 def _pieces(value: Json, newline: str, ascii_only: bool) -> Iterator[str]:
     """Yield the text of a value in pieces.
 
-    Args:
-        newline: A line end with the indentation of the value's line.
+    `newline` is a line end with the indentation of the value's line.
     """
     if isinstance(value, Mapping):
         items = ((f"{json.dumps(key, ensure_ascii=ascii_only)}: ", item) for key, item in value.items())

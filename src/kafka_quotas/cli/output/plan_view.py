@@ -47,8 +47,7 @@ def changes_table(changes: Sequence[PlannedChange], *, limit: int = 0) -> Table:
 def change_records(changes: Sequence[PlannedChange], *, kinds: Sequence[str] | None = None) -> Table:
     """Return the changes for machines.
 
-    Args:
-        kinds: The entity types with a column each, None for those that occur.
+    The entity types in `kinds` have a column each; None stands for those that occur.
     """
     kinds = record_kinds(each.entity for each in changes) if kinds is None else kinds
     rows: list[tuple[Cell, ...]] = []

@@ -149,8 +149,7 @@ def csv_text(table: Table) -> str:
 def yaml_text(value: Json, *, ascii_only: bool = False) -> str:
     """Format the value as YAML, keys in the order given, numbers plain.
 
-    Args:
-        ascii_only: Whether other letters are escaped.
+    `ascii_only` escapes other letters.
     """
     import yaml  # noqa: PLC0415 - one form of several
 

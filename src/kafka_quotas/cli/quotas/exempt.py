@@ -55,8 +55,7 @@ def exempt_user(
 ) -> None:
     """Exempt the user, and print and journal the changes.
 
-    Args:
-        for_ms: How long the exemption lasts, None for ever.
+    The exemption lasts `for_ms` milliseconds, for ever if None.
     """
     from kafka_quotas.commands.quotas.exempt import exempt as run_exempt  # noqa: PLC0415 - most alterations exempt nobody
 

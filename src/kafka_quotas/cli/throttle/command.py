@@ -105,7 +105,7 @@ def rate(
     command_config: WindowCommandConfig = None,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """The delay of a produce or fetch quota, by KIP-13's arithmetic and by Kafka's own rate.
+    """Compute the delay of a produce or fetch quota, by KIP-13's arithmetic and by Kafka's own rate.
 
     Example: --quota 5MB/s --steady 5MB/s --burst 15MB.
     """
@@ -161,7 +161,7 @@ def request(
     command_config: WindowCommandConfig = None,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """What a request quota is worth, the most a client can use, and the delay after a long request.
+    """Show what a request quota is worth, the most a client can use, and the delay after a long request.
 
     Example: --quota 0.1% --stall 100ms.
     """
@@ -213,7 +213,7 @@ def mutation(
     command_config: WindowCommandConfig = None,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """The wait after a burst of partitions created, added or deleted, and what strict and older clients are told.
+    """Compute the wait after a burst of partitions created, added or deleted, as strict and older clients see it.
 
     Example: --quota 5 --burst 560 --controller-quota-window-num 100.
     """

@@ -56,10 +56,8 @@ def decision_writer(
 ) -> DecisionWriter:
     """Return the writer of a form, after it has written what precedes the decisions.
 
-    Args:
-        head: What was replayed.
-        title: What was replayed, for people.
-        level: What the algorithm measures: rate or tokens.
+    `head` and `title` say what was replayed, to programs and to people. `level` is what the algorithm measures: rate or
+    tokens.
     """
     match output:
         case Output.CSV:

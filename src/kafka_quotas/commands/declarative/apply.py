@@ -84,10 +84,8 @@ def apply(
 ) -> ApplyResult:
     """Change the store to match the files, and return what changed.
 
-    Args:
-        dry_run: Whether to check everything and write nothing.
-        keep: Quotas that stay as they are, by entity and key.
-        made: Called with the outcome of each chunk.
+    A dry run checks everything and writes nothing. Quotas in `keep` stay as they are, and `made` is called with the
+    outcome of each chunk.
 
     Raises:
         UsageError: An entry says `invalid: true` without `allow_invalid`, or as `declared_plan` does.

@@ -59,8 +59,7 @@ def stored_content(store: Store) -> dict[Entity, dict[str, float]]:
 def declared_plan(store: Store, desire: DesiredState, *, keep: Collection[tuple[Entity, str]] = ()) -> DeclaredPlan:
     """Return what has to change in the store for the files to hold.
 
-    Args:
-        keep: Quotas that stay as they are, by entity and key.
+    Quotas in `keep` stay as they are.
 
     Raises:
         UsageError: The files or a selector have a problem.

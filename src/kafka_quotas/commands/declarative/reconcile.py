@@ -165,9 +165,7 @@ def run_reconciler(
 ) -> None:
     """Run a round every `interval_s` seconds until SIGTERM.
 
-    Args:
-        report: Receives the outcome of each round.
-        serving: Receives the address of the metrics.
+    `report` receives the outcome of each round, `serving` the address of the metrics.
 
     Raises:
         KafkaQuotasError: The metrics can't be served.

@@ -83,8 +83,7 @@ class _Reader:
     def _value(self, event: Any, *, depth: int, entries: bool = False) -> object:
         """Return the value that begins with an event.
 
-        Args:
-            entries: Whether the value is the list of entries.
+        `entries` marks the list of entries.
         """
         if event.anchor is not None:  # an alias has one too
             raise self._problem(event, "anchors and aliases are not taken", "use `values:` and $name instead")

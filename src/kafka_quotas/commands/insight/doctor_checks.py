@@ -60,10 +60,8 @@ def odd_entries(
 ) -> Iterator[Finding]:
     """Yield the findings about quotas in the order of the checks.
 
-    Thresholds are not quotas of Kafka, and were checked when they were set.
-
-    Args:
-        threads: Of the smallest broker, None where unknown.
+    Thresholds are not quotas of Kafka, and were checked when they were set. `threads` are those of the smallest broker,
+    None where unknown.
     """
     entries = [entry for entry in entries if not is_threshold_entity(entry.entity)]
     yield from _unreachable(entries, static=static)

@@ -73,8 +73,7 @@ _FIGURES: Mapping[SortBy, Callable[[TopRow], float | None]] = {
 def top(store: Store, reading: UsageReading, *, sort: SortBy = SortBy.SHARE, limit: int | None = None) -> TopResult:
     """Return the rows of a reading, with the quotas of the store.
 
-    Args:
-        limit: The greatest number of rows, None for all.
+    A limit of None returns all rows.
 
     Raises:
         StoreError: The store can't be read.

@@ -50,8 +50,7 @@ def tree(
 ) -> TreeResult:
     """Return the stored quotas, or those that fit one client, each with its status.
 
-    Args:
-        key: The only quota key to return, None for all.
+    A key of None stands for all quota keys.
     """
     entries = store.describe(EVERYTHING)
     static = store.url.startswith("static:")

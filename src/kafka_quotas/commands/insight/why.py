@@ -52,9 +52,7 @@ class WhyResult:
 def why(store: Store, reading: UsageReading, *, user: str | None, client_id: str | None) -> WhyResult:
     """Return what holds a user's client-id back now.
 
-    Args:
-        user: None for a client without authentication.
-        client_id: None for a client that sends none.
+    The user is None for a client without authentication, the client-id for one that sends none.
 
     Raises:
         StoreError: The store can't be read.

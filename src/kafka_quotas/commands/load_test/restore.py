@@ -45,8 +45,7 @@ class RestoredRun:
 def restore(folder: Path, *, settings_of: SettingsOf, dry_run: bool = False) -> tuple[RestoredRun, ...]:
     """Restore the runs of all journals in the folder, in order.
 
-    Args:
-        dry_run: Report the changes without making them, and keep the journals.
+    A dry run reports the changes without making them, and keeps the journals.
     """
     return tuple(_restored(path, settings_of, dry_run=dry_run) for path in journals(folder))
 

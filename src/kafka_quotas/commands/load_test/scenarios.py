@@ -90,8 +90,7 @@ def validate_scenario(
 ) -> ScenarioCheck:
     """Check a scenario against a target.
 
-    Args:
-        scale: None for the scale that a run would choose.
+    A scale of None is the one that a run would choose.
 
     Raises:
         UsageError: The scenario can't have the scale.

@@ -215,8 +215,7 @@ def venue(
 ) -> Iterator[Environment]:
     """Provide the address that the clients of one run connect to: the cluster, or a daemon in front of it.
 
-    Args:
-        with_policy: Give the daemon the scenario's policy, which limits too.
+    `with_policy` gives the daemon the scenario's policy, which limits too.
 
     Raises:
         DaemonStartError: The daemon does not start.

@@ -50,8 +50,7 @@ class RecommendResult:
 def recommend(request: RecommendRequest, watcher: EventsWatcher, *, step: Callable[[str], None]) -> RecommendResult:
     """Recommend quotas, and write the file and the tables where they are named.
 
-    Args:
-        step: Called with the name of each step as it begins.
+    `step` is called with the name of each step as it begins.
 
     Raises:
         UsageError: The folder has no events, the cluster is unclear, or the capacity file is invalid.

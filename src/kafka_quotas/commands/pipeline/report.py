@@ -47,10 +47,7 @@ class ReportResult:
 def report(request: ReportRequest, watcher: EventsWatcher, *, step: Callable[[str], None]) -> ReportResult:
     """Compute the content of a report.
 
-    Errors of `recommend` pass through.
-
-    Args:
-        step: Called with the name of each step as it begins.
+    Errors of `recommend` pass through. `step` is called with the name of each step as it begins.
 
     Raises:
         UsageError: The folder has no events.

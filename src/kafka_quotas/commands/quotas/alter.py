@@ -65,12 +65,9 @@ def alter(
 ) -> AlterResult:
     """Change the quotas of an entity and return what changed.
 
-    A key to remove must be set, as with kafka-configs: a misspelt one would otherwise pass as done.
-
-    Args:
-        dry_run: Whether to check everything and write nothing.
-        recorder: Writes the change into the journal.
-        for_ms: After how many milliseconds the journal schedules the revert, None for never.
+    A key to remove must be set, as with kafka-configs: a misspelt one would otherwise pass as done. A dry run checks
+    everything and writes nothing. `recorder` writes the change into the journal, which schedules the revert after
+    `for_ms` milliseconds, never if None.
 
     Raises:
         InvalidQuotaError: The change is refused.

@@ -78,11 +78,8 @@ def effective(
 ) -> EffectiveResult:
     """Return the effective quotas of each client, or of every client that the store names.
 
-    A user without client-id stands for every distinct kind of its clients.
-
-    Args:
-        warnings: Passed on to the result.
-        usages: Passed on to the result.
+    A user without client-id stands for every distinct kind of its clients. Warnings and usages are passed on to the
+    result.
     """
     entries = store.describe(EVERYTHING)
     asked = _spelled_out(clients, entries)

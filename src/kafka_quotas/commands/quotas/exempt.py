@@ -36,11 +36,8 @@ def exempt(
     """Exempt any client of a user from every quota, and return the changes.
 
     The explicit unlimited goes on the user itself, which wins against every default of users, pairs and client-ids, and
-    on those pairs of the user that hold a limit, which would win against it.
-
-    Args:
-        recorder: Writes the outcome into the journal, also where a part failed.
-        for_ms: After how many milliseconds the journal schedules the revert, None for never.
+    on those pairs of the user that hold a limit, which would win against it. `recorder` writes the outcome into the
+    journal, also where a part failed. The journal schedules the revert after `for_ms` milliseconds, never if None.
 
     Raises:
         InvalidQuotaError: The name is invalid.

@@ -103,8 +103,7 @@ def migrate(
 ) -> MigrationResult:
     """Copy every quota of `source` to `target` and return the outcome of each.
 
-    Args:
-        dry_run: Whether the target only checks the quotas.
+    In a dry run the target only checks the quotas.
 
     Raises:
         UsageError: Both are the same store.

@@ -48,10 +48,7 @@ class StoredQuotaStatus:
 def standings(entries: Sequence[QuotaEntry], *, static: bool = False) -> tuple[StoredQuotaStatus, ...]:
     """Return the status of every stored quota, by key in the order of their table, then by entity.
 
-    Thresholds are not quotas and left out.
-
-    Args:
-        static: Whether the entries are those of a static file, with the levels 9 and 10.
+    Thresholds are not quotas and left out. The entries of a static file (`static`) have the levels 9 and 10.
     """
     resolver = resolver_of(entries, static=static)
     probes = SyntheticNames(entry.entity for entry in entries)
@@ -76,10 +73,7 @@ def standings_for(
     """Return the status of the stored quotas that fit one client.
 
     A user without client-id stands for a client-id that nothing is stored for, a client-id without user for a
-    connection without authentication.
-
-    Args:
-        client_id: Empty for a client that sends none.
+    connection without authentication. An empty client-id is that of a client that sends none.
     """
     resolver = resolver_of(entries, static=static)
     answers: tuple[EffectiveQuota, ...] = ()

@@ -51,8 +51,7 @@ def store_of(entries: Sequence[JournalEntry]) -> str:
 def propose(store: Store, entries: Sequence[JournalEntry], *, force: bool = False) -> RevertProposal:
     """Return the inverse of what the entries of one run changed.
 
-    Args:
-        force: Whether to include quotas that have another value by now.
+    `force` includes quotas that have another value by now.
 
     Raises:
         StoreError: The store can't be read.

@@ -47,12 +47,9 @@ def watch(
 ) -> Iterator[SeenChange]:
     """Yield the changes to entities that pass the filter, as they are seen.
 
-    Several changes between two looks count as one.
-
-    Args:
-        began: Called once with the number of such entities.
-        lost: Called when a store is lost later on.
-        pause: Waits before the store is tried again. The next look finds the changes made meanwhile.
+    Several changes between two looks count as one. `began` is called once with the number of such entities, `lost` when
+    a store is lost later on. `pause` waits before the store is tried again; the next look finds the changes made
+    meanwhile.
 
     Raises:
         StoreUnreachableError: The store can't be reached at first.

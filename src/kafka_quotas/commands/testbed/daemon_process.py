@@ -58,8 +58,7 @@ def running_daemon(
 ) -> Iterator[RunningDaemon]:
     """Run a daemon in front of `upstream` for the block, with its log and socket in `folder`.
 
-    Args:
-        options: Further arguments of `daemon run`.
+    `options` are further arguments of `daemon run`.
 
     Raises:
         DaemonStartError: The daemon does not start; the message has the last line of its log.

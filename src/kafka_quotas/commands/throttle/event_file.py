@@ -50,9 +50,8 @@ def read_events(
 ) -> Iterator[Event]:
     """Yield the events of a file in its order, reading it as they are consumed.
 
-    Args:
-        name: The path, or `-` for standard input.
-        form: None to detect the format by the suffix (.jsonl, .ndjson, .json, .csv), else by the first character.
+    The name `-` is standard input. Without a form, the suffix (.jsonl, .ndjson, .json, .csv) or else the first
+    character decides.
 
     Raises:
         UsageError: The file can't be read, or a line is no event; the message names the place.

@@ -38,8 +38,7 @@ class Found:
 def after_steady_traffic(*, bound: float, window: QuotaWindow, steady: float, amount: float, moment: Moment) -> Found:
     """Measure Kafka's `Rate` after a full window of `steady` traffic per second and a request of `amount`.
 
-    Args:
-        moment: START for a request that begins a new sample, END for the last, and only, one of its sample.
+    `moment` is START for a request that begins a new sample, END for the last, and only, one of its sample.
 
     Raises:
         UsageError: The window has more than `MOST_SAMPLES` samples.

@@ -28,8 +28,7 @@ class Address:
 def parse_address(text: str, *, may_be_zero: bool = False) -> Address:
     """Return the address that HOST:PORT means, with IPv6 in brackets.
 
-    Args:
-        may_be_zero: Whether port 0, any free port, is allowed.
+    `may_be_zero` allows port 0, any free port.
 
     Raises:
         UsageError: The text is no such address.

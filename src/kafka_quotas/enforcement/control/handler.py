@@ -46,8 +46,7 @@ class ControlHandler:
     def answer_line(self, line: bytes, *, may_reload: bool) -> bytes | Awaitable[bytes]:
         """Return the response to one line, with its line break.
 
-        Args:
-            may_reload: Whether the peer may reload and unmute, as the daemon's owner may.
+        `may_reload` lets the peer reload and unmute, as the daemon's owner may.
 
         Returns:
             The response, to be awaited for a reload or the status.

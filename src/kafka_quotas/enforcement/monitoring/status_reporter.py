@@ -242,8 +242,7 @@ def _throttled_client(node_id: NodeId, mutes: list[ThrottledChannel], now_ms: in
 def _throttle_row(key: Throttled, counts: list[ThrottleCount]) -> ThrottleRow:
     """Return one row for a bucket.
 
-    Args:
-        counts: Throttle times set here, set by the upstream, of shadow mode, and of refused requests.
+    The counts are throttle times set here, set by the upstream, of shadow mode, and of refused requests.
     """
     quota_type, (user, client_id) = key
     ours, theirs, shadows, refused = counts

@@ -18,8 +18,7 @@ async def connect(
 ) -> None:
     """Connect the protocol to a broker, trying each of the host's addresses.
 
-    Args:
-        timeout_s: Time for all addresses together, TLS included.
+    `timeout_s` is the time for all addresses together, TLS included.
 
     Raises:
         UpstreamError: No address takes a connection in time, or TLS can't be agreed on.

@@ -90,7 +90,6 @@ class ClientNumbers:
         return chosen
 
     def _number(self, key: tuple[Any, ...]) -> int:
-        """Number a new client."""
         number = self._known[key] = len(self.clients)
         self.clients.append(ChargedClient(*key))
         return number
@@ -113,8 +112,7 @@ def columns_read(quota_types: Iterable[QuotaType]) -> tuple[str, ...]:
 def charges_of(events: pa.Table, clients: Int64s, wanted: Callable[[QuotaType], bool]) -> Iterator[Charges]:
     """Yield the charges of each wanted quota type that has any.
 
-    Args:
-        clients: The numbers of the events' clients.
+    `clients` are the numbers of the events' clients.
     """
     charged = ~numbers(events["is_exempt"])
     times_ms = numbers(events["ts_ms"])

@@ -43,8 +43,7 @@ class Sweep:
 def parse_sweep(text: str, *, steps: int = DEFAULT_STEPS) -> Sweep:
     """Parse `KEY=LOW..HIGH` (with steps of equal ratio) or `KEY=A,B,C`.
 
-    Args:
-        steps: The number of values of a range, both ends included.
+    A range has `steps` values, both ends included.
 
     Raises:
         UsageError: The key is not per client, a value is invalid, the range is empty, or the number of steps is out of

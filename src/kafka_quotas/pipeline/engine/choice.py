@@ -35,9 +35,7 @@ class EngineChoice:
 def choose_engine(asked: Engine, *, events: int, master: str | None) -> EngineChoice:
     """Choose the engine for a job.
 
-    Args:
-        events: About how many events the job reads.
-        master: The Spark master that the user named, None for none.
+    The job reads about `events` events. `master` is the Spark master that the user named, None for none.
     """
     if asked is not Engine.AUTO:
         return EngineChoice(engine=asked, reason="asked for")

@@ -43,8 +43,7 @@ def run_tasks(
 ) -> list[_Found]:
     """Run the work of each task in threads, the largest tasks first.
 
-    Args:
-        columns: The columns of events to read.
+    `columns` are the columns of events to read.
 
     Returns:
         The results in the order of the tasks.

@@ -39,10 +39,8 @@ def run_watched(
 ) -> _Result:
     """Run an action in a thread and call `watch` a few times a second, and return its result.
 
-    Ctrl-C cancels the session's jobs. A Connect session does not report its progress, only the number of rows.
-
-    Args:
-        rows: Returns the number of rows made so far.
+    Ctrl-C cancels the session's jobs. A Connect session does not report its progress, only the number of rows. `rows`
+    returns the number of rows made so far.
     """
     outcome: list[_Result] = []
     failure: list[BaseException] = []

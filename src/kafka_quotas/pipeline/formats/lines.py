@@ -81,10 +81,7 @@ def read_blocks(path: Path, *, start: int = 0, end: int | None = None) -> Iterat
     """Yield the lines that begin from `start` on and before `end`, in order.
 
     Where `start` is within a line, that line belongs to the piece before. A damaged gzip file ends with a line that has
-    a fault.
-
-    Args:
-        end: None for the end of the file.
+    a fault. An `end` of None is the end of the file.
 
     Raises:
         OSError: The file can't be read.

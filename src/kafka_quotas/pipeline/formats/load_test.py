@@ -47,8 +47,7 @@ def sample_batches(path: Path) -> Iterator[list[dict[str, Any]]]:
 def sample_row(row: Mapping[str, Any], place: int, task: IngestTask) -> EventRow | ClientThrottleRow | None:
     """Convert a row to an event or a second of throttling.
 
-    Args:
-        place: The row's position in the file.
+    `place` is the row's position in the file.
 
     Returns:
         None for a charge of none of our quotas.

@@ -35,9 +35,7 @@ def metric_rows(
 ) -> Iterator[MetricRow]:
     """Yield the quota metrics among the samples.
 
-    Args:
-        broker: The broker of samples that name none.
-        ts_ms: The time of samples that have none, in ms since 1970.
+    Samples that name no broker are of `broker`, those without a time of `ts_ms` (milliseconds since 1970).
     """
 
     def taken_ms(timed: TimedSample) -> int:
@@ -104,8 +102,7 @@ def java_rows(
 ) -> Iterator[ClientThrottleRow]:
     """Yield the throttling of each Java client in a scrape, without figures that are NaN.
 
-    Args:
-        ts_ms: The time of samples that have none, in ms since 1970.
+    Samples without a time are of `ts_ms` (milliseconds since 1970).
     """
     found: dict[tuple[int, str], dict[str, float]] = {}
     for timed in samples:

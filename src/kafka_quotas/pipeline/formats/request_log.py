@@ -51,8 +51,7 @@ class LogOrigin:
 def parse_request_line(line: bytes, *, offset: int, stamps: StampReader, origin: LogOrigin) -> EventRow | None:
     """Parse the event of a line.
 
-    Args:
-        offset: The line's offset in its file.
+    `offset` is the line's offset in its file.
 
     Returns:
         None for a forwarded request, which the forwarding broker logs as well.

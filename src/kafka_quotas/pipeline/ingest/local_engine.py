@@ -90,9 +90,7 @@ def ingest_locally(
 ) -> list[TaskCounts]:
     """Run the tasks and write their tables to `folder`.
 
-    Args:
-        size: About how many bytes the tasks read.
-        done: Called with the counts of each task as it ends.
+    The tasks read about `size` bytes. `done` is called with the counts of each task as it ends.
 
     Returns:
         The counts of each task, by number.

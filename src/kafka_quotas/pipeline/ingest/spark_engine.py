@@ -72,10 +72,7 @@ _COUNTED: Final = {
 def parsed_rows(session: "SparkSession", tasks: Sequence[IngestTask], *, buckets: int, rows: Any = None) -> "DataFrame":
     """Return one row per row of any table and per task's counts, in a column per table.
 
-    One column of each row is not null.
-
-    Args:
-        rows: An accumulator for the number of rows, None for none.
+    One column of each row is not null. `rows` is an accumulator for the number of rows, None for none.
     """
     known = tuple(tasks)
 

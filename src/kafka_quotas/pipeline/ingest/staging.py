@@ -52,9 +52,8 @@ class Staging:
 def staging(path: Path, *, buckets: int | None, default_buckets: int, waiting: Callable[[], None]) -> Iterator[Staging]:
     """Lock the data folder for the block and create an empty staging folder, removed unless committed.
 
-    Args:
-        buckets: None for the folder's own number, or `default_buckets` where it is new.
-        waiting: Called once where another ingest has to end first.
+    Without `buckets` the folder keeps its own number, and a new one has `default_buckets`. `waiting` is called once
+    where another ingest has to end first.
 
     Raises:
         UsageError: The folder has another number of buckets.

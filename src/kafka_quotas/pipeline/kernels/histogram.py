@@ -46,9 +46,7 @@ def steps_of(delays_ms: NDArray[np.int64]) -> NDArray[np.int64]:
 def percentiles_ms(pool: NDArray[np.uint32], chosen: NDArray[np.int64], share: float) -> NDArray[np.float64]:
     """Return the percentile in ms of each chosen histogram of the pool.
 
-    Args:
-        chosen: Histograms with at least one count.
-        share: The share of delays that do not exceed the percentile, 0 to 1.
+    Each chosen histogram has at least one count. `share` of the delays, 0 to 1, do not exceed the percentile.
     """
     found = np.zeros(chosen.size)
     for begin in range(0, chosen.size, _AT_A_TIME):

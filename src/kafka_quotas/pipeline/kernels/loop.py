@@ -54,10 +54,9 @@ def replay_lanes(
 ):  # fmt: skip
     """Replay events of any operation in an open or closed loop, with one ring or bucket per lane.
 
-    Args:
-        ops: One operation per event, empty where all are `op`.
-        traced: A line per event and limit, or none: throttle time, time of happening, window, whether the bound held.
-        levels: The level per event and limit, or empty.
+    `ops` has one operation per event and is empty where all are `op`. `traced` has a line per event and limit, or none:
+    throttle time, time of happening, window, whether the bound held. `levels` has the level per event and limit, or is
+    empty.
 
     Returns:
         The place of the first event not replayed.

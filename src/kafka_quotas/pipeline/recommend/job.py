@@ -57,8 +57,7 @@ class Recommendation:
 def recommend(jobs: Jobs, plan: RecommendPlan, *, step: Callable[[str], None]) -> Recommendation:
     """Recommend the quotas of one cluster.
 
-    Args:
-        step: Called with the name of each step as it begins.
+    `step` is called with the name of each step as it begins.
 
     Raises:
         UsageError: The cluster has no events, or none was named and there are several.

@@ -27,8 +27,7 @@ def clusters_of(tables: UsageTables) -> tuple[str, ...]:
 def demands_of(tables: UsageTables, *, cluster: str, seconds: int) -> tuple[Demand, ...]:
     """Return the usage of each client of a cluster as demands without trials.
 
-    Args:
-        seconds: The length of the recording.
+    `seconds` is the length of the recording.
     """
     profiles = {row["entity_id"]: row for row in tables.profiles.to_pylist()}
     brokers: dict[Name, list[BrokerDemand]] = defaultdict(list)
@@ -68,8 +67,7 @@ def with_trials(demands: Iterable[Demand], tables: ReplayTables, *, cluster: str
 def held_back_shares(demands: Iterable[Demand], tables: ReplayTables, *, cluster: str) -> dict[int, float]:
     """Return the share of its active time for which each client is throttled at its worst broker.
 
-    Args:
-        tables: The tables of a replay of one proposal.
+    The tables are those of a replay of one proposal.
 
     Returns:
         Shares from 0 to 1, by `id` of the demand.

@@ -60,8 +60,7 @@ class HeatMap:
 def traffic_of(tables: UsageTables, *, cluster: str, seconds: int) -> tuple[Traffic, ...]:
     """Return the usage of each client of a cluster, the largest of each quota type first.
 
-    Args:
-        seconds: The length of the recording.
+    `seconds` is the length of the recording.
     """
     profiles = {row["entity_id"]: row for row in tables.profiles.to_pylist()}
     totals = _totals(tables.usage)

@@ -96,8 +96,7 @@ def parse_source(text: str) -> Source:
 def read_stream(session: "SparkSession", source: Source, *, batch_size: int | None) -> "DataFrame":
     """Open the stream: one column `value` of lines, or the columns of events where the files are Parquet.
 
-    Args:
-        batch_size: The largest batch, in records of a topic or files of a folder; None for no bound.
+    `batch_size` is the largest batch, in records of a topic or files of a folder, None for no bound.
     """
     reader = session.readStream
     if isinstance(source, TopicSource):

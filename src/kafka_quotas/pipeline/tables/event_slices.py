@@ -46,8 +46,7 @@ def event_slices(
 ) -> Iterator[pa.Table]:
     """Yield the events of the files in slices.
 
-    Args:
-        columns: The columns to read, `ts_ms` among them.
+    `columns` are the columns to read, `ts_ms` among them.
 
     Raises:
         KafkaQuotasError: A file can't be read.

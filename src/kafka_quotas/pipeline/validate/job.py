@@ -60,8 +60,7 @@ class Validation:
 def validate(jobs: Jobs, scrapes: pa.Table, plan: ValidatePlan) -> Validation:
     """Compare recorded events with their replay.
 
-    Args:
-        scrapes: Byte rates of the table `metrics`.
+    `scrapes` are byte rates of the table `metrics`.
     """
     usage = jobs.usage(UsagePlan(quotas=plan.quotas, seconds=plan.seconds, window=plan.window))
     replayed = jobs.replay(
