@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from daemon_bounds_figure import HEADING, Figure, resident_mb
 
 from kafka_quotas.commands.testbed.daemon_process import running_daemon
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
@@ -31,7 +32,7 @@ from kafka_quotas.stores.store import Alteration
 
 HEARTBEAT = struct.pack(">ihhih", 10, 12, 0, 7, 0)
 """A request of 14 bytes."""
-_METADATA = 3
+_METADATA = ApiKey.METADATA
 _WAIT_S = 60.0
 
 

@@ -13,9 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
+from kafka_quotas.core.model.api_key import ApiKey
+
 CLIENT_ID = b"bench"
 _HEAD = struct.Struct(">ihhi")
-_PRODUCE, _FETCH = 0, 1
+_PRODUCE, _FETCH = ApiKey.PRODUCE.value, ApiKey.FETCH.value
 _PRODUCE_ANSWER = struct.pack(">ih", 1, 1) + b"t" + struct.pack(">iihqqq", 1, 0, 0, 5, -1, 0) + bytes(4)
 _BUFFER_BYTES = 4 << 20
 

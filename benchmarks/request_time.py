@@ -23,6 +23,7 @@ from tests.support.brokers.servers import Kafka, kafka_4
 
 from kafka_quotas.commands import daemon as daemon_command
 from kafka_quotas.commands.testbed.daemon_process import running_daemon
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.enforcement.config.cost_model_file import DEFAULT_COSTS
@@ -36,7 +37,7 @@ WINDOW = QuotaWindow(samples=3, window_s=1)
 PERCENTAGE = 0.5
 FLOOD, CALM = "flood", "calm"
 PATIENCE_S = 30.0
-METADATA, JOIN_GROUP = 3, 11
+METADATA, JOIN_GROUP = ApiKey.METADATA, ApiKey.JOIN_GROUP
 
 
 @dataclass

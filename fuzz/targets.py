@@ -51,7 +51,7 @@ from kafka_quotas.wire.protocol.request_header import RequestHeader, parse_reque
 
 Target: TypeAlias = Callable[[bytes], object]
 
-PLACES = [(api.key, version) for api in API_TABLE.values() for version in range(api.min_version, api.max_version + 1)]
+PLACES = [(key, version) for key, api in API_TABLE.items() for version in range(api.min_version, api.max_version + 1)]
 
 
 def _translate(node_id: int, host: str, port: int) -> tuple[str, int]:

@@ -3,6 +3,7 @@
 import dataclasses
 
 from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 from kio.serial._introspect import (
     EntityField,
@@ -26,9 +27,14 @@ _WIRE_KINDS = {
 }
 
 
-def api_keys() -> tuple[int, ...]:
-    """Return the keys that kio knows."""
-    return tuple(sorted(api_key_map))
+def api_names() -> dict[int, str]:
+    """Return the names of the APIs that kio knows, in Kafka's spelling of constants, by key."""
+    return {key: name.upper() for key, name in sorted(api_key_map.items())}
+
+
+def error_names() -> dict[int, str]:
+    """Return the names of all error codes, in Kafka's spelling of constants."""
+    return {code.value: code.name.upper() for code in ErrorCode}
 
 
 def versions(api_key: int) -> range:
@@ -48,11 +54,6 @@ def response(api_key: int, version: int) -> Message:
 def request_is_flexible(api_key: int, version: int) -> bool:
     """Return whether the request's header has a tag section."""
     return bool(load_request_schema(api_key, version).__header_schema__.__flexible__)
-
-
-def response_header_is_flexible(api_key: int, version: int) -> bool:
-    """Return whether the response's header has a tag section."""
-    return bool(load_response_schema(api_key, version).__header_schema__.__flexible__)
 
 
 def _fields(schema: type[Entity]) -> tuple[Field, ...]:

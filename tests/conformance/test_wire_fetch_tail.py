@@ -10,9 +10,9 @@ from kio.static.constants import EntityType
 from tests.support.frames import kio_samples
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.skip import encode_unsigned_varint, tags
 from kafka_quotas.wire.passing.broker_addresses import broker_addresses, carries_addresses
-from kafka_quotas.wire.passing.fetch_request import FETCH
 from kafka_quotas.wire.passing.fetch_response import (
     MAX_TAIL_BYTES,
     NODE_ENDPOINTS_SINCE,
@@ -22,7 +22,7 @@ from kafka_quotas.wire.passing.fetch_response import (
 )
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 
-VERSIONS = [version for key, version in kio_samples.versions_of(EntityType.response) if key == FETCH]
+VERSIONS = [version for key, version in kio_samples.versions_of(EntityType.response) if key == ApiKey.FETCH]
 WITH_ENDPOINTS = [version for version in VERSIONS if version >= NODE_ENDPOINTS_SINCE]
 
 
@@ -49,17 +49,17 @@ def whole(frame: bytes) -> Iterator[int]:
 
 
 def test_the_versions_with_endpoints_are_those_of_the_table() -> None:
-    assert [version for version in VERSIONS if carries_addresses(FETCH, version)] == WITH_ENDPOINTS
-    assert API_TABLE[FETCH].max_version == WITH_ENDPOINTS[-1] >= 17
+    assert [version for version in VERSIONS if carries_addresses(ApiKey.FETCH, version)] == WITH_ENDPOINTS
+    assert API_TABLE[ApiKey.FETCH].max_version == WITH_ENDPOINTS[-1] >= 17
 
 
 @pytest.mark.parametrize("version", WITH_ENDPOINTS)
 @pytest.mark.parametrize("make", [kio_samples.filled_response, kio_samples.empty_response])
 def test_the_tail_is_found_wherever_the_response_is_cut(make, version: int) -> None:
-    frame = kio_samples.response_frame(make(FETCH, version))
+    frame = kio_samples.response_frame(make(ApiKey.FETCH, version))
     tail = tail_of(frame, whole(frame))
     assert tags(tail, 0, len(tail)) == len(tail)
-    assert (len(tail) > 1) == bool(broker_addresses(FETCH, version, frame))
+    assert (len(tail) > 1) == bool(broker_addresses(ApiKey.FETCH, version, frame))
     for size in range(1, len(frame)):
         assert tail_of(frame, always(size)) == tail
     for cut in range(1, len(frame)):
@@ -68,7 +68,7 @@ def test_the_tail_is_found_wherever_the_response_is_cut(make, version: int) -> N
 
 @pytest.mark.parametrize("version", WITH_ENDPOINTS)
 def test_large_responses_are_stepped_over(version: int) -> None:
-    message = kio_samples.filled_response(FETCH, version)
+    message = kio_samples.filled_response(ApiKey.FETCH, version)
     (topic, *_), chance = message.responses, random.Random(version)
     (partition, *_) = topic.partitions
     aborted = type(partition.aborted_transactions[0])
@@ -92,7 +92,7 @@ def test_large_responses_are_stepped_over(version: int) -> None:
 @pytest.mark.parametrize("host", ["h", "127.0.0.1", "a-name-that-is-longer-than-most.example.com", "x" * 130])
 @pytest.mark.parametrize("ours", ["p", "proxy.example", "y" * 40, "z" * 129])
 def test_a_rewritten_tail_is_as_long_and_names_our_addresses_or_none(version: int, host: str, ours: str) -> None:
-    message = kio_samples.filled_response(FETCH, version)
+    message = kio_samples.filled_response(ApiKey.FETCH, version)
     (endpoint, *_) = message.node_endpoints
     message = dataclasses.replace(
         message,
@@ -103,7 +103,7 @@ def test_a_rewritten_tail_is_as_long_and_names_our_addresses_or_none(version: in
     rewritten = rewrite_tail(version, tail, lambda node, _, port: (ours, port + 10_000 + node))
     assert len(rewritten) == len(tail)
     changed = frame[: -len(tail)] + rewritten
-    named = broker_addresses(FETCH, version, changed)
+    named = broker_addresses(ApiKey.FETCH, version, changed)
     fits = len(ours) <= len(host)
     assert [(broker.node_id, broker.host, broker.port) for broker in named] == (
         [(n, ours, 19_000 + 2 * n) for n in range(2)] if fits else []
@@ -112,12 +112,12 @@ def test_a_rewritten_tail_is_as_long_and_names_our_addresses_or_none(version: in
     gap = (len(host) - len(ours)) * 2
     if fits and gap <= 2:  # nothing was added, so kio can be asked as well
         expected = kio_samples.with_addresses(message, lambda node, _, port: (ours, port + 10_000 + node))
-        assert kio_samples.decoded_response(changed, FETCH, version) == expected
+        assert kio_samples.decoded_response(changed, ApiKey.FETCH, version) == expected
 
 
 def test_other_tagged_fields_stay_and_ours_comes_last() -> None:
     version = WITH_ENDPOINTS[-1]
-    frame = kio_samples.response_frame(kio_samples.filled_response(FETCH, version))
+    frame = kio_samples.response_frame(kio_samples.filled_response(ApiKey.FETCH, version))
     tail = tail_of(frame, whole(frame))
     other = encode_unsigned_varint(12_345) + b"\3abc"
     extended = bytes([tail[0] + 1]) + tail[1:] + other
@@ -140,7 +140,7 @@ def test_a_tail_without_brokers_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("version", WITH_ENDPOINTS)
 def test_a_response_with_brokers_never_seems_bare(version: int) -> None:
-    message = kio_samples.filled_response(FETCH, version)
+    message = kio_samples.filled_response(ApiKey.FETCH, version)
     (endpoint, *_) = message.node_endpoints
     for port in (1, 255, 256, 9092, 9216, 65_280, 65_535):
         for rack in (None, "", "r", "zone-1"):
@@ -151,10 +151,10 @@ def test_a_response_with_brokers_never_seems_bare(version: int) -> None:
 
 @pytest.mark.parametrize("version", WITH_ENDPOINTS)
 def test_ordinary_responses_are_seen_to_be_bare(version: int) -> None:
-    empty = kio_samples.empty_response(FETCH, version)
+    empty = kio_samples.empty_response(ApiKey.FETCH, version)
     frame = kio_samples.response_frame(empty)
     assert is_bare(b"xy" + frame, 2, len(frame) + 2)
-    (topic, *_) = kio_samples.filled_response(FETCH, version).responses
+    (topic, *_) = kio_samples.filled_response(ApiKey.FETCH, version).responses
     (partition, *_) = topic.partitions
     plain = {field.name: field.default for field in dataclasses.fields(partition) if get_field_tag(field) is not None}
     partition = dataclasses.replace(partition, **plain, records=b"data")

@@ -11,19 +11,18 @@ from kio.index import load_request_schema, load_response_schema
 from kio.static.constants import EntityType
 from tests.support.frames import kafka_python_samples, kio_samples
 
-from kafka_quotas.wire.passing.api_versions import API_VERSIONS, clamp
+from kafka_quotas.core.model.api_key import ApiKey
+from kafka_quotas.wire.passing.api_versions import clamp
 from kafka_quotas.wire.passing.broker_addresses import (
     NamedBroker,
     broker_addresses,
     carries_addresses,
     rewrite_addresses,
 )
-from kafka_quotas.wire.passing.fetch_request import FETCH, FetchLimits, cap_fetch, fetch_limits, replica_id
+from kafka_quotas.wire.passing.fetch_request import FetchLimits, cap_fetch, fetch_limits, replica_id
 from kafka_quotas.wire.passing.fetch_response import charged_bytes
-from kafka_quotas.wire.passing.produce_request import PRODUCE, acks
+from kafka_quotas.wire.passing.produce_request import acks
 from kafka_quotas.wire.passing.sasl import (
-    SASL_AUTHENTICATE,
-    SASL_HANDSHAKE,
     authenticate_result,
     authenticate_token,
     handshake_error_code,
@@ -185,12 +184,12 @@ def test_a_request_header_is_what_kio_wrote(api_key: int, version: int):
         assert [parse_request_header(frame[:length]) for length in range(body)] == [None] * body
 
 
-@pytest.mark.parametrize("version", versions(PRODUCE, REQUESTS))
+@pytest.mark.parametrize("version", versions(ApiKey.PRODUCE, REQUESTS))
 @pytest.mark.parametrize("wanted", [-1, 0, 1])
 @pytest.mark.parametrize("transactional_id", [None, "", "payments", "x" * 300])
 def test_acks_are_what_kio_wrote(version: int, wanted: int, transactional_id: str | None):
     message = dataclasses.replace(
-        kio_samples.filled_request(PRODUCE, version), acks=wanted, transactional_id=transactional_id
+        kio_samples.filled_request(ApiKey.PRODUCE, version), acks=wanted, transactional_id=transactional_id
     )
     frame = kio_samples.request_frame(message, client_id="app")
     header = parse_request_header(frame)
@@ -201,12 +200,12 @@ def test_acks_are_what_kio_wrote(version: int, wanted: int, transactional_id: st
     assert set(answers) == {None, wanted}
 
 
-@pytest.mark.parametrize("version", versions(FETCH, REQUESTS))
+@pytest.mark.parametrize("version", versions(ApiKey.FETCH, REQUESTS))
 @pytest.mark.parametrize(
     ("cap", "min_after", "max_after"), [(5_000, 1_000, 5_000), (50, 50, 50), (10**6, 1_000, 8_000)]
 )
 def test_a_fetch_is_capped_and_nothing_else_changes(version: int, cap: int, min_after: int, max_after: int):
-    message = dataclasses.replace(kio_samples.filled_request(FETCH, version), min_bytes=1_000, max_bytes=8_000)
+    message = dataclasses.replace(kio_samples.filled_request(ApiKey.FETCH, version), min_bytes=1_000, max_bytes=8_000)
     frame = bytearray(kio_samples.request_frame(message, client_id="app"))
     header = parse_request_header(frame)
     assert cap_fetch(frame, header, cap) == FetchLimits(min_bytes=1_000, max_bytes=8_000)
@@ -217,10 +216,10 @@ def test_a_fetch_is_capped_and_nothing_else_changes(version: int, cap: int, min_
     assert fetch_limits(frame[:head], header) == FetchLimits(min_bytes=min_after, max_bytes=max_after)
 
 
-@pytest.mark.parametrize("version", versions(FETCH, REQUESTS))
+@pytest.mark.parametrize("version", versions(ApiKey.FETCH, REQUESTS))
 @pytest.mark.parametrize("claimed", [-1, 0, 3])
 def test_the_replica_that_fetches_is_found(version: int, claimed: int):
-    message = kio_samples.filled_request(FETCH, version)
+    message = kio_samples.filled_request(ApiKey.FETCH, version)
     if version >= 15:
         state = dataclasses.replace(message.replica_state, replica_id=claimed, replica_epoch=-1)
         message = dataclasses.replace(message, replica_state=state)
@@ -232,18 +231,18 @@ def test_the_replica_that_fetches_is_found(version: int, claimed: int):
     assert replica_id(frame[: header.end + 3], header) is None
 
 
-@pytest.mark.parametrize("version", versions(FETCH, RESPONSES))
+@pytest.mark.parametrize("version", versions(ApiKey.FETCH, RESPONSES))
 def test_a_fetch_is_charged_with_four_bytes_and_its_body(version: int):
-    frame = kio_samples.response_frame(kio_samples.filled_response(FETCH, version))
-    body_bytes = len(frame) - response_body_offset(FETCH, version, frame)
+    frame = kio_samples.response_frame(kio_samples.filled_response(ApiKey.FETCH, version))
+    body_bytes = len(frame) - response_body_offset(ApiKey.FETCH, version, frame)
     assert charged_bytes(version, len(frame) - 4) == 4 + body_bytes
 
 
-@pytest.mark.parametrize("version", versions(API_VERSIONS, RESPONSES))
+@pytest.mark.parametrize("version", versions(ApiKey.API_VERSIONS, RESPONSES))
 def test_api_versions_are_clamped_and_nothing_else_changes(version: int):
-    message = kio_samples.filled_response(API_VERSIONS, version)
+    message = kio_samples.filled_response(ApiKey.API_VERSIONS, version)
     message = dataclasses.replace(message, error_code=type(message.error_code)(0))
-    fetch_max = API_TABLE[FETCH].max_version
+    fetch_max = API_TABLE[ApiKey.FETCH].max_version
     kept, lowered, unknown = (
         dataclasses.replace(entry, api_key=key, min_version=lowest, max_version=highest)
         for entry, (key, lowest, highest) in zip(
@@ -256,26 +255,26 @@ def test_api_versions_are_clamped_and_nothing_else_changes(version: int):
         message, api_keys=(kept, dataclasses.replace(lowered, max_version=fetch_max), unknown)
     )
     clamped = clamp(frame, version)
-    assert kio_samples.decoded_response(clamped, API_VERSIONS, version) == expected
+    assert kio_samples.decoded_response(clamped, ApiKey.API_VERSIONS, version) == expected
     assert clamp(clamped, version) == clamped
 
 
-@pytest.mark.parametrize("version", versions(SASL_HANDSHAKE, REQUESTS))
+@pytest.mark.parametrize("version", versions(ApiKey.SASL_HANDSHAKE, REQUESTS))
 def test_the_handshake_is_read(version: int):
-    request = dataclasses.replace(kio_samples.filled_request(SASL_HANDSHAKE, version), mechanism="SCRAM-SHA-512")
+    request = dataclasses.replace(kio_samples.filled_request(ApiKey.SASL_HANDSHAKE, version), mechanism="SCRAM-SHA-512")
     frame = kio_samples.request_frame(request, client_id="app")
     assert handshake_mechanism(frame, parse_request_header(frame)) == "SCRAM-SHA-512"
-    response = kio_samples.filled_response(SASL_HANDSHAKE, version)
+    response = kio_samples.filled_response(ApiKey.SASL_HANDSHAKE, version)
     assert handshake_error_code(kio_samples.response_frame(response), version) == response.error_code
 
 
-@pytest.mark.parametrize("version", versions(SASL_AUTHENTICATE, REQUESTS))
+@pytest.mark.parametrize("version", versions(ApiKey.SASL_AUTHENTICATE, REQUESTS))
 @pytest.mark.parametrize("token", [b"", b"\x00alice\x00secret", bytes(300)])
 def test_tokens_and_their_answers_are_read(version: int, token: bytes):
-    request = dataclasses.replace(kio_samples.filled_request(SASL_AUTHENTICATE, version), auth_bytes=token)
+    request = dataclasses.replace(kio_samples.filled_request(ApiKey.SASL_AUTHENTICATE, version), auth_bytes=token)
     frame = kio_samples.request_frame(request, client_id=None)
     assert authenticate_token(frame, parse_request_header(frame)) == token
-    response = dataclasses.replace(kio_samples.filled_response(SASL_AUTHENTICATE, version), auth_bytes=token)
+    response = dataclasses.replace(kio_samples.filled_response(ApiKey.SASL_AUTHENTICATE, version), auth_bytes=token)
     result = authenticate_result(kio_samples.response_frame(response), version)
     assert (result.error_code, result.token) == (response.error_code, token)
     lifetime = getattr(response, "session_lifetime", None)
@@ -285,4 +284,4 @@ def test_tokens_and_their_answers_are_read(version: int, token: bytes):
 def test_requests_become_flexible_as_kio_says():
     for api_key, version in REQUESTS:
         flexible = load_request_schema(api_key, version).__header_schema__.__flexible__
-        assert (version >= API_TABLE[api_key].request_flexible_since) == flexible, (api_key, version)
+        assert (version >= API_TABLE[api_key].flexible_since) == flexible, (api_key, version)

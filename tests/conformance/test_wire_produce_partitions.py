@@ -15,7 +15,8 @@ from tests.support.frames.topic_message_samples import (
     python_request,
 )
 
-from kafka_quotas.wire.passing.produce_request import PRODUCE, Sequenced, parse_produce, without_partitions
+from kafka_quotas.core.model.api_key import ApiKey
+from kafka_quotas.wire.passing.produce_request import Sequenced, parse_produce, without_partitions
 from kafka_quotas.wire.passing.produce_response import (
     all_refused_partitions,
     partition_results,
@@ -33,7 +34,7 @@ def batch(size: int, *, producer_id: int = -1, epoch: int = -1, sequence: int = 
 
 def produce_message(version: int) -> Any:
     """A Produce with three topics of three partitions, numbered 0 to 2, with records of as many bytes as told."""
-    message = python_request(PRODUCE, version)
+    message = python_request(ApiKey.PRODUCE, version)
     for topic in message.topic_data:
         for number, partition in enumerate(topic.partition_data):
             partition.index = number
@@ -61,7 +62,7 @@ def test_cutting_partitions_leaves_what_kafka_python_would_send(version: int):
     assert without_partitions(frame, header_of(frame), data, lambda _: True) is None
 
 
-@pytest.mark.parametrize(("api_key", "version"), kio_versions(EntityType.request, PRODUCE))
+@pytest.mark.parametrize(("api_key", "version"), kio_versions(EntityType.request, ApiKey.PRODUCE))
 def test_cutting_partitions_leaves_what_kio_would_send(api_key: int, version: int):
     message: Any = kio_samples.filled_request(api_key, version)
     frame = kio_samples.request_frame(message, client_id="app")
@@ -86,7 +87,7 @@ def test_records_that_nobody_numbered_are_not_sequenced(records: bytes):
 
 def produce_response(version: int) -> Any:
     """A response for three topics of three partitions numbered 0 to 2."""
-    message = kafka_python_samples.filled_response(PRODUCE, version)
+    message = kafka_python_samples.filled_response(ApiKey.PRODUCE, version)
     for topic in message.responses:
         for number, partition in enumerate(topic.partition_responses):
             partition.index = number
@@ -106,7 +107,7 @@ def test_refused_partitions_are_merged_in_the_order_of_the_request(version: int)
     results = partition_results(version, merged)
     assert [(result.topic, result.partition) for result in results] == order
     assert [result.error_code for result in results if result.partition == 7] == [44, 44]
-    decoded = kafka_python_samples.RESPONSES[PRODUCE][version].decode(merged, header=True, framed=True)
+    decoded = kafka_python_samples.RESPONSES[ApiKey.PRODUCE][version].decode(merged, header=True, framed=True)
     assert [topic.to_dict() for topic in decoded.responses[2:]] == [
         message.responses[1].to_dict(),
         message.responses[0].to_dict(),
@@ -117,7 +118,7 @@ def test_refused_partitions_are_merged_in_the_order_of_the_request(version: int)
     assert decoded.to_dict().get("throttle_time_ms") == message.to_dict().get("throttle_time_ms")
 
 
-@pytest.mark.parametrize(("api_key", "version"), kio_versions(EntityType.response, PRODUCE))
+@pytest.mark.parametrize(("api_key", "version"), kio_versions(EntityType.response, ApiKey.PRODUCE))
 def test_a_produce_response_of_kio_keeps_leaders_and_endpoints(api_key: int, version: int):
     message: Any = kio_samples.filled_response(api_key, version)
     frame = kio_samples.response_frame(message)
@@ -141,7 +142,7 @@ def test_a_response_of_refused_partitions_alone_is_one_that_kio_reads(version: i
     topic: Any = bytes(range(16)) if version >= 13 else "refused"
     refused = {(topic, n): refused_partition(version, n, error_code=44, message=MESSAGE) for n in range(3)}
     frame = all_refused_partitions(version, CORRELATION_ID, list(refused), refused)
-    message: Any = kio_samples.decoded_response(frame, PRODUCE, version)
+    message: Any = kio_samples.decoded_response(frame, ApiKey.PRODUCE, version)
     partitions = message.responses[0].partition_responses
     assert [(one.index, int(one.error_code)) for one in partitions] == [(0, 44), (1, 44), (2, 44)]
     assert message.throttle_time.total_seconds() == 0

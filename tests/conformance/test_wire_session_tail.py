@@ -7,10 +7,10 @@ import pytest
 from tests.support.frames import kio_samples
 from tests.support.frames.enforcement import CLIENT_ID, WINDOW, Pair, request
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.wire.passing.broker_addresses import broker_addresses
-from kafka_quotas.wire.passing.fetch_request import FETCH
 from kafka_quotas.wire.passing.fetch_response import FetchTail
 
 VERSION = 17
@@ -18,14 +18,14 @@ GIB = 1 << 30
 
 
 def ask(pair: Pair, correlation_id: int = 77) -> None:
-    message = dataclasses.replace(kio_samples.filled_request(FETCH, VERSION), max_bytes=2**31 - 1, min_bytes=1)
+    message = dataclasses.replace(kio_samples.filled_request(ApiKey.FETCH, VERSION), max_bytes=2**31 - 1, min_bytes=1)
     frame = bytearray(kio_samples.request_frame(message, client_id=CLIENT_ID))
     frame[8:12] = correlation_id.to_bytes(4, "big")
     pair.send(bytes(frame))
 
 
 def answer_with_endpoints(host: str = "a-broker-of-the-cluster.example") -> bytes:
-    message = kio_samples.filled_response(FETCH, VERSION)
+    message = kio_samples.filled_response(ApiKey.FETCH, VERSION)
     (endpoint, *_) = message.node_endpoints
     brokers = tuple(dataclasses.replace(endpoint, node_id=n, host=host, port=9092) for n in (1, 2))
     return kio_samples.response_frame(dataclasses.replace(message, node_endpoints=brokers))
@@ -45,7 +45,7 @@ def test_addresses_are_ours_wherever_the_response_is_cut(quota: dict[QuotaType, 
         pair = Pair(quotas=quota, rules=EnforcementRules(window=WINDOW))
         ask(pair)
         got = pair.answer(frame[:cut]) + pair.answer(frame[cut:])
-        named = [(broker.node_id, broker.host, broker.port) for broker in broker_addresses(FETCH, VERSION, got)]
+        named = [(broker.node_id, broker.host, broker.port) for broker in broker_addresses(ApiKey.FETCH, VERSION, got)]
         assert named == [(1, "127.0.0.1", 20_001), (2, "127.0.0.1", 20_002)]
         assert len(got) == struct.unpack_from(">i", got)[0] + 4
         assert len(got) == len(frame) or cut < 16, "where the head comes with the rest all is at hand, and exact"
@@ -60,9 +60,10 @@ def test_a_response_at_hand_as_a_whole_is_rewritten_exactly() -> None:
     ask(pair)
     got = pair.answer(frame)
     expected = kio_samples.with_addresses(
-        kio_samples.decoded_response(frame, FETCH, VERSION), lambda node, _host, _port: ("127.0.0.1", 20_000 + node)
+        kio_samples.decoded_response(frame, ApiKey.FETCH, VERSION),
+        lambda node, _host, _port: ("127.0.0.1", 20_000 + node),
     )
-    assert kio_samples.decoded_response(got, FETCH, VERSION) == expected
+    assert kio_samples.decoded_response(got, ApiKey.FETCH, VERSION) == expected
 
 
 def test_two_gigabytes_pass_as_views_and_their_addresses_are_ours() -> None:

@@ -13,9 +13,10 @@ from tests.support.frames import kio_samples
 from tests.support.frames.enforcement import request
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.passing.broker_addresses import broker_addresses, rewrite_addresses
-from kafka_quotas.wire.passing.share_fetch_request import SHARE_FETCH, cap_share_fetch
+from kafka_quotas.wire.passing.share_fetch_request import cap_share_fetch
 from kafka_quotas.wire.passing.share_fetch_response import (
     MAX_TAIL_BYTES,
     ShareFetchTail,
@@ -29,7 +30,7 @@ from kafka_quotas.wire.passing.share_fetch_response import (
 )
 from kafka_quotas.wire.protocol.request_header import parse_request_header
 
-VERSIONS = [version for key, version in kio_samples.versions_of(EntityType.response) if key == SHARE_FETCH]
+VERSIONS = [version for key, version in kio_samples.versions_of(EntityType.response) if key == ApiKey.SHARE_FETCH]
 MAKERS = [kio_samples.filled_response, kio_samples.empty_response]
 
 
@@ -84,7 +85,7 @@ def test_all_versions_of_the_release_are_tried() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("make", MAKERS)
 def test_the_tail_is_found_wherever_the_response_is_cut(make, version: int) -> None:
-    message = make(SHARE_FETCH, version)
+    message = make(ApiKey.SHARE_FETCH, version)
     frame = kio_samples.response_frame(message)
     tail = tail_of(frame, always(len(frame)))
     bare = kio_samples.response_frame(dataclasses.replace(message, node_endpoints=()))
@@ -98,7 +99,7 @@ def test_the_tail_is_found_wherever_the_response_is_cut(make, version: int) -> N
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("make", MAKERS)
 def test_what_is_kept_is_the_response_without_data_wherever_it_is_cut(make, version: int) -> None:
-    message = make(SHARE_FETCH, version)
+    message = make(ApiKey.SHARE_FETCH, version)
     frame = kio_samples.response_frame(message)
     expected = kio_samples.response_frame(without_data(message))
     assert kept_of(frame, always(len(frame))) == expected
@@ -108,7 +109,7 @@ def test_what_is_kept_is_the_response_without_data_wherever_it_is_cut(make, vers
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_large_responses_are_stepped_over(version: int) -> None:
-    message = kio_samples.filled_response(SHARE_FETCH, version)
+    message = kio_samples.filled_response(ApiKey.SHARE_FETCH, version)
     (topic, *_), chance = message.responses, random.Random(version)
     (partition, *_) = topic.partitions
     (acquired, *_) = partition.acquired_records
@@ -136,7 +137,7 @@ def test_large_responses_are_stepped_over(version: int) -> None:
 @pytest.mark.parametrize("host", ["h", "127.0.0.1", "a-name-that-is-longer-than-most.example.com", "x" * 130])
 @pytest.mark.parametrize("ours", ["p", "127.0.0.12", "proxy.example", "y" * 40, "z" * 129])
 def test_a_rewritten_tail_is_as_long_and_names_our_addresses_or_none(version: int, host: str, ours: str) -> None:
-    message = kio_samples.filled_response(SHARE_FETCH, version)
+    message = kio_samples.filled_response(ApiKey.SHARE_FETCH, version)
     (endpoint, *_) = message.node_endpoints
     for count in (1, 2):
         brokers = tuple(dataclasses.replace(endpoint, node_id=n, host=host, port=9000 + n) for n in range(count))
@@ -149,16 +150,16 @@ def test_a_rewritten_tail_is_as_long_and_names_our_addresses_or_none(version: in
         rewritten = rewrite_share_tail(version, tail, translate)
         assert len(rewritten) == len(tail)
         changed = frame[: -len(tail)] + rewritten
-        named = broker_addresses(SHARE_FETCH, version, changed)
+        named = broker_addresses(ApiKey.SHARE_FETCH, version, changed)
         fits = len(ours) <= len(host)
         assert [(broker.node_id, broker.host, broker.port) for broker in named] == (
             [(n, ours, 19_000 + 2 * n) for n in range(count)] if fits else []
         )
-        exact = rewrite_addresses(SHARE_FETCH, version, changed, lambda node, host, port: (host, port))
+        exact = rewrite_addresses(ApiKey.SHARE_FETCH, version, changed, lambda node, host, port: (host, port))
         assert exact == changed
         if len(ours) == len(host):
             expected = kio_samples.with_addresses(dataclasses.replace(message, node_endpoints=brokers), translate)
-            assert kio_samples.decoded_response(changed, SHARE_FETCH, version) == expected
+            assert kio_samples.decoded_response(changed, ApiKey.SHARE_FETCH, version) == expected
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -169,7 +170,7 @@ def test_a_tail_without_brokers_stays_as_it_is(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_response_with_brokers_never_seems_to_have_none(version: int) -> None:
-    message = kio_samples.filled_response(SHARE_FETCH, version)
+    message = kio_samples.filled_response(ApiKey.SHARE_FETCH, version)
     (endpoint, *_) = message.node_endpoints
     for rack in (None, "", "r", "\x01", "zone-1"):
         brokers = (dataclasses.replace(endpoint, rack=rack),)
@@ -181,7 +182,7 @@ def test_a_response_with_brokers_never_seems_to_have_none(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_a_response_counts_is_its_body_and_four_bytes(version: int) -> None:
-    message = dataclasses.replace(kio_samples.filled_response(SHARE_FETCH, version), node_endpoints=())
+    message = dataclasses.replace(kio_samples.filled_response(ApiKey.SHARE_FETCH, version), node_endpoints=())
     frame = kio_samples.response_frame(message)
     assert charged_bytes(int.from_bytes(frame[:4], "big")) == len(frame) - 9 + 4
 
@@ -189,7 +190,7 @@ def test_what_a_response_counts_is_its_body_and_four_bytes(version: int) -> None
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_error_is_read_from_the_head(version: int) -> None:
     message = dataclasses.replace(
-        kio_samples.filled_response(SHARE_FETCH, version), error_code=ErrorCode.share_session_not_found
+        kio_samples.filled_response(ApiKey.SHARE_FETCH, version), error_code=ErrorCode.share_session_not_found
     )
     frame = b"xyz" + kio_samples.response_frame(message)
     assert error_code(frame, 3) == ErrorCode.share_session_not_found
@@ -199,7 +200,7 @@ def test_the_error_is_read_from_the_head(version: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_refusal_is_what_kio_reads(version: int) -> None:
     frame = refused_share_fetch(77, throttle_ms=1234, error=89)
-    message = kio_samples.decoded_response(frame, SHARE_FETCH, version)
+    message = kio_samples.decoded_response(frame, ApiKey.SHARE_FETCH, version)
     assert message.throttle_time == dt.timedelta(milliseconds=1234)
     assert message.error_code == ErrorCode.throttling_quota_exceeded
     assert (message.error_message, message.responses, message.node_endpoints) == (None, (), ())
@@ -207,7 +208,9 @@ def test_a_refusal_is_what_kio_reads(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_limits_are_lowered_where_kio_has_them(version: int) -> None:
-    asked = dataclasses.replace(kio_samples.filled_request(SHARE_FETCH, version), min_bytes=70_000, max_bytes=5_000_000)
+    asked = dataclasses.replace(
+        kio_samples.filled_request(ApiKey.SHARE_FETCH, version), min_bytes=70_000, max_bytes=5_000_000
+    )
     plain = kio_samples.request_frame(asked, client_id="app")
     header = parse_request_header(plain)
     assert header is not None
@@ -222,7 +225,7 @@ def test_limits_are_lowered_where_kio_has_them(version: int) -> None:
 
 
 def test_a_request_that_ends_before_its_limits_is_refused() -> None:
-    frame = request(SHARE_FETCH, 1, 1, b"\0" + b"\2g\2m" + bytes(8) + b"min")
+    frame = request(ApiKey.SHARE_FETCH, 1, 1, b"\0" + b"\2g\2m" + bytes(8) + b"min")
     header = parse_request_header(frame)
     assert header is not None
     with pytest.raises(ProtocolError):

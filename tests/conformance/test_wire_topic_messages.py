@@ -26,22 +26,19 @@ from tests.support.frames.topic_message_samples import (
 )
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.encoding import element_list, spelling, with_elements
 from kafka_quotas.wire.passing.metadata import (
     BY_ID_VERSION,
     BY_NAME_VERSION,
-    METADATA,
     ask_by_id,
     ask_by_name,
     known_topics,
     parse_metadata_request,
     with_topics,
 )
-from kafka_quotas.wire.passing.produce_request import PRODUCE, parse_produce
+from kafka_quotas.wire.passing.produce_request import parse_produce
 from kafka_quotas.wire.passing.topic_requests import (
-    CREATE_PARTITIONS,
-    CREATE_TOPICS,
-    DELETE_TOPICS,
     GrownTopic,
     parse_create_partitions,
     parse_create_topics,
@@ -49,8 +46,8 @@ from kafka_quotas.wire.passing.topic_requests import (
 )
 from kafka_quotas.wire.passing.topic_responses import all_refused, refused_topic, topic_results, with_refused
 
-RESULTS = {CREATE_TOPICS: "topics", DELETE_TOPICS: "responses", CREATE_PARTITIONS: "results"}
-NO_MESSAGE_BEFORE = {CREATE_TOPICS: 1, DELETE_TOPICS: 5, CREATE_PARTITIONS: 0}
+RESULTS = {ApiKey.CREATE_TOPICS: "topics", ApiKey.DELETE_TOPICS: "responses", ApiKey.CREATE_PARTITIONS: "results"}
+NO_MESSAGE_BEFORE = {ApiKey.CREATE_TOPICS: 1, ApiKey.DELETE_TOPICS: 5, ApiKey.CREATE_PARTITIONS: 0}
 
 
 def kept(frame: bytes, parsed: Any, flexible_since: int, indices: Sequence[int]) -> bytes:
@@ -60,7 +57,7 @@ def kept(frame: bytes, parsed: Any, flexible_since: int, indices: Sequence[int])
     return with_elements(form, frame, parsed.listed, [frame[start:end] for start, end in spans])
 
 
-FLEXIBLE = {CREATE_TOPICS: 5, DELETE_TOPICS: 4, CREATE_PARTITIONS: 2}
+FLEXIBLE = {ApiKey.CREATE_TOPICS: 5, ApiKey.DELETE_TOPICS: 4, ApiKey.CREATE_PARTITIONS: 2}
 
 
 # Requests.
@@ -72,7 +69,7 @@ def test_cutting_a_request_leaves_what_kafka_python_would_send(api_key: int, ver
     frame = encoded(message, client_id="app")
     parsed = PARSERS[api_key](frame, header_of(frame))
     assert len(parsed.topics) == kafka_python_samples.ELEMENTS
-    name = "topic_names" if api_key == DELETE_TOPICS and version < 6 else "topics"
+    name = "topic_names" if api_key == ApiKey.DELETE_TOPICS and version < 6 else "topics"
     for indices in ((), (0,), (1, 2), (0, 2), (0, 1, 2)):
         expected = python_request(api_key, version)
         setattr(expected, name, [getattr(expected, name)[index] for index in indices])
@@ -84,7 +81,7 @@ def test_cutting_a_request_leaves_what_kio_would_send(api_key: int, version: int
     message = kio_samples.filled_request(api_key, version)
     frame = kio_samples.request_frame(message, client_id="app")
     parsed = PARSERS[api_key](frame, header_of(frame))
-    name = "topic_names" if api_key == DELETE_TOPICS and version < 6 else "topics"
+    name = "topic_names" if api_key == ApiKey.DELETE_TOPICS and version < 6 else "topics"
     topics = getattr(message, name)
     for indices in ((1,), (0, 2)):
         expected = dataclasses.replace(message, **{name: tuple(topics[index] for index in indices)})
@@ -93,7 +90,7 @@ def test_cutting_a_request_leaves_what_kio_would_send(api_key: int, version: int
 
 @pytest.mark.parametrize("version", range(8))
 def test_topics_to_be_made_are_counted(version: int):
-    message = python_request(CREATE_TOPICS, version)
+    message = python_request(ApiKey.CREATE_TOPICS, version)
     plain = message.topics[1]
     plain.assignments, plain.num_partitions = [], -1
     message.validate_only = False
@@ -110,7 +107,7 @@ def test_topics_to_be_made_are_counted(version: int):
 
 @pytest.mark.parametrize("version", range(4))
 def test_topics_that_grow_are_counted(version: int):
-    message = python_request(CREATE_PARTITIONS, version)
+    message = python_request(ApiKey.CREATE_PARTITIONS, version)
     message.topics[2].assignments = None
     frame = encoded(message, client_id="app")
     parsed = parse_create_partitions(frame, header_of(frame))
@@ -119,7 +116,7 @@ def test_topics_that_grow_are_counted(version: int):
 
 
 def test_topics_to_be_deleted_are_named_by_name_or_by_id():
-    message = python_request(DELETE_TOPICS, 6)
+    message = python_request(ApiKey.DELETE_TOPICS, 6)
     message.topics[1].name = None
     frame = encoded(message, client_id="app")
     parsed = parse_delete_topics(frame, header_of(frame))
@@ -128,14 +125,14 @@ def test_topics_to_be_deleted_are_named_by_name_or_by_id():
 
 @pytest.mark.parametrize("version", range(14))
 def test_a_metadata_request_tells_what_it_may_make(version: int):
-    message = python_request(METADATA, version)
+    message = python_request(ApiKey.METADATA, version)
     frame = encoded(message, client_id="app")
     parsed = parse_metadata_request(frame, header_of(frame))
     assert parsed.names == tuple(topic.name for topic in message.topics)
     assert parsed.may_create
     assert (parsed.auto_creation_at is not None) == (version >= 4)
     if parsed.auto_creation_at is not None:
-        expected = python_request(METADATA, version)
+        expected = python_request(ApiKey.METADATA, version)
         expected.allow_auto_topic_creation = False
         changed = bytearray(frame)
         changed[parsed.auto_creation_at] = 0
@@ -146,7 +143,7 @@ def test_a_metadata_request_tells_what_it_may_make(version: int):
 
 
 def test_our_own_questions_are_those_that_kafka_python_would_ask():
-    cls = request_class(METADATA)
+    cls = request_class(ApiKey.METADATA)
     asked = ask_by_name(["a", "b"], correlation_id=CORRELATION_ID, client_id="app")
     message = cls.decode(asked, header=True, framed=True, version=BY_NAME_VERSION)
     assert [topic.name for topic in message.topics] == ["a", "b"]
@@ -202,7 +199,7 @@ def test_results_of_the_broker_stay_what_kio_made_them(api_key: int, version: in
     frame = kio_samples.response_frame(message)
     told = topic_results(api_key, version, frame)
     assert [(one.name, one.error_code) for one in told] == [(one.name, int(one.error_code)) for one in results]
-    if api_key == CREATE_TOPICS and version >= 5:
+    if api_key == ApiKey.CREATE_TOPICS and version >= 5:
         assert [one.partitions for one in told] == [one.num_partitions for one in results]
     refusal = refused_topic(api_key, version, "refused", error_code=89, message=MESSAGE)
     order = [results[1].name, "refused", results[0].name]
@@ -215,26 +212,26 @@ def test_results_of_the_broker_stay_what_kio_made_them(api_key: int, version: in
 
 def test_a_topic_refused_by_its_id_is_told_by_its_id():
     topic_id = bytes(range(16))
-    refused = refused_topic(DELETE_TOPICS, 6, topic_id, error_code=89, message=MESSAGE)
-    frame = all_refused(DELETE_TOPICS, 6, CORRELATION_ID, [refused])
-    message: Any = kio_samples.decoded_response(frame, DELETE_TOPICS, 6)
+    refused = refused_topic(ApiKey.DELETE_TOPICS, 6, topic_id, error_code=89, message=MESSAGE)
+    frame = all_refused(ApiKey.DELETE_TOPICS, 6, CORRELATION_ID, [refused])
+    message: Any = kio_samples.decoded_response(frame, ApiKey.DELETE_TOPICS, 6)
     assert (message.responses[0].name, message.responses[0].topic_id.bytes) == (None, topic_id)
-    assert topic_results(DELETE_TOPICS, 6, frame)[0].keys == (topic_id,)
+    assert topic_results(ApiKey.DELETE_TOPICS, 6, frame)[0].keys == (topic_id,)
 
 
 UNKNOWN_TAG = bytes.fromhex("01 2a 03 aabbcc")
 
 
 def test_unknown_tags_of_results_and_of_the_response_are_kept():
-    refused = [refused_topic(CREATE_PARTITIONS, 3, name, error_code=0, message="") for name in ("a", "b")]
+    refused = [refused_topic(ApiKey.CREATE_PARTITIONS, 3, name, error_code=0, message="") for name in ("a", "b")]
     tagged = refused[0][:-1] + UNKNOWN_TAG
-    frame = all_refused(CREATE_PARTITIONS, 3, CORRELATION_ID, [tagged, refused[1]])
+    frame = all_refused(ApiKey.CREATE_PARTITIONS, 3, CORRELATION_ID, [tagged, refused[1]])
     content = frame[4:8] + UNKNOWN_TAG + frame[9:-1] + UNKNOWN_TAG
     frame = len(content).to_bytes(4, "big") + content
-    refusal = refused_topic(CREATE_PARTITIONS, 3, "r", error_code=89, message=MESSAGE)
-    merged = with_refused(CREATE_PARTITIONS, 3, frame, ["b", "r", "a"], {"r": refusal})
+    refusal = refused_topic(ApiKey.CREATE_PARTITIONS, 3, "r", error_code=89, message=MESSAGE)
+    merged = with_refused(ApiKey.CREATE_PARTITIONS, 3, frame, ["b", "r", "a"], {"r": refusal})
     assert merged.count(UNKNOWN_TAG) == 3
-    assert [result.name for result in topic_results(CREATE_PARTITIONS, 3, merged)] == ["b", "r", "a"]
+    assert [result.name for result in topic_results(ApiKey.CREATE_PARTITIONS, 3, merged)] == ["b", "r", "a"]
 
 
 # Metadata responses.
@@ -242,7 +239,7 @@ def test_unknown_tags_of_results_and_of_the_response_are_kept():
 
 @pytest.mark.parametrize("version", range(14))
 def test_topics_of_a_metadata_response_are_told_as_kafka_python_has_them(version: int):
-    message = kafka_python_samples.filled_response(METADATA, version)
+    message = kafka_python_samples.filled_response(ApiKey.METADATA, version)
     topics = message.topics
     topics[1].partitions = []
     topics[2].partitions[0].leader_id = -1
@@ -257,13 +254,13 @@ def test_topics_of_a_metadata_response_are_told_as_kafka_python_has_them(version
     if version >= 10:
         assert [one.topic_id for one in told] == [topic.topic_id.bytes for topic in topics]
     merged = with_topics(version, frame, [topics[2].name, "absent", topics[0].name], {"absent": 3})
-    decoded = kafka_python_samples.RESPONSES[METADATA][version].decode(merged, header=True, framed=True)
+    decoded = kafka_python_samples.RESPONSES[ApiKey.METADATA][version].decode(merged, header=True, framed=True)
     assert [topic.to_dict() for topic in decoded.topics[::2]] == [topics[2].to_dict(), topics[0].to_dict()]
     absent = decoded.topics[1]
     assert (absent.name, absent.error_code, absent.partitions) == ("absent", 3, [])
 
 
-@pytest.mark.parametrize(("api_key", "version"), kio_versions(EntityType.response, METADATA))
+@pytest.mark.parametrize(("api_key", "version"), kio_versions(EntityType.response, ApiKey.METADATA))
 def test_a_metadata_response_of_kio_keeps_everything_else(api_key: int, version: int):
     message: Any = kio_samples.filled_response(api_key, version)
     names = [topic.name for topic in message.topics]
@@ -275,11 +272,13 @@ def test_a_metadata_response_of_kio_keeps_everything_else(api_key: int, version:
 # Produce.
 
 
-@pytest.mark.parametrize(("api_key", "version"), kio_versions(EntityType.request, *MUTATIONS, METADATA, PRODUCE))
+@pytest.mark.parametrize(
+    ("api_key", "version"), kio_versions(EntityType.request, *MUTATIONS, ApiKey.METADATA, ApiKey.PRODUCE)
+)
 def test_requests_that_end_early_are_refused_with_an_error_of_ours(api_key: int, version: int):
     message: Entity = kio_samples.filled_request(api_key, version)
     frame = kio_samples.request_frame(message, client_id="app")
-    parse = {**PARSERS, METADATA: parse_metadata_request, PRODUCE: parse_produce}[api_key]
+    parse = {**PARSERS, ApiKey.METADATA: parse_metadata_request, ApiKey.PRODUCE: parse_produce}[api_key]
     listed = parse(frame, header_of(frame)).listed
     for length in range(header_of(frame).end, listed.end, 7):
         content = frame[4:length]

@@ -7,9 +7,10 @@ from tests.support.brokers.servers import Kafka
 from tests.support.daemon.process import running_daemon
 from tests.support.processes.run_cli import run_cli
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.enforcement.config.cost_model_file import read_cost_model
 
-PRODUCE, FETCH = 0, 1
+PRODUCE, FETCH = ApiKey.PRODUCE, ApiKey.FETCH
 
 
 def test_a_model_is_measured_and_nothing_is_left_behind(kafka4: Kafka, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from tests.support.frames.enforcement import CLIENT_ID, fetch, produce, request
 from tests.support.frames.sasl_frames import authenticate, handshake
 
 from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.wire.protocol.error_code import ErrorCode
 
 WINDOW = ["--quota-window-num", "2", "--quota-window-size-seconds", "1"]
 LIMIT = 10_000.0
@@ -22,7 +23,7 @@ REQUESTS = 20
 REQUEST_BYTES = 100_000
 PATIENCE_S = 3.0
 """How long a client tries: far less than the throttle time of one of its requests, far more than they all need."""
-ILLEGAL_SASL_STATE = 34
+ILLEGAL_SASL_STATE = ErrorCode.ILLEGAL_SASL_STATE
 
 
 @pytest.fixture(scope="module")

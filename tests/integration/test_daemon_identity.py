@@ -13,9 +13,10 @@ from tests.support.daemon.process import DaemonProcess, running_daemon, set_quot
 from tests.support.frames.enforcement import framed, request
 
 from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.wire.protocol.error_code import ErrorCode
 
 TIMEOUT_S = 240.0
-ILLEGAL_SASL_STATE = 34
+ILLEGAL_SASL_STATE = ErrorCode.ILLEGAL_SASL_STATE
 QUOTA = 20_000.0
 WINDOW = ["--quota-window-num", "2", "--quota-window-size-seconds", "1"]
 PLAIN_ALICE = b"\0alice\0" + USERS["alice"].encode()

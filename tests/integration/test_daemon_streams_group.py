@@ -20,8 +20,9 @@ from tests.support.brokers.servers import Kafka
 from tests.support.daemon.process import running_daemon, set_quota
 from tests.support.frames import kio_samples
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
-from kafka_quotas.wire.passing.streams_heartbeat import DETAIL_START, MISSING_INTERNAL_TOPICS, STREAMS_GROUP_HEARTBEAT
+from kafka_quotas.wire.passing.streams_heartbeat import DETAIL_START, MISSING_INTERNAL_TOPICS
 
 PARTITIONS = 10
 TIMEOUT_S = 60.0
@@ -58,7 +59,7 @@ class Member:
     def _beat(self, epoch: int, *, topology: Any, rebalance_timeout_ms: int) -> Any:
         tasks = () if topology else None
         request = dataclasses.replace(
-            kio_samples.filled_request(STREAMS_GROUP_HEARTBEAT, 0),
+            kio_samples.filled_request(ApiKey.STREAMS_GROUP_HEARTBEAT, 0),
             group_id=self._name,
             member_id=self._id,
             member_epoch=i32(epoch),
@@ -80,7 +81,7 @@ class Member:
         self._socket.sendall(kio_samples.request_frame(request, client_id=self._name))
         length = self._received(4)
         frame = length + self._received(int.from_bytes(length, "big"))
-        return kio_samples.decoded_response(frame, STREAMS_GROUP_HEARTBEAT, 0)
+        return kio_samples.decoded_response(frame, ApiKey.STREAMS_GROUP_HEARTBEAT, 0)
 
     def _received(self, size: int) -> bytes:
         data = b""
@@ -93,7 +94,7 @@ class Member:
 
 def _topology(name: str, source: str) -> Any:
     """A subtopology that reads a topic, repartitions it and keeps a store."""
-    topology: Any = kio_samples.filled_request(STREAMS_GROUP_HEARTBEAT, 0).topology  # type: ignore[attr-defined]
+    topology: Any = kio_samples.filled_request(ApiKey.STREAMS_GROUP_HEARTBEAT, 0).topology  # type: ignore[attr-defined]
     (subtopology, *_) = topology.subtopologies
     (topic, *_) = subtopology.state_changelog_topics
     made = dataclasses.replace(topic, replication_factor=i16(1), topic_configs=())

@@ -8,8 +8,8 @@ from kio.index import load_request_schema
 from tests.support.brokers.servers import Kafka
 from tests.support.frames import kio_samples
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.passing.api_versions import (
-    API_VERSIONS,
     clamp,
     is_unsupported_version_answer,
     unsupported_version_answer,
@@ -18,7 +18,7 @@ from kafka_quotas.wire.passing.broker_addresses import broker_addresses, rewrite
 from kafka_quotas.wire.passing.throttle_time import patch_throttle
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 
-METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 3, 10, 60
+METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_CLUSTER
 TIMEOUT_S = 240.0
 INTERNAL = {52, 53, 54, 55, 56, 58, 59, 62, 63, 67, 70, 73, 82}
 """APIs between brokers and controllers, which a broker may list though no client uses them."""
@@ -49,11 +49,11 @@ def request(api_key: int, version: int, **fields: object) -> bytes:
 
 
 def versions_request(version: int) -> bytes:
-    return request(API_VERSIONS, version, client_software_name="kafka-quotas", client_software_version="1.0")
+    return request(ApiKey.API_VERSIONS, version, client_software_name="kafka-quotas", client_software_version="1.0")
 
 
 def served(kafka: Kafka) -> dict[int, range]:
-    decoded = kio_samples.decoded_response(answer(kafka, versions_request(0)), API_VERSIONS, 0)
+    decoded = kio_samples.decoded_response(answer(kafka, versions_request(0)), ApiKey.API_VERSIONS, 0)
     return {entry.api_key: range(entry.min_version, entry.max_version + 1) for entry in decoded.api_keys}
 
 
@@ -69,17 +69,17 @@ def test_the_table_knows_all_that_the_broker_serves(kafka: Kafka):
             assert versions[0] >= API_TABLE[key].min_version, API_TABLE[key].name
 
 
-@pytest.mark.parametrize("version", range(API_TABLE[API_VERSIONS].max_version + 1))
+@pytest.mark.parametrize("version", range(API_TABLE[ApiKey.API_VERSIONS].max_version + 1))
 def test_every_version_of_api_versions_is_clamped(kafka: Kafka, version: int):
-    if version not in served(kafka)[API_VERSIONS]:
+    if version not in served(kafka)[ApiKey.API_VERSIONS]:
         expected = unsupported_version_answer(77)
         frame = answer(kafka, versions_request(version))
         assert is_unsupported_version_answer(frame, 8, len(frame))
         assert len(frame) == len(expected)
         return
     frame = answer(kafka, versions_request(version))
-    before = kio_samples.decoded_response(frame, API_VERSIONS, version)
-    after = kio_samples.decoded_response(clamp(frame, version), API_VERSIONS, version)
+    before = kio_samples.decoded_response(frame, ApiKey.API_VERSIONS, version)
+    after = kio_samples.decoded_response(clamp(frame, version), ApiKey.API_VERSIONS, version)
     assert [entry.api_key for entry in after.api_keys] == [entry.api_key for entry in before.api_keys]
     for old, new in zip(before.api_keys, after.api_keys, strict=True):
         assert new.max_version == min(old.max_version, API_TABLE[old.api_key].max_version)
@@ -89,7 +89,7 @@ def test_every_version_of_api_versions_is_clamped(kafka: Kafka, version: int):
 def test_our_answer_to_an_unknown_version_is_the_brokers(kafka: Kafka):
     frame = answer(kafka, bytes.fromhex("00000011 0012 0063 0000004d 0001 61 00 02 61 02 62 00"))
     ours = unsupported_version_answer(77)
-    newest = served(kafka)[API_VERSIONS][-1]
+    newest = served(kafka)[ApiKey.API_VERSIONS][-1]
     assert frame == ours[:-2] + newest.to_bytes(2, "big")
 
 

@@ -5,6 +5,7 @@ import struct
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kio.static.constants import EntityType
 from tests.support.brokers.topic_broker import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -28,13 +29,9 @@ from kafka_quotas.enforcement.config.rules import AutoCreate, EnforcementRules, 
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.topics.filters import TopicFilters
-from kafka_quotas.wire.protocol.api_table import API_TABLE
 
-PLACES = [
-    (key, version)
-    for key in (PRODUCE, METADATA, CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS)
-    for version in range(API_TABLE[key].schema_since, API_TABLE[key].max_version + 1)
-]
+APIS = (PRODUCE, METADATA, CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS)
+PLACES = [place for place in kio_samples.versions_of(EntityType.request) if place[0] in APIS]
 REQUESTS = {
     place: kio_samples.request_frame(kio_samples.filled_request(*place), client_id=CLIENT_ID) for place in PLACES
 }

@@ -6,6 +6,7 @@ import struct
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from kio.static.constants import EntityType
 from tests.support.frames import kio_samples
 
 from kafka_quotas.core.errors import ProtocolError
@@ -36,13 +37,13 @@ from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.request_header import RequestHeader, parse_request_header
 from kafka_quotas.wire.protocol.response_header import parse_response_head, response_body_offset
 
-PLACES = [(api.key, version) for api in API_TABLE.values() for version in range(api.min_version, api.max_version + 1)]
+PLACES = [(key, version) for key, api in API_TABLE.items() for version in range(api.min_version, api.max_version + 1)]
 WALKED = [(0, 1), (0, 8), (0, 9), (0, 13), (18, 1), (18, 3), (38, 3), (41, 1), (41, 3)]
 WITH_ADDRESSES = [place for place in PLACES if carries_addresses(*place)]
-IN_KIO = [place for place in PLACES if place[1] >= API_TABLE[place[0]].schema_since and place[0] not in range(4, 8)]
+IN_KIO = set(PLACES) & set(kio_samples.versions_of(EntityType.response))
 SAMPLES = {
     place: kio_samples.response_frame(kio_samples.filled_response(*place))
-    for place in sorted({*WITH_ADDRESSES, *WALKED, (1, 12), (3, 12)} & set(IN_KIO))
+    for place in sorted({*WITH_ADDRESSES, *WALKED, (1, 12), (3, 12)} & IN_KIO)
 }
 WITH_ADDRESSES_IN_KIO = [place for place in SAMPLES if carries_addresses(*place)]
 THROTTLED_IN_KIO = [place for place in SAMPLES if has_throttle(*place)]
@@ -107,7 +108,7 @@ def test_a_header_is_the_same_however_much_of_the_stream_is_there(
     head = struct.pack(">hhi", key, version, correlation_id)
     if (key, version) != (7, 0):
         head += struct.pack(">h", -1 if client_id is None else len(text)) + text
-    if key in API_TABLE and version >= API_TABLE[key].request_flexible_since:
+    if key in API_TABLE and version >= API_TABLE[key].flexible_since:
         head += bytes.fromhex("02 00 01 ff 07 02 aaaa")
     stream = junk + framed(head + body) + junk
     start = len(junk)

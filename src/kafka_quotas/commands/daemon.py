@@ -45,7 +45,7 @@ from kafka_quotas.wire.client.metadata import MetadataRequest
 from kafka_quotas.wire.client.probes import CostProbe, ProbeAnswer
 from kafka_quotas.wire.client.single_record import single_record_batch
 from kafka_quotas.wire.client.topics import CreateTopics, DeleteTopics, WantedTopic
-from kafka_quotas.wire.protocol.error_codes import error_name
+from kafka_quotas.wire.protocol.error_code import error_name
 
 LEADER_WAIT_S: Final = 30.0
 _TOPIC_TIMEOUT_MS: Final = 30_000

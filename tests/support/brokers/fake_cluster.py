@@ -10,9 +10,10 @@ from pathlib import Path
 from tests.support.brokers.fake_broker import TIMEOUT_S, FakeBroker, connected, fake_broker, receive_frame
 from tests.support.frames.enforcement import framed, produce_response, request
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.enforcement.config.address import parse_address
 
-METADATA, VERSION = 3, 1
+METADATA, VERSION = ApiKey.METADATA, 1
 
 
 class FakeCluster:

@@ -7,9 +7,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-API_VERSIONS, METADATA = 18, 3
-_UNSUPPORTED_VERSION = 35
-_KNOWN = {API_VERSIONS: (0, 0), METADATA: (0, 1), 0: (0, 2), 1: (0, 2)}
+from kafka_quotas.core.model.api_key import ApiKey
+from kafka_quotas.wire.protocol.error_code import ErrorCode
+
+API_VERSIONS, METADATA = ApiKey.API_VERSIONS, ApiKey.METADATA
+_UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION
+_KNOWN = {API_VERSIONS: (0, 0), METADATA: (0, 1), ApiKey.PRODUCE: (0, 2), ApiKey.FETCH: (0, 2)}
 
 
 @contextmanager

@@ -10,7 +10,11 @@ from typing import Any
 from kafka.protocol import admin, metadata, producer
 from tests.support.frames.enforcement import CLIENT_ID, Pair
 
-PRODUCE, METADATA, CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 0, 3, 19, 20, 37
+from kafka_quotas.core.model.api_key import ApiKey
+from kafka_quotas.wire.protocol.error_code import ErrorCode
+
+PRODUCE, METADATA = ApiKey.PRODUCE, ApiKey.METADATA
+CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS
 _REQUESTS = {
     PRODUCE: producer.ProduceRequest,
     METADATA: metadata.MetadataRequest,
@@ -25,7 +29,8 @@ _RESPONSES = {
     DELETE_TOPICS: admin.DeleteTopicsResponse,
     CREATE_PARTITIONS: admin.CreatePartitionsResponse,
 }
-_NO_ERROR, _UNKNOWN_TOPIC, _INVALID_TOPIC, _EXISTS, _UNKNOWN_ID = 0, 3, 17, 36, 100
+_NO_ERROR, _UNKNOWN_TOPIC = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_EXISTS, _UNKNOWN_ID = ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def topic_id(name: str) -> uuid.UUID:

@@ -14,8 +14,14 @@ from enum import Enum, auto
 from tests.support.frames.enforcement import fetch_response, framed, produce_response, question_answer, response
 from tests.support.frames.sasl_frames import authenticate_answer, handshake_answer
 
-PRODUCE, FETCH, METADATA, HEARTBEAT, HANDSHAKE, API_VERSIONS, CREATE_TOPICS, AUTHENTICATE = 0, 1, 3, 12, 17, 18, 19, 36
-ILLEGAL_STATE, REFUSED, UNSUPPORTED_MECHANISM = 34, 58, 33
+from kafka_quotas.core.model.api_key import ApiKey
+from kafka_quotas.wire.protocol.error_code import ErrorCode
+
+PRODUCE, FETCH, METADATA, HEARTBEAT = ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.HEARTBEAT
+HANDSHAKE, AUTHENTICATE = ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE
+API_VERSIONS, CREATE_TOPICS = ApiKey.API_VERSIONS, ApiKey.CREATE_TOPICS
+ILLEGAL_STATE, REFUSED = ErrorCode.ILLEGAL_SASL_STATE, ErrorCode.SASL_AUTHENTICATION_FAILED
+UNSUPPORTED_MECHANISM = ErrorCode.UNSUPPORTED_SASL_MECHANISM
 ANONYMOUS, KERBEROS = "User:ANONYMOUS", "User:kerberos"
 LAST_API = 92
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "GSSAPI")

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from tests.support.brokers.fake_broker import receive, receive_frame
 from tests.support.frames.enforcement import fetch, fetch_response, produce, produce_response, request, response
 
-METADATA, PRODUCE, FETCH = 3, 0, 1
+from kafka_quotas.core.model.api_key import ApiKey
+
+METADATA, PRODUCE, FETCH = ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH
 CLIENT_ID_LENGTH = 6
 PRODUCED, FETCHED, PRODUCED_UNANSWERED = 80, 60, 70
 """Lengths of frames, length fields included."""

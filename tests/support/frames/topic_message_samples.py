@@ -9,14 +9,8 @@ from kafka.protocol import admin, metadata, producer
 from kio.static.constants import EntityType
 from tests.support.frames import kafka_python_samples, kio_samples
 
-from kafka_quotas.wire.passing.metadata import (
-    METADATA,
-)
-from kafka_quotas.wire.passing.produce_request import PRODUCE
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.passing.topic_requests import (
-    CREATE_PARTITIONS,
-    CREATE_TOPICS,
-    DELETE_TOPICS,
     parse_create_partitions,
     parse_create_topics,
     parse_delete_topics,
@@ -26,17 +20,17 @@ from kafka_quotas.wire.protocol.request_header import parse_request_header
 CORRELATION_ID = 77
 MESSAGE = "controller_mutation_rate of user alice: wait 950 ms"
 REQUESTS: dict[int, tuple[ModuleType, str]] = {
-    PRODUCE: (producer, "ProduceRequest"),
-    METADATA: (metadata, "MetadataRequest"),
-    CREATE_TOPICS: (admin, "CreateTopicsRequest"),
-    DELETE_TOPICS: (admin, "DeleteTopicsRequest"),
-    CREATE_PARTITIONS: (admin, "CreatePartitionsRequest"),
+    ApiKey.PRODUCE: (producer, "ProduceRequest"),
+    ApiKey.METADATA: (metadata, "MetadataRequest"),
+    ApiKey.CREATE_TOPICS: (admin, "CreateTopicsRequest"),
+    ApiKey.DELETE_TOPICS: (admin, "DeleteTopicsRequest"),
+    ApiKey.CREATE_PARTITIONS: (admin, "CreatePartitionsRequest"),
 }
-MUTATIONS = (CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS)
+MUTATIONS = (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS)
 PARSERS: dict[int, Callable[..., Any]] = {
-    CREATE_TOPICS: parse_create_topics,
-    DELETE_TOPICS: parse_delete_topics,
-    CREATE_PARTITIONS: parse_create_partitions,
+    ApiKey.CREATE_TOPICS: parse_create_topics,
+    ApiKey.DELETE_TOPICS: parse_delete_topics,
+    ApiKey.CREATE_PARTITIONS: parse_create_partitions,
 }
 
 

@@ -12,6 +12,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 
 
@@ -57,37 +58,41 @@ def _requested(strict_since: int) -> ApiCharges:
 
 QUOTA_CHARGES: Final[Mapping[int, ApiCharges]] = MappingProxyType(
     {
-        0: ApiCharges(byte_rate=QuotaType.PRODUCE, request_time=RequestTime.UNLESS_UNANSWERED),
-        1: ApiCharges(byte_rate=QuotaType.FETCH, request_time=RequestTime.UNLESS_REPLICA),
-        2: _TIME_ALONE,
-        3: _CREATES,
-        **dict.fromkeys((4, 5, 6, 7), _BROKERS_ONLY),
-        **dict.fromkeys(range(8, 19), _TIME_ALONE),
-        19: _requested(6),
-        20: _requested(5),
-        **dict.fromkeys(range(21, 27), _TIME_ALONE),
-        27: _BROKERS_ONLY,
-        **dict.fromkeys(range(28, 37), _TIME_ALONE),
-        37: _requested(3),
-        **dict.fromkeys(range(38, 52), _TIME_ALONE),
-        **dict.fromkeys((52, 53, 54), _NOT_SERVED),
-        55: _TIME_ALONE,
-        56: _BROKERS_ONLY,
-        57: _TIME_ALONE,
-        **dict.fromkeys((58, 59), _NOT_SERVED),
-        **dict.fromkeys((60, 61), _TIME_ALONE),
-        **dict.fromkeys((62, 63), _NOT_SERVED),
-        **dict.fromkeys(range(64, 70), _TIME_ALONE),
-        70: _NOT_SERVED,
-        **dict.fromkeys((71, 72), _TIME_ALONE),
-        73: _NOT_SERVED,
-        **dict.fromkeys(range(74, 78), _TIME_ALONE),
-        78: ApiCharges(byte_rate=QuotaType.FETCH),
-        **dict.fromkeys((79, 80, 81), _TIME_ALONE),
-        82: _NOT_SERVED,
-        **dict.fromkeys(range(83, 88), _TIME_ALONE),
-        88: _CREATES,
-        **dict.fromkeys(range(89, 93), _TIME_ALONE),
+        **dict.fromkeys(map(int, ApiKey), _TIME_ALONE),
+        **dict.fromkeys(
+            (
+                ApiKey.LEADER_AND_ISR,
+                ApiKey.STOP_REPLICA,
+                ApiKey.UPDATE_METADATA,
+                ApiKey.CONTROLLED_SHUTDOWN,
+                ApiKey.WRITE_TXN_MARKERS,
+                ApiKey.ALTER_PARTITION,
+            ),
+            _BROKERS_ONLY,
+        ),
+        **dict.fromkeys(
+            (
+                ApiKey.VOTE,
+                ApiKey.BEGIN_QUORUM_EPOCH,
+                ApiKey.END_QUORUM_EPOCH,
+                ApiKey.ENVELOPE,
+                ApiKey.FETCH_SNAPSHOT,
+                ApiKey.BROKER_REGISTRATION,
+                ApiKey.BROKER_HEARTBEAT,
+                ApiKey.CONTROLLER_REGISTRATION,
+                ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+                ApiKey.UPDATE_RAFT_VOTER,
+            ),
+            _NOT_SERVED,
+        ),
+        ApiKey.PRODUCE: ApiCharges(byte_rate=QuotaType.PRODUCE, request_time=RequestTime.UNLESS_UNANSWERED),
+        ApiKey.FETCH: ApiCharges(byte_rate=QuotaType.FETCH, request_time=RequestTime.UNLESS_REPLICA),
+        ApiKey.SHARE_FETCH: ApiCharges(byte_rate=QuotaType.FETCH),
+        ApiKey.METADATA: _CREATES,
+        ApiKey.STREAMS_GROUP_HEARTBEAT: _CREATES,
+        ApiKey.CREATE_TOPICS: _requested(6),
+        ApiKey.DELETE_TOPICS: _requested(5),
+        ApiKey.CREATE_PARTITIONS: _requested(3),
     }
 )
 """The charges by API key, for every API of Kafka 4.3.1 and those that only 3.9.2 has.

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 
 ALLOW: Final = "apis.allow"
 DENY: Final = "apis.deny"
 """Names of the two lists in a listener's file."""
-ALWAYS: Final = frozenset({17, 18, 36})
-"""SaslHandshake, ApiVersions, SaslAuthenticate."""
-_KEYS: Final = {api.name.lower(): api.key for api in API_TABLE.values()}
+ALWAYS: Final = frozenset(map(int, (ApiKey.SASL_HANDSHAKE, ApiKey.API_VERSIONS, ApiKey.SASL_AUTHENTICATE)))
+_KEYS: Final = {api.name.lower(): key for key, api in API_TABLE.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

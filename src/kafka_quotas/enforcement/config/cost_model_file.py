@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.quotas.cost_model import ApiCost, CostModel
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 
 VERSION: Final = 1
 _FIELDS: Final = {"request_us": 1000.0, "request_byte_ns": 1.0, "response_byte_ns": 1.0}
 """Figures of an API, and the nanoseconds of their units."""
-_KEYS: Final = {api.name: api.key for api in API_TABLE.values()}
+_KEYS: Final = {api.name: key for key, api in API_TABLE.items()}
 
 
 def read_cost_model(path: Path) -> CostModel:
@@ -115,29 +116,29 @@ def _cost_from_json(name: str, data: object) -> ApiCost:
 
 
 _REQUEST_US: Final = {
-    0: 154,  # Produce
-    1: 180,  # Fetch
-    2: 133,  # ListOffsets
-    3: 124,  # Metadata
-    8: 117,  # OffsetCommit
-    9: 80,  # OffsetFetch
-    10: 80,  # FindCoordinator
-    11: 98,  # JoinGroup
-    12: 121,  # Heartbeat
-    14: 83,  # SyncGroup
-    15: 104,  # DescribeGroups
-    16: 107,  # ListGroups
-    18: 57,  # ApiVersions
-    32: 425,  # DescribeConfigs
+    ApiKey.PRODUCE: 154,
+    ApiKey.FETCH: 180,
+    ApiKey.LIST_OFFSETS: 133,
+    ApiKey.METADATA: 124,
+    ApiKey.OFFSET_COMMIT: 117,
+    ApiKey.OFFSET_FETCH: 80,
+    ApiKey.FIND_COORDINATOR: 80,
+    ApiKey.JOIN_GROUP: 98,
+    ApiKey.HEARTBEAT: 121,
+    ApiKey.SYNC_GROUP: 83,
+    ApiKey.DESCRIBE_GROUPS: 104,
+    ApiKey.LIST_GROUPS: 107,
+    ApiKey.API_VERSIONS: 57,
+    ApiKey.DESCRIBE_CONFIGS: 425,
 }
-_REQUEST_BYTE_NS: Final = {0: 2.0}
-_RESPONSE_BYTE_NS: Final = {1: 0.22}
+_REQUEST_BYTE_NS: Final = {ApiKey.PRODUCE: 2.0}
+_RESPONSE_BYTE_NS: Final = {ApiKey.FETCH: 0.22}
 
 DEFAULT_COSTS: Final = CostModel(
     source="default: Kafka 4.3.1 on two busy cores",
     other=ApiCost(request_nanos=112_000),
     apis={
-        key: ApiCost(
+        key.value: ApiCost(
             request_nanos=1000.0 * us,
             request_byte_nanos=_REQUEST_BYTE_NS.get(key, 0.0),
             response_byte_nanos=_RESPONSE_BYTE_NS.get(key, 0.0),

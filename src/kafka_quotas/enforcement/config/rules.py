@@ -23,6 +23,7 @@ from kafka_quotas.enforcement.config.client_policy import (
 )
 from kafka_quotas.wire.codec.frame import MAX_REQUEST_BYTES
 from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.protocol.error_code import ErrorCode
 
 
 class MutationMode(StrEnum):
@@ -80,7 +81,10 @@ class ThresholdError(StrEnum):
         return _CODES[self]
 
 
-_CODES: Final = {ThresholdError.POLICY_VIOLATION: 44, ThresholdError.THROTTLING_QUOTA_EXCEEDED: 89}
+_CODES: Final = {
+    ThresholdError.POLICY_VIOLATION: ErrorCode.POLICY_VIOLATION,
+    ThresholdError.THROTTLING_QUOTA_EXCEEDED: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+}
 
 
 ANONYMOUS: Final = "ANONYMOUS"

@@ -6,12 +6,11 @@ from types import MappingProxyType
 from typing import Final
 
 from kafka_quotas.enforcement.session.frame_stream import FindTail
+from kafka_quotas.enforcement.session.in_flight import FETCH, SHARE_FETCH
 from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.passing import fetch_response, share_fetch_response
 from kafka_quotas.wire.passing import fetch_response as fetch_tail
 from kafka_quotas.wire.passing.broker_addresses import Translate
-from kafka_quotas.wire.passing.fetch_request import FETCH
-from kafka_quotas.wire.passing.share_fetch_request import SHARE_FETCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,6 +43,7 @@ from kafka_quotas.wire.passing.sasl import (
     raw_token,
     scram_identity,
 )
+from kafka_quotas.wire.protocol.error_code import ErrorCode
 from kafka_quotas.wire.protocol.request_header import RequestHeader, parse_request_header
 
 _SCRAM_SUCCESS: Final = b"v="
@@ -51,7 +52,6 @@ AUTHENTICATION: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
 """The APIs that a broker serves before authentication."""
 MAX_UNAUTHENTICATED_REQUESTS: Final = 32
 """Most requests and tokens of an unauthenticated client: Kerberos takes some 8, all others fewer."""
-ILLEGAL_SASL_STATE: Final = 34
 """The broker's error for unexpected SASL: on a listener without SASL, or after authentication."""
 _REQUEST_START: Final = 0
 """First byte of every request: the upper half of an API key. No opaque mechanism's token starts like that."""
@@ -263,7 +263,7 @@ class PrincipalTracker:
         if exchange.api_key == SASL_HANDSHAKE:
             error_code = handshake_error_code(frame, exchange.api_version)
             # The claim replaces the last one only now: a refused mechanism must not change the principal.
-            if error_code == 0:
+            if error_code == ErrorCode.NONE:
                 self._claim = exchange.claim
                 self.state = SaslState.AUTHENTICATE
                 return
@@ -273,7 +273,7 @@ class PrincipalTracker:
         else:
             result = authenticate_result(frame, exchange.api_version)
             error_code = result.error_code
-            if error_code == 0:
+            if error_code == ErrorCode.NONE:
                 self._take_success(exchange.claim, result.token)
                 return
         self._take_error(error_code)
@@ -304,7 +304,7 @@ class PrincipalTracker:
             self._served()
 
     def _take_error(self, error_code: int) -> None:
-        if error_code != ILLEGAL_SASL_STATE or self.state is SaslState.AUTHENTICATE:
+        if error_code != ErrorCode.ILLEGAL_SASL_STATE or self.state is SaslState.AUTHENTICATE:
             self.state = SaslState.FAILED  # in re-authentication too: the broker closes the connection
         elif self.state is SaslState.HANDSHAKE_OR_VERSIONS_REQUEST:
             # An authenticator in this state accepts a mechanism or refuses it, so the listener has no SASL. In other

@@ -15,7 +15,7 @@ from typing import Final
 
 from kafka_quotas.core.quotas.quota_manager import Limiter
 from kafka_quotas.enforcement.quotas.producer_sequences import ProducerSequences
-from kafka_quotas.enforcement.session.in_flight import FETCH, InFlightRequest
+from kafka_quotas.enforcement.session.in_flight import FETCH, SHARE_FETCH, InFlightRequest
 from kafka_quotas.enforcement.session.request_filter import Charge, Forward, Respond, Verdict
 from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.passing.fetch_response import empty_fetch_response
@@ -25,12 +25,11 @@ from kafka_quotas.wire.passing.produce_response import (
     refused_partition,
     with_refused_partitions,
 )
-from kafka_quotas.wire.passing.share_fetch_request import SHARE_FETCH
 from kafka_quotas.wire.passing.share_fetch_response import refused_share_fetch
 from kafka_quotas.wire.passing.throttle_time import patch_throttle
+from kafka_quotas.wire.protocol.error_code import ErrorCode
 from kafka_quotas.wire.protocol.request_header import RequestHeader, parse_request_header
 
-OUT_OF_ORDER_SEQUENCE_NUMBER: Final = 45
 _BEHIND_REFUSED: Final = "an earlier batch of this producer was rejected"
 
 
@@ -48,7 +47,7 @@ class PartialProduce:
 
     def refuse_behind(self, key: PartitionKey) -> None:
         """Refuse a partition because its batch follows a refused one."""
-        self.refuse(key, OUT_OF_ORDER_SEQUENCE_NUMBER, _BEHIND_REFUSED)
+        self.refuse(key, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, _BEHIND_REFUSED)
 
     def verdict(self, frame: Buffer, data: ProduceData, exchange: InFlightRequest) -> Verdict:
         """Return the request without the refused partitions, or a response if none are left."""
@@ -122,9 +121,6 @@ class SequenceFilter:
         return charges
 
 
-THROTTLING_QUOTA_EXCEEDED: Final = 89
-
-
 class QuotaErrorFilter:
     """The refusal of one Produce, Fetch or ShareFetch request.
 
@@ -151,13 +147,13 @@ class QuotaErrorFilter:
                     exchange.correlation_id,
                     session_id=0,
                     throttle_ms=self._wait_ms,
-                    error_code=THROTTLING_QUOTA_EXCEEDED,
+                    error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED,
                 )
             )
         if exchange.api_key == SHARE_FETCH:
             return Respond(
                 frame=refused_share_fetch(
-                    exchange.correlation_id, throttle_ms=self._wait_ms, error=THROTTLING_QUOTA_EXCEEDED
+                    exchange.correlation_id, throttle_ms=self._wait_ms, error=ErrorCode.THROTTLING_QUOTA_EXCEEDED
                 )
             )
         answer = bytearray(self._refused_produce(frame, exchange, now_ms))
@@ -187,7 +183,9 @@ class QuotaErrorFilter:
                     self._order.refused((topic.topic, partition.partition), partition.sequenced, now_ms)
         message = f"{self._limiter.quota_type.key.name} of {self._limiter.entity} is exceeded for {self._wait_ms} ms"
         refused = {
-            key: refused_partition(exchange.api_version, key[1], error_code=THROTTLING_QUOTA_EXCEEDED, message=message)
+            key: refused_partition(
+                exchange.api_version, key[1], error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED, message=message
+            )
             for key in data.order
         }
         return all_refused_partitions(exchange.api_version, exchange.correlation_id, data.order, refused)

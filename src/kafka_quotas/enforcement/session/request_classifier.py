@@ -15,6 +15,7 @@ from kafka_quotas.enforcement.session.in_flight import (
     IDENTITY,
     PRODUCE,
     RAW_TOKEN,
+    SHARE_FETCH,
     InFlightRequest,
 )
 from kafka_quotas.enforcement.session.principal import AUTHENTICATION, COMPLETE, PrincipalTracker, SaslState
@@ -26,7 +27,7 @@ from kafka_quotas.wire.passing.fetch_request import NO_SESSION, cap_fetch, fetch
 from kafka_quotas.wire.passing.fetch_response import answered_session
 from kafka_quotas.wire.passing.produce_request import acks
 from kafka_quotas.wire.passing.sasl import starts_with_gssapi_token
-from kafka_quotas.wire.passing.share_fetch_request import LONGEST_UP_TO_LIMITS, SHARE_FETCH, cap_share_fetch
+from kafka_quotas.wire.passing.share_fetch_request import LONGEST_UP_TO_LIMITS, cap_share_fetch
 from kafka_quotas.wire.protocol.request_header import RequestHeader, parse_request_header
 
 _FETCH_LIMITS_END: Final = 16

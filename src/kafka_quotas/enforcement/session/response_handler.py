@@ -7,17 +7,20 @@ The bytes of a fetch are charged when its head has come, because its throttle ti
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.quotas.quota_charges import RESPONSE_BYTES
 from kafka_quotas.enforcement.session.fetch_form import FETCH_FORMS
 from kafka_quotas.enforcement.session.flow import SessionState
 from kafka_quotas.enforcement.session.frame_stream import Decision, Frame, Patch
 from kafka_quotas.enforcement.session.in_flight import (
     ADDRESSES,
+    API_VERSIONS,
     EMPTIED,
     FETCH,
     IDENTITY,
     PRODUCE,
     RAW_TOKEN,
+    SHARE_FETCH,
     STREAM,
     TAIL,
     VERSIONS,
@@ -33,7 +36,6 @@ from kafka_quotas.wire.codec.frame import (
 )
 from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.passing.api_versions import (
-    API_VERSIONS,
     Serves,
     clamp,
     is_unsupported_version_answer,
@@ -42,7 +44,6 @@ from kafka_quotas.wire.passing.api_versions import (
 from kafka_quotas.wire.passing.broker_addresses import Translate, rewrite_addresses
 from kafka_quotas.wire.passing.fetch_request import NO_SESSION, final_fetch
 from kafka_quotas.wire.passing.fetch_response import empty_fetch_response, fetch_result
-from kafka_quotas.wire.passing.share_fetch_request import SHARE_FETCH
 from kafka_quotas.wire.passing.share_fetch_response import WithoutRecords, shortened
 from kafka_quotas.wire.passing.throttle_time import (
     MAX_THROTTLE_MS,
@@ -59,21 +60,21 @@ from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD_BYTES, pars
 CLIENT_WAITS_SINCE: Final = {
     PRODUCE: 6,
     FETCH: 8,
-    2: 3,
-    3: 6,
-    8: 4,
-    9: 4,
-    10: 2,
-    11: 3,
-    12: 2,
-    13: 2,
-    14: 2,
-    15: 2,
-    16: 2,
+    ApiKey.LIST_OFFSETS.value: 3,
+    ApiKey.METADATA.value: 6,
+    ApiKey.OFFSET_COMMIT.value: 4,
+    ApiKey.OFFSET_FETCH.value: 4,
+    ApiKey.FIND_COORDINATOR.value: 2,
+    ApiKey.JOIN_GROUP.value: 3,
+    ApiKey.HEARTBEAT.value: 2,
+    ApiKey.LEAVE_GROUP.value: 2,
+    ApiKey.SYNC_GROUP.value: 2,
+    ApiKey.DESCRIBE_GROUPS.value: 2,
+    ApiKey.LIST_GROUPS.value: 2,
     API_VERSIONS: 2,
-    19: 3,
-    20: 2,
-    32: 2,
+    ApiKey.CREATE_TOPICS.value: 3,
+    ApiKey.DELETE_TOPICS.value: 2,
+    ApiKey.DESCRIBE_CONFIGS.value: 2,
     SHARE_FETCH: NEVER,
 }
 """API key -> first version in which a client itself waits for the throttle time; an API that is missing here does so in

@@ -19,10 +19,10 @@ from kafka_quotas.core.quotas.mutation_quota import MutationQuota
 from kafka_quotas.core.quotas.quota_manager import Limiter
 from kafka_quotas.enforcement.session.request_filter import Charge
 from kafka_quotas.enforcement.telemetry.counters import Counters
-from kafka_quotas.enforcement.topics.topic_cache import UNKNOWN_TOPIC, TopicCache
+from kafka_quotas.enforcement.topics.topic_cache import TopicCache
 from kafka_quotas.wire.passing.metadata import KnownTopic
+from kafka_quotas.wire.protocol.error_code import ErrorCode
 
-LEADER_NOT_AVAILABLE: Final = 5
 WAIT_MS: Final = 60_000
 """Longest time from the charge for a topic until it exists."""
 UNMADE_MS: Final = 3_600_000
@@ -73,7 +73,10 @@ class AutoCreations:
         for topic in topics:
             if topic.name is None:
                 continue
-            if topic.error_code not in (UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE) or topic.partitions:
+            if (
+                topic.error_code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
+                or topic.partitions
+            ):
                 if topic.partitions and topic.name in self._making:
                     self._directory.default_partitions = topic.partitions
                 self._settle(topic.name, topic.partitions, now_ms)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.errors import InvalidQuotaError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_charges import QUOTA_CHARGES, Mutation
 from kafka_quotas.enforcement.config.rules import EnforcementRules
@@ -23,9 +24,6 @@ from kafka_quotas.enforcement.topics.streams_filter import StreamsClaim
 from kafka_quotas.enforcement.topics.threshold_filter import ThresholdFilterFactory
 from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
 from kafka_quotas.enforcement.topics.topic_cache import TopicCache
-from kafka_quotas.wire.passing.metadata import METADATA
-from kafka_quotas.wire.passing.produce_request import PRODUCE
-from kafka_quotas.wire.passing.streams_heartbeat import STREAMS_GROUP_HEARTBEAT
 
 
 class TopicFilters:
@@ -91,7 +89,7 @@ class TopicFilters:
         requested = (key for key, row in QUOTA_CHARGES.items() if row.mutation is Mutation.REQUESTED)
         return {
             **dict.fromkeys(requested, mutations),
-            METADATA: metadata,
-            STREAMS_GROUP_HEARTBEAT: streams,
-            PRODUCE: thresholds,
+            ApiKey.METADATA.value: metadata,
+            ApiKey.STREAMS_GROUP_HEARTBEAT.value: streams,
+            ApiKey.PRODUCE.value: thresholds,
         }

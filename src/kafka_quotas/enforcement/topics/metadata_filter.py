@@ -25,7 +25,7 @@ from kafka_quotas.enforcement.session.request_filter import (
     check_topic_request,
 )
 from kafka_quotas.enforcement.topics.auto_creation import AutoCreations
-from kafka_quotas.enforcement.topics.topic_cache import UNKNOWN_TOPIC, TopicCache, TopicLookup
+from kafka_quotas.enforcement.topics.topic_cache import TopicCache, TopicLookup
 from kafka_quotas.wire.codec.encoding import spelling, with_elements
 from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.passing.metadata import (
@@ -35,6 +35,7 @@ from kafka_quotas.wire.passing.metadata import (
     parse_metadata_request,
     with_topics,
 )
+from kafka_quotas.wire.protocol.error_code import ErrorCode
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
 FORBIDDEN: Final = b"\0"
@@ -101,7 +102,11 @@ class MetadataFilter:
         """Take note of the topics that the broker reports as missing."""
         del exchange, now_ms
         told = self._questions.told(frame)
-        self._absent = {topic.name: UNKNOWN_TOPIC for topic in told if topic.name and topic.error_code == UNKNOWN_TOPIC}
+        self._absent = {
+            topic.name: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for topic in told
+            if topic.name and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        }
 
     def on_response(self, frame: bytearray, exchange: InFlightRequest, now_ms: int) -> Buffer:
         """Learn and charge the topics of the response.

@@ -12,27 +12,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.encoding import ElementList, Spelling, spelling, with_elements
 from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.passing.metadata import KnownTopic
 from kafka_quotas.wire.passing.topic_requests import (
     CREATE_FLEXIBLE_SINCE,
-    CREATE_PARTITIONS,
-    CREATE_TOPICS,
     DELETE_FLEXIBLE_SINCE,
-    DELETE_TOPICS,
     PARTITIONS_FLEXIBLE_SINCE,
     TopicKey,
     parse_create_partitions,
     parse_create_topics,
     parse_delete_topics,
 )
+from kafka_quotas.wire.protocol.error_code import ErrorCode
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
 DEFAULT_PARTITIONS: Final = -1
 """Partitions of a request that leaves the number to the broker. **Source:** KIP-464."""
-NO_ERROR: Final = 0
-INVALID_TOPIC: Final = 17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +67,14 @@ class Mutations:
         return with_elements(self.form, frame, self.listed, [frame[start:end] for start, end in spans])
 
     def _cost(self, wanted: int, known: KnownTopic | None, default_partitions: int) -> int:
-        exists = known is not None and (known.error_code == NO_ERROR or known.partitions > 0)
-        if self.api_key == CREATE_TOPICS:
-            if exists or (known is not None and known.error_code == INVALID_TOPIC):
+        exists = known is not None and (known.error_code == ErrorCode.NONE or known.partitions > 0)
+        if self.api_key == ApiKey.CREATE_TOPICS:
+            if exists or (known is not None and known.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION):
                 return 0
             return default_partitions if wanted == DEFAULT_PARTITIONS else max(wanted, 0)
         if known is None or not exists:
             return 0
-        return known.partitions if self.api_key == DELETE_TOPICS else max(wanted - known.partitions, 0)
+        return known.partitions if self.api_key == ApiKey.DELETE_TOPICS else max(wanted - known.partitions, 0)
 
 
 def mutations_of(frame: Buffer, header: RequestHeader) -> Mutations:
@@ -87,20 +84,20 @@ def mutations_of(frame: Buffer, header: RequestHeader) -> Mutations:
         ProtocolError: The frame is no such request.
     """
     version = header.api_version
-    if header.api_key == CREATE_TOPICS:
+    if header.api_key == ApiKey.CREATE_TOPICS:
         new = parse_create_topics(frame, header)
         return Mutations(
-            api_key=CREATE_TOPICS,
+            api_key=ApiKey.CREATE_TOPICS,
             keys=tuple(topic.name for topic in new.topics),
             wanted=tuple(topic.partitions for topic in new.topics),
             listed=new.listed,
             form=spelling(version, CREATE_FLEXIBLE_SINCE),
             is_free=new.validate_only,
         )
-    if header.api_key == CREATE_PARTITIONS:
+    if header.api_key == ApiKey.CREATE_PARTITIONS:
         grown = parse_create_partitions(frame, header)
         return Mutations(
-            api_key=CREATE_PARTITIONS,
+            api_key=ApiKey.CREATE_PARTITIONS,
             keys=tuple(topic.name for topic in grown.topics),
             wanted=tuple(topic.partitions for topic in grown.topics),
             listed=grown.listed,
@@ -109,7 +106,7 @@ def mutations_of(frame: Buffer, header: RequestHeader) -> Mutations:
         )
     deleted = parse_delete_topics(frame, header)
     return Mutations(
-        api_key=DELETE_TOPICS,
+        api_key=ApiKey.DELETE_TOPICS,
         keys=deleted.topics,
         wanted=(0,) * len(deleted.topics),
         listed=deleted.listed,

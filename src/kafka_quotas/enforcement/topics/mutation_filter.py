@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.quota_key import CONTROLLER_MUTATION_RATE
 from kafka_quotas.core.model.units import format_number
 from kafka_quotas.core.quotas.mutation_quota import MutationQuota, MutationRefusal
@@ -31,10 +32,10 @@ from kafka_quotas.enforcement.session.request_filter import (
 )
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.topics.auto_creation import AutoCreations
-from kafka_quotas.enforcement.topics.mutation_cost import DEFAULT_PARTITIONS, NO_ERROR, Mutations, mutations_of
+from kafka_quotas.enforcement.topics.mutation_cost import DEFAULT_PARTITIONS, Mutations, mutations_of
 from kafka_quotas.enforcement.topics.topic_cache import TopicCache, TopicLookup
 from kafka_quotas.wire.codec.skip import Buffer
-from kafka_quotas.wire.passing.topic_requests import CREATE_TOPICS, TopicKey
+from kafka_quotas.wire.passing.topic_requests import TopicKey
 from kafka_quotas.wire.passing.topic_responses import (
     TopicResult,
     all_refused,
@@ -43,10 +44,9 @@ from kafka_quotas.wire.passing.topic_responses import (
     with_refused,
 )
 from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.protocol.error_code import ErrorCode
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
-THROTTLING_QUOTA_EXCEEDED: Final = 89
-REQUEST_TIMED_OUT: Final = 7
 MAX_MESSAGE: Final = 500
 """Most characters of an error message: names of entities can be very long."""
 
@@ -141,7 +141,7 @@ class MutationFilter:
                     self._header.api_key,
                     self._header.api_version,
                     key,
-                    error_code=THROTTLING_QUOTA_EXCEEDED,
+                    error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED,
                     message=_message(refusal),
                 )
         return kept
@@ -153,10 +153,10 @@ class MutationFilter:
             return
         charged = self._charged.pop(key)
         cost = charged
-        if self._header.api_key == CREATE_TOPICS and isinstance(key, str):
+        if self._header.api_key == ApiKey.CREATE_TOPICS and isinstance(key, str):
             self._auto_creations.withdraw(key, now_ms)
         # After a timeout the controller may still carry the change out, so the charge stays.
-        if result.error_code not in (NO_ERROR, REQUEST_TIMED_OUT):
+        if result.error_code not in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT):
             cost = 0
         elif result.partitions is not None and result.partitions > 0:
             cost = result.partitions

@@ -31,11 +31,10 @@ from kafka_quotas.wire.passing.produce_request import (
     parse_produce,
 )
 from kafka_quotas.wire.passing.produce_response import partition_results
+from kafka_quotas.wire.protocol.error_code import ErrorCode
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
-NO_ERROR: Final = 0
-TOO_LARGE: Final = (10, 18)
-"""MESSAGE_TOO_LARGE and RECORD_LIST_TOO_LARGE."""
+TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
 class ThresholdFilter:
@@ -96,7 +95,7 @@ class ThresholdFilter:
         """Count what the broker accepted, and return the response with the results of the rejected partitions."""
         for result in partition_results(exchange.api_version, frame):
             topic, size = self._sizes.get((result.topic, result.partition), ("", 0))
-            if result.error_code == NO_ERROR and size:
+            if result.error_code == ErrorCode.NONE and size:
                 self._thresholds.took(topic, size, now_ms)
             elif result.error_code in TOO_LARGE:
                 self._thresholds.refused_for_size(size)

@@ -23,10 +23,9 @@ from kafka_quotas.wire.passing.metadata import (
     known_topics,
 )
 from kafka_quotas.wire.passing.topic_requests import TopicKey
+from kafka_quotas.wire.protocol.error_code import ErrorCode
 
 MAX_TOPICS: Final = 1_000_000
-UNKNOWN_TOPIC: Final = 3
-_NO_ERROR: Final = 0
 
 
 class TopicCache:
@@ -45,9 +44,11 @@ class TopicCache:
         for topic in topics:
             if topic.name is None:
                 continue
-            if topic.error_code == UNKNOWN_TOPIC:
+            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self.forget(topic.name)
-            elif topic.error_code == _NO_ERROR and (topic.name in self._leaders or len(self._leaders) < MAX_TOPICS):
+            elif topic.error_code == ErrorCode.NONE and (
+                topic.name in self._leaders or len(self._leaders) < MAX_TOPICS
+            ):
                 self._note(topic.name, topic)
 
     def forget(self, name: str) -> None:

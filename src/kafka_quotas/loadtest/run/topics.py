@@ -15,13 +15,13 @@ from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.url import parse_store_url
 from kafka_quotas.wire.client.metadata import MetadataRequest
 from kafka_quotas.wire.client.topics import CreateTopics, DeleteTopics, WantedTopic
-from kafka_quotas.wire.protocol.error_codes import error_name
+from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 
 _BATCH: Final = 200  # topics in one request: brokers refuse more than 10,000 partitions in one
 _READY_S: Final = 60.0
 _LOOK_S: Final = 0.1
-_UNKNOWN_TOPIC: Final = 3
-_NOT_CONTROLLER: Final = 41
+# After NOT_CONTROLLER, `remove` retries.
+_DELETED_OR_RETRIED: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_CONTROLLER)
 _Item = TypeVar("_Item")
 
 
@@ -77,7 +77,7 @@ class TopicAdmin:
     def missing(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the names of the topics that do not exist, in the given order."""
         topics = self._connection.send(MetadataRequest(topics=tuple(names))).topics
-        unknown = {topic.name for topic in topics if topic.error_code == _UNKNOWN_TOPIC}
+        unknown = {topic.name for topic in topics if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         return tuple(name for name in names if name in unknown)
 
     def remove(self, prefix: str) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ class TopicAdmin:
     def _delete(self, names: Sequence[str]) -> None:
         request = DeleteTopics(topics=names, timeout_ms=self._timeout_ms)
         for outcome in self._connection.send(request, node_id=self._controller()):
-            if outcome.error_code not in (0, _UNKNOWN_TOPIC, _NOT_CONTROLLER):  # after the last, `remove` retries
+            if outcome.error_code not in _DELETED_OR_RETRIED:
                 raise self._connection.error(outcome.error_code, f"topic {outcome.name}", missing_acl="Delete")
 
     def _controller(self) -> int:

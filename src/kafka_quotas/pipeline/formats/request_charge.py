@@ -14,9 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-_CREATE_TOPICS: Final = 19
-_DELETE_TOPICS: Final = 20
-_CREATE_PARTITIONS: Final = 37
+from kafka_quotas.core.model.api_key import ApiKey
+
+_CREATE_TOPICS: Final = ApiKey.CREATE_TOPICS.value
+_DELETE_TOPICS: Final = ApiKey.DELETE_TOPICS.value
+_CREATE_PARTITIONS: Final = ApiKey.CREATE_PARTITIONS.value
 _INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 MUTATION_APIS: Final = frozenset({_CREATE_TOPICS, _DELETE_TOPICS, _CREATE_PARTITIONS})
 

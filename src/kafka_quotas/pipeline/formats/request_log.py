@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import orjson
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.pipeline.formats.detect import REQUEST_MARK
 from kafka_quotas.pipeline.formats.request_charge import (
@@ -27,14 +28,40 @@ from kafka_quotas.pipeline.formats.request_charge import (
 from kafka_quotas.pipeline.formats.rows import AMOUNT_LIMIT, BadLineError, EventRow
 from kafka_quotas.pipeline.formats.timestamp import StampReader
 
-_PRODUCE: Final = 0
-_FETCH: Final = 1
-_SHARE_FETCH: Final = 78
+_PRODUCE: Final = ApiKey.PRODUCE.value
+_FETCH: Final = ApiKey.FETCH.value
+_SHARE_FETCH: Final = ApiKey.SHARE_FETCH.value
 _PRODUCE_TYPE: Final = QuotaType.PRODUCE.value
 _FETCH_TYPE: Final = QuotaType.FETCH.value
 _REQUEST_TYPE: Final = QuotaType.REQUEST.value
 _MUTATION_TYPE: Final = QuotaType.CONTROLLER_MUTATION.value
-_BROKER_APIS: Final = frozenset({4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 84, 85, 86, 87})
+_BROKER_APIS: Final = frozenset(
+    map(
+        int,
+        (
+            ApiKey.LEADER_AND_ISR,
+            ApiKey.STOP_REPLICA,
+            ApiKey.UPDATE_METADATA,
+            ApiKey.CONTROLLED_SHUTDOWN,
+            ApiKey.WRITE_TXN_MARKERS,
+            ApiKey.VOTE,
+            ApiKey.BEGIN_QUORUM_EPOCH,
+            ApiKey.END_QUORUM_EPOCH,
+            ApiKey.ALTER_PARTITION,
+            ApiKey.ENVELOPE,
+            ApiKey.FETCH_SNAPSHOT,
+            ApiKey.BROKER_REGISTRATION,
+            ApiKey.BROKER_HEARTBEAT,
+            ApiKey.ALLOCATE_PRODUCER_IDS,
+            ApiKey.CONTROLLER_REGISTRATION,
+            ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+            ApiKey.READ_SHARE_GROUP_STATE,
+            ApiKey.WRITE_SHARE_GROUP_STATE,
+            ApiKey.DELETE_SHARE_GROUP_STATE,
+            ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+        ),
+    )
+)
 """Requests between brokers and controllers, exempt as such."""
 _row: Final[Callable[[tuple[Any, ...]], EventRow]] = partial(tuple.__new__, EventRow)
 

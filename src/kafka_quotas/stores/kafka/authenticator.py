@@ -12,11 +12,10 @@ from kafka_quotas.stores.kafka.errors import BrokerRefusedError
 from kafka_quotas.stores.security.sasl import SaslMechanism
 from kafka_quotas.wire.client.request import ClientRequest
 from kafka_quotas.wire.client.sasl import (
-    ILLEGAL_SASL_STATE,
-    UNSUPPORTED_SASL_MECHANISM,
     AuthenticateRequest,
     HandshakeRequest,
 )
+from kafka_quotas.wire.protocol.error_code import ErrorCode
 
 _HINT: Final = "check security.protocol and sasl.* in the file named with --command-config"
 _RAW_TOKENS_UNTIL: Final = 0
@@ -78,9 +77,9 @@ class SaslAuthenticator:
 
     def _no_login(self, code: int, offered: tuple[str, ...]) -> BrokerRefusedError:
         """Return the error for a refused handshake."""
-        if code == UNSUPPORTED_SASL_MECHANISM:
+        if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             problem, name = f"does not take this sasl.mechanism, but {', '.join(offered)}", "UNSUPPORTED_SASL_MECHANISM"
-        elif code == ILLEGAL_SASL_STATE:
+        elif code == ErrorCode.ILLEGAL_SASL_STATE:
             problem, name = "takes no logins at this port", "ILLEGAL_SASL_STATE"
         else:
             problem, name = f"refused the login with error {code}", "SASL_AUTHENTICATION_FAILED"

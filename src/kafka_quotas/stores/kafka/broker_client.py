@@ -14,8 +14,9 @@ from kafka_quotas.stores.kafka.connection import BrokerConnection, Wrap
 from kafka_quotas.stores.kafka.errors import BrokerRefusedError, ShutOutError
 from kafka_quotas.stores.kafka.properties import KafkaAccess
 from kafka_quotas.stores.server_address import ServerAddress
-from kafka_quotas.wire.client.api_versions import UNSUPPORTED_VERSION, VersionRequest
+from kafka_quotas.wire.client.api_versions import VersionRequest
 from kafka_quotas.wire.client.request import ClientRequest, VersionRange, version_of
+from kafka_quotas.wire.protocol.error_code import ErrorCode
 
 Answer = TypeVar("Answer")
 _TLS_HINT: Final = "if the port speaks TLS, set security.protocol to SSL or SASL_SSL; or is it not Kafka's?"
@@ -118,7 +119,7 @@ class BrokerClient:
         try:
             offered = channel.exchange(request, request.versions.highest, deadline_s=deadline_s)
             # A broker that does not know this version answers with an error in version 0, which all take (KIP-511).
-            if offered.error_code == UNSUPPORTED_VERSION:
+            if offered.error_code == ErrorCode.UNSUPPORTED_VERSION:
                 offered = channel.exchange(request, request.versions.lowest, deadline_s=deadline_s)
         except ConnectionError as error:
             # A TLS port ends the connection at the first plaintext bytes.

@@ -23,7 +23,7 @@ from kafka_quotas.stores.unresponsive_brokers import UnresponsiveBrokerError
 from kafka_quotas.stores.url import StoreUrl
 from kafka_quotas.wire.client.metadata import Metadata, MetadataRequest
 from kafka_quotas.wire.client.request import ClientRequest
-from kafka_quotas.wire.protocol.error_codes import error_name
+from kafka_quotas.wire.protocol.error_code import error_name
 
 RETRY_INTERVAL_S: Final = 0.25
 _CONTACT_S: Final = 5.0

@@ -5,6 +5,7 @@ from contextlib import closing
 from typing import Final
 
 from kafka_quotas.core.errors import StoreError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.quota_key import LONG_MAX
 from kafka_quotas.stores.cluster_info import BROKER_THROTTLES, TOPIC_THROTTLES, ClusterInfo, ReplicationThrottle
 from kafka_quotas.stores.kafka.broker_settings import CALLBACK_CLASS, DESCRIBE_ACL, BrokerSettings
@@ -17,7 +18,6 @@ from kafka_quotas.wire.client.describe_configs import BROKER, TOPIC, DescribeCon
 from kafka_quotas.wire.client.metadata import MetadataRequest
 from kafka_quotas.wire.client.partition_reassignments import ListReassignmentsRequest
 
-_CREATE_TOPICS: Final = 19
 _CREATE_TOPICS_OF_2_7: Final = 6
 _THREADS: Final = ("num.io.threads", "num.network.threads")
 _NOT_LIMITED: Final = str(LONG_MAX)
@@ -150,5 +150,5 @@ def _knows_2_7(connection: ClusterClient, node_id: int) -> bool:
 
     A version of CreateTopics came with the quotas of that release.
     """
-    newest = connection.send_to(VersionRequest(), node_id=node_id).ranges.get(_CREATE_TOPICS)
+    newest = connection.send_to(VersionRequest(), node_id=node_id).ranges.get(ApiKey.CREATE_TOPICS)
     return newest is not None and newest.highest >= _CREATE_TOPICS_OF_2_7

@@ -23,7 +23,7 @@ from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import QuotaEntry
 from kafka_quotas.stores.url import StoreUrl
 from kafka_quotas.wire.client.request import ClientRequest
-from kafka_quotas.wire.protocol.error_codes import error_name
+from kafka_quotas.wire.protocol.error_code import error_name
 
 Answer = TypeVar("Answer")
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.client.request import ClientRequest, VersionRange
 from kafka_quotas.wire.codec.reader import FieldReader
 from kafka_quotas.wire.codec.writer import FieldWriter
 
-UNSUPPORTED_VERSION: Final = 35
 _SOFTWARE_SINCE: Final = 3
 _THROTTLE_TIME_SINCE: Final = 1
 
@@ -34,7 +34,7 @@ class VersionRequest(ClientRequest[OfferedVersions]):
     software_version: str = "0"
 
     name: ClassVar[str] = "ApiVersions"
-    api_key: ClassVar[int] = 18
+    api_key: ClassVar[ApiKey] = ApiKey.API_VERSIONS
     versions: ClassVar[VersionRange] = VersionRange(0, 3)
     flexible_since: ClassVar[int] = 3
     plain_answer_header: ClassVar[bool] = True

@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import Match, QuotaFilter
 from kafka_quotas.wire.client.request import ClientRequest, VersionRange
 from kafka_quotas.wire.codec.reader import FieldReader
 from kafka_quotas.wire.codec.writer import FieldWriter
+from kafka_quotas.wire.protocol.error_code import ErrorCode
 
-_PASSING_ERRORS: Final = frozenset({7, 13, 41})
-"""REQUEST_TIMED_OUT, NETWORK_EXCEPTION, NOT_CONTROLLER: what a broker answers while the controller changes."""
+_PASSING_ERRORS: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_CONTROLLER)
+"""What a broker answers while the controller changes."""
 _MATCH_TYPES: Final = {Match.EXACT: 0, Match.DEFAULT: 1, Match.ANY: 2}
 
 
@@ -59,7 +61,7 @@ class DescribeQuotasRequest(ClientRequest[DescribedQuotas]):
     quota_filter: QuotaFilter
 
     name: ClassVar[str] = "quota"
-    api_key: ClassVar[int] = 48
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CLIENT_QUOTAS
     versions: ClassVar[VersionRange] = VersionRange(0, 1)
     flexible_since: ClassVar[int] = 1
     broker_since: ClassVar[str] = "2.6"
@@ -93,7 +95,7 @@ class AlterQuotasRequest(ClientRequest[tuple[EntityOutcome, ...]]):
     """Whether the broker only validates and writes nothing."""
 
     name: ClassVar[str] = "quota"
-    api_key: ClassVar[int] = 49
+    api_key: ClassVar[ApiKey] = ApiKey.ALTER_CLIENT_QUOTAS
     versions: ClassVar[VersionRange] = VersionRange(0, 1)
     flexible_since: ClassVar[int] = 1
     broker_since: ClassVar[str] = "2.6"

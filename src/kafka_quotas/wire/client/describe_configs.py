@@ -6,6 +6,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.client.request import ClientRequest, VersionRange
 from kafka_quotas.wire.codec.reader import FieldReader
 from kafka_quotas.wire.codec.writer import FieldWriter
@@ -43,7 +44,7 @@ class DescribeConfigsRequest(ClientRequest[tuple[ConfigResult, ...]]):
     config_names: tuple[str, ...]
 
     name: ClassVar[str] = "DescribeConfigs"
-    api_key: ClassVar[int] = 32
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CONFIGS
     versions: ClassVar[VersionRange] = VersionRange(1, 4)
     flexible_since: ClassVar[int] = 4
     broker_since: ClassVar[str] = "1.1"

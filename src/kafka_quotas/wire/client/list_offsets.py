@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import ClassVar, Final, NamedTuple
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.client.request import ClientRequest, VersionRange
 from kafka_quotas.wire.codec.reader import FieldReader
 from kafka_quotas.wire.codec.writer import FieldWriter
@@ -32,7 +33,7 @@ class EndOffset(ClientRequest[FoundOffset]):
     partition: int
 
     name: ClassVar[str] = "ListOffsets"
-    api_key: ClassVar[int] = 2
+    api_key: ClassVar[ApiKey] = ApiKey.LIST_OFFSETS
     versions: ClassVar[VersionRange] = VersionRange(2, 2)
     flexible_since: ClassVar[int] = NEVER
     broker_since: ClassVar[str] = "0.11"

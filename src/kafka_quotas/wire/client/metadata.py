@@ -8,6 +8,7 @@ The parts of a response are tuples, because a cluster with a million partitions 
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.client.request import ClientRequest, VersionRange
 from kafka_quotas.wire.codec.reader import FieldReader
 from kafka_quotas.wire.codec.writer import FieldWriter
@@ -57,7 +58,7 @@ class MetadataRequest(ClientRequest[Metadata]):
     topics: tuple[str, ...] | None = ()
 
     name: ClassVar[str] = "Metadata"
-    api_key: ClassVar[int] = 3
+    api_key: ClassVar[ApiKey] = ApiKey.METADATA
     versions: ClassVar[VersionRange] = VersionRange(4, 9)
     flexible_since: ClassVar[int] = 9
     broker_since: ClassVar[str] = "1.0"

@@ -6,6 +6,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.client.request import ClientRequest, VersionRange
 from kafka_quotas.wire.codec.reader import FieldReader
 from kafka_quotas.wire.codec.writer import FieldWriter
@@ -27,7 +28,7 @@ class ListReassignmentsRequest(ClientRequest[Reassignments]):
     timeout_ms: int
 
     name: ClassVar[str] = "ListPartitionReassignments"
-    api_key: ClassVar[int] = 46
+    api_key: ClassVar[ApiKey] = ApiKey.LIST_PARTITION_REASSIGNMENTS
     versions: ClassVar[VersionRange] = VersionRange(0, 0)
     flexible_since: ClassVar[int] = 0
     broker_since: ClassVar[str] = "2.4"

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import ClassVar, Final, NamedTuple
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.client.request import ClientRequest, VersionRange
 from kafka_quotas.wire.codec.reader import FieldReader
 from kafka_quotas.wire.codec.writer import FieldWriter
 from kafka_quotas.wire.protocol.api import NEVER
+from kafka_quotas.wire.protocol.api_table import API_TABLE
 
 TOPIC_RESOURCE: Final = 2
 _INT64: Final = Struct(">q")
@@ -70,7 +72,7 @@ def produce_probe(target: Target, records: bytes) -> CostProbe:
     body.int32(30_000)
     _topic_head(body, target)
     body.byte_string(records)
-    return _made("Produce", 0, 7, body, throttle_last=True)
+    return _made(ApiKey.PRODUCE, 7, body, throttle_last=True)
 
 
 def fetch_probe(target: Target, *, offset: int, max_bytes: int) -> CostProbe:
@@ -88,7 +90,7 @@ def fetch_probe(target: Target, *, offset: int, max_bytes: int) -> CostProbe:
     body.int32(max_bytes)
     body.count(0)
     body.string("")
-    return _made("Fetch", 1, 11, body)
+    return _made(ApiKey.FETCH, 11, body)
 
 
 def small_probes(target: Target) -> tuple[CostProbe, ...]:
@@ -100,11 +102,11 @@ def small_probes(target: Target) -> tuple[CostProbe, ...]:
         _offset_fetch(target),
         _find_coordinator(target),
         _join_group(target),
-        _member("Heartbeat", 12, 3, target),
+        _member(ApiKey.HEARTBEAT, 3, target),
         _sync_group(target),
         _describe_groups(target),
-        _made("ListGroups", 16, 2, _writer()),
-        _made("ApiVersions", 18, 2, _writer(), throttle_last=True),
+        _made(ApiKey.LIST_GROUPS, 2, _writer()),
+        _made(ApiKey.API_VERSIONS, 2, _writer(), throttle_last=True),
         _describe_configs(target),
     )
 
@@ -116,7 +118,7 @@ def _list_offsets(target: Target) -> CostProbe:
     _topic_head(body, target)
     body.int32(-1)
     body.raw(_INT64.pack(-1))
-    return _made("ListOffsets", 2, 5, body)
+    return _made(ApiKey.LIST_OFFSETS, 5, body)
 
 
 def _metadata(target: Target) -> CostProbe:
@@ -125,7 +127,7 @@ def _metadata(target: Target) -> CostProbe:
     body.string(target.topic)
     for _ in range(3):
         body.boolean(value=False)
-    return _made("Metadata", 3, 8, body)
+    return _made(ApiKey.METADATA, 8, body)
 
 
 def _offset_commit(target: Target) -> CostProbe:
@@ -137,21 +139,21 @@ def _offset_commit(target: Target) -> CostProbe:
     body.raw(_INT64.pack(target.end_offset))
     body.int32(-1)
     body.string(None)
-    return _made("OffsetCommit", 8, 6, body)
+    return _made(ApiKey.OFFSET_COMMIT, 6, body)
 
 
 def _offset_fetch(target: Target) -> CostProbe:
     body = _writer()
     body.string(target.group)
     _topic_head(body, target)
-    return _made("OffsetFetch", 9, 5, body)
+    return _made(ApiKey.OFFSET_FETCH, 5, body)
 
 
 def _find_coordinator(target: Target) -> CostProbe:
     body = _writer()
     body.string(target.group)
     body.int8(0)
-    return _made("FindCoordinator", 10, 2, body)
+    return _made(ApiKey.FIND_COORDINATOR, 2, body)
 
 
 def _join_group(target: Target) -> CostProbe:
@@ -166,17 +168,17 @@ def _join_group(target: Target) -> CostProbe:
     body.count(1)
     body.string("range")
     body.byte_string(b"")
-    return _made("JoinGroup", 11, 5, body)
+    return _made(ApiKey.JOIN_GROUP, 5, body)
 
 
-def _member(name: str, api_key: int, version: int, target: Target) -> CostProbe:
-    return _made(name, api_key, version, _member_head(target))
+def _member(api_key: ApiKey, version: int, target: Target) -> CostProbe:
+    return _made(api_key, version, _member_head(target))
 
 
 def _sync_group(target: Target) -> CostProbe:
     body = _member_head(target)
     body.count(0)
-    return _made("SyncGroup", 14, 3, body)
+    return _made(ApiKey.SYNC_GROUP, 3, body)
 
 
 def _member_head(target: Target) -> FieldWriter:
@@ -194,7 +196,7 @@ def _describe_groups(target: Target) -> CostProbe:
     body.count(1)
     body.string(target.group)
     body.boolean(value=False)
-    return _made("DescribeGroups", 15, 4, body)
+    return _made(ApiKey.DESCRIBE_GROUPS, 4, body)
 
 
 def _describe_configs(target: Target) -> CostProbe:
@@ -205,7 +207,7 @@ def _describe_configs(target: Target) -> CostProbe:
     body.count(None)
     body.boolean(value=False)
     body.boolean(value=False)
-    return _made("DescribeConfigs", 32, 3, body)
+    return _made(ApiKey.DESCRIBE_CONFIGS, 3, body)
 
 
 def topic_check(target: Target) -> CostProbe:
@@ -219,7 +221,7 @@ def topic_check(target: Target) -> CostProbe:
     body.count(0)
     body.int32(30_000)
     body.boolean(value=True)
-    return _made("CreateTopics", 19, 4, body)
+    return _made(ApiKey.CREATE_TOPICS, 4, body)
 
 
 def _writer() -> FieldWriter:
@@ -234,11 +236,12 @@ def _topic_head(body: FieldWriter, target: Target) -> None:
     body.int32(0)
 
 
-def _made(name: str, api_key: int, version: int, body: FieldWriter, *, throttle_last: bool = False) -> CostProbe:
+def _made(api_key: ApiKey, version: int, body: FieldWriter, *, throttle_last: bool = False) -> CostProbe:
     """Return the probe of an API as an instance of its own class.
 
     `ClientRequest` identifies a request by its class.
     """
+    name = API_TABLE[api_key].name
     facts = {
         "name": name,
         "api_key": api_key,

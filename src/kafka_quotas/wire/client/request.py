@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.codec.reader import FieldReader
 from kafka_quotas.wire.codec.writer import FieldWriter
@@ -31,7 +32,7 @@ class ClientRequest(ABC, Generic[Answer]):
     __slots__ = ()
 
     name: ClassVar[str]
-    api_key: ClassVar[int]
+    api_key: ClassVar[ApiKey]
     versions: ClassVar[VersionRange]
     flexible_since: ClassVar[int]
     plain_answer_header: ClassVar[bool] = False

@@ -6,12 +6,11 @@
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.client.request import ClientRequest, VersionRange
 from kafka_quotas.wire.codec.reader import FieldReader
 from kafka_quotas.wire.codec.writer import FieldWriter
 
-UNSUPPORTED_SASL_MECHANISM: Final = 33
-ILLEGAL_SASL_STATE: Final = 34
 _SESSION_LIFETIME_SINCE: Final = 1
 
 
@@ -33,7 +32,7 @@ class HandshakeRequest(ClientRequest[Mechanisms]):
     mechanism: str
 
     name: ClassVar[str] = "SaslHandshake"
-    api_key: ClassVar[int] = 17
+    api_key: ClassVar[ApiKey] = ApiKey.SASL_HANDSHAKE
     versions: ClassVar[VersionRange] = VersionRange(0, 1)
     flexible_since: ClassVar[int] = 2
     broker_since: ClassVar[str] = "0.10"
@@ -64,7 +63,7 @@ class AuthenticateRequest(ClientRequest[ServerToken]):
     token: bytes
 
     name: ClassVar[str] = "SaslAuthenticate"
-    api_key: ClassVar[int] = 36
+    api_key: ClassVar[ApiKey] = ApiKey.SASL_AUTHENTICATE
     versions: ClassVar[VersionRange] = VersionRange(0, 2)
     flexible_since: ClassVar[int] = 2
     broker_since: ClassVar[str] = "1.0"

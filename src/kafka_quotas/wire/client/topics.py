@@ -10,8 +10,9 @@ Brokers from Kafka 2.7 to 4.x support these. `CreateTopics` and `DeleteTopics` u
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, NamedTuple
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.client.request import ClientRequest, VersionRange
 from kafka_quotas.wire.codec.reader import FieldReader
 from kafka_quotas.wire.codec.writer import FieldWriter
@@ -45,7 +46,7 @@ class CreateTopics(ClientRequest[tuple[TopicOutcome, ...]]):
     """The time that the broker may take."""
 
     name: ClassVar[str] = "CreateTopics"
-    api_key: ClassVar[int] = 19
+    api_key: ClassVar[ApiKey] = ApiKey.CREATE_TOPICS
     versions: ClassVar[VersionRange] = VersionRange(4, 4)
     flexible_since: ClassVar[int] = NEVER
     broker_since: ClassVar[str] = "2.4"
@@ -79,7 +80,7 @@ class DeleteTopics(ClientRequest[tuple[TopicOutcome, ...]]):
     """The time that the broker may take."""
 
     name: ClassVar[str] = "DeleteTopics"
-    api_key: ClassVar[int] = 20
+    api_key: ClassVar[ApiKey] = ApiKey.DELETE_TOPICS
     versions: ClassVar[VersionRange] = VersionRange(3, 3)
     flexible_since: ClassVar[int] = NEVER
     broker_since: ClassVar[str] = "2.4"
@@ -97,9 +98,6 @@ class DeleteTopics(ClientRequest[tuple[TopicOutcome, ...]]):
         del version
         reader.int32()  # throttle_time_ms
         return tuple(TopicOutcome(reader.text(), reader.int16(), None) for _ in range(reader.count()))
-
-
-THROTTLING_QUOTA_EXCEEDED: Final = 89
 
 
 class MutatedTopic(NamedTuple):
@@ -167,7 +165,7 @@ class MakeTopics(TopicMutation):
     """A request to create topics."""
 
     name: ClassVar[str] = "CreateTopics"
-    api_key: ClassVar[int] = 19
+    api_key: ClassVar[ApiKey] = ApiKey.CREATE_TOPICS
     versions: ClassVar[VersionRange] = VersionRange(6, 6)
     flexible_since: ClassVar[int] = 5
 
@@ -199,7 +197,7 @@ class DropTopics(TopicMutation):
     """A request to delete topics, whose API has no `validate_only`."""
 
     name: ClassVar[str] = "DeleteTopics"
-    api_key: ClassVar[int] = 20
+    api_key: ClassVar[ApiKey] = ApiKey.DELETE_TOPICS
     versions: ClassVar[VersionRange] = VersionRange(5, 5)
     flexible_since: ClassVar[int] = 4
 
@@ -216,7 +214,7 @@ class CreatePartitions(TopicMutation):
     """A request to give topics more partitions."""
 
     name: ClassVar[str] = "CreatePartitions"
-    api_key: ClassVar[int] = 37
+    api_key: ClassVar[ApiKey] = ApiKey.CREATE_PARTITIONS
     versions: ClassVar[VersionRange] = VersionRange(3, 3)
     flexible_since: ClassVar[int] = 2
 

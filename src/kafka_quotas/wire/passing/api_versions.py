@@ -11,6 +11,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.frame import framed
 from kafka_quotas.wire.codec.skip import (
     Buffer,
@@ -22,11 +23,10 @@ from kafka_quotas.wire.codec.skip import (
     tags,
 )
 from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.protocol.error_code import ErrorCode
 from kafka_quotas.wire.protocol.response_header import whole_response_body
 
-API_VERSIONS: Final = 18
-UNSUPPORTED_VERSION: Final = 35
-FLEXIBLE_SINCE: Final = API_TABLE[API_VERSIONS].request_flexible_since
+FLEXIBLE_SINCE: Final = API_TABLE[ApiKey.API_VERSIONS].flexible_since
 
 _RANGE: Final = Struct(">hhh")
 
@@ -55,7 +55,7 @@ def is_unsupported_version_answer(buffer: Buffer, body: int, end: int) -> bool:
     Raises:
         TruncatedError: The error code is not within `end`.
     """
-    return read_int16(buffer, body, end) == UNSUPPORTED_VERSION
+    return read_int16(buffer, body, end) == ErrorCode.UNSUPPORTED_VERSION
 
 
 def clamp(frame: Buffer, api_version: int, *, serves: Serves | None = None) -> bytes:
@@ -71,7 +71,7 @@ def clamp(frame: Buffer, api_version: int, *, serves: Serves | None = None) -> b
     Raises:
         ProtocolError: The frame is no ApiVersions response.
     """
-    body = whole_response_body(API_VERSIONS, api_version, frame)
+    body = whole_response_body(ApiKey.API_VERSIONS, api_version, frame)
     entries = _entries(frame, api_version, body)
     pieces = [piece for entry in entries if (piece := _clamped(frame, entry, serves)) is not None]
     if _is_flexible(frame, api_version, body):
@@ -89,11 +89,11 @@ def unsupported_version_answer(correlation_id: int) -> bytes:
     It always has the form of version 0 and names the versions of ApiVersions itself, one of which the client uses for
     its next attempt (KIP-511).
     """
-    api = API_TABLE[API_VERSIONS]
-    served = _RANGE.pack(API_VERSIONS, api.min_version, api.max_version)
+    api = API_TABLE[ApiKey.API_VERSIONS]
+    served = _RANGE.pack(ApiKey.API_VERSIONS, api.min_version, api.max_version)
     return framed(
         correlation_id.to_bytes(4, "big", signed=True)
-        + UNSUPPORTED_VERSION.to_bytes(2, "big")
+        + ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
         + (1).to_bytes(4, "big")
         + served
     )

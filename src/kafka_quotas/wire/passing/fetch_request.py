@@ -12,6 +12,7 @@ only `min_bytes` is lowered.
 from struct import Struct
 from typing import Final, NamedTuple
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.encoding import OLD, spelling
 from kafka_quotas.wire.codec.frame import framed
 from kafka_quotas.wire.codec.skip import (
@@ -27,7 +28,6 @@ from kafka_quotas.wire.codec.skip import (
 )
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
-FETCH: Final = 1
 MAX_BYTES_SINCE: Final = 3
 REPLICA_TAGGED_SINCE: Final = 15
 SESSIONS_SINCE: Final = 7
@@ -146,7 +146,7 @@ def final_fetch(api_version: int, *, session_id: int, correlation_id: int, clien
     if api_version >= RACK_SINCE:
         pieces.append(form.encoded_text(""))
     pieces.append(form.no_tags)
-    head = _HEAD.pack(FETCH, api_version, correlation_id) + OLD.encoded_text(client_id)
+    head = _HEAD.pack(ApiKey.FETCH, api_version, correlation_id) + OLD.encoded_text(client_id)
     return framed(head + b"".join(pieces))
 
 

@@ -18,12 +18,12 @@ from struct import Struct
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.frame import framed
 from kafka_quotas.wire.codec.padding import lengthened_varint, padded_tags
 from kafka_quotas.wire.codec.skip import Buffer, encode_unsigned_varint, read_unsigned_varint
 from kafka_quotas.wire.passing.broker_addresses import Translate, replaced_list, tagged_list
 from kafka_quotas.wire.passing.fetch_request import (
-    FETCH,
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
@@ -46,7 +46,7 @@ def charged_bytes(api_version: int, frame_length: int) -> int:
         frame_length: The value of the response's length field.
     """
     # The charge excludes the header's tag section, which is one byte because no header tag exists.
-    return frame_length - 1 if has_header_tags(FETCH, api_version) else frame_length
+    return frame_length - 1 if has_header_tags(ApiKey.FETCH, api_version) else frame_length
 
 
 def answered_session(session_id: int, epoch: int) -> int:
@@ -59,7 +59,7 @@ def empty_fetch_response(
     api_version: int, correlation_id: int, *, session_id: int, throttle_ms: int, error_code: int = 0
 ) -> bytes:
     """Return the frame of a response without data, with throttle time and error if the version has them."""
-    is_flexible = has_header_tags(FETCH, api_version)
+    is_flexible = has_header_tags(ApiKey.FETCH, api_version)
     pieces = [_INT32.pack(correlation_id), b"\0" if is_flexible else b""]
     if api_version >= THROTTLE_SINCE:
         pieces.append(_INT32.pack(throttle_ms))
@@ -78,7 +78,7 @@ def fetch_result(api_version: int, buffer: Buffer, start: int) -> tuple[int, int
     if api_version < SESSIONS_SINCE:
         return 0, NO_SESSION
     # Error code and session follow the throttle time of 4 bytes.
-    offset = start + RESPONSE_HEAD_BYTES + has_header_tags(FETCH, api_version) + 4
+    offset = start + RESPONSE_HEAD_BYTES + has_header_tags(ApiKey.FETCH, api_version) + 4
     if len(buffer) < offset + _SESSION.size:
         return None
     error_code, session_id = _SESSION.unpack_from(buffer, offset)
@@ -250,7 +250,7 @@ def rewrite_tail(api_version: int, tail: Buffer, translate: Translate) -> bytes:
     """
     if not tail[0]:
         return bytes(tail)
-    found = tagged_list(FETCH, api_version, tail, 0)
+    found = tagged_list(ApiKey.FETCH, api_version, tail, 0)
     if found is None or not found.places:
         return bytes(tail)
     content = replaced_list(tail, found, translate, is_compact=True)

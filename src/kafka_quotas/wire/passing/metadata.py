@@ -12,6 +12,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.encoding import (
     COMPACT,
     MAX_ELEMENTS,
@@ -30,7 +31,6 @@ from kafka_quotas.wire.codec.skip import Buffer, Layout, read_int16, read_int32,
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD_BYTES, whole_response_body
 
-METADATA: Final = 3
 FLEXIBLE_SINCE: Final = 9
 NULL_IS_ALL_SINCE: Final = 1
 AUTO_CREATION_SINCE: Final = 4
@@ -114,7 +114,7 @@ def _encoded_names(form: Spelling, names: Sequence[str]) -> bytes:
 
 
 def _request(version: int, correlation_id: int, client_id: str, rest: bytes) -> bytes:
-    return framed(_HEAD.pack(METADATA, version, correlation_id) + OLD.encoded_text(client_id) + rest)
+    return framed(_HEAD.pack(ApiKey.METADATA, version, correlation_id) + OLD.encoded_text(client_id) + rest)
 
 
 def _is_all(form: Spelling, frame: Buffer, listed: ElementList, version: int) -> bool:
@@ -194,7 +194,7 @@ def with_topics(api_version: int, frame: Buffer, order: Sequence[str], absent: M
 
 def _listed(form: Spelling, version: int, frame: Buffer) -> ElementList:
     end = len(frame)
-    offset = whole_response_body(METADATA, version, frame)
+    offset = whole_response_body(ApiKey.METADATA, version, frame)
     before: list[Layout] = [(4,)] if version >= THROTTLE_SINCE else []
     rack: Layout = (form.string,) if version >= RACK_SINCE else ()
     before.append((form.array(4, form.string, 4, *rack, *form.tags),))

@@ -34,7 +34,6 @@ from kafka_quotas.wire.codec.skip import (
 )
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
-PRODUCE: Final = 0
 TRANSACTIONAL_ID_SINCE: Final = 3
 FLEXIBLE_SINCE: Final = 9
 

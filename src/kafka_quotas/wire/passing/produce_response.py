@@ -9,12 +9,12 @@ tagged fields.
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.encoding import ElementList, Spelling, element_list, spelling, with_elements
 from kafka_quotas.wire.codec.frame import framed
 from kafka_quotas.wire.codec.skip import Buffer, Layout, read_int16, read_int32
 from kafka_quotas.wire.passing.produce_request import (
     FLEXIBLE_SINCE,
-    PRODUCE,
     PartitionKey,
     ProducedTopic,
     topic_key,
@@ -93,7 +93,7 @@ def all_refused_partitions(
     form = spelling(api_version, FLEXIBLE_SINCE)
     elements = [_merged(form, b"", group, None, refused) for group in _grouped(order).items()]
     header = correlation_id.to_bytes(4, "big", signed=True)
-    header += b"\0" if has_header_tags(PRODUCE, api_version) else b""
+    header += b"\0" if has_header_tags(ApiKey.PRODUCE, api_version) else b""
     throttle = bytes(4) if api_version >= THROTTLE_SINCE else b""
     return framed(b"".join((header, form.encoded_count(len(elements)), *elements, throttle, form.no_tags)))
 
@@ -131,7 +131,7 @@ def _merged(
 
 def _parsed(form: Spelling, version: int, frame: Buffer) -> tuple[ElementList, list[_TopicResults]]:
     end = len(frame)
-    offset = whole_response_body(PRODUCE, version, frame)
+    offset = whole_response_body(ApiKey.PRODUCE, version, frame)
     results = form.array(*_result_layout(form, version))
     element = (*topic_layout(form, version), results, *form.tags)
     listed = element_list(form, element, frame, offset, end)

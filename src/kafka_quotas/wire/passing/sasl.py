@@ -24,6 +24,7 @@ from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.java.utf8 import decode_utf8, well_formed
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.codec.skip import (
     Buffer,
@@ -40,14 +41,12 @@ from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 from kafka_quotas.wire.protocol.response_header import whole_response_body
 
-SASL_HANDSHAKE: Final = 17
-SASL_AUTHENTICATE: Final = 36
 RAW_TOKENS_UNTIL: Final = 0
 """Last version of SaslHandshake after which tokens travel in raw frames."""
 SESSION_LIFETIME_SINCE: Final = 1
 GSSAPI_TOKEN_START: Final = 0x60
 
-_FLEXIBLE_SINCE: Final = API_TABLE[SASL_AUTHENTICATE].request_flexible_since
+_FLEXIBLE_SINCE: Final = API_TABLE[ApiKey.SASL_AUTHENTICATE].flexible_since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +71,7 @@ def handshake_mechanism(frame: Buffer, header: RequestHeader) -> str:
 
 def handshake_error_code(frame: Buffer, api_version: int) -> int:
     """Return the error code of a whole SaslHandshake response, 0 if the broker accepts the mechanism."""
-    return read_int16(frame, whole_response_body(SASL_HANDSHAKE, api_version, frame), len(frame))
+    return read_int16(frame, whole_response_body(ApiKey.SASL_HANDSHAKE, api_version, frame), len(frame))
 
 
 def authenticate_token(frame: Buffer, header: RequestHeader) -> bytes:
@@ -92,7 +91,7 @@ def authenticate_result(frame: Buffer, api_version: int) -> AuthenticateResult:
         ProtocolError: The frame is no such message.
     """
     end = len(frame)
-    offset = whole_response_body(SASL_AUTHENTICATE, api_version, frame)
+    offset = whole_response_body(ApiKey.SASL_AUTHENTICATE, api_version, frame)
     error_code = read_int16(frame, offset, end)
     offset = (compact_string if api_version >= _FLEXIBLE_SINCE else string)(frame, offset + 2, end)
     token_start, token_end = _bytes_span(frame, offset, end, api_version)

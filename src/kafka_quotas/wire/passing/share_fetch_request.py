@@ -9,8 +9,6 @@ from typing import Final
 from kafka_quotas.wire.codec.skip import MAX_STRING_BYTES, Layout, TruncatedError, compact_string, walk
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
-SHARE_FETCH: Final = 78
-
 LONGEST_UP_TO_LIMITS: Final = 2 * (MAX_STRING_BYTES + 3) + 16
 """How many bytes of the body the limits are within: two strings and four numbers."""
 _TWO_INT32: Final = Struct(">ii")

@@ -16,11 +16,11 @@ from struct import Struct
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.frame import framed
 from kafka_quotas.wire.codec.padding import lengthened_varint, padded_tags
 from kafka_quotas.wire.codec.skip import Buffer, encode_unsigned_varint, read_unsigned_varint
 from kafka_quotas.wire.passing.broker_addresses import Translate, replaced_list, untagged_list
-from kafka_quotas.wire.passing.share_fetch_request import SHARE_FETCH
 from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD_BYTES
 
 MAX_TAIL_BYTES: Final = 1024 * 1024
@@ -189,7 +189,7 @@ def rewrite_share_tail(api_version: int, tail: Buffer, translate: Translate) -> 
     Raises:
         ProtocolError: The tail is no such list and section.
     """
-    found = untagged_list(SHARE_FETCH, api_version, tail, 0)
+    found = untagged_list(ApiKey.SHARE_FETCH, api_version, tail, 0)
     if not found.places:
         return bytes(tail)
     content = replaced_list(tail, found, translate, is_compact=True)

@@ -8,11 +8,10 @@ A response has no field for them: they are in the detail of a status, which is a
 
 from typing import Final
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.encoding import COMPACT
 from kafka_quotas.wire.codec.skip import Buffer, Layout, compact_array_count, compact_string, tags, walk
 from kafka_quotas.wire.protocol.response_header import whole_response_body
-
-STREAMS_GROUP_HEARTBEAT: Final = 88
 
 MISSING_INTERNAL_TOPICS: Final = 3
 """The status code whose detail names the topics."""
@@ -31,7 +30,7 @@ def topics_in_the_making(api_version: int, frame: Buffer) -> tuple[str, ...]:
         ProtocolError: The frame can't be such a response.
     """
     end = len(frame)
-    body = whole_response_body(STREAMS_GROUP_HEARTBEAT, api_version, frame)
+    body = whole_response_body(ApiKey.STREAMS_GROUP_HEARTBEAT, api_version, frame)
     count, offset = compact_array_count(frame, walk(_BEFORE_STATUS, frame, body, end), end)
     names: tuple[str, ...] = ()
     for _ in range(count):

@@ -11,9 +11,10 @@ from struct import Struct
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.codec.skip import Buffer, Layout, TruncatedError, read_int32, walk
-from kafka_quotas.wire.passing.api_versions import API_VERSIONS, is_unsupported_version_answer
+from kafka_quotas.wire.passing.api_versions import is_unsupported_version_answer
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.response_header import (
     RESPONSE_HEAD_BYTES,
@@ -26,10 +27,11 @@ NEED_MORE: Final = -1
 MAX_THROTTLE_MS: Final = 2**31 - 1
 """The most the field can hold: 24.8 days."""
 
+_API_VERSIONS: Final = ApiKey.API_VERSIONS.value
 _INT32: Final = Struct(">i")
 _LAYOUTS: Final[dict[tuple[int, int], Layout]] = {
-    (api.key, version): layout.before
-    for api in API_TABLE.values()
+    (key, version): layout.before
+    for key, api in API_TABLE.items()
     for version in range(api.min_version, api.max_version + 1)
     if (layout := api.throttle_layout(version)) is not None
 }
@@ -89,7 +91,7 @@ def _search(api_key: int, api_version: int, layout: Layout, frame: Buffer, start
     end = min(len(frame), frame_end)
     try:
         # This error has the form of version 0, which has no throttle time.
-        if api_key == API_VERSIONS and is_unsupported_version_answer(frame, body, end):
+        if api_key == _API_VERSIONS and is_unsupported_version_answer(frame, body, end):
             return None
         offset = walk(layout, frame, body, end)
         read_int32(frame, offset, end)

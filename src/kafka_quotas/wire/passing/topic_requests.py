@@ -23,7 +23,6 @@ from kafka_quotas.wire.codec.encoding import (
 from kafka_quotas.wire.codec.skip import Buffer, Layout, read_int32, walk
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
-CREATE_PARTITIONS: Final = 37
 PARTITIONS_FLEXIBLE_SINCE: Final = 2
 
 
@@ -66,7 +65,6 @@ def _grown_topic(form: Spelling, frame: Buffer, start: int, end: int) -> GrownTo
     return GrownTopic(name, read_int32(frame, offset, end))
 
 
-CREATE_TOPICS: Final = 19
 CREATE_FLEXIBLE_SINCE: Final = 5
 VALIDATE_ONLY_SINCE: Final = 1
 
@@ -118,7 +116,6 @@ def _new_topic(form: Spelling, frame: Buffer, start: int, end: int) -> NewTopic:
     return NewTopic(name, assigned or read_int32(frame, offset, end), assigned > 0)
 
 
-DELETE_TOPICS: Final = 20
 DELETE_FLEXIBLE_SINCE: Final = 4
 TOPICS_SINCE: Final = 6
 """First version whose elements are structures, with a name or an id."""

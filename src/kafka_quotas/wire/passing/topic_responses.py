@@ -8,6 +8,7 @@ The broker's results are copied unchanged, including unknown tagged fields.
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.encoding import (
     NO_TOPIC_ID,
     TOPIC_ID_BYTES,
@@ -22,10 +23,7 @@ from kafka_quotas.wire.codec.frame import framed
 from kafka_quotas.wire.codec.skip import Buffer, Layout, read_int16, read_int32, walk
 from kafka_quotas.wire.passing.topic_requests import (
     CREATE_FLEXIBLE_SINCE,
-    CREATE_PARTITIONS,
-    CREATE_TOPICS,
     DELETE_FLEXIBLE_SINCE,
-    DELETE_TOPICS,
     PARTITIONS_FLEXIBLE_SINCE,
     TopicKey,
 )
@@ -44,9 +42,11 @@ class _Since(NamedTuple):
 
 
 _SINCE: Final[Mapping[int, _Since]] = {
-    CREATE_TOPICS: _Since(CREATE_FLEXIBLE_SINCE, throttle=2, topic_id=7, message=1, partitions=5),
-    DELETE_TOPICS: _Since(DELETE_FLEXIBLE_SINCE, throttle=1, topic_id=6, message=5, partitions=NEVER),
-    CREATE_PARTITIONS: _Since(PARTITIONS_FLEXIBLE_SINCE, throttle=0, topic_id=NEVER, message=0, partitions=NEVER),
+    ApiKey.CREATE_TOPICS: _Since(CREATE_FLEXIBLE_SINCE, throttle=2, topic_id=7, message=1, partitions=5),
+    ApiKey.DELETE_TOPICS: _Since(DELETE_FLEXIBLE_SINCE, throttle=1, topic_id=6, message=5, partitions=NEVER),
+    ApiKey.CREATE_PARTITIONS: _Since(
+        PARTITIONS_FLEXIBLE_SINCE, throttle=0, topic_id=NEVER, message=0, partitions=NEVER
+    ),
 }
 _NO_DETAILS: Final = (-1).to_bytes(4, "big", signed=True) + (-1).to_bytes(2, "big", signed=True) + b"\1"
 """Partitions and replication factor unknown, no configuration: what a topic that was not made has."""

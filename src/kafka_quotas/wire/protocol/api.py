@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.skip import Layout
 
 NEVER: Final = 0x7FFF
@@ -15,7 +16,7 @@ class ThrottleLayout:
     """The place of `throttle_time_ms` from version `since` on."""
 
     since: int
-    before: Layout
+    before: Layout = ()
     """The fields before it, from the body's start."""
 
 
@@ -34,11 +35,11 @@ class AddressLayout:
 
     since: int
     kind: BrokerListKind
-    before: Layout
+    before: Layout = ()
     """The fields from the body's start to the list, or to the tag section of a tagged list."""
-    element_before: Layout
+    element_before: Layout = ()
     """The fields of an element before the node id, which host and port follow."""
-    element_after: Layout
+    element_after: Layout = ()
     """The fields after the port, up to the next element."""
 
 
@@ -46,21 +47,20 @@ class AddressLayout:
 class Api:
     """One API: its supported versions and the layouts that patching its responses needs."""
 
-    key: int
-    name: str
-    min_version: int
+    key: ApiKey
+    min_version: int = 0
     """The lowest version that we handle."""
-    schema_since: int
-    """The first version of Kafka 4's definitions; lower ones come from older definitions or are written by hand."""
     max_version: int
     """The highest version that we handle."""
-    by_hand: bool = False
-    request_flexible_since: int = NEVER
-    """The first version whose request header has tagged fields."""
-    response_header_v1_since: int = NEVER
-    """The first version whose response header has tagged fields."""
+    flexible_since: int = NEVER
+    """The first version whose headers have tagged fields; ApiVersions' response has none (KIP-511)."""
     throttle: tuple[ThrottleLayout, ...] = ()
     addresses: tuple[AddressLayout, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name as in Kafka's message definitions."""
+        return self.key.name.title().replace("_", "")
 
     def handles(self, version: int) -> bool:
         """Return whether we can patch this version."""

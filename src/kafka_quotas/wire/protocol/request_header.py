@@ -12,22 +12,23 @@ from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.java.utf8 import decode_utf8
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, MAX_REQUEST_BYTES, checked_frame_length
 from kafka_quotas.wire.codec.skip import Buffer, TruncatedError, tags
 from kafka_quotas.wire.protocol.api import NEVER
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 
-CONTROLLED_SHUTDOWN: Final = 7
 MIN_HEADER_BYTES: Final = 8
 """Key, version and correlation id: what even the shortest request holds."""
 MAX_HEADER_BYTES: Final = 64 * 1024
 """Most bytes of header that are waited for: a client id can take 32 KiB, and no client sends tagged fields of that
 size. Without a limit one could be made to keep a whole frame in memory before a single decision is taken."""
 
+_CONTROLLED_SHUTDOWN: Final = ApiKey.CONTROLLED_SHUTDOWN.value
 _FIXED: Final = Struct(">ihhih")
 _new: Final = tuple.__new__
 """Makes a `RequestHeader` in half the time that its own constructor takes."""
-_FLEXIBLE_SINCE: Final = {api.key: api.request_flexible_since for api in API_TABLE.values()}
+_FLEXIBLE_SINCE: Final = {key: api.flexible_since for key, api in API_TABLE.items()}
 
 
 class RequestHeader(NamedTuple):
@@ -66,7 +67,7 @@ def parse_request_header(
     if len(buffer) - offset < _FIXED.size:
         return _parse_short(buffer, offset, max_frame_bytes)
     length, key, version, correlation_id, id_length = _FIXED.unpack_from(buffer, offset)
-    if not MIN_HEADER_BYTES + 2 <= length <= max_frame_bytes or (key == CONTROLLED_SHUTDOWN and version == 0):
+    if not MIN_HEADER_BYTES + 2 <= length <= max_frame_bytes or (key == _CONTROLLED_SHUTDOWN and version == 0):
         return _parse_short(buffer, offset, max_frame_bytes)
     id_start = offset + _FIXED.size
     end = id_start
@@ -105,7 +106,7 @@ def _parse_short(buffer: Buffer, offset: int, max_frame_bytes: int) -> RequestHe
     key = int.from_bytes(buffer[offset + 4 : offset + 6], "big", signed=True)
     version = int.from_bytes(buffer[offset + 6 : offset + 8], "big", signed=True)
     correlation_id = int.from_bytes(buffer[offset + 8 : offset + 12], "big", signed=True)
-    if key == CONTROLLED_SHUTDOWN and version == 0:
+    if key == _CONTROLLED_SHUTDOWN and version == 0:
         return RequestHeader(key, version, correlation_id, "", end, offset, length)
     if length < MIN_HEADER_BYTES + 2:
         raise ProtocolError(f"a request of {length} bytes is too short for a header")

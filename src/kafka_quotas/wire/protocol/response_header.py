@@ -11,6 +11,7 @@ from struct import Struct
 from typing import Final
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES, MAX_RESPONSE_BYTES
 from kafka_quotas.wire.codec.skip import Buffer, TruncatedError, tags
 from kafka_quotas.wire.protocol.api import NEVER
@@ -21,7 +22,8 @@ RESPONSE_HEAD_BYTES: Final = 8
 """Length field and correlation id: what every response starts with."""
 
 RESPONSE_HEAD: Final = Struct(">ii")
-_V1_SINCE: Final = {api.key: api.response_header_v1_since for api in API_TABLE.values()}
+# A client that offers a version above the broker's must be able to read its answer (KIP-511).
+_V1_SINCE: Final = {key: api.flexible_since for key, api in API_TABLE.items() if api.key is not ApiKey.API_VERSIONS}
 
 
 def parse_response_head(

@@ -6,6 +6,7 @@ import pytest
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.metrics.throttle_time import nanos_to_percentage
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.cost_model import ApiCost
@@ -21,7 +22,7 @@ from kafka_quotas.enforcement.quotas.calibration import (
 )
 from kafka_quotas.wire.client.probes import CostProbe, ProbeAnswer
 
-PRODUCE, FETCH, HEARTBEAT = 0, 1, 12
+PRODUCE, FETCH, HEARTBEAT = ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.HEARTBEAT
 COSTS = {
     PRODUCE: ApiCost(request_nanos=400_000, request_byte_nanos=5.0),
     FETCH: ApiCost(request_nanos=150_000, response_byte_nanos=0.5),

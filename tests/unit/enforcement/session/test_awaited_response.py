@@ -16,6 +16,7 @@ from tests.support.frames.enforcement import (
 from tests.support.frames.sasl_frames import authenticate, authenticate_answer, handshake, handshake_answer
 from tests.support.frames.whole_requests import ClaimAll, Treatment
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle
@@ -23,7 +24,7 @@ from kafka_quotas.enforcement.session.flow import AWAITING_RESPONSE, READING, TH
 from kafka_quotas.enforcement.session.in_flight import PRODUCE
 from kafka_quotas.enforcement.session.request_filter import Forward, Respond, SendRequest
 
-CREATE_TOPICS = 19
+CREATE_TOPICS = ApiKey.CREATE_TOPICS
 LIMIT = {QuotaType.PRODUCE: 1000.0}
 
 

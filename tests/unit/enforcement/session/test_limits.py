@@ -19,6 +19,7 @@ from tests.support.frames.enforcement import (
 from tests.support.frames.whole_requests import ClaimAll, Treatment
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.api_access import parse_api_access
@@ -26,7 +27,7 @@ from kafka_quotas.enforcement.config.rules import EnforcementRules, UnknownApi
 from kafka_quotas.enforcement.session.gathering import SMALL_BYTES, GatherBudget
 
 HEARTBEAT = 12
-CREATE_TOPICS = 19
+CREATE_TOPICS = ApiKey.CREATE_TOPICS
 
 
 def heartbeat(correlation_id: int) -> bytes:

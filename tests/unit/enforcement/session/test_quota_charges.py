@@ -12,6 +12,7 @@ from tests.support.frames import kio_samples
 from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair, fetch, produce, request
 
 from kafka_quotas.core.clock import VirtualClock
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_charges import QUOTA_CHARGES, ApiCharges, Mutation, RequestTime, charges_of
@@ -21,11 +22,12 @@ from kafka_quotas.enforcement.event_log.charges import Charge
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.topics.filters import TopicFilters
-from kafka_quotas.wire.passing.streams_heartbeat import DETAIL_START, STREAMS_GROUP_HEARTBEAT
+from kafka_quotas.wire.passing.streams_heartbeat import DETAIL_START
 
 WINDOW = QuotaWindow(samples=3, window_s=1)
 KAFKAS_OWN = (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST, QuotaType.CONTROLLER_MUTATION)
-CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS, HEARTBEAT = 19, 20, 37, 12
+CREATE_TOPICS, DELETE_TOPICS = ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS
+CREATE_PARTITIONS, HEARTBEAT = ApiKey.CREATE_PARTITIONS, ApiKey.HEARTBEAT
 TOPIC_APIS = (METADATA, CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS)
 NEWEST = dict(kio_samples.versions_of(EntityType.request))
 CORRELATION_ID = 77
@@ -69,7 +71,7 @@ class Walk:
         message: Any = kio_samples.empty_response(key, version)
         if hasattr(message, "error_code"):
             message = dataclasses.replace(message, error_code=ErrorCode.none)
-        if key == STREAMS_GROUP_HEARTBEAT:
+        if key == ApiKey.STREAMS_GROUP_HEARTBEAT:
             (status, *_) = kio_samples.filled_response(key, version).status  # type: ignore[attr-defined]
             making = dataclasses.replace(status, status_code=3, status_detail=DETAIL_START + "app-store-changelog")
             message = dataclasses.replace(message, status=(making,))

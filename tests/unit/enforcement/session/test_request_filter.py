@@ -6,6 +6,7 @@ import pytest
 from tests.support.frames.enforcement import CLIENT_ID, Pair, produce, produce_response, request, response, throttle_of
 from tests.support.frames.whole_requests import ClaimAll, Treatment
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
@@ -13,7 +14,7 @@ from kafka_quotas.enforcement.config.rules import EnforcementRules
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
 from kafka_quotas.enforcement.session.request_filter import Forward, NotFiltered, RequestFilter, Respond, SendRequest
 
-CREATE_TOPICS = 19
+CREATE_TOPICS = ApiKey.CREATE_TOPICS
 VERSION = 3
 ASKED_FOR = request(CREATE_TOPICS, VERSION, 7, b"three topics")
 THEIRS = response(7, struct.pack(">i", 0) + b"result")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair, fetch, fetch_response, request, response
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.cost_model import ApiCost, CostModel
@@ -26,7 +27,7 @@ SERVICE_MS = 5
 COST_MS = 10.0
 """What one request costs by the model."""
 MODEL = CostModel(source="test", other=ApiCost(request_nanos=COST_MS * 1e6))
-METADATA, JOIN_GROUP = 3, 11
+METADATA, JOIN_GROUP = ApiKey.METADATA, ApiKey.JOIN_GROUP
 
 
 def poll(number: int) -> tuple[bytes, bytes]:

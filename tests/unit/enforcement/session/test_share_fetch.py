@@ -12,12 +12,12 @@ from tests.support.frames import kio_samples
 from tests.support.frames.enforcement import CLIENT_ID, COSTS, START_MS, WINDOW, Pair, fetch, fetch_response
 
 from kafka_quotas.core.metrics.throttle_time import nanos_to_percentage
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.client_policy import FetchOverQuota, Mode, OnViolation
 from kafka_quotas.enforcement.config.rules import EnforcementRules, ThrottleStyle
 from kafka_quotas.enforcement.event_log.charges import Charge
 from kafka_quotas.wire.passing.broker_addresses import broker_addresses
-from kafka_quotas.wire.passing.share_fetch_request import SHARE_FETCH
 
 VERSIONS = [1, 2]
 MODES = list(FetchOverQuota)
@@ -33,7 +33,7 @@ def pair(fetches: FetchOverQuota = FetchOverQuota.DELIVER, limit: float | None =
 
 def share_fetch(correlation_id: int, version: int, *, max_bytes: int = 50_000_000) -> bytes:
     message = dataclasses.replace(
-        kio_samples.filled_request(SHARE_FETCH, version), min_bytes=i32(1), max_bytes=i32(max_bytes)
+        kio_samples.filled_request(ApiKey.SHARE_FETCH, version), min_bytes=i32(1), max_bytes=i32(max_bytes)
     )
     return kio_samples.request_frame(message, client_id=CLIENT_ID, correlation_id=correlation_id)
 
@@ -42,7 +42,7 @@ def answer(
     correlation_id: int, version: int, *, record_bytes: int = 1000, error: ErrorCode = ErrorCode.none, host: str = ""
 ) -> bytes:
     """A response with records in three topics of three partitions; with brokers where a host is given."""
-    message = kio_samples.filled_response(SHARE_FETCH, version)
+    message = kio_samples.filled_response(ApiKey.SHARE_FETCH, version)
     topics = tuple(
         dataclasses.replace(
             topic,
@@ -119,12 +119,12 @@ def test_limits_of_what_is_delivered_are_lowered_to_a_window(version: int) -> No
 def test_over_the_quota_a_broker_keeps_the_records_and_their_bytes_count_for_nothing(version: int) -> None:
     frame = answer(1, version)
     charged = len(frame) - 5
-    expected = kio_samples.decoded_response(frame, SHARE_FETCH, version)
+    expected = kio_samples.decoded_response(frame, ApiKey.SHARE_FETCH, version)
     for cut in (*range(1, 40), len(frame) // 2, len(frame) - 1, len(frame)):
         who = pair(FetchOverQuota.KAFKA)
         who.send(share_fetch(1, version))
         got = who.answer(frame[:cut]) + who.answer(frame[cut:])
-        message: Any = kio_samples.decoded_response(got, SHARE_FETCH, version)
+        message: Any = kio_samples.decoded_response(got, ApiKey.SHARE_FETCH, version)
         throttle = round((charged / 2 - LIMIT) / LIMIT * 2000)
         assert message.throttle_time == dt.timedelta(milliseconds=throttle)
         partitions = [each for topic in message.responses for each in topic.partitions]
@@ -161,7 +161,7 @@ def test_addresses_are_ours_wherever_a_response_over_the_quota_is_cut(mode: Fetc
         who = pair(mode)
         who.send(share_fetch(1, 2))
         got = who.answer(frame[:cut]) + who.answer(frame[cut:])
-        named = [(broker.node_id, broker.host, broker.port) for broker in broker_addresses(SHARE_FETCH, 2, got)]
+        named = [(broker.node_id, broker.host, broker.port) for broker in broker_addresses(ApiKey.SHARE_FETCH, 2, got)]
         assert named == [(n, "127.0.0.1", 20_000 + n) for n in range(3)]
         assert len(got) == struct.unpack_from(">i", got)[0] + 4
         assert throttle_ms(got) > 0
@@ -206,7 +206,7 @@ def test_its_time_is_charged_with_its_response_and_everything_is_in_the_event_lo
     limits = {QuotaType.FETCH: 1e9, QuotaType.REQUEST: 0.01, QuotaType.REQUEST_RATE: 1000.0}
     who = Pair(quotas=limits, rules=EnforcementRules(window=WINDOW, fetch_over_quota=mode), on_charge=charges.append)
     who.send(share_fetch(1, 2))
-    assert [(charge[3], charge[4]) for charge in charges] == [(QuotaType.REQUEST_RATE, SHARE_FETCH)]
+    assert [(charge[3], charge[4]) for charge in charges] == [(QuotaType.REQUEST_RATE, ApiKey.SHARE_FETCH)]
     frame = answer(1, 2)
     got = who.answer(frame)
     told = [(charge[3], charge[5], charge[6]) for charge in charges[1:]]
@@ -218,7 +218,7 @@ def test_its_time_is_charged_with_its_response_and_everything_is_in_the_event_lo
     ]
     taken_back = [(QuotaType.FETCH, 5 - len(frame), 0)] if mode is FetchOverQuota.KAFKA else []
     assert told == counted + taken_back
-    assert {charge[4] for charge in charges} == {SHARE_FETCH}
+    assert {charge[4] for charge in charges} == {ApiKey.SHARE_FETCH}
     assert (len(got) < len(frame)) == (mode is FetchOverQuota.KAFKA), "a broker empties it for its time as well"
     assert nanos_to_percentage(COSTS.other.request_nanos) > 0.01
 
@@ -240,7 +240,7 @@ def test_a_client_that_gets_errors_is_refused_while_it_is_over() -> None:
     assert who.answer(frame)[13:] == frame[13:]
     before = len(who.client)
     assert who.send(share_fetch(2, 2)) == b""
-    message: Any = kio_samples.decoded_response(who.client[before:], SHARE_FETCH, 2)
+    message: Any = kio_samples.decoded_response(who.client[before:], ApiKey.SHARE_FETCH, 2)
     assert message.error_code == ErrorCode.throttling_quota_exceeded
     assert message.throttle_time > dt.timedelta(seconds=1)
     assert fetched(who)[0][0] == (len(frame) - 5) / 2

@@ -12,6 +12,7 @@ from tests.support.frames import kio_samples
 from tests.support.frames.enforcement import CLIENT_ID, START_MS, Pair
 
 from kafka_quotas.core.clock import VirtualClock
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import QuotaType
@@ -23,17 +24,18 @@ from kafka_quotas.enforcement.topics.filters import TopicFilters
 from kafka_quotas.wire.passing.streams_heartbeat import (
     DETAIL_START,
     MAY_NOT_CREATE,
-    STREAMS_GROUP_HEARTBEAT,
     topics_in_the_making,
 )
 
 WINDOW = QuotaWindow(samples=3, window_s=1)
-HEARTBEAT = kio_samples.request_frame(kio_samples.filled_request(STREAMS_GROUP_HEARTBEAT, 0), client_id=CLIENT_ID)
+HEARTBEAT = kio_samples.request_frame(
+    kio_samples.filled_request(ApiKey.STREAMS_GROUP_HEARTBEAT, 0), client_id=CLIENT_ID
+)
 
 
 def answer(*details: tuple[int, str]) -> bytes:
     """A heartbeat response with these statuses (code, detail)."""
-    message: Any = kio_samples.filled_response(STREAMS_GROUP_HEARTBEAT, 0)
+    message: Any = kio_samples.filled_response(ApiKey.STREAMS_GROUP_HEARTBEAT, 0)
     (status, *_) = message.status
     statuses = tuple(dataclasses.replace(status, status_code=i8(code), status_detail=text) for code, text in details)
     none = i32Timedelta.parse(dt.timedelta())
@@ -67,7 +69,7 @@ class Group:
         while pending:
             seen = len(self.pair.upstream)
             for frame in frames_in(pending):
-                is_heartbeat = frame[4:6] == STREAMS_GROUP_HEARTBEAT.to_bytes(2, "big")
+                is_heartbeat = frame[4:6] == ApiKey.STREAMS_GROUP_HEARTBEAT.to_bytes(2, "big")
                 self.pair.answer(response if is_heartbeat else self.broker.answers(frame))
             pending = self.pair.upstream[seen:]
         return self.pair.client[before:]
@@ -89,7 +91,7 @@ def test_topics_in_the_making_are_charged_once_and_waited_for() -> None:
     assert throttle_ms(got) == 2000, "5 of a burst of 3, at 1 per second"
     assert got[13:] == missing(*names)[13:]
     assert [charge[3:7] for charge in group.charges] == [
-        (QuotaType.CONTROLLER_MUTATION, STREAMS_GROUP_HEARTBEAT, 1, 2000)
+        (QuotaType.CONTROLLER_MUTATION, ApiKey.STREAMS_GROUP_HEARTBEAT, 1, 2000)
     ] * 5
     assert group.pair.session.mute is not None
     group.pair.advance(2000)

@@ -33,7 +33,7 @@ from kafka_quotas.wire.client.request import ClientRequest, VersionRange, read_a
 from kafka_quotas.wire.client.sasl import AuthenticateRequest, HandshakeRequest
 from kafka_quotas.wire.codec.reader import FieldReader
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.error_codes import error_name
+from kafka_quotas.wire.protocol.error_code import error_name
 
 LONG = "a" * 200
 PAIR = Entity.of(user="\u00e9", client_id=None)
@@ -281,7 +281,7 @@ def test_requests_agree_with_the_table_of_all_apis() -> None:
         api = API_TABLE[request.api_key]
         assert api.name.startswith(request.name) or request.name == "quota"
         for version in range(request.versions.lowest, request.versions.highest + 1):
-            assert (version >= request.flexible_since) == (version >= api.request_flexible_since)
+            assert (version >= request.flexible_since) == (version >= api.flexible_since)
 
 
 @pytest.mark.parametrize(

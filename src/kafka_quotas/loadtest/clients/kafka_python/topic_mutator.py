@@ -14,8 +14,8 @@ from kafka_quotas.loadtest.clients.kafka_python.client import KafkaPythonClient
 from kafka_quotas.loadtest.clients.mutation_plan import MutationPlan
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import MutationFlood, MutationKind
-from kafka_quotas.wire.client.topics import THROTTLING_QUOTA_EXCEEDED, MutatedTopic
-from kafka_quotas.wire.protocol.error_codes import error_name
+from kafka_quotas.wire.client.topics import MutatedTopic
+from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
@@ -73,7 +73,7 @@ class KafkaPythonMutator(KafkaPythonClient):
                 self.recorder.latency(intended_ns=intended_ns, sent_ns=begun_ns, acked_ns=now_ns)
                 return
             if not self._flood.retry_quota_violation or self._not_before_ns >= deadline_ns:
-                self.recorder.failed(error_name(THROTTLING_QUOTA_EXCEEDED), len(topics))
+                self.recorder.failed(error_name(ErrorCode.THROTTLING_QUOTA_EXCEEDED), len(topics))
                 return
 
     def _await_leave(self, stop: threading.Event) -> bool:
@@ -99,10 +99,10 @@ class KafkaPythonMutator(KafkaPythonClient):
         if made:
             self.recorder.acknowledged(now_ns, records=made, size=cost)
         for code in codes.values():
-            if code not in (0, THROTTLING_QUOTA_EXCEEDED):
+            if code not in (ErrorCode.NONE, ErrorCode.THROTTLING_QUOTA_EXCEEDED):
                 self.recorder.failed(error_name(code))
         # KIP-599: a retry names only the topics with error 89; the others are done.
-        refused = tuple(topic for topic in topics if codes.get(topic.name) == THROTTLING_QUOTA_EXCEEDED)
+        refused = tuple(topic for topic in topics if codes.get(topic.name) == ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         return refused, max(throttle_ms, default=0)
 
     def _retried(self, client: "KafkaAdminClient", topics: tuple[MutatedTopic, ...]) -> dict[str, int]:

@@ -23,19 +23,15 @@ from kafka_quotas.loadtest.clients.raw.fetch_request import (
     fetch_frame,
     read_fetch_answer,
 )
-from kafka_quotas.loadtest.clients.raw.leaders import Leaders
+from kafka_quotas.loadtest.clients.raw.leaders import LEADER_MOVED, Leaders
 from kafka_quotas.loadtest.clients.wire_overhead import WireCount
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
-from kafka_quotas.wire.protocol.error_codes import error_name
+from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 
 _MAX_WAIT_MS: Final = 50
 _RECORD_OVERHEAD: Final = 12
 _BATCH_OVERHEAD: Final = 61
-_OUT_OF_RANGE: Final = 1
-_UNKNOWN_TOPIC: Final = 3
-_MOVED: Final = (5, 6)
-_NOT_AUTHORIZED: Final = 29
 
 
 class RawConsumer(ConnectedClient):
@@ -140,10 +136,11 @@ class RawConsumer(ConnectedClient):
 
     def _refused(self, part: FetchedPartition) -> None:
         code = part.error_code
-        if code == _OUT_OF_RANGE and part.log_start_offset >= 0:  # retention deleted the next records to read
+        # Retention deleted the next records to read.
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE and part.log_start_offset >= 0:
             known = self._ranges[part.partition]
             self._offsets[part.partition] = max(part.log_start_offset, known.low)
-        elif code == _NOT_AUTHORIZED:
+        elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             self.give_up(
                 LoadRefusedError(
                     f"not authorized at {self.plan.bootstrap}: Read on topic {self.entity.topic} is missing",
@@ -152,5 +149,5 @@ class RawConsumer(ConnectedClient):
             )
         else:
             self.recorder.failed(error_name(code))
-            if code in _MOVED or code == _UNKNOWN_TOPIC:
+            if code in LEADER_MOVED:
                 self.moved()

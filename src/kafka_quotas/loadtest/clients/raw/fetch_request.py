@@ -11,9 +11,10 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.reader import FieldReader
 from kafka_quotas.wire.codec.writer import FieldWriter
-from kafka_quotas.wire.passing.fetch_request import FETCH, FINAL_EPOCH, NO_REPLICA, NO_SESSION
+from kafka_quotas.wire.passing.fetch_request import FINAL_EPOCH, NO_REPLICA, NO_SESSION
 
 VERSION: Final = 11
 _INT32: Final = Struct(">i")
@@ -79,7 +80,7 @@ def fetch_frame(
         limits: Wait and sizes, for the request and for each of its partitions.
     """
     writer = FieldWriter(flexible=False)
-    writer.int16(FETCH)
+    writer.int16(ApiKey.FETCH)
     writer.int16(VERSION)
     writer.int32(correlation_id)
     writer.string(client_id)

@@ -13,12 +13,17 @@ from kafka_quotas.loadtest.clients.raw.login import opened
 from kafka_quotas.stores.kafka.properties import KafkaAccess
 from kafka_quotas.stores.reachability import network_reason
 from kafka_quotas.wire.client.metadata import Metadata, MetadataRequest
-from kafka_quotas.wire.protocol.error_codes import error_name
+from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 
 Address: TypeAlias = tuple[str, int]
 _VERSION: Final = 8
 _NO_LEADER: Final = -1
-_UNKNOWN_TOPIC: Final = 3
+LEADER_MOVED: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+)
+"""What a broker answers that leads the partition no longer."""
 _PATIENCE: Final = 12  # attempts: a new topic, or one without a leader, needs up to 3 s to get its leaders
 _LOOK_S: Final = 0.25
 
@@ -72,10 +77,10 @@ class Leaders:
             if not code and known and len(known) == len(leaders):
                 return known
             # Only a missing topic or leader can pass by itself.
-            if code not in (0, _UNKNOWN_TOPIC):
+            if code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
                 break
             await asyncio.sleep(_LOOK_S)
-        if code == _UNKNOWN_TOPIC:
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise LoadRefusedError(f"topic {topic} does not exist at {self._bootstrap}", hint="was it deleted?")
         if code:
             raise LoadRefusedError(f"topic {topic} can't be used at {self._bootstrap}: {error_name(code)}")

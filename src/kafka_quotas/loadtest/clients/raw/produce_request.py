@@ -10,9 +10,9 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import ProtocolError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch
 from kafka_quotas.wire.codec.writer import FieldWriter
-from kafka_quotas.wire.passing.produce_request import PRODUCE
 
 VERSION: Final = 7
 TIMEOUT_MS: Final = 30_000
@@ -36,7 +36,7 @@ class ProduceRequest:
     def __init__(self, *, client_id: str | None, topic: str, acks: int, batch: RecordBatch) -> None:
         writer = FieldWriter(flexible=False)
         writer.int32(0)  # length of the frame
-        writer.int16(PRODUCE)
+        writer.int16(ApiKey.PRODUCE)
         writer.int16(VERSION)
         writer.int32(0)  # correlation id
         writer.string(client_id)

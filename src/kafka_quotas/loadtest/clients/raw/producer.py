@@ -14,13 +14,13 @@ from kafka_quotas.loadtest.clients.errors import LoadRefusedError
 from kafka_quotas.loadtest.clients.librdkafka.settings import request_size
 from kafka_quotas.loadtest.clients.raw.connected_client import CONNECTION_LOST, ConnectedClient
 from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
-from kafka_quotas.loadtest.clients.raw.leaders import Leaders
+from kafka_quotas.loadtest.clients.raw.leaders import LEADER_MOVED, Leaders
 from kafka_quotas.loadtest.clients.raw.produce_request import ProduceRequest, read_produce_answer
 from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch, RecordOwner
 from kafka_quotas.loadtest.clients.wire_overhead import WireCount
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
-from kafka_quotas.wire.protocol.error_codes import error_name
+from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 
 ACKS: Final = {"0": 0, "1": 1, "all": -1, "-1": -1}
 _COMPRESSIONS: Final = ("none", "gzip")
@@ -31,9 +31,6 @@ _SENDS_IN_A_ROW: Final = 32  # then others have their turn
 _LATENCIES_PER_BATCH: Final = 4
 _SMALL_BATCH: Final = 50
 _FILLER_BYTES: Final = 65_536
-_UNKNOWN_TOPIC: Final = 3
-_MOVED: Final = (5, 6)  # LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER
-_NOT_AUTHORIZED: Final = 29
 
 
 class _Sent(NamedTuple):
@@ -161,9 +158,9 @@ class RawProducer(ConnectedClient):
     def _refused(self, code: int, records: int) -> None:
         name = error_name(code)
         self.recorder.failed(name, records)
-        if code in _MOVED or code == _UNKNOWN_TOPIC:
+        if code in LEADER_MOVED:
             self.moved()
-        elif code == _NOT_AUTHORIZED:
+        elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             self.give_up(
                 LoadRefusedError(
                     f"not authorized at {self.plan.bootstrap}: Write on topic {self.entity.topic} is missing",

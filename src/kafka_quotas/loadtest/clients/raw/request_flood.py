@@ -12,23 +12,24 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.loadtest.clients.engine import RunClock
 from kafka_quotas.loadtest.clients.raw.connected_client import CONNECTION_LOST, ConnectedClient
 from kafka_quotas.loadtest.clients.raw.connection import InFlight, RawConnection
 from kafka_quotas.loadtest.clients.raw.fetch_request import VERSION as FETCH_VERSION
 from kafka_quotas.loadtest.clients.raw.fetch_request import FetchSizes, fetch_frame, read_fetch_answer
-from kafka_quotas.loadtest.clients.raw.leaders import Address, Leaders
+from kafka_quotas.loadtest.clients.raw.leaders import LEADER_MOVED, Address, Leaders
 from kafka_quotas.loadtest.clients.raw.produce_request import read_produce_answer
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import RequestFlood
 from kafka_quotas.wire.client.list_offsets import EndOffset
 from kafka_quotas.wire.client.probes import Target, produce_probe, small_probes, topic_check
 from kafka_quotas.wire.client.request import request_frame
-from kafka_quotas.wire.passing.fetch_request import FETCH
-from kafka_quotas.wire.passing.produce_request import PRODUCE
 from kafka_quotas.wire.passing.throttle_time import read_throttle_ms, throttle_offset
-from kafka_quotas.wire.protocol.error_codes import error_name
+from kafka_quotas.wire.protocol.error_code import error_name
 
+_PRODUCE: Final = ApiKey.PRODUCE.value
+_FETCH: Final = ApiKey.FETCH.value
 _CORRELATION_ID: Final = Struct(">i")
 _CORRELATION_ID_AT: Final = 8
 _NOWHERE: Final = Target("", 0, "")
@@ -84,7 +85,7 @@ def flood_frame(
     if flood.api == "Fetch":
         limits = FetchSizes(max_wait_ms=flood.max_wait_ms, min_bytes=flood.min_bytes, max_bytes=flood.max_bytes)
         frame = fetch_frame(0, client_id=client_id, topic=topic, offsets={0: end_offset}, limits=limits)
-        return FloodFrame(FETCH, FETCH_VERSION, bytearray(frame))
+        return FloodFrame(_FETCH, FETCH_VERSION, bytearray(frame))
     target = Target(topic, end_offset, "kafka-quotas-flood")
     if flood.api == "Produce":
         probe = produce_probe(target, records)
@@ -94,12 +95,10 @@ def flood_frame(
         probe = next(each for each in small_probes(target) if each.name == flood.api)
     version = probe.versions.highest
     frame = request_frame(probe, version, correlation_id=0, client_id=client_id)
-    return FloodFrame(probe.api_key, version, bytearray(frame))
+    return FloodFrame(probe.api_key.value, version, bytearray(frame))
 
 
 _SENDS_IN_A_ROW: Final = 64
-_UNKNOWN_TOPIC: Final = 3
-_MOVED: Final = (5, 6)
 _LIST_OFFSETS_VERSION: Final = 2
 NOT_REFUSED: Final = "was not refused"
 
@@ -141,7 +140,7 @@ class RawFlood(ConnectedClient):
 
     async def ready(self, connection: RawConnection) -> None:
         """Look up the end of the partition for a flood of fetches, which then finds no records."""
-        if self._request.api_key == FETCH and not self._flood.unauthorised:
+        if self._request.api_key == _FETCH and not self._flood.unauthorised:
             request = EndOffset(topic=self.entity.topic, partition=0)
             found = await connection.ask(request, _LIST_OFFSETS_VERSION, client_id=self.entity.name.client_id)
             self._follow(found.offset)
@@ -190,9 +189,9 @@ class RawFlood(ConnectedClient):
 
     def _look_at(self, frame: bytes) -> None:
         """Record a Produce or Fetch response with an unexpected error, or without the expected one, as failed."""
-        if self._request.api_key == PRODUCE:
+        if self._request.api_key == _PRODUCE:
             code = read_produce_answer(frame).error_code
-        elif self._request.api_key == FETCH:
+        elif self._request.api_key == _FETCH:
             answer = read_fetch_answer(frame)
             if not answer.partitions and not answer.error_code:
                 return  # a broker empties the response when a quota is exceeded, whatever the request
@@ -205,7 +204,7 @@ class RawFlood(ConnectedClient):
                 self.recorder.failed(NOT_REFUSED)
         elif code:
             self.recorder.failed(error_name(code))
-            if code in _MOVED or code == _UNKNOWN_TOPIC:
+            if code in LEADER_MOVED:
                 self.moved()
 
     def _follow(self, end_offset: int) -> None:

@@ -21,12 +21,14 @@ from kafka_quotas.loadtest.clients.raw.leaders import Address, Leaders
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import MutationFlood
 from kafka_quotas.wire.client.request import read_answer, request_frame
-from kafka_quotas.wire.client.topics import THROTTLING_QUOTA_EXCEEDED, MutatedTopic, TopicMutation
+from kafka_quotas.wire.client.topics import MutatedTopic, TopicMutation
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
-from kafka_quotas.wire.protocol.error_codes import error_name
+from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 
-_NOT_AUTHORIZED: Final = {29: "topic", 31: "cluster"}
-_NOT_CONTROLLER: Final = 41
+_NOT_AUTHORIZED: Final = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "topic",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "cluster",
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,10 +137,12 @@ class RawMutator(ConnectedClient):
         if made:
             self.recorder.acknowledged(now_ns, records=made, size=cost)
         for outcome in answer.outcomes:
-            if outcome.error_code not in (0, THROTTLING_QUOTA_EXCEEDED):
+            if outcome.error_code not in (ErrorCode.NONE, ErrorCode.THROTTLING_QUOTA_EXCEEDED):
                 self._refused(outcome.name, outcome.error_code)
         self._settle(
-            call, {each.name for each in answer.outcomes if each.error_code == THROTTLING_QUOTA_EXCEEDED}, now_ns
+            call,
+            {each.name for each in answer.outcomes if each.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED},
+            now_ns,
         )
         call.not_before_ns = now_ns + (answer.throttle_ms * 1_000_000 if self.entity.honor_throttle else 0)
         self.hold_back(connection, now_ns, answer.throttle_ms)
@@ -154,13 +158,13 @@ class RawMutator(ConnectedClient):
         elif self._flood.retry_quota_violation:
             self._again.append(call)
         else:
-            self.recorder.failed(error_name(THROTTLING_QUOTA_EXCEEDED), len(call.topics))
+            self.recorder.failed(error_name(ErrorCode.THROTTLING_QUOTA_EXCEEDED), len(call.topics))
 
     def _give_up_late(self, now_ns: int) -> None:
         """Fail the calls whose API timeout is over with the quota's error."""
         for call in [call for call in self._again if call.deadline_ns <= now_ns]:
             self._again.remove(call)
-            self.recorder.failed(error_name(THROTTLING_QUOTA_EXCEEDED), len(call.topics))
+            self.recorder.failed(error_name(ErrorCode.THROTTLING_QUOTA_EXCEEDED), len(call.topics))
 
     def _refused(self, topic: str, code: int) -> None:
         if code in _NOT_AUTHORIZED:
@@ -173,5 +177,5 @@ class RawMutator(ConnectedClient):
             )
             return
         self.recorder.failed(error_name(code))
-        if code == _NOT_CONTROLLER:
+        if code == ErrorCode.NOT_CONTROLLER:
             self.moved()
