@@ -30,22 +30,24 @@ from kafka_quotas.wire.codec.frame import framed
 from kafka_quotas.wire.connection import proxy_protocol
 from kafka_quotas.wire.connection import tls_client_hello as client_hello
 from kafka_quotas.wire.connection.distinguished_name import subject_name
-from kafka_quotas.wire.passing import fetch_request, fetch_response, produce_request, sasl, share_fetch_response
-from kafka_quotas.wire.passing import metadata as metadata_request
-from kafka_quotas.wire.passing import metadata as metadata_topics
+from kafka_quotas.wire.passing import (
+    fetch_request,
+    fetch_response,
+    metadata,
+    produce_request,
+    sasl,
+    share_fetch_response,
+)
 from kafka_quotas.wire.passing import produce_request as produce_partitions
 from kafka_quotas.wire.passing import produce_response as produce_results
 from kafka_quotas.wire.passing import sasl as sasl_identity
 from kafka_quotas.wire.passing import throttle_time as throttle_field
-from kafka_quotas.wire.passing import topic_requests as create_partitions
-from kafka_quotas.wire.passing import topic_requests as create_topics
-from kafka_quotas.wire.passing import topic_requests as delete_topics
-from kafka_quotas.wire.passing import topic_responses as topic_results
 from kafka_quotas.wire.passing.api_versions import clamp
 from kafka_quotas.wire.passing.broker_addresses import broker_addresses, carries_addresses, rewrite_addresses
 from kafka_quotas.wire.passing.fetch_response import rewrite_tail
 from kafka_quotas.wire.passing.share_fetch_request import cap_share_fetch
 from kafka_quotas.wire.passing.streams_heartbeat import topics_in_the_making
+from kafka_quotas.wire.passing.topic_mutations import parse_mutation, topic_results
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.request_header import RequestHeader, parse_request_header
 
@@ -91,12 +93,12 @@ def _read_share_fetch(frame: bytes, header: RequestHeader) -> None:
 _REQUEST_READERS: dict[int, Callable[[bytes, RequestHeader], object]] = {
     0: _read_produce,
     1: _read_fetch,
-    3: metadata_request.parse_metadata_request,
+    3: metadata.parse_metadata_request,
     17: sasl.handshake_mechanism,
-    19: create_topics.parse_create_topics,
-    20: delete_topics.parse_delete_topics,
+    19: parse_mutation,
+    20: parse_mutation,
     36: sasl.authenticate_token,
-    37: create_partitions.parse_create_partitions,
+    37: parse_mutation,
     78: _read_share_fetch,
 }
 
@@ -120,13 +122,13 @@ def _response_readers(place: tuple[int, int], frame: bytes) -> None:
         fetch_response.fetch_result(api_version, frame, 0)
         rewrite_tail(api_version, frame, _translate)
     elif api_key == 3:
-        metadata_topics.known_topics(api_version, frame)
+        metadata.known_topics(api_version, frame)
     elif api_key == 17:
         sasl.handshake_error_code(frame, api_version)
     elif api_key == 18:
         clamp(frame, api_version)
     elif api_key in (19, 20, 37):
-        topic_results.topic_results(api_key, api_version, frame)
+        topic_results(api_key, api_version, frame)
     elif api_key == 36:
         sasl.authenticate_result(frame, api_version)
     elif api_key == 78:

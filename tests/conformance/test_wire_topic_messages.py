@@ -16,7 +16,6 @@ from tests.support.frames.topic_message_samples import (
     CORRELATION_ID,
     MESSAGE,
     MUTATIONS,
-    PARSERS,
     encoded,
     header_of,
     kio_versions,
@@ -27,37 +26,30 @@ from tests.support.frames.topic_message_samples import (
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
+from kafka_quotas.enforcement.session.principal import BROKERS_VERSION
+from kafka_quotas.enforcement.topics.topic_cache import BY_ID_VERSION, BY_NAME_VERSION
+from kafka_quotas.wire.client.metadata import MetadataRequest
+from kafka_quotas.wire.client.request import request_frame
 from kafka_quotas.wire.codec.encoding import element_list, spelling, with_elements
-from kafka_quotas.wire.passing.metadata import (
-    BY_ID_VERSION,
-    BY_NAME_VERSION,
-    ask_by_id,
-    ask_by_name,
-    known_topics,
-    parse_metadata_request,
-    with_topics,
-)
+from kafka_quotas.wire.passing.metadata import known_topics, parse_metadata_request, with_topics
 from kafka_quotas.wire.passing.produce_request import parse_produce
-from kafka_quotas.wire.passing.topic_requests import (
-    GrownTopic,
-    parse_create_partitions,
-    parse_create_topics,
-    parse_delete_topics,
+from kafka_quotas.wire.passing.topic_mutations import (
+    MutationRequest,
+    all_refused,
+    parse_mutation,
+    refused_topic,
+    topic_results,
+    with_refused,
 )
-from kafka_quotas.wire.passing.topic_responses import all_refused, refused_topic, topic_results, with_refused
 
 RESULTS = {ApiKey.CREATE_TOPICS: "topics", ApiKey.DELETE_TOPICS: "responses", ApiKey.CREATE_PARTITIONS: "results"}
 NO_MESSAGE_BEFORE = {ApiKey.CREATE_TOPICS: 1, ApiKey.DELETE_TOPICS: 5, ApiKey.CREATE_PARTITIONS: 0}
 
 
-def kept(frame: bytes, parsed: Any, flexible_since: int, indices: Sequence[int]) -> bytes:
+def kept(frame: bytes, parsed: MutationRequest, indices: Sequence[int]) -> bytes:
     """The request with only the listed elements of these numbers."""
-    form = spelling(header_of(frame).api_version, flexible_since)
     spans = [parsed.listed.spans[index] for index in indices]
-    return with_elements(form, frame, parsed.listed, [frame[start:end] for start, end in spans])
-
-
-FLEXIBLE = {ApiKey.CREATE_TOPICS: 5, ApiKey.DELETE_TOPICS: 4, ApiKey.CREATE_PARTITIONS: 2}
+    return with_elements(parsed.form, frame, parsed.listed, [frame[start:end] for start, end in spans])
 
 
 # Requests.
@@ -67,25 +59,25 @@ FLEXIBLE = {ApiKey.CREATE_TOPICS: 5, ApiKey.DELETE_TOPICS: 4, ApiKey.CREATE_PART
 def test_cutting_a_request_leaves_what_kafka_python_would_send(api_key: int, version: int):
     message = python_request(api_key, version)
     frame = encoded(message, client_id="app")
-    parsed = PARSERS[api_key](frame, header_of(frame))
-    assert len(parsed.topics) == kafka_python_samples.ELEMENTS
+    parsed = parse_mutation(frame, header_of(frame))
+    assert len(parsed.keys) == kafka_python_samples.ELEMENTS
     name = "topic_names" if api_key == ApiKey.DELETE_TOPICS and version < 6 else "topics"
     for indices in ((), (0,), (1, 2), (0, 2), (0, 1, 2)):
         expected = python_request(api_key, version)
         setattr(expected, name, [getattr(expected, name)[index] for index in indices])
-        assert kept(frame, parsed, FLEXIBLE[api_key], indices) == encoded(expected, client_id="app")
+        assert kept(frame, parsed, indices) == encoded(expected, client_id="app")
 
 
 @pytest.mark.parametrize(("api_key", "version"), kio_versions(EntityType.request, *MUTATIONS))
 def test_cutting_a_request_leaves_what_kio_would_send(api_key: int, version: int):
     message = kio_samples.filled_request(api_key, version)
     frame = kio_samples.request_frame(message, client_id="app")
-    parsed = PARSERS[api_key](frame, header_of(frame))
+    parsed = parse_mutation(frame, header_of(frame))
     name = "topic_names" if api_key == ApiKey.DELETE_TOPICS and version < 6 else "topics"
     topics = getattr(message, name)
     for indices in ((1,), (0, 2)):
         expected = dataclasses.replace(message, **{name: tuple(topics[index] for index in indices)})
-        assert kept(frame, parsed, FLEXIBLE[api_key], indices) == kio_samples.request_frame(expected, client_id="app")
+        assert kept(frame, parsed, indices) == kio_samples.request_frame(expected, client_id="app")
 
 
 @pytest.mark.parametrize("version", range(8))
@@ -95,14 +87,14 @@ def test_topics_to_be_made_are_counted(version: int):
     plain.assignments, plain.num_partitions = [], -1
     message.validate_only = False
     frame = encoded(message, client_id="app")
-    parsed = parse_create_topics(frame, header_of(frame))
+    parsed = parse_mutation(frame, header_of(frame))
     names = [topic.name for topic in message.topics]
-    assert [topic.name for topic in parsed.topics] == names
-    assert [(topic.partitions, topic.is_assigned) for topic in parsed.topics] == [(3, True), (-1, False), (3, True)]
+    assert list(parsed.keys) == names
+    assert parsed.partitions == (3, -1, 3)
     assert not parsed.validate_only
     message.validate_only = True
     frame = encoded(message, client_id="app")
-    assert parse_create_topics(frame, header_of(frame)).validate_only == (version >= 1)
+    assert parse_mutation(frame, header_of(frame)).validate_only == (version >= 1)
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -110,8 +102,9 @@ def test_topics_that_grow_are_counted(version: int):
     message = python_request(ApiKey.CREATE_PARTITIONS, version)
     message.topics[2].assignments = None
     frame = encoded(message, client_id="app")
-    parsed = parse_create_partitions(frame, header_of(frame))
-    assert parsed.topics == tuple(GrownTopic(topic.name, topic.count) for topic in message.topics)
+    parsed = parse_mutation(frame, header_of(frame))
+    assert parsed.keys == tuple(topic.name for topic in message.topics)
+    assert parsed.partitions == tuple(topic.count for topic in message.topics)
     assert parsed.validate_only
 
 
@@ -119,8 +112,8 @@ def test_topics_to_be_deleted_are_named_by_name_or_by_id():
     message = python_request(ApiKey.DELETE_TOPICS, 6)
     message.topics[1].name = None
     frame = encoded(message, client_id="app")
-    parsed = parse_delete_topics(frame, header_of(frame))
-    assert parsed.topics == (message.topics[0].name, message.topics[1].topic_id.bytes, message.topics[2].name)
+    parsed = parse_mutation(frame, header_of(frame))
+    assert parsed.keys == (message.topics[0].name, message.topics[1].topic_id.bytes, message.topics[2].name)
 
 
 @pytest.mark.parametrize("version", range(14))
@@ -144,16 +137,22 @@ def test_a_metadata_request_tells_what_it_may_make(version: int):
 
 def test_our_own_questions_are_those_that_kafka_python_would_ask():
     cls = request_class(ApiKey.METADATA)
-    asked = ask_by_name(["a", "b"], correlation_id=CORRELATION_ID, client_id="app")
+    asked = question(MetadataRequest(topics=["a", "b"]), BY_NAME_VERSION)
     message = cls.decode(asked, header=True, framed=True, version=BY_NAME_VERSION)
     assert [topic.name for topic in message.topics] == ["a", "b"]
     assert message.allow_auto_topic_creation is False
-    everything = ask_by_name(None, correlation_id=CORRELATION_ID, client_id="app")
+    everything = question(MetadataRequest(topics=None), BY_NAME_VERSION)
     assert parse_metadata_request(everything, header_of(everything)).names is None
-    by_id = ask_by_id([bytes(range(16))], correlation_id=CORRELATION_ID, client_id="app")
+    by_id = question(MetadataRequest(topic_ids=[bytes(range(16))]), BY_ID_VERSION)
     message = cls.decode(by_id, header=True, framed=True, version=BY_ID_VERSION)
     assert [(topic.name, topic.topic_id.bytes) for topic in message.topics] == [(None, bytes(range(16)))]
     assert message.allow_auto_topic_creation is False
+    no_topic = question(MetadataRequest(), BROKERS_VERSION)
+    assert cls.decode(no_topic, header=True, framed=True, version=BROKERS_VERSION).topics == []
+
+
+def question(request: MetadataRequest, version: int) -> bytes:
+    return request_frame(request, version, correlation_id=CORRELATION_ID, client_id="app")
 
 
 # Responses to mutations.
@@ -278,7 +277,7 @@ def test_a_metadata_response_of_kio_keeps_everything_else(api_key: int, version:
 def test_requests_that_end_early_are_refused_with_an_error_of_ours(api_key: int, version: int):
     message: Entity = kio_samples.filled_request(api_key, version)
     frame = kio_samples.request_frame(message, client_id="app")
-    parse = {**PARSERS, ApiKey.METADATA: parse_metadata_request, ApiKey.PRODUCE: parse_produce}[api_key]
+    parse = {ApiKey.METADATA: parse_metadata_request, ApiKey.PRODUCE: parse_produce}.get(api_key, parse_mutation)
     listed = parse(frame, header_of(frame)).listed
     for length in range(header_of(frame).end, listed.end, 7):
         content = frame[4:length]

@@ -44,7 +44,7 @@ from kafka_quotas.stores.url import parse_store_url
 from kafka_quotas.wire.client.metadata import MetadataRequest
 from kafka_quotas.wire.client.probes import CostProbe, ProbeAnswer
 from kafka_quotas.wire.client.single_record import single_record_batch
-from kafka_quotas.wire.client.topics import CreateTopics, DeleteTopics, WantedTopic
+from kafka_quotas.wire.client.topics import CreateTopics, DeleteTopics, NewTopic
 from kafka_quotas.wire.protocol.error_code import error_name
 
 LEADER_WAIT_S: Final = 30.0
@@ -110,8 +110,8 @@ def _scratch_topic(connection: ClusterClient, settings: StoreSettings, url: str)
     topic = f"kafka-quotas-calibrate-{uuid.uuid4().hex[:12]}"
     connection.node_ids()
     controller = connection.send(MetadataRequest()).controller_id
-    wanted = WantedTopic(name=topic, partitions=1, replication_factor=-1)
-    (made,) = connection.send(CreateTopics(topics=[wanted], timeout_ms=_TOPIC_TIMEOUT_MS), node_id=controller)
+    scratch = [NewTopic(topic, 1)]
+    (made,) = connection.send(CreateTopics(topics=scratch, timeout_ms=_TOPIC_TIMEOUT_MS), node_id=controller).topics
     if made.error_code:
         raise StoreError(
             f"can't make the topic {topic}: {error_name(made.error_code)}", hint="calibrating needs a scratch topic"
@@ -125,7 +125,7 @@ def _scratch_topic(connection: ClusterClient, settings: StoreSettings, url: str)
             cluster.close()
         yield topic
     finally:
-        connection.send(DeleteTopics(topics=[topic], timeout_ms=_TOPIC_TIMEOUT_MS), node_id=controller)
+        connection.send(DeleteTopics(topics=scratch, timeout_ms=_TOPIC_TIMEOUT_MS), node_id=controller)
 
 
 def _leaders(cluster: KafkaCluster, topic: str) -> bool:

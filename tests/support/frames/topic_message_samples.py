@@ -1,7 +1,6 @@
 """Requests about topics as kafka-python and kio make them, for the tests of the codecs."""
 
 import itertools
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -10,11 +9,6 @@ from kio.static.constants import EntityType
 from tests.support.frames import kafka_python_samples, kio_samples
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.passing.topic_requests import (
-    parse_create_partitions,
-    parse_create_topics,
-    parse_delete_topics,
-)
 from kafka_quotas.wire.protocol.request_header import parse_request_header
 
 CORRELATION_ID = 77
@@ -27,11 +21,6 @@ REQUESTS: dict[int, tuple[ModuleType, str]] = {
     ApiKey.CREATE_PARTITIONS: (admin, "CreatePartitionsRequest"),
 }
 MUTATIONS = (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS)
-PARSERS: dict[int, Callable[..., Any]] = {
-    ApiKey.CREATE_TOPICS: parse_create_topics,
-    ApiKey.DELETE_TOPICS: parse_delete_topics,
-    ApiKey.CREATE_PARTITIONS: parse_create_partitions,
-}
 
 
 def request_class(api_key: int) -> Any:

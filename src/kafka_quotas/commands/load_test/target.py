@@ -30,7 +30,7 @@ from kafka_quotas.pipeline.engine.java import find_java
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import Store
-from kafka_quotas.wire.client.topics import WantedTopic
+from kafka_quotas.wire.client.topics import NewTopic
 
 
 def ready_flood_topics(plan: LoadPlan, admin: TopicAdmin) -> None:
@@ -44,7 +44,7 @@ def ready_flood_topics(plan: LoadPlan, admin: TopicAdmin) -> None:
             admin.remove(flood.prefix)
             before = MutationPlan(flood).topics_before()
             if before:
-                admin.make([WantedTopic(name, partitions, flood.replication_factor) for name, partitions in before])
+                admin.make(before)
 
 
 def floods_topics(plan: LoadPlan) -> bool:
@@ -143,7 +143,7 @@ class TestBed:
         topics = tuple(topic for topic in topics if not topic.is_there)
         if not topics:
             return
-        wanted = [WantedTopic(f"{prefix}{topic.name}", topic.partitions, topic.replication_factor) for topic in topics]
+        wanted = [NewTopic(f"{prefix}{topic.name}", topic.partitions, topic.replication_factor) for topic in topics]
         if self.embedded is not None:
             for topic, want in zip(topics, wanted, strict=True):
                 self.embedded.make_topic(want.name)

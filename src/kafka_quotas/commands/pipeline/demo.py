@@ -25,7 +25,7 @@ from kafka_quotas.loadtest.scenario.planning import Environment, client_names, s
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.store import QuotaEntry
-from kafka_quotas.wire.client.topics import WantedTopic
+from kafka_quotas.wire.client.topics import NewTopic
 
 SCENARIO: Final = "everyday"
 """The shipped scenario of the demo, as in `kafka-quotas load-test run everyday`."""
@@ -82,7 +82,7 @@ def record_traffic(
 def _make_topics(scenario: Scenario, broker: RunningBroker) -> None:
     """Create the scenario's topics and fill them."""
     with closing(TopicAdmin(broker.bootstrap, settings=StoreSettings())) as admin:
-        admin.make([WantedTopic(each.name, each.partitions, each.replication_factor) for each in scenario.topics])
+        admin.make([NewTopic(each.name, each.partitions, each.replication_factor) for each in scenario.topics])
     for each in scenario.topics:
         fill_topic(
             broker.bootstrap,

@@ -26,9 +26,11 @@ from kafka_quotas.enforcement.session.in_flight import (
 )
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
+from kafka_quotas.wire.client.metadata import MetadataRequest
+from kafka_quotas.wire.client.request import request_frame
 from kafka_quotas.wire.codec.frame import MAX_UNAUTHENTICATED_BYTES
 from kafka_quotas.wire.codec.skip import Buffer
-from kafka_quotas.wire.passing.metadata import ask_for_brokers, has_brokers
+from kafka_quotas.wire.passing.metadata import has_brokers
 from kafka_quotas.wire.passing.sasl import (
     OAUTHBEARER,
     PLAIN,
@@ -52,7 +54,8 @@ AUTHENTICATION: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
 """The APIs that a broker serves before authentication."""
 MAX_UNAUTHENTICATED_REQUESTS: Final = 32
 """Most requests and tokens of an unauthenticated client: Kerberos takes some 8, all others fewer."""
-"""The broker's error for unexpected SASL: on a listener without SASL, or after authentication."""
+BROKERS_VERSION: Final = 1
+"""The version of Metadata to ask for brokers: the first that can name no topic, since Kafka 0.10."""
 _REQUEST_START: Final = 0
 """First byte of every request: the upper half of an API key. No opaque mechanism's token starts like that."""
 
@@ -201,7 +204,9 @@ class PrincipalTracker:
         An authenticator takes nothing but ApiVersions and SASL: it closes the connection, or answers with an error that
         names no broker.
         """
-        return ask_for_brokers(correlation_id=header.correlation_id, client_id=header.client_id)
+        return request_frame(
+            MetadataRequest(), BROKERS_VERSION, correlation_id=header.correlation_id, client_id=header.client_id
+        )
 
     def _count_request(self) -> None:
         self._request_count += 1

@@ -13,18 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.codec.encoding import ElementList, Spelling, spelling, with_elements
+from kafka_quotas.wire.codec.encoding import ElementList, Spelling, with_elements
 from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.passing.metadata import KnownTopic
-from kafka_quotas.wire.passing.topic_requests import (
-    CREATE_FLEXIBLE_SINCE,
-    DELETE_FLEXIBLE_SINCE,
-    PARTITIONS_FLEXIBLE_SINCE,
-    TopicKey,
-    parse_create_partitions,
-    parse_create_topics,
-    parse_delete_topics,
-)
+from kafka_quotas.wire.passing.topic_mutations import TopicKey, parse_mutation
 from kafka_quotas.wire.protocol.error_code import ErrorCode
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
@@ -83,33 +75,12 @@ def mutations_of(frame: Buffer, header: RequestHeader) -> Mutations:
     Raises:
         ProtocolError: The frame is no such request.
     """
-    version = header.api_version
-    if header.api_key == ApiKey.CREATE_TOPICS:
-        new = parse_create_topics(frame, header)
-        return Mutations(
-            api_key=ApiKey.CREATE_TOPICS,
-            keys=tuple(topic.name for topic in new.topics),
-            wanted=tuple(topic.partitions for topic in new.topics),
-            listed=new.listed,
-            form=spelling(version, CREATE_FLEXIBLE_SINCE),
-            is_free=new.validate_only,
-        )
-    if header.api_key == ApiKey.CREATE_PARTITIONS:
-        grown = parse_create_partitions(frame, header)
-        return Mutations(
-            api_key=ApiKey.CREATE_PARTITIONS,
-            keys=tuple(topic.name for topic in grown.topics),
-            wanted=tuple(topic.partitions for topic in grown.topics),
-            listed=grown.listed,
-            form=spelling(version, PARTITIONS_FLEXIBLE_SINCE),
-            is_free=grown.validate_only,
-        )
-    deleted = parse_delete_topics(frame, header)
+    request = parse_mutation(frame, header)
     return Mutations(
-        api_key=ApiKey.DELETE_TOPICS,
-        keys=deleted.topics,
-        wanted=(0,) * len(deleted.topics),
-        listed=deleted.listed,
-        form=spelling(version, DELETE_FLEXIBLE_SINCE),
-        is_free=False,
+        api_key=request.api_key,
+        keys=request.keys,
+        wanted=request.partitions,
+        listed=request.listed,
+        form=request.form,
+        is_free=request.validate_only,
     )

@@ -35,8 +35,8 @@ from kafka_quotas.enforcement.topics.auto_creation import AutoCreations
 from kafka_quotas.enforcement.topics.mutation_cost import DEFAULT_PARTITIONS, Mutations, mutations_of
 from kafka_quotas.enforcement.topics.topic_cache import TopicCache, TopicLookup
 from kafka_quotas.wire.codec.skip import Buffer
-from kafka_quotas.wire.passing.topic_requests import TopicKey
-from kafka_quotas.wire.passing.topic_responses import (
+from kafka_quotas.wire.passing.topic_mutations import (
+    TopicKey,
     TopicResult,
     all_refused,
     refused_topic,

@@ -12,20 +12,19 @@ Invariants: the cache holds at most `MAX_TOPICS` topics; a topic that was create
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
+from kafka_quotas.wire.client.metadata import MetadataRequest
+from kafka_quotas.wire.client.request import request_frame
 from kafka_quotas.wire.codec.encoding import TopicId
 from kafka_quotas.wire.codec.skip import Buffer
-from kafka_quotas.wire.passing.metadata import (
-    BY_ID_VERSION,
-    BY_NAME_VERSION,
-    KnownTopic,
-    ask_by_id,
-    ask_by_name,
-    known_topics,
-)
-from kafka_quotas.wire.passing.topic_requests import TopicKey
+from kafka_quotas.wire.passing.metadata import KnownTopic, known_topics
+from kafka_quotas.wire.passing.topic_mutations import TopicKey
 from kafka_quotas.wire.protocol.error_code import ErrorCode
 
 MAX_TOPICS: Final = 1_000_000
+BY_NAME_VERSION: Final = 4
+"""The version of Metadata to ask by name: the first that can prevent creation, since Kafka 0.11."""
+BY_ID_VERSION: Final = 12
+"""The version of Metadata to ask by topic id: the first that accepts them, since Kafka 3.1."""
 
 
 class TopicCache:
@@ -95,14 +94,13 @@ class TopicLookup:
         names = [key for key in asked if isinstance(key, str)]
         topic_ids = [key for key in asked if isinstance(key, bytes)]
         if names:
-            self._ask_by_name(names)
+            self._ask(MetadataRequest(topics=names), BY_NAME_VERSION)
         if topic_ids:
-            question = ask_by_id(topic_ids, correlation_id=self._correlation_id, client_id=self._client_id)
-            self._left.append((BY_ID_VERSION, question))
+            self._ask(MetadataRequest(topic_ids=topic_ids), BY_ID_VERSION)
 
     def about_all(self) -> None:
         """Queue a question about all topics."""
-        self._ask_by_name(None)
+        self._ask(MetadataRequest(topics=None), BY_NAME_VERSION)
 
     def next(self) -> bytes | None:
         """Return the next question, None if none is left."""
@@ -124,6 +122,6 @@ class TopicLookup:
                     self.known[key] = topic
         return topics
 
-    def _ask_by_name(self, names: list[str] | None) -> None:
-        question = ask_by_name(names, correlation_id=self._correlation_id, client_id=self._client_id)
-        self._left.append((BY_NAME_VERSION, question))
+    def _ask(self, request: MetadataRequest, version: int) -> None:
+        question = request_frame(request, version, correlation_id=self._correlation_id, client_id=self._client_id)
+        self._left.append((version, question))

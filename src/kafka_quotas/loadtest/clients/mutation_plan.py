@@ -11,7 +11,13 @@ from typing import Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.plan.workload import MutationFlood, MutationKind
-from kafka_quotas.wire.client.topics import CreatePartitions, DropTopics, MakeTopics, MutatedTopic, TopicMutation
+from kafka_quotas.wire.client.topics import (
+    CreatePartitions,
+    NewTopic,
+    StrictCreateTopics,
+    StrictDeleteTopics,
+    TopicMutation,
+)
 
 _BROKER_TIMEOUT_MS: Final = 30_000
 
@@ -31,7 +37,7 @@ class MutationPlan:
         self._flood = flood
         self._next = 0
 
-    def topics_before(self) -> tuple[MutatedTopic, ...]:
+    def topics_before(self) -> tuple[NewTopic, ...]:
         """Return the topics that must exist before the flood, with their partitions."""
         match self._flood.kind:
             case MutationKind.CREATE:
@@ -40,9 +46,9 @@ class MutationPlan:
                 partitions = self._flood.partitions_per_topic
             case MutationKind.PARTITIONS:
                 partitions = 1
-        return tuple(MutatedTopic(self._name(number), partitions) for number in range(self._flood.total_topics or 0))
+        return tuple(self._topic(number, partitions) for number in range(self._flood.total_topics or 0))
 
-    def following(self) -> tuple[MutatedTopic, ...]:
+    def following(self) -> tuple[NewTopic, ...]:
         """Return the topics of the next request and advance past them.
 
         Returns:
@@ -56,22 +62,17 @@ class MutationPlan:
             last = min(last, flood.total_topics)
         self._next = max(last, first)
         partitions = 0 if flood.kind is MutationKind.DELETE else flood.partitions_per_topic
-        return tuple(MutatedTopic(self._name(number), partitions) for number in range(first, last))
+        return tuple(self._topic(number, partitions) for number in range(first, last))
 
-    def request(self, topics: Sequence[MutatedTopic]) -> TopicMutation:
+    def request(self, topics: Sequence[NewTopic]) -> TopicMutation:
         """Return the request that creates, deletes or grows these topics."""
         flood = self._flood
         kinds: dict[MutationKind, type[TopicMutation]] = {
-            MutationKind.CREATE: MakeTopics,
-            MutationKind.DELETE: DropTopics,
+            MutationKind.CREATE: StrictCreateTopics,
+            MutationKind.DELETE: StrictDeleteTopics,
             MutationKind.PARTITIONS: CreatePartitions,
         }
-        return kinds[flood.kind](
-            topics=topics,
-            timeout_ms=_BROKER_TIMEOUT_MS,
-            replication_factor=flood.replication_factor,
-            validate_only=flood.validate_only,
-        )
+        return kinds[flood.kind](topics=topics, timeout_ms=_BROKER_TIMEOUT_MS, validate_only=flood.validate_only)
 
     @property
     def is_exhausted(self) -> bool:
@@ -84,15 +85,14 @@ class MutationPlan:
         """The partitions that a quota is charged with for each topic of a request."""
         return self._flood.partitions_per_topic
 
-    def _growing(self, topics: int) -> tuple[MutatedTopic, ...]:
+    def _growing(self, topics: int) -> tuple[NewTopic, ...]:
         """Return the next topics to grow, in rounds that each add the same number of partitions."""
         flood = self._flood
         numbers = range(self._next, self._next + min(flood.topics_per_request, topics))
         self._next = numbers.stop
         return tuple(
-            MutatedTopic(self._name(number % topics), 1 + flood.partitions_per_topic * (number // topics + 1))
-            for number in numbers
+            self._topic(number % topics, 1 + flood.partitions_per_topic * (number // topics + 1)) for number in numbers
         )
 
-    def _name(self, number: int) -> str:
-        return f"{self._flood.prefix}{number:06d}"
+    def _topic(self, number: int, partitions: int) -> NewTopic:
+        return NewTopic(f"{self._flood.prefix}{number:06d}", partitions, self._flood.replication_factor)

@@ -12,7 +12,7 @@ from typing import Final, Self
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.loadtest.result.result import ProbeResult
 from kafka_quotas.loadtest.run.topics import TopicAdmin
-from kafka_quotas.wire.client.topics import WantedTopic
+from kafka_quotas.wire.client.topics import NewTopic
 
 MAX_AT_ONCE: Final = 100
 """Most probes without a result, beyond which no new one starts: the outstanding ones show the delay."""
@@ -89,7 +89,7 @@ class TopicProbes:
         """Create the topic and return whether metadata show it with a leader before the probes end."""
         admin = self._opened()
         try:
-            admin.ask_for(WantedTopic(topic, 1, -1))
+            admin.ask_for(NewTopic(topic, 1))
             while not admin.is_led(topic):
                 if self._over.wait(_LOOK_S):
                     return False

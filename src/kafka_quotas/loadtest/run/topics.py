@@ -14,7 +14,7 @@ from kafka_quotas.stores.polling import Polling
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.url import parse_store_url
 from kafka_quotas.wire.client.metadata import MetadataRequest
-from kafka_quotas.wire.client.topics import CreateTopics, DeleteTopics, WantedTopic
+from kafka_quotas.wire.client.topics import CreateTopics, DeleteTopics, NewTopic
 from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 
 _BATCH: Final = 200  # topics in one request: brokers refuse more than 10,000 partitions in one
@@ -38,7 +38,7 @@ class TopicAdmin:
         self._timeout_ms = int(settings.timeout_s * 1000)
         self._ready_s = max(_READY_S, settings.timeout_s)
 
-    def make(self, topics: Sequence[WantedTopic]) -> None:
+    def make(self, topics: Sequence[NewTopic]) -> None:
         """Create topics and wait until each partition has a leader.
 
         Raises:
@@ -50,14 +50,14 @@ class TopicAdmin:
         if not Polling(_LOOK_S).until(lambda: self._led(wanted), timeout_s=self._ready_s):
             raise LoadRefusedError(f"the run's topics got no leaders within {self._ready_s:.0f} s")
 
-    def ask_for(self, *topics: WantedTopic) -> None:
+    def ask_for(self, *topics: NewTopic) -> None:
         """Request the creation of topics, without a wait until they are visible.
 
         Raises:
             LoadRefusedError: If the cluster refuses a topic.
         """
         request = CreateTopics(topics=topics, timeout_ms=self._timeout_ms)
-        for outcome in self._connection.send(request, node_id=self._controller()):
+        for outcome in self._connection.send(request, node_id=self._controller()).topics:
             if outcome.error_code:
                 reason = outcome.error_message or error_name(outcome.error_code)
                 raise LoadRefusedError(
@@ -108,8 +108,8 @@ class TopicAdmin:
         self._connection.close()
 
     def _delete(self, names: Sequence[str]) -> None:
-        request = DeleteTopics(topics=names, timeout_ms=self._timeout_ms)
-        for outcome in self._connection.send(request, node_id=self._controller()):
+        request = DeleteTopics(topics=[NewTopic(name, 0) for name in names], timeout_ms=self._timeout_ms)
+        for outcome in self._connection.send(request, node_id=self._controller()).topics:
             if outcome.error_code not in _DELETED_OR_RETRIED:
                 raise self._connection.error(outcome.error_code, f"topic {outcome.name}", missing_acl="Delete")
 

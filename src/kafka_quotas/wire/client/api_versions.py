@@ -33,26 +33,19 @@ class VersionRequest(ClientRequest[OfferedVersions]):
     software_name: str = "kafka-quotas"
     software_version: str = "0"
 
-    name: ClassVar[str] = "ApiVersions"
     api_key: ClassVar[ApiKey] = ApiKey.API_VERSIONS
     versions: ClassVar[VersionRange] = VersionRange(0, 3)
-    flexible_since: ClassVar[int] = 3
-    plain_answer_header: ClassVar[bool] = True
     broker_since: ClassVar[str] = "0.10"
 
     def write(self, writer: FieldWriter, version: int) -> None:
-        """Append the body of the request."""
         if version >= _SOFTWARE_SINCE:
             writer.string(self.software_name)
             writer.string(self.software_version)
             writer.tags()
 
     def read(self, reader: FieldReader, version: int) -> OfferedVersions:
-        """Return the versions of the broker.
-
-        A response with an error has the form of version 0, so only its error code is read.
-        """
         error_code = reader.int16()
+        # A response with an error has the form of version 0, whatever was asked (KIP-511).
         if error_code:
             return OfferedVersions(error_code=error_code, ranges={})
         ranges = {}

@@ -10,7 +10,7 @@ from typing import ClassVar, Final, NamedTuple
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import Match, QuotaFilter
-from kafka_quotas.wire.client.request import ClientRequest, VersionRange
+from kafka_quotas.wire.client.request import Answer, ClientRequest, VersionRange
 from kafka_quotas.wire.codec.reader import FieldReader
 from kafka_quotas.wire.codec.writer import FieldWriter
 from kafka_quotas.wire.protocol.error_code import ErrorCode
@@ -54,20 +54,26 @@ class EntityOutcome(NamedTuple):
     error_message: str | None
 
 
+class _QuotaRequest(ClientRequest[Answer]):
+    __slots__ = ()
+
+    versions: ClassVar[VersionRange] = VersionRange(0, 1)
+    broker_since: ClassVar[str] = "2.6"
+
+    @property
+    def name(self) -> str:
+        return "quota"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeQuotasRequest(ClientRequest[DescribedQuotas]):
+class DescribeQuotasRequest(_QuotaRequest[DescribedQuotas]):
     """A request for the stored quotas that a filter matches."""
 
     quota_filter: QuotaFilter
 
-    name: ClassVar[str] = "quota"
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CLIENT_QUOTAS
-    versions: ClassVar[VersionRange] = VersionRange(0, 1)
-    flexible_since: ClassVar[int] = 1
-    broker_since: ClassVar[str] = "2.6"
 
-    def write(self, writer: FieldWriter, version: int) -> None:  # noqa: ARG002 - both versions say the same
-        """Append the body of the request."""
+    def write(self, writer: FieldWriter, version: int) -> None:
         writer.count(len(self.quota_filter.components))
         for component in self.quota_filter.components:
             writer.string(component.entity_type)
@@ -77,8 +83,7 @@ class DescribeQuotasRequest(ClientRequest[DescribedQuotas]):
         writer.boolean(value=self.quota_filter.strict)
         writer.tags()
 
-    def read(self, reader: FieldReader, version: int) -> DescribedQuotas:  # noqa: ARG002
-        """Return the stored quotas."""
+    def read(self, reader: FieldReader, version: int) -> DescribedQuotas:
         reader.int32()  # throttle_time_ms
         error_code, error_message = reader.int16(), reader.string()
         entries = tuple(_stored(reader) for _ in range(reader.count()))
@@ -87,21 +92,16 @@ class DescribeQuotasRequest(ClientRequest[DescribedQuotas]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterQuotasRequest(ClientRequest[tuple[EntityOutcome, ...]]):
+class AlterQuotasRequest(_QuotaRequest[tuple[EntityOutcome, ...]]):
     """A change of the quotas of some entities."""
 
     entries: tuple[EntityChanges, ...]
     validate_only: bool
     """Whether the broker only validates and writes nothing."""
 
-    name: ClassVar[str] = "quota"
     api_key: ClassVar[ApiKey] = ApiKey.ALTER_CLIENT_QUOTAS
-    versions: ClassVar[VersionRange] = VersionRange(0, 1)
-    flexible_since: ClassVar[int] = 1
-    broker_since: ClassVar[str] = "2.6"
 
-    def write(self, writer: FieldWriter, version: int) -> None:  # noqa: ARG002
-        """Append the body of the request."""
+    def write(self, writer: FieldWriter, version: int) -> None:
         writer.count(len(self.entries))
         for entity, changes in self.entries:
             writer.count(len(entity.parts))
@@ -119,8 +119,7 @@ class AlterQuotasRequest(ClientRequest[tuple[EntityOutcome, ...]]):
         writer.boolean(value=self.validate_only)
         writer.tags()
 
-    def read(self, reader: FieldReader, version: int) -> tuple[EntityOutcome, ...]:  # noqa: ARG002
-        """Return the result of each entity, in no particular order."""
+    def read(self, reader: FieldReader, version: int) -> tuple[EntityOutcome, ...]:
         reader.int32()  # throttle_time_ms
         outcomes = tuple(_outcome(reader) for _ in range(reader.count()))
         reader.tags()

@@ -41,22 +41,20 @@ class DescribeConfigsRequest(ClientRequest[tuple[ConfigResult, ...]]):
 
     resource_type: int
     resource_names: tuple[str, ...]
-    config_names: tuple[str, ...]
+    config_names: tuple[str, ...] | None
+    """The names of settings; None: all."""
 
-    name: ClassVar[str] = "DescribeConfigs"
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CONFIGS
     versions: ClassVar[VersionRange] = VersionRange(1, 4)
-    flexible_since: ClassVar[int] = 4
     broker_since: ClassVar[str] = "1.1"
 
     def write(self, writer: FieldWriter, version: int) -> None:
-        """Append the body of the request."""
         writer.count(len(self.resource_names))
         for resource_name in self.resource_names:
             writer.int8(self.resource_type)
             writer.string(resource_name)
-            writer.count(len(self.config_names))
-            for config_name in self.config_names:
+            writer.count(None if self.config_names is None else len(self.config_names))
+            for config_name in self.config_names or ():
                 writer.string(config_name)
             writer.tags()
         writer.boolean(value=False)  # include_synonyms
@@ -65,7 +63,6 @@ class DescribeConfigsRequest(ClientRequest[tuple[ConfigResult, ...]]):
         writer.tags()
 
     def read(self, reader: FieldReader, version: int) -> tuple[ConfigResult, ...]:
-        """Return the settings of each resource."""
         reader.int32()  # throttle_time_ms
         results = tuple(_result(reader, version) for _ in range(reader.count()))
         reader.tags()

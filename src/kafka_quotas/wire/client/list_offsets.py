@@ -11,11 +11,12 @@ from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.client.request import ClientRequest, VersionRange
 from kafka_quotas.wire.codec.reader import FieldReader
 from kafka_quotas.wire.codec.writer import FieldWriter
-from kafka_quotas.wire.protocol.api import NEVER
 
 _INT64: Final = Struct(">q")
 _NO_REPLICA: Final = -1
 _LATEST: Final = -1
+_NO_EPOCH: Final = -1
+_LEADER_EPOCH_SINCE: Final = 4
 
 
 class FoundOffset(NamedTuple):
@@ -32,26 +33,22 @@ class EndOffset(ClientRequest[FoundOffset]):
     topic: str
     partition: int
 
-    name: ClassVar[str] = "ListOffsets"
     api_key: ClassVar[ApiKey] = ApiKey.LIST_OFFSETS
     versions: ClassVar[VersionRange] = VersionRange(2, 2)
-    flexible_since: ClassVar[int] = NEVER
     broker_since: ClassVar[str] = "0.11"
 
     def write(self, writer: FieldWriter, version: int) -> None:
-        """Append the body of the request."""
-        del version
         writer.int32(_NO_REPLICA)
         writer.int8(0)  # isolation level: uncommitted
         writer.count(1)
         writer.string(self.topic)
         writer.count(1)
         writer.int32(self.partition)
+        if version >= _LEADER_EPOCH_SINCE:
+            writer.int32(_NO_EPOCH)
         writer.raw(_INT64.pack(_LATEST))
 
     def read(self, reader: FieldReader, version: int) -> FoundOffset:
-        """Return the offset."""
-        del version
         reader.int32()  # throttle_time_ms
         reader.count()
         reader.text()

@@ -5,17 +5,22 @@ The parts of a response are tuples, because a cluster with a million partitions 
 **Source:** `MetadataRequest.json`, `MetadataResponse.json`, Kafka 4.1.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.client.request import ClientRequest, VersionRange
+from kafka_quotas.wire.codec.encoding import NO_TOPIC_ID, TopicId
 from kafka_quotas.wire.codec.reader import FieldReader
 from kafka_quotas.wire.codec.writer import FieldWriter
 
+_AUTO_CREATION_SINCE: Final = 4
 _OFFLINE_REPLICAS_SINCE: Final = 5
 _LEADER_EPOCH_SINCE: Final = 7
 _AUTHORIZED_OPERATIONS_SINCE: Final = 8
+_TOPIC_ID_SINCE: Final = 10
+_CLUSTER_OPERATIONS_UNTIL: Final = 10
 
 
 class Broker(NamedTuple):
@@ -53,30 +58,41 @@ class Metadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataRequest(ClientRequest[Metadata]):
-    """A request for the brokers and some topics (None: all), without creating any."""
+    """A request for the brokers and some topics, without creating any.
 
-    topics: tuple[str, ...] | None = ()
+    The versions are those whose responses are read here. Others can be written.
+    """
 
-    name: ClassVar[str] = "Metadata"
+    topics: Sequence[str] | None = ()
+    """The names of topics; None: all."""
+    topic_ids: Sequence[TopicId] = ()
+    """The ids of topics, in versions from 12 on."""
+
     api_key: ClassVar[ApiKey] = ApiKey.METADATA
     versions: ClassVar[VersionRange] = VersionRange(4, 9)
-    flexible_since: ClassVar[int] = 9
     broker_since: ClassVar[str] = "1.0"
 
     def write(self, writer: FieldWriter, version: int) -> None:
-        """Append the body of the request."""
-        writer.count(None if self.topics is None else len(self.topics))
+        writer.count(None if self.topics is None else len(self.topics) + len(self.topic_ids))
         for name in self.topics or ():
+            if version >= _TOPIC_ID_SINCE:
+                writer.raw(NO_TOPIC_ID)
             writer.string(name)
             writer.tags()
-        writer.boolean(value=False)  # allow_auto_topic_creation
-        if version >= _AUTHORIZED_OPERATIONS_SINCE:
+        for topic_id in self.topic_ids:
+            writer.raw(topic_id)
+            writer.string(None)
+            writer.tags()
+        # Without this flag a broker may create every topic that the request names (KIP-4).
+        if version >= _AUTO_CREATION_SINCE:
             writer.boolean(value=False)
+        if _AUTHORIZED_OPERATIONS_SINCE <= version <= _CLUSTER_OPERATIONS_UNTIL:
+            writer.boolean(value=False)
+        if version >= _AUTHORIZED_OPERATIONS_SINCE:
             writer.boolean(value=False)
         writer.tags()
 
     def read(self, reader: FieldReader, version: int) -> Metadata:
-        """Return the cluster."""
         reader.int32()  # throttle_time_ms
         brokers = tuple(_broker(reader) for _ in range(reader.count()))
         reader.string()  # cluster id

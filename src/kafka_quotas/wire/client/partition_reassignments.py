@@ -27,20 +27,16 @@ class ListReassignmentsRequest(ClientRequest[Reassignments]):
 
     timeout_ms: int
 
-    name: ClassVar[str] = "ListPartitionReassignments"
     api_key: ClassVar[ApiKey] = ApiKey.LIST_PARTITION_REASSIGNMENTS
     versions: ClassVar[VersionRange] = VersionRange(0, 0)
-    flexible_since: ClassVar[int] = 0
     broker_since: ClassVar[str] = "2.4"
 
-    def write(self, writer: FieldWriter, version: int) -> None:  # noqa: ARG002 - there is one version
-        """Append the body of the request."""
+    def write(self, writer: FieldWriter, version: int) -> None:
         writer.int32(self.timeout_ms)
         writer.count(None)  # all topics
         writer.tags()
 
-    def read(self, reader: FieldReader, version: int) -> Reassignments:  # noqa: ARG002
-        """Return the topics with moving partitions."""
+    def read(self, reader: FieldReader, version: int) -> Reassignments:
         reader.int32()  # throttle_time_ms
         error_code, error_message = reader.int16(), reader.string()
         topics = tuple(_topic(reader) for _ in range(reader.count()))

@@ -11,9 +11,11 @@ from typing import ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
-from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
+from kafka_quotas.wire.codec.frame import framed
 from kafka_quotas.wire.codec.reader import FieldReader
 from kafka_quotas.wire.codec.writer import FieldWriter
+from kafka_quotas.wire.protocol.api_table import API_TABLE
+from kafka_quotas.wire.protocol.response_header import has_header_tags
 
 Answer = TypeVar("Answer")
 _CORRELATION_ID_BYTES: Final = 4
@@ -31,13 +33,15 @@ class ClientRequest(ABC, Generic[Answer]):
 
     __slots__ = ()
 
-    name: ClassVar[str]
     api_key: ClassVar[ApiKey]
     versions: ClassVar[VersionRange]
-    flexible_since: ClassVar[int]
-    plain_answer_header: ClassVar[bool] = False
     broker_since: ClassVar[str]
     """The first release of Kafka whose brokers support a version of `versions`."""
+
+    @property
+    def name(self) -> str:
+        """The name of the request in messages."""
+        return API_TABLE[self.api_key].name
 
     @abstractmethod
     def write(self, writer: FieldWriter, version: int) -> None:
@@ -51,7 +55,7 @@ class ClientRequest(ABC, Generic[Answer]):
             ProtocolError: The bytes are no such response.
         """
 
-    def asks_to_try_again(self, answer: Answer) -> bool:  # noqa: ARG002 - most answers never do
+    def asks_to_try_again(self, answer: Answer) -> bool:
         """Return whether the broker did nothing for a temporary reason."""
         return False
 
@@ -79,11 +83,10 @@ def request_frame(request: ClientRequest[Answer], version: int, *, correlation_i
     header.int16(version)
     header.int32(correlation_id)
     header.string(client_id)
-    body = FieldWriter(flexible=version >= request.flexible_since)
+    body = FieldWriter(flexible=API_TABLE[request.api_key].is_flexible(version))
     body.tags()  # the header's own, in versions whose header has any
     request.write(body, version)
-    content = header.content() + body.content()
-    return len(content).to_bytes(FRAME_LENGTH_BYTES, "big") + content
+    return framed(header.content() + body.content())
 
 
 def read_answer(request: ClientRequest[Answer], version: int, content: bytes, *, correlation_id: int) -> Answer:
@@ -94,7 +97,8 @@ def read_answer(request: ClientRequest[Answer], version: int, content: bytes, *,
     """
     if content[:_CORRELATION_ID_BYTES] != correlation_id.to_bytes(_CORRELATION_ID_BYTES, "big"):
         raise ProtocolError("the answer belongs to another request")
-    reader = FieldReader(content, offset=_CORRELATION_ID_BYTES, flexible=version >= request.flexible_since)
-    if not request.plain_answer_header:
+    is_flexible = API_TABLE[request.api_key].is_flexible(version)
+    reader = FieldReader(content, offset=_CORRELATION_ID_BYTES, flexible=is_flexible)
+    if has_header_tags(request.api_key, version):
         reader.tags()
     return request.read(reader, version)

@@ -31,18 +31,14 @@ class HandshakeRequest(ClientRequest[Mechanisms]):
 
     mechanism: str
 
-    name: ClassVar[str] = "SaslHandshake"
     api_key: ClassVar[ApiKey] = ApiKey.SASL_HANDSHAKE
     versions: ClassVar[VersionRange] = VersionRange(0, 1)
-    flexible_since: ClassVar[int] = 2
     broker_since: ClassVar[str] = "0.10"
 
-    def write(self, writer: FieldWriter, version: int) -> None:  # noqa: ARG002 - both versions say the same
-        """Append the body of the request."""
+    def write(self, writer: FieldWriter, version: int) -> None:
         writer.string(self.mechanism)
 
-    def read(self, reader: FieldReader, version: int) -> Mechanisms:  # noqa: ARG002
-        """Return whether the broker accepts the mechanism."""
+    def read(self, reader: FieldReader, version: int) -> Mechanisms:
         error_code = reader.int16()
         return Mechanisms(error_code=error_code, offered=tuple(reader.text() for _ in range(reader.count())))
 
@@ -62,19 +58,15 @@ class AuthenticateRequest(ClientRequest[ServerToken]):
 
     token: bytes
 
-    name: ClassVar[str] = "SaslAuthenticate"
     api_key: ClassVar[ApiKey] = ApiKey.SASL_AUTHENTICATE
     versions: ClassVar[VersionRange] = VersionRange(0, 2)
-    flexible_since: ClassVar[int] = 2
     broker_since: ClassVar[str] = "1.0"
 
-    def write(self, writer: FieldWriter, version: int) -> None:  # noqa: ARG002 - all versions say the same
-        """Append the body of the request."""
+    def write(self, writer: FieldWriter, version: int) -> None:
         writer.byte_string(self.token)
         writer.tags()
 
     def read(self, reader: FieldReader, version: int) -> ServerToken:
-        """Return the broker's token."""
         error_code, error_message, token = reader.int16(), reader.string(), reader.byte_string()
         if version >= _SESSION_LIFETIME_SINCE:
             reader.int64()

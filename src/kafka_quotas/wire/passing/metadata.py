@@ -1,4 +1,4 @@
-"""Metadata requests and responses: the topics they name, and requests of our own.
+"""Metadata requests and responses: the topics they name, and those that the client shall see.
 
 Up to version 3 a broker that creates topics on first use creates every requested topic. From version 4 on the request
 has a flag for it. A response has the topics' ids, their partition counts, and the brokers that lead some partitions.
@@ -14,36 +14,23 @@ from typing import Final, NamedTuple
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.codec.encoding import (
-    COMPACT,
     MAX_ELEMENTS,
     NO_TOPIC_ID,
-    OLD,
     TOPIC_ID_BYTES,
     ElementList,
     Spelling,
     TopicId,
     element_list,
-    spelling,
     with_elements,
 )
-from kafka_quotas.wire.codec.frame import framed
 from kafka_quotas.wire.codec.skip import Buffer, Layout, read_int16, read_int32, read_unsigned_varint, walk
+from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 from kafka_quotas.wire.protocol.response_header import RESPONSE_HEAD_BYTES, whole_response_body
 
-FLEXIBLE_SINCE: Final = 9
 NULL_IS_ALL_SINCE: Final = 1
 AUTO_CREATION_SINCE: Final = 4
 TOPIC_ID_SINCE: Final = 10
-BY_NAME_VERSION: Final = 4
-"""The version of requests by name: the first that can prevent creation, since Kafka 0.11."""
-BY_ID_VERSION: Final = 12
-"""The version of requests by topic id: the first that accepts them, since Kafka 3.1."""
-
-BROKERS_VERSION: Final = 1
-"""The version of requests for brokers: the first that can name no topic, since Kafka 0.10."""
-
-_HEAD: Final = Struct(">hhi")
 _BROKER_COUNT: Final = Struct(">i")
 
 
@@ -65,7 +52,7 @@ def parse_metadata_request(frame: Buffer, header: RequestHeader) -> ParsedMetada
         ProtocolError: The frame can't be a Metadata request.
     """
     version = header.api_version
-    form = spelling(version, FLEXIBLE_SINCE)
+    form = API_TABLE[ApiKey.METADATA].encoding(version)
     end = header.frame_end
     id_bytes: Layout = (TOPIC_ID_BYTES,) if version >= TOPIC_ID_SINCE else ()
     listed = element_list(form, (*id_bytes, form.string, *form.tags), frame, header.end, end, at_most=MAX_ELEMENTS)
@@ -83,38 +70,10 @@ def parse_metadata_request(frame: Buffer, header: RequestHeader) -> ParsedMetada
     return ParsedMetadataRequest(names, listed, bool(frame[listed.end]), listed.end)
 
 
-def ask_by_name(names: Sequence[str] | None, *, correlation_id: int, client_id: str) -> bytes:
-    """Return the request for some topics (None: all) that creates none of them."""
-    listed = (-1).to_bytes(4, "big", signed=True) if names is None else _encoded_names(OLD, names)
-    return _request(BY_NAME_VERSION, correlation_id, client_id, listed + b"\0")
-
-
-def ask_by_id(topic_ids: Sequence[TopicId], *, correlation_id: int, client_id: str) -> bytes:
-    """Return the request for the topics with these ids."""
-    form = COMPACT
-    topics = b"".join(topic_id + form.encoded_text(None) + form.no_tags for topic_id in topic_ids)
-    no_creation, no_operations = b"\0", b"\0"
-    body = form.encoded_count(len(topic_ids)) + topics + no_creation + no_operations + form.no_tags
-    return _request(BY_ID_VERSION, correlation_id, client_id, form.no_tags + body)
-
-
-def ask_for_brokers(*, correlation_id: int, client_id: str) -> bytes:
-    """Return the request for the brokers alone, which names no topic."""
-    return _request(BROKERS_VERSION, correlation_id, client_id, _encoded_names(OLD, ()))
-
-
 def has_brokers(frame: Buffer) -> bool:
-    """Return whether the response to `ask_for_brokers` names a broker, which an error response does not."""
+    """Return whether a response of version 0 to 2 names a broker, which an error response does not."""
     offset = RESPONSE_HEAD_BYTES
     return len(frame) >= offset + _BROKER_COUNT.size and _BROKER_COUNT.unpack_from(frame, offset)[0] > 0
-
-
-def _encoded_names(form: Spelling, names: Sequence[str]) -> bytes:
-    return form.encoded_count(len(names)) + b"".join(form.encoded_text(name) for name in names)
-
-
-def _request(version: int, correlation_id: int, client_id: str, rest: bytes) -> bytes:
-    return framed(_HEAD.pack(ApiKey.METADATA, version, correlation_id) + OLD.encoded_text(client_id) + rest)
 
 
 def _is_all(form: Spelling, frame: Buffer, listed: ElementList, version: int) -> bool:
@@ -163,7 +122,7 @@ def known_topics(api_version: int, frame: Buffer) -> tuple[KnownTopic, ...]:
     Raises:
         ProtocolError: The frame can't be a Metadata response.
     """
-    form = spelling(api_version, FLEXIBLE_SINCE)
+    form = API_TABLE[ApiKey.METADATA].encoding(api_version)
     listed = _listed(form, api_version, frame)
     return tuple(_topic(form, api_version, frame, start, end) for start, end in listed.spans)
 
@@ -179,7 +138,7 @@ def with_topics(api_version: int, frame: Buffer, order: Sequence[str], absent: M
         order: The names of the topics.
         absent: The error codes of topics to report as absent, by name.
     """
-    form = spelling(api_version, FLEXIBLE_SINCE)
+    form = API_TABLE[ApiKey.METADATA].encoding(api_version)
     listed = _listed(form, api_version, frame)
     topics = [_topic(form, api_version, frame, start, end) for start, end in listed.spans]
     by_name = {topic.name: frame[topic.start : topic.end] for topic in topics}

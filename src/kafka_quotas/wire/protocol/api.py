@@ -5,6 +5,7 @@ from enum import Enum
 from typing import Final
 
 from kafka_quotas.core.model.api_key import ApiKey
+from kafka_quotas.wire.codec.encoding import COMPACT, OLD, Spelling
 from kafka_quotas.wire.codec.skip import Layout
 
 NEVER: Final = 0x7FFF
@@ -61,6 +62,14 @@ class Api:
     def name(self) -> str:
         """The name as in Kafka's message definitions."""
         return self.key.name.title().replace("_", "")
+
+    def is_flexible(self, version: int) -> bool:
+        """Return whether a version has tagged fields and compact lengths."""
+        return version >= self.flexible_since
+
+    def encoding(self, version: int) -> Spelling:
+        """Return the encoding of a version's fields."""
+        return COMPACT if version >= self.flexible_since else OLD
 
     def handles(self, version: int) -> bool:
         """Return whether we can patch this version."""

@@ -24,7 +24,13 @@ from kafka_quotas.loadtest.plan.workload import RequestFlood
 from kafka_quotas.loadtest.record.delivery import STAMP
 from kafka_quotas.wire.client.list_offsets import EndOffset
 from kafka_quotas.wire.client.request import read_answer, request_frame
-from kafka_quotas.wire.client.topics import CreatePartitions, DropTopics, MakeTopics, MutatedTopic
+from kafka_quotas.wire.client.topics import (
+    CreatePartitions,
+    NewTopic,
+    StrictCreateTopics,
+    StrictDeleteTopics,
+    TopicMutation,
+)
 
 OWNER = RecordOwner(run_id=2**64 - 1, entity_index=999)
 FILLER = b"some filler, over and over. "
@@ -123,15 +129,15 @@ def test_floods_without_what_they_need_are_refused(flood: RequestFlood, topic: s
 
 
 def test_topics_are_made_removed_and_grown() -> None:
-    topics = (MutatedTopic("a", 3), MutatedTopic("b", 4))
-    make = MakeTopics(topics=topics, timeout_ms=9, replication_factor=2, validate_only=True)
+    topics = (NewTopic("a", 3, 2), NewTopic("b", 4, 2))
+    make = StrictCreateTopics(topics=topics, timeout_ms=9, validate_only=True)
     made = CreateTopicsRequest[6].decode(_frame(make), header=True, framed=True, version=6)
     assert [(each.name, each.num_partitions, each.replication_factor) for each in made.topics] == [
         ("a", 3, 2),
         ("b", 4, 2),
     ]
     assert (made.timeout_ms, made.validate_only) == (9, True)
-    drop = DropTopics(topics=topics, timeout_ms=9)
+    drop = StrictDeleteTopics(topics=topics, timeout_ms=9)
     assert DeleteTopicsRequest[5].decode(_frame(drop), header=True, framed=True, version=5).topic_names == ["a", "b"]
     grow = CreatePartitions(topics=topics, timeout_ms=9)
     grown = CreatePartitionsRequest[3].decode(_frame(grow), header=True, framed=True, version=3)
@@ -147,20 +153,20 @@ def test_what_became_of_topics_is_read() -> None:
         )
         for name, code, text in (("a", 0, None), ("b", 89, "wait"))
     ]  # fmt: skip
-    make = MakeTopics(topics=(), timeout_ms=1)
+    make = StrictCreateTopics(topics=(), timeout_ms=1)
     answer = _answered(make, CreateTopicsResponse[6](version=6, throttle_time_ms=500, topics=created))
     assert answer.throttle_ms == 500
-    assert [tuple(each) for each in answer.outcomes] == [("a", 0, None), ("b", 89, "wait")]
+    assert [tuple(each) for each in answer.topics] == [("a", 0, None), ("b", 89, "wait")]
     deleted = DeleteTopicsResponse[5].DeletableTopicResult(version=5, name="a", error_code=3, error_message=None)
-    drop = DropTopics(topics=(), timeout_ms=1)
+    drop = StrictDeleteTopics(topics=(), timeout_ms=1)
     gone = _answered(drop, DeleteTopicsResponse[5](version=5, throttle_time_ms=0, responses=[deleted]))
-    assert [tuple(each) for each in gone.outcomes] == [("a", 3, None)]
+    assert [tuple(each) for each in gone.topics] == [("a", 3, None)]
     result = CreatePartitionsResponse[3].CreatePartitionsTopicResult(
         version=3, name="a", error_code=37, error_message="no"
     )
     grow = CreatePartitions(topics=(), timeout_ms=1)
     more = _answered(grow, CreatePartitionsResponse[3](version=3, throttle_time_ms=0, results=[result]))
-    assert [tuple(each) for each in more.outcomes] == [("a", 37, "no")]
+    assert [tuple(each) for each in more.topics] == [("a", 37, "no")]
 
 
 def test_the_end_of_a_partition_is_asked_for() -> None:
@@ -171,7 +177,7 @@ def test_the_end_of_a_partition_is_asked_for() -> None:
     assert (read.topics[0].name, partition.partition_index, partition.timestamp) == ("t", 4, -1)
 
 
-def _frame(request: MakeTopics | DropTopics | CreatePartitions) -> bytes:
+def _frame(request: TopicMutation) -> bytes:
     return request_frame(request, request.versions.highest, correlation_id=1, client_id="me")
 
 

@@ -14,7 +14,7 @@ from kafka_quotas.loadtest.clients.kafka_python.client import KafkaPythonClient
 from kafka_quotas.loadtest.clients.mutation_plan import MutationPlan
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import MutationFlood, MutationKind
-from kafka_quotas.wire.client.topics import MutatedTopic
+from kafka_quotas.wire.client.topics import NewTopic
 from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 
 if TYPE_CHECKING:
@@ -86,9 +86,7 @@ class KafkaPythonMutator(KafkaPythonClient):
             self.wait(stop, until_ns=self._not_before_ns)
         return self.going_on(stop)
 
-    def _asked(
-        self, client: "KafkaAdminClient", topics: tuple[MutatedTopic, ...]
-    ) -> tuple[tuple[MutatedTopic, ...], int]:
+    def _asked(self, client: "KafkaAdminClient", topics: tuple[NewTopic, ...]) -> tuple[tuple[NewTopic, ...], int]:
         """Send one attempt, record its outcome, and return the refused topics and the throttle time in ms."""
         codes = self._retried(client, topics)
         throttle_ms = self.throttles.taken()
@@ -105,7 +103,7 @@ class KafkaPythonMutator(KafkaPythonClient):
         refused = tuple(topic for topic in topics if codes.get(topic.name) == ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         return refused, max(throttle_ms, default=0)
 
-    def _retried(self, client: "KafkaAdminClient", topics: tuple[MutatedTopic, ...]) -> dict[str, int]:
+    def _retried(self, client: "KafkaAdminClient", topics: tuple[NewTopic, ...]) -> dict[str, int]:
         """Send one attempt as soon as the library's connection is ready, and return each topic's error code."""
         from kafka.errors import NodeNotReadyError  # noqa: PLC0415 - loaded by now
 
@@ -118,13 +116,13 @@ class KafkaPythonMutator(KafkaPythonClient):
                     raise
                 time.sleep(_GRACE_MS / 1000)
 
-    def _answered(self, client: "KafkaAdminClient", topics: tuple[MutatedTopic, ...]) -> dict[str, int]:
+    def _answered(self, client: "KafkaAdminClient", topics: tuple[NewTopic, ...]) -> dict[str, int]:
         """Send one attempt and return each topic's error code."""
         asked: Any = client
         flood, found = self._flood, {}
         if flood.kind is MutationKind.CREATE:
             wanted = {
-                topic.name: {"num_partitions": topic.partitions, "replication_factor": flood.replication_factor}
+                topic.name: {"num_partitions": topic.partitions, "replication_factor": topic.replication_factor}
                 for topic in topics
             }
             answer = asked.create_topics(wanted, validate_only=flood.validate_only, raise_errors=False)

@@ -21,7 +21,7 @@ from kafka_quotas.loadtest.clients.raw.leaders import Address, Leaders
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import MutationFlood
 from kafka_quotas.wire.client.request import read_answer, request_frame
-from kafka_quotas.wire.client.topics import MutatedTopic, TopicMutation
+from kafka_quotas.wire.client.topics import NewTopic, TopicMutation
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 
@@ -35,7 +35,7 @@ _NOT_AUTHORIZED: Final = {
 class _Call:
     """One call of the application, with the topics that are not done, and its times in nanoseconds."""
 
-    topics: Sequence[MutatedTopic]
+    topics: Sequence[NewTopic]
     """Topics to ask for, at a retry only those that the quota refused."""
     intended_ns: int
     """When the call was due."""
@@ -131,17 +131,17 @@ class RawMutator(ConnectedClient):
         request: TopicMutation = sent.matter[1]
         content = frame[FRAME_LENGTH_BYTES:]
         answer = read_answer(request, request.versions.highest, content, correlation_id=sent.correlation_id)
-        made = sum(not outcome.error_code for outcome in answer.outcomes)
+        made = sum(not outcome.error_code for outcome in answer.topics)
         cost = made * self._mutations.cost_per_topic
         self.recorder.response(now_ns, charged=cost, throttle_ms=answer.throttle_ms)
         if made:
             self.recorder.acknowledged(now_ns, records=made, size=cost)
-        for outcome in answer.outcomes:
+        for outcome in answer.topics:
             if outcome.error_code not in (ErrorCode.NONE, ErrorCode.THROTTLING_QUOTA_EXCEEDED):
                 self._refused(outcome.name, outcome.error_code)
         self._settle(
             call,
-            {each.name for each in answer.outcomes if each.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED},
+            {each.name for each in answer.topics if each.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED},
             now_ns,
         )
         call.not_before_ns = now_ns + (answer.throttle_ms * 1_000_000 if self.entity.honor_throttle else 0)
