@@ -10,6 +10,7 @@ The filter takes the requests that may create topics, and all requests while the
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.quotas.quota_manager import Limiter
 from kafka_quotas.enforcement.config.rules import AutoCreate
 from kafka_quotas.enforcement.quotas.broker_quotas import BrokerQuotas
@@ -26,15 +27,15 @@ from kafka_quotas.enforcement.session.request_filter import (
 )
 from kafka_quotas.enforcement.topics.auto_creation import AutoCreations
 from kafka_quotas.enforcement.topics.topic_cache import TopicCache, TopicLookup
-from kafka_quotas.wire.codec.encoding import spelling, with_elements
+from kafka_quotas.wire.codec.encoding import with_elements
 from kafka_quotas.wire.codec.skip import Buffer
 from kafka_quotas.wire.passing.metadata import (
-    FLEXIBLE_SINCE,
     ParsedMetadataRequest,
     known_topics,
     parse_metadata_request,
     with_topics,
 )
+from kafka_quotas.wire.protocol.api_table import API_TABLE
 from kafka_quotas.wire.protocol.error_code import ErrorCode
 from kafka_quotas.wire.protocol.request_header import RequestHeader
 
@@ -143,7 +144,7 @@ class MetadataFilter:
     def _without_absent(self, frame: bytearray, request: ParsedMetadataRequest) -> Buffer:
         if not self._absent:
             return frame
-        form = spelling(self._header.api_version, FLEXIBLE_SINCE)
+        form = API_TABLE[ApiKey.METADATA].encoding(self._header.api_version)
         named = zip(request.names or (), request.listed.spans, strict=True)
         kept = [frame[start:end] for name, (start, end) in named if name not in self._absent]
         return with_elements(form, frame, request.listed, kept)

@@ -14,8 +14,7 @@ from kafka_quotas.stores.kafka.connection import BrokerConnection, Wrap
 from kafka_quotas.stores.kafka.errors import BrokerRefusedError, ShutOutError
 from kafka_quotas.stores.kafka.properties import KafkaAccess
 from kafka_quotas.stores.server_address import ServerAddress
-from kafka_quotas.wire.client.api_versions import VersionRequest
-from kafka_quotas.wire.client.request import ClientRequest, VersionRange, version_of
+from kafka_quotas.wire.client.request import ClientRequest, VersionRange, VersionRequest, version_of
 from kafka_quotas.wire.protocol.error_code import ErrorCode
 
 Answer = TypeVar("Answer")

@@ -13,10 +13,9 @@ from kafka_quotas.stores.kafka.cluster_client import ClusterClient
 from kafka_quotas.stores.kafka.fan_out import FanOut, ask_each
 from kafka_quotas.stores.settings import StoreSettings
 from kafka_quotas.stores.url import StoreUrl
-from kafka_quotas.wire.client.api_versions import VersionRequest
 from kafka_quotas.wire.client.describe_configs import BROKER, TOPIC, DescribeConfigsRequest
-from kafka_quotas.wire.client.metadata import MetadataRequest
-from kafka_quotas.wire.client.partition_reassignments import ListReassignmentsRequest
+from kafka_quotas.wire.client.metadata import ListReassignmentsRequest, MetadataRequest
+from kafka_quotas.wire.client.request import VersionRequest
 
 _CREATE_TOPICS_OF_2_7: Final = 6
 _THREADS: Final = ("num.io.threads", "num.network.threads")

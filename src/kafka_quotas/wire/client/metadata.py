@@ -1,12 +1,14 @@
-"""A client's Metadata request: the brokers of a cluster, and the leaders of partitions.
+"""A client's requests about a cluster: its brokers, the leaders, end offsets and moves of partitions.
 
 The parts of a response are tuples, because a cluster with a million partitions needs a million of them.
 
-**Source:** `MetadataRequest.json`, `MetadataResponse.json`, Kafka 4.1.
+**Source:** `MetadataRequest.json`, `ListOffsetsRequest.json`, `ListPartitionReassignmentsRequest.json` and their
+responses, Kafka 4.1; KIP-79, KIP-455.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from struct import Struct
 from typing import ClassVar, Final, NamedTuple
 
 from kafka_quotas.core.model.api_key import ApiKey
@@ -17,7 +19,7 @@ from kafka_quotas.wire.codec.writer import FieldWriter
 
 _AUTO_CREATION_SINCE: Final = 4
 _OFFLINE_REPLICAS_SINCE: Final = 5
-_LEADER_EPOCH_SINCE: Final = 7
+_PARTITION_EPOCH_SINCE: Final = 7
 _AUTHORIZED_OPERATIONS_SINCE: Final = 8
 _TOPIC_ID_SINCE: Final = 10
 _CLUSTER_OPERATIONS_UNTIL: Final = 10
@@ -124,7 +126,7 @@ def _topic(reader: FieldReader, version: int) -> Topic:
 def _partition(reader: FieldReader, version: int) -> Partition:
     reader.int16()  # error_code
     partition = Partition(number=reader.int32(), leader_id=reader.int32())
-    if version >= _LEADER_EPOCH_SINCE:
+    if version >= _PARTITION_EPOCH_SINCE:
         reader.int32()
     reader.skip_int32s()  # replicas
     reader.skip_int32s()  # in-sync replicas
@@ -132,3 +134,94 @@ def _partition(reader: FieldReader, version: int) -> Partition:
         reader.skip_int32s()
     reader.tags()
     return partition
+
+
+_INT64: Final = Struct(">q")
+_NO_REPLICA: Final = -1
+_LATEST: Final = -1
+_NO_EPOCH: Final = -1
+_LEADER_EPOCH_SINCE: Final = 4
+
+
+class FoundOffset(NamedTuple):
+    """The offset after the last record, or an error."""
+
+    error_code: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndOffset(ClientRequest[FoundOffset]):
+    """A request to the leader of a partition for its end offset."""
+
+    topic: str
+    partition: int
+
+    api_key: ClassVar[ApiKey] = ApiKey.LIST_OFFSETS
+    versions: ClassVar[VersionRange] = VersionRange(2, 2)
+    broker_since: ClassVar[str] = "0.11"
+
+    def write(self, writer: FieldWriter, version: int) -> None:
+        writer.int32(_NO_REPLICA)
+        writer.int8(0)  # isolation level: uncommitted
+        writer.count(1)
+        writer.string(self.topic)
+        writer.count(1)
+        writer.int32(self.partition)
+        if version >= _LEADER_EPOCH_SINCE:
+            writer.int32(_NO_EPOCH)
+        writer.raw(_INT64.pack(_LATEST))
+
+    def read(self, reader: FieldReader, version: int) -> FoundOffset:
+        reader.int32()  # throttle_time_ms
+        reader.count()
+        reader.text()
+        reader.count()
+        reader.int32()
+        error_code = reader.int16()
+        reader.int64()  # timestamp
+        return FoundOffset(error_code, reader.int64())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reassignments:
+    """The topics with partitions that are being moved, or an error."""
+
+    error_code: int
+    error_message: str | None
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListReassignmentsRequest(ClientRequest[Reassignments]):
+    """A request for all partitions that are being moved."""
+
+    timeout_ms: int
+
+    api_key: ClassVar[ApiKey] = ApiKey.LIST_PARTITION_REASSIGNMENTS
+    versions: ClassVar[VersionRange] = VersionRange(0, 0)
+    broker_since: ClassVar[str] = "2.4"
+
+    def write(self, writer: FieldWriter, version: int) -> None:
+        writer.int32(self.timeout_ms)
+        writer.count(None)  # all topics
+        writer.tags()
+
+    def read(self, reader: FieldReader, version: int) -> Reassignments:
+        reader.int32()  # throttle_time_ms
+        error_code, error_message = reader.int16(), reader.string()
+        topics = tuple(_moving_topic(reader) for _ in range(reader.count()))
+        reader.tags()
+        return Reassignments(error_code=error_code, error_message=error_message, topics=topics)
+
+
+def _moving_topic(reader: FieldReader) -> str:
+    name = reader.text()
+    for _ in range(reader.count()):
+        reader.int32()  # partition
+        reader.skip_int32s()  # replicas
+        reader.skip_int32s()  # being added
+        reader.skip_int32s()  # being removed
+        reader.tags()
+    reader.tags()
+    return name

@@ -11,8 +11,7 @@ from typing import ClassVar, NamedTuple
 
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.client.describe_configs import TOPIC, DescribeConfigsRequest
-from kafka_quotas.wire.client.list_offsets import EndOffset
-from kafka_quotas.wire.client.metadata import MetadataRequest
+from kafka_quotas.wire.client.metadata import EndOffset, MetadataRequest
 from kafka_quotas.wire.client.request import Answer, ClientRequest, VersionRange
 from kafka_quotas.wire.client.topics import CreateTopics, NewTopic
 from kafka_quotas.wire.codec.reader import FieldReader

@@ -1,12 +1,13 @@
-"""Requests that we send ourselves: their common interface, and their frames.
+"""Requests that we send ourselves: their common interface, their frames, and the one for a broker's versions.
 
 A request knows the versions that it supports; the broker's ApiVersions decide which of them is used.
 
-**Source:** KIP-35, KIP-482; `RequestHeader`, `ResponseHeader`, Kafka 4.1.
+**Source:** KIP-35, KIP-482, KIP-511; `RequestHeader`, `ResponseHeader`, `ApiVersionsRequest.json`, Kafka 4.1.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from kafka_quotas.core.errors import ProtocolError
@@ -102,3 +103,50 @@ def read_answer(request: ClientRequest[Answer], version: int, content: bytes, *,
     if has_header_tags(request.api_key, version):
         reader.tags()
     return request.read(reader, version)
+
+
+_SOFTWARE_SINCE: Final = 3
+_THROTTLE_TIME_SINCE: Final = 1
+
+
+class OfferedVersions(NamedTuple):
+    """The versions that a broker supports, by API key.
+
+    With an error there may be none.
+    """
+
+    error_code: int
+    ranges: Mapping[int, VersionRange]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionRequest(ClientRequest[OfferedVersions]):
+    """A request for the broker's versions that names the client software."""
+
+    software_name: str = "kafka-quotas"
+    software_version: str = "0"
+
+    api_key: ClassVar[ApiKey] = ApiKey.API_VERSIONS
+    versions: ClassVar[VersionRange] = VersionRange(0, 3)
+    broker_since: ClassVar[str] = "0.10"
+
+    def write(self, writer: FieldWriter, version: int) -> None:
+        if version >= _SOFTWARE_SINCE:
+            writer.string(self.software_name)
+            writer.string(self.software_version)
+            writer.tags()
+
+    def read(self, reader: FieldReader, version: int) -> OfferedVersions:
+        error_code = reader.int16()
+        # A response with an error has the form of version 0, whatever was asked (KIP-511).
+        if error_code:
+            return OfferedVersions(error_code=error_code, ranges={})
+        ranges = {}
+        for _ in range(reader.count()):
+            api_key = reader.int16()
+            ranges[api_key] = VersionRange(reader.int16(), reader.int16())
+            reader.tags()
+        if version >= _THROTTLE_TIME_SINCE:
+            reader.int32()
+        reader.tags()
+        return OfferedVersions(error_code=error_code, ranges=ranges)

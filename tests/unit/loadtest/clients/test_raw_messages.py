@@ -22,7 +22,7 @@ from kafka_quotas.loadtest.clients.raw.record_batch import RecordBatch, RecordOw
 from kafka_quotas.loadtest.clients.raw.request_flood import FLOOD_APIS, check_flood, flood_frame
 from kafka_quotas.loadtest.plan.workload import RequestFlood
 from kafka_quotas.loadtest.record.delivery import STAMP
-from kafka_quotas.wire.client.list_offsets import EndOffset
+from kafka_quotas.wire.client.metadata import EndOffset
 from kafka_quotas.wire.client.request import read_answer, request_frame
 from kafka_quotas.wire.client.topics import (
     CreatePartitions,

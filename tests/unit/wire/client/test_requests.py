@@ -18,7 +18,6 @@ from tests.support.frames.kio_samples import filled_response, response_frame
 from kafka_quotas.core.errors import ProtocolError, UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_filter import FilterComponent, Match, QuotaFilter
-from kafka_quotas.wire.client.api_versions import VersionRequest
 from kafka_quotas.wire.client.client_quotas import (
     AlterQuotasRequest,
     DescribeQuotasRequest,
@@ -27,9 +26,15 @@ from kafka_quotas.wire.client.client_quotas import (
     StoredQuotas,
 )
 from kafka_quotas.wire.client.describe_configs import TOPIC, DescribeConfigsRequest
-from kafka_quotas.wire.client.metadata import MetadataRequest
-from kafka_quotas.wire.client.partition_reassignments import ListReassignmentsRequest
-from kafka_quotas.wire.client.request import ClientRequest, VersionRange, read_answer, request_frame, version_of
+from kafka_quotas.wire.client.metadata import ListReassignmentsRequest, MetadataRequest
+from kafka_quotas.wire.client.request import (
+    ClientRequest,
+    VersionRange,
+    VersionRequest,
+    read_answer,
+    request_frame,
+    version_of,
+)
 from kafka_quotas.wire.client.sasl import AuthenticateRequest, HandshakeRequest
 from kafka_quotas.wire.codec.reader import FieldReader
 from kafka_quotas.wire.protocol.api_table import API_TABLE

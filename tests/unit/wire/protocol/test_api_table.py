@@ -7,7 +7,6 @@ from generators import kafka_python_messages, kio_messages
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.wire.passing.throttle_time import has_throttle, throttle_needs_whole
 from kafka_quotas.wire.protocol.api_table import API_TABLE
-from kafka_quotas.wire.protocol.error_code import error_name
 from kafka_quotas.wire.protocol.response_header import has_header_tags
 
 # API key -> first version whose response carries a throttle time, by place.
@@ -122,13 +121,6 @@ def test_apis_are_named_as_in_kafkas_definitions():
     ]
     for key in kio_messages.api_names():
         assert kio_messages.response(key, API_TABLE[key].max_version).name == API_TABLE[key].name
-
-
-def test_error_codes_have_kafkas_names():
-    assert error_name(-1) == "UNKNOWN_SERVER_ERROR"
-    assert error_name(0) == "NONE"
-    assert error_name(89) == "THROTTLING_QUOTA_EXCEEDED"
-    assert error_name(999) == "error 999"
 
 
 @pytest.mark.parametrize("api_key", sorted(API_TABLE))

@@ -17,7 +17,7 @@ from kafka_quotas.loadtest.clients.raw.client import RawClient
 from kafka_quotas.loadtest.clients.raw.connection import RawConnection
 from kafka_quotas.loadtest.clients.raw.leaders import unreachable
 from kafka_quotas.loadtest.clients.raw.login import opened
-from kafka_quotas.wire.client.api_versions import VersionRequest
+from kafka_quotas.wire.client.request import VersionRequest
 
 CLOSED: Final = "closed without an answer"
 DELAYED_MS: Final = 100

@@ -22,7 +22,7 @@ from kafka_quotas.loadtest.clients.raw.leaders import LEADER_MOVED, Address, Lea
 from kafka_quotas.loadtest.clients.raw.produce_request import read_produce_answer
 from kafka_quotas.loadtest.plan.plan import ClientLoad, LoadPlan
 from kafka_quotas.loadtest.plan.workload import RequestFlood
-from kafka_quotas.wire.client.list_offsets import EndOffset
+from kafka_quotas.wire.client.metadata import EndOffset
 from kafka_quotas.wire.client.probes import Target, produce_probe, small_probes, topic_check
 from kafka_quotas.wire.client.request import request_frame
 from kafka_quotas.wire.passing.throttle_time import read_throttle_ms, throttle_offset
