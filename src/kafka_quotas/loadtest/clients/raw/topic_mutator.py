@@ -25,7 +25,7 @@ from kafka_quotas.wire.client.topics import NewTopic, TopicMutation
 from kafka_quotas.wire.codec.frame import FRAME_LENGTH_BYTES
 from kafka_quotas.wire.protocol.error_code import ErrorCode, error_name
 
-_NOT_AUTHORIZED: Final = {
+_NOT_AUTHORIZED: Final[Mapping[int, str]] = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "topic",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "cluster",
 }
