@@ -26,6 +26,7 @@ class ControlConnection(asyncio.Protocol):
     Args:
         owner: User id that may do everything, as root may.
         allowed: User ids that may connect besides.
+        is_surplus: Whether the socket has as many connections as it may, so that this one is refused.
         on_end: Called when the connection has ended.
     """
 
@@ -35,11 +36,13 @@ class ControlConnection(asyncio.Protocol):
         *,
         owner: int,
         allowed: frozenset[int],
+        is_surplus: bool,
         on_end: Callable[["ControlConnection"], None],
     ) -> None:
         self._desk = desk
         self._owner = owner
         self._allowed = allowed
+        self._is_surplus = is_surplus
         self._on_end = on_end
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
@@ -68,6 +71,8 @@ class ControlConnection(asyncio.Protocol):
         self._may_reload = uid in (self._owner, 0)
         if not self._may_reload and uid not in self._allowed:
             self.refuse(f"user {uid} may not ask this daemon")
+        elif self._is_surplus:
+            self.refuse("too many connections")
 
     def data_received(self, data: bytes) -> None:
         """Buffer the bytes and answer the requests that are whole."""

@@ -19,6 +19,7 @@ from kafka_quotas.enforcement.control.connection import ControlConnection
 from kafka_quotas.enforcement.control.handler import ControlHandler
 
 MAX_CONNECTIONS: Final = 256
+"""Most connections at a time; a further one gets an error and is closed."""
 MAX_PATH_BYTES: Final = 107
 """Longest path that Linux takes for a Unix socket."""
 
@@ -116,10 +117,12 @@ class ControlServer:
 
     def _accept(self) -> ControlConnection:
         connection = ControlConnection(
-            self._desk, owner=os.geteuid(), allowed=self._access.users, on_end=self._connections.discard
+            self._desk,
+            owner=os.geteuid(),
+            allowed=self._access.users,
+            is_surplus=len(self._connections) >= MAX_CONNECTIONS,
+            on_end=self._connections.discard,
         )
-        if len(self._connections) >= MAX_CONNECTIONS:
-            asyncio.get_running_loop().call_soon(connection.refuse, "too many connections")
         self._connections.add(connection)
         return connection
 
