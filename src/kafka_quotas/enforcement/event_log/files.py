@@ -50,19 +50,24 @@ class EventFiles:
             raise _error(target.folder, error) from error
 
     def write(self, lines: list[str]) -> int:
-        """Write the lines and return their number.
+        """Write the lines and return how many are in a file as a whole.
 
         Raises:
-            EventLogError: The lines can't be written.
+            EventLogError: None of the lines can be written.
         """
         content = "".join(lines).encode()
+        written = 0
         try:
             if self._file is None:
                 self._open()
             assert self._file is not None
-            self._file.write(content)
+            while written < len(content):  # a disk that fills up, or a signal, ends a write early and without an error
+                written += self._file.write(content[written:])
         except OSError as error:
             self._give_up()
+            whole = content.count(b"\n", 0, written)
+            if whole:
+                return whole  # the next call fails, with the reason
             raise _error(self._target.folder, error) from error
         self._bytes += len(content)
         self.settle()

@@ -4,7 +4,10 @@ import errno
 import fcntl
 import json
 import re
+import resource
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
@@ -193,6 +196,32 @@ def test_nobody_but_owner_and_group_can_read_the_files(tmp_path: Path) -> None:
     made = EventFiles(FolderTarget(folder=tmp_path / "made"))
     made.close()
     assert not stat.S_IMODE((tmp_path / "made").stat().st_mode) & 0o027
+
+
+@contextmanager
+def disk_that_ends_after(size: int) -> Iterator[None]:
+    """No file of this process grows beyond this size: the kernel writes what fits, and then fails."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(("room", "written"), [(35, 3), (30, 3), (29, 2)])
+def test_lines_that_a_full_disk_cuts_off_are_not_in_the_file_and_do_not_count(
+    tmp_path: Path, room: int, written: int
+) -> None:
+    files, lines = EventFiles(FolderTarget(folder=tmp_path)), ["123456789\n"] * 4
+    with disk_that_ends_after(room):
+        assert files.write(lines) == written
+    assert [path.read_text() for path in tmp_path.glob("*.jsonl")] == ["123456789\n" * written]
+    with disk_that_ends_after(9), pytest.raises(EventLogError, match="File too large"):
+        files.write(lines)
+    assert files.write(lines) == 4
+    files.close()
+    assert sum(path.read_text().count("\n") for path in tmp_path.iterdir()) == written + 4
 
 
 def test_a_folder_that_can_not_be_is_refused(tmp_path: Path) -> None:
