@@ -182,13 +182,12 @@ class _Upstream:
 
     def close(self) -> None:
         """Close the connections and remove the quotas."""
-        for peer in self._peers:
-            peer.close()
-        try:
+        with ExitStack() as stack:  # whichever of these fails, the others happen
+            stack.callback(self._store.close)
+            for peer in self._peers:
+                stack.callback(peer.close)
             if self._limited:
                 self._set({REQUEST_PERCENTAGE.name: None})
-        finally:
-            self._store.close()
 
     def _set(self, changes: dict[str, float | None]) -> None:
         results = self._store.alter([Alteration(entity=entity, changes=changes) for entity in self._limited])
