@@ -13,13 +13,12 @@ from typing import Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.enforcement.config.address import ListenError, parse_address
-from kafka_quotas.enforcement.config.listener_settings import BrokerAddress, ListenerSettings
+from kafka_quotas.enforcement.config.listener_settings import MAX_NODE_ID, BrokerAddress, ListenerSettings
 
 MAX_PORT: Final = 65_535
 MAX_ADDRESSES: Final = 1_000
 """Most node ids that may be given addresses: each has a listening socket from the start."""
 _ENTRY: Final = re.compile(r"(\d{1,10})(?:-(\d{1,10}))?=(.+)")
-_MAX_NODE_ID: Final = 2**31 - 1
 _EXAMPLE: Final = "for example 1=20001,2=kafka-2.example:20002 or, for many at once, 1001-1099=21001"
 _ANYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound to
 
@@ -83,7 +82,7 @@ def _parsed(text: str) -> BrokerAddress:
     place = match[3].strip()
     alone = place.isascii() and place.isdigit()
     address = parse_address(f"broker:{place}" if alone else place)
-    if not first <= last <= _MAX_NODE_ID or address.port + last - first > MAX_PORT:
+    if not first <= last <= MAX_NODE_ID or address.port + last - first > MAX_PORT:
         raise UsageError(f"not an address of a broker: {text!r}", hint=_EXAMPLE)
     return BrokerAddress(first=first, last=last, host=None if alone else address.host, port=address.port)
 

@@ -1,5 +1,6 @@
 """The settings of one listener: its address, its upstreams, and the rules for its clients."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
@@ -13,8 +14,10 @@ from kafka_quotas.enforcement.config.rules import MAX_IN_FLIGHT
 Network: TypeAlias = IPv4Network | IPv6Network
 NODE_ID_MARK: Final = "$(nodeId)"
 """Placeholder of a broker's node id in a pattern for host names."""
+MAX_NODE_ID: Final = 2**31 - 1
 MAX_IDLE_MS: Final = 600_000
 """Default of `connections.max.idle.ms`, which is Kafka's."""
+_NODE_ID: Final = re.compile("[0-9]{1,10}")
 MAIN: Final = "main"
 """Name of the listener that `--listen` opens."""
 
@@ -111,5 +114,6 @@ class ListenerSettings:
                 return each.first
         before, _, after = (self.host_pattern or "").lower().partition(NODE_ID_MARK.lower())
         digits = host[len(before) : len(host) - len(after)]
-        matches = host.startswith(before) and host.endswith(after) and digits.isascii() and digits.isdigit()
-        return int(digits) if matches and len(digits) < 10 else None
+        if not (host.startswith(before) and host.endswith(after) and _NODE_ID.fullmatch(digits)):
+            return None
+        return int(digits) if int(digits) <= MAX_NODE_ID else None

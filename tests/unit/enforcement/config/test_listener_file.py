@@ -1,5 +1,6 @@
 """Files that describe listeners."""
 
+from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -69,6 +70,16 @@ def test_every_property_is_understood(tmp_path: Path) -> None:
     assert listener.shares_port
     assert (listener.node_of("Special.kafka.example"), listener.node_of("b8.kafka.example")) == (7, 8)
     assert listener.broker_host(7) == "special.kafka.example"
+
+
+@pytest.mark.parametrize(
+    ("digits", "node_id"),
+    [("0", 0), ("1000000000", 1_000_000_000), ("2147483647", 2_147_483_647)]
+    + [(digits, None) for digits in ("", "2147483648", "9999999999", "10000000000", "1" * 200, "-1", "1a", "\u0661")],
+)
+def test_a_node_id_in_a_host_name_is_any_that_a_broker_may_have(digits: str, node_id: int | None) -> None:
+    listener = replace(MAIN, host_pattern="b$(nodeId).kafka.example")
+    assert listener.node_of(f"B{digits}.kafka.example") == node_id
 
 
 def test_a_principal_is_a_text_that_can_be_written(tmp_path: Path) -> None:
