@@ -33,6 +33,7 @@ from kafka_quotas.enforcement.state.state_file import (
 )
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
+from kafka_quotas.stores.files.atomic_write import clear_leftovers
 
 SAVE_S: Final = 5.0
 """Pause between two saves: with the time of two saves the most that a killed daemon forgets."""
@@ -87,8 +88,11 @@ class StateSnapshotter:
     def restore(self) -> None:
         """Restore buckets, rates and meters from the file.
 
-        A file that can't be read is logged and does not keep the daemon from starting.
+        A file that can't be read is logged and does not keep the daemon from starting. What a killed daemon left of a
+        save is removed.
         """
+        with contextlib.suppress(OSError):  # the folder may be gone, which the first save reports
+            clear_leftovers(self._path)
         try:
             state = read_state(self._path)
             if state is not None:

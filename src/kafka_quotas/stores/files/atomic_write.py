@@ -5,7 +5,11 @@ the old file is unchanged. A link stays a link, and a target that is no file (a 
 directly.
 """
 
+import glob
 import os
+import re
+import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,9 +47,10 @@ def replacing(path: Path, *, private: bool = False, most: int = 0o7777) -> Itera
         with target.open("w", encoding="utf-8") as file:
             yield file
         return
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    # In a folder that others may write to a name that can be guessed could be a link of theirs: a new file or none.
+    beside = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666 & most)
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o666 & most)
         with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor has no path
             if target.exists() and not private:
                 beside.chmod(target.stat().st_mode & 0o7777 & most)
@@ -55,6 +60,35 @@ def replacing(path: Path, *, private: bool = False, most: int = 0o7777) -> Itera
         beside.replace(target)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def clear_leftovers(path: Path) -> None:
+    """Remove the temporary files that killed processes of this user left beside a file.
+
+    Call it before this process writes the file: another life of it may have had the same process id.
+    """
+    target = path.resolve()
+    leftover = re.compile(rf"\.{re.escape(target.name)}\.(\d+)(\.[0-9a-f]{{8}})?")
+    for beside in target.parent.glob(f".{glob.escape(target.name)}.*"):
+        match = leftover.fullmatch(beside.name)
+        if match is not None and not _is_alive(int(match[1])) and _is_own_file(beside):
+            beside.unlink(missing_ok=True)
+
+
+def _is_alive(pid: int) -> bool:
+    """Return whether another process has this id."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return pid != os.getpid()
+
+
+def _is_own_file(path: Path) -> bool:
+    found = path.lstat()
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def save_text(path: Path, parts: Iterable[str]) -> None:

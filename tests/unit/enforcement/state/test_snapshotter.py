@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import stat
 from pathlib import Path
 
@@ -312,7 +313,16 @@ def test_figures_of_other_windows_are_not_taken(tmp_path: Path) -> None:
     assert after.record(None, "app", 0) == 0
 
 
-def test_a_state_that_can_not_be_written_leaves_the_old_one_and_is_said_once(tmp_path: Path) -> None:
+def test_a_start_removes_what_a_killed_daemon_left_of_a_save(tmp_path: Path) -> None:
+    half = tmp_path / f".state.{os.getpid()}.0123abcd"
+    half.write_text('{"v": 2')
+    Kept(tmp_path / "state").keeper.restore()
+    assert not half.exists()
+
+
+def test_a_state_that_can_not_be_written_leaves_the_old_one_and_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = Kept(tmp_path / "absent" / "state")
     kept.keeper.save()
     kept.keeper.save()
@@ -322,7 +332,8 @@ def test_a_state_that_can_not_be_written_leaves_the_old_one_and_is_said_once(tmp
     before.record(1, "app", 9000)
     before.keeper.save()
     content = path.read_bytes()
-    (tmp_path / f".state.{os.getpid()}").mkdir()
+    monkeypatch.setattr(secrets, "token_hex", lambda _: "00000000")
+    (tmp_path / f".state.{os.getpid()}.00000000").mkdir()
     before.keeper.save()
     assert [notice.event for notice in before.said] == ["state can't be saved"]
     assert path.read_bytes() == content
