@@ -19,8 +19,10 @@
 Invariants: a file that is not understood whole is refused whole, with one line that names the entity at fault.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -142,10 +144,10 @@ def _settings(table: _Table) -> dict[str, Any]:
     Raises:
         UsageError: A setting is unknown or not valid, or the entity has none.
     """
-    _refuse_others(table, (*_WHO, *_SETTINGS))
-    settings = {name: _SETTINGS[name](name, value) for name, value in table.items() if name in _SETTINGS}
+    _refuse_others(table, (*_WHO, *SETTINGS))
+    settings = {name: SETTINGS[name].read(name, value) for name, value in table.items() if name in SETTINGS}
     if not settings:
-        raise UsageError("it sets nothing", hint=f"settings are {', '.join(_SETTINGS)}")
+        raise UsageError("it sets nothing", hint=f"settings are {', '.join(SETTINGS)}")
     if settings.get("on_violation") is OnViolation.DELAY_THEN_ERROR and "max_throttle_ms" not in settings:
         raise UsageError(
             "on_violation = 'delay-then-error' needs max_throttle_ms", hint="it says how long the delay may be"
@@ -153,43 +155,50 @@ def _settings(table: _Table) -> dict[str, Any]:
     return settings
 
 
-def _one_of(kind: type[Mode] | type[Scope] | type[FetchOverQuota] | type[OnViolation]) -> Callable[[str, object], Any]:
-    def choose(name: str, value: object) -> Any:
-        if value not in [member.value for member in kind]:
-            raise UsageError(f"{name} can't be {value!r}", hint=f"one of {', '.join(kind)}")
-        return kind(value)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySetting:
+    """One setting of an entity: the values that the parser takes and the file's JSON schema allows."""
 
-    return choose
+    kind: type[StrEnum | bool | int | float]
+    """Type of the value: a word, a truth, a whole number from 1 to `MAX_THROTTLE_MS`, or a number above 0."""
+    description: str = ""
+    """Meaning of the value in the schema."""
+    unit: str = ""
+
+    def read(self, name: str, value: object) -> Any:
+        """Return a value of the file in the type of the setting.
+
+        Raises:
+            UsageError: The setting can't have this value.
+        """
+        if issubclass(self.kind, StrEnum):
+            if value not in [member.value for member in self.kind]:
+                raise UsageError(f"{name} can't be {value!r}", hint=f"one of {', '.join(self.kind)}")
+            return self.kind(value)
+        if self.kind is bool:
+            if not isinstance(value, bool):
+                raise UsageError(f"{name} is neither true nor false: {value!r}")
+            return value
+        is_whole, is_number = type(value) is int, type(value) in (int, float)  # a truth is an int to `isinstance`
+        if self.kind is int and not (is_whole and 1 <= value <= MAX_THROTTLE_MS):
+            raise UsageError(f"{name} must be a whole number from 1 on, not {value!r}", hint=f"it is {self.unit}")
+        if not (is_number and 0 < value < math.inf):
+            raise UsageError(f"{name} must be a number above 0, not {value!r}", hint=f"it is {self.unit}")
+        return self.kind(value)
 
 
-def _rate(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise UsageError(f"{name} must be a number above 0, not {value!r}", hint="it is requests per second")
-    return float(value)
-
-
-def _milliseconds(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_THROTTLE_MS:
-        raise UsageError(f"{name} must be a whole number from 1 on, not {value!r}", hint="it is milliseconds")
-    return value
-
-
-def _flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise UsageError(f"{name} is neither true nor false: {value!r}")
-    return value
-
-
-_SETTINGS: Final[dict[str, Callable[[str, object], Any]]] = {
-    "mode": _one_of(Mode),
-    "scope": _one_of(Scope),
-    "fetch_over_quota": _one_of(FetchOverQuota),
-    "on_violation": _one_of(OnViolation),
-    "max_throttle_ms": _milliseconds,
-    "exempt": _flag,
-    "request_rate": _rate,
+SETTINGS: Final = {
+    "mode": PolicySetting(kind=Mode),
+    "scope": PolicySetting(kind=Scope),
+    "fetch_over_quota": PolicySetting(kind=FetchOverQuota),
+    "on_violation": PolicySetting(kind=OnViolation),
+    "max_throttle_ms": PolicySetting(
+        kind=int, unit="milliseconds", description="The longest throttle time, in milliseconds."
+    ),
+    "exempt": PolicySetting(kind=bool, description="Whether the client is held to no quota."),
+    "request_rate": PolicySetting(kind=float, unit="requests per second", description="Requests per second."),
 }
-"""Settings of an entity and their checks: the fields of `ClientPolicy`, and one limit."""
+"""Settings of an entity: the fields of `ClientPolicy`, and one limit."""
 
 
 def _thresholds(table: _Table) -> ThresholdSettings:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from tests.support.daemon.policy_schema import policy_schema
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.threshold import ThresholdSettings
 from kafka_quotas.enforcement.config.client_policy import EntityPolicy, FetchOverQuota, Mode, OnViolation, Scope
 from kafka_quotas.enforcement.config.policy_file import PolicyFile, parse_policy_file, read_policy_file
-from kafka_quotas.enforcement.config.policy_schema import policy_schema
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "daemon" / "policy.toml"
 MIB = 1024.0 * 1024.0

@@ -6,36 +6,21 @@ a file.
 """
 
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
-from kafka_quotas.enforcement.config.client_policy import FetchOverQuota, Mode, OnViolation, Scope
-from kafka_quotas.enforcement.config.policy_file import MAX_THROTTLE_MS
+from kafka_quotas.enforcement.config.client_policy import OnViolation
+from kafka_quotas.enforcement.config.policy_file import MAX_THROTTLE_MS, SETTINGS, PolicySetting
 
-_NAME: Final = {"type": "string", "minLength": 1}
-_SIZE: Final = {
+_NAME = {"type": "string", "minLength": 1}
+_SIZE = {
     "description": "Bytes per second.",
     "oneOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "minLength": 1}],
     "examples": [1048576, "20MiB"],
 }
-_SETTINGS: Final[dict[str, dict[str, Any]]] = {
-    "mode": {},
-    "scope": {},
-    "fetch_over_quota": {},
-    "on_violation": {},
-    "max_throttle_ms": {
-        "description": "The longest throttle time, in milliseconds.",
-        "type": "integer",
-        "minimum": 1,
-        "maximum": MAX_THROTTLE_MS,
-    },
-    "exempt": {"description": "Whether the client is held to no quota.", "type": "boolean"},
-    "request_rate": {"description": "Requests per second.", "type": "number", "exclusiveMinimum": 0},
-}
-_CHOICES: Final[dict[str, type[StrEnum]]] = {
-    "mode": Mode,
-    "scope": Scope,
-    "fetch_over_quota": FetchOverQuota,
-    "on_violation": OnViolation,
+_NUMBERS = {
+    bool: {"type": "boolean"},
+    int: {"type": "integer", "minimum": 1, "maximum": MAX_THROTTLE_MS},
+    float: {"type": "number", "exclusiveMinimum": 0},
 }
 
 
@@ -55,7 +40,7 @@ def policy_schema() -> dict[str, Any]:
 
 
 def _entity() -> dict[str, Any]:
-    settings = {name: _choice(name) if name in _CHOICES else shape for name, shape in _SETTINGS.items()}
+    settings = {name: _setting(setting) for name, setting in SETTINGS.items()}
     who = {
         "user": _NAME,
         "user_default": {"type": "boolean"},
@@ -89,8 +74,10 @@ def _excludes(name: str) -> dict[str, Any]:
     return {"not": {"required": [name, default], "properties": {default: {"const": True}}}}
 
 
-def _choice(name: str) -> dict[str, Any]:
-    return {"enum": [member.value for member in _CHOICES[name]]}
+def _setting(setting: PolicySetting) -> dict[str, Any]:
+    if issubclass(setting.kind, StrEnum):
+        return {"enum": [member.value for member in setting.kind]}
+    return {"description": setting.description, **_NUMBERS[setting.kind]}
 
 
 def _thresholds() -> dict[str, Any]:
