@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.daemon.whole_run import run_whole
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.model.entity import ABSENT, Entity
@@ -19,7 +20,6 @@ from kafka_quotas.enforcement.monitoring.top_buckets import Wanted, top_buckets
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.quotas.store_changes import ChangeTracker
 from kafka_quotas.enforcement.telemetry import throttle_stats as ledger
-from kafka_quotas.enforcement.telemetry.slices import run_whole
 from kafka_quotas.enforcement.telemetry.status import BucketRow, share_used
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleTable
 from kafka_quotas.stores.store import QuotaEntry, Snapshot

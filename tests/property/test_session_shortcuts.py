@@ -110,7 +110,7 @@ class Side:
         session, ledger = self.pair.session, self.pair.ledger
         counts = [
             {bucket: (count.times, count.total_ms) for (_, bucket), count in throttles.items()}
-            for throttles in (ledger.throttles, ledger.upstream_throttles, ledger.shadow_throttles)
+            for throttles in (ledger.set_here.by_bucket, ledger.set_upstream.by_bucket, ledger.shadowed_here.by_bucket)
         ]
         in_flight = [exchange.correlation_id for exchange in session.flow.in_flight]
         held = (session.state, session.flow.is_delaying, session.wake_at_ms)

@@ -43,7 +43,7 @@ from kafka_quotas.enforcement.quotas.store_watcher import OpenStore, StoreWatche
 from kafka_quotas.enforcement.state.snapshotter import StateSnapshotter
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import Log, LogEvent, LogLevel, defect
-from kafka_quotas.enforcement.telemetry.slices import run_sliced
+from kafka_quotas.enforcement.telemetry.status import run_sliced
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
 from kafka_quotas.enforcement.topics.filters import TopicFilters
 from kafka_quotas.stores.static import read_static_quotas

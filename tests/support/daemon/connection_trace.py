@@ -336,7 +336,9 @@ class Trace:
     def outcome(self) -> tuple[object, ...]:
         """All that can be seen of the connection."""
         session = self.pair.session
-        throttles = {bucket: (count.times, count.total_ms) for (_, bucket), count in self.pair.ledger.throttles.items()}
+        throttles = {
+            bucket: (count.times, count.total_ms) for (_, bucket), count in self.pair.ledger.set_here.by_bucket.items()
+        }
         seen = (self.pair.upstream, self.pair.client, session.state, session.principal, session.request_count)
         return *seen, throttles, self.charges, self.pair.now_ms, self.refused
 

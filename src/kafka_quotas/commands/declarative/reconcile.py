@@ -22,7 +22,7 @@ from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.monitoring.http_server import MetricsServer
-from kafka_quotas.enforcement.telemetry.slices import one_slice
+from kafka_quotas.enforcement.telemetry.status import one_slice
 from kafka_quotas.stores.store import Store
 
 _END_OF_TIME_MS: Final = 2**62

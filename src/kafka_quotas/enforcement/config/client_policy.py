@@ -5,9 +5,9 @@ a client to the least, as limits are (levels 1 to 8), and falls back to the daem
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from kafka_quotas.core.model.entity import ABSENT, Absent, Entity
 
@@ -62,8 +62,6 @@ class ClientPolicy:
     exempt: bool = False
     """Whether the client is held to no quota."""
 
-
-TERM_NAMES: Final = tuple(setting.name for setting in fields(ClientPolicy))
 
 _Name: TypeAlias = str | Absent | None
 

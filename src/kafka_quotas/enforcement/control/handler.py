@@ -17,8 +17,7 @@ from kafka_quotas.enforcement.decisions.messages import PROTOCOL_VERSION, Decisi
 from kafka_quotas.enforcement.quotas.reload import Reloaded, reloaded_to_json
 from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted, unmuted_to_json
 from kafka_quotas.enforcement.telemetry.log import defect
-from kafka_quotas.enforcement.telemetry.slices import run_sliced
-from kafka_quotas.enforcement.telemetry.status import DaemonStatus, status_text
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced, status_text
 
 _OPS: Final = "status, reload, unmute, record, check, unrecord, batch"
 _OWNERS_OPS: Final = {"reload": "reload it", "unmute": "end throttle times"}

@@ -8,7 +8,7 @@ from typing import Final
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.monitoring.health import Health
 from kafka_quotas.enforcement.proxy.acceptor import bind
-from kafka_quotas.enforcement.telemetry.slices import run_sliced
+from kafka_quotas.enforcement.telemetry.status import run_sliced
 
 IDLE_S: Final = 10.0
 MAX_HEAD_BYTES: Final = 16 * 1024

@@ -1,17 +1,22 @@
-"""The status of a daemon, and its JSON form.
+"""The status of a daemon, its JSON form, and the slices in which work over everything that a daemon keeps is done.
 
 Times are milliseconds, rates and limits bytes per second. Lists are sorted and cut at `MAX_ROWS`: of buckets those stay
 that use most of their limit, of throttle counts those with the longest times, of waiting clients those that wait
 longest. `quota_totals` and `counters` are of all there are.
+
+Sliced work is a generator that knows nothing of event loops: between two of its slices anything may happen.
 """
 
+import asyncio
 import json
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kafka_quotas.core.errors import ProtocolError
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
+
+T = TypeVar("T")
 
 MAX_ROWS: Final = 1000
 ESTIMATED: Final = REQUEST_PERCENTAGE.name
@@ -238,3 +243,20 @@ def _known(kind: type, data: object) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise TypeError("not an object")
     return {field.name: data[field.name] for field in fields(kind) if field.name in data}
+
+
+async def run_sliced(work: Generator[None, None, T]) -> T:
+    """Run the work slice by slice, let the event loop serve others in between, and return its result."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        await asyncio.sleep(0)
+
+
+def one_slice(work: Callable[[], T]) -> Generator[None, None, T]:
+    """Run small work as a single slice and return its result."""
+    yield
+    return work()

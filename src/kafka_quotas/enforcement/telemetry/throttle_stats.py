@@ -6,7 +6,6 @@ are kept and those of the others.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass
 from sys import getsizeof
 from typing import Final, TypeAlias
@@ -91,54 +90,36 @@ class ThrottleStats:
         self.refused_here = ThrottleTable()
         """Throttle times in place of which clients got an error."""
 
-    @property
-    def throttles(self) -> Mapping[Throttled, ThrottleCount]:
-        """The counts of `set_here`."""
-        return self.set_here.by_bucket
-
-    @property
-    def upstream_throttles(self) -> Mapping[Throttled, ThrottleCount]:
-        """The counts of `set_upstream`."""
-        return self.set_upstream.by_bucket
-
-    @property
-    def shadow_throttles(self) -> Mapping[Throttled, ThrottleCount]:
-        """The counts of `shadowed_here`."""
-        return self.shadowed_here.by_bucket
-
-    @property
-    def refusals(self) -> Mapping[Throttled, ThrottleCount]:
-        """The counts of `refused_here`."""
-        return self.refused_here.by_bucket
-
     def throttled(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int, now_ms: int) -> None:
         """Count a throttle time, and log the first of a bucket."""
         limiter.throttled(throttle_ms, now_ms)
-        if self.set_here.add(_key(quota_type, limiter), throttle_ms):
-            self._say("client throttled", LogLevel.INFO, quota_type, limiter, throttle_ms)
+        self._count(self.set_here, "client throttled", quota_type, limiter, throttle_ms)
 
     def shadowed(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int) -> None:
         """Count a throttle time of shadow mode, and log the first of a bucket."""
-        if self.shadowed_here.add(_key(quota_type, limiter), throttle_ms):
-            self._say("client would be throttled", LogLevel.INFO, quota_type, limiter, throttle_ms)
+        self._count(self.shadowed_here, "client would be throttled", quota_type, limiter, throttle_ms)
 
     def refused(self, limiter: Limiter, throttle_ms: int) -> None:
         """Count a refused request, and log the first of a bucket."""
-        if self.refused_here.add(_key(limiter.quota_type, limiter), throttle_ms):
-            self._say("client refused", LogLevel.INFO, limiter.quota_type, limiter, throttle_ms)
+        self._count(self.refused_here, "client refused", limiter.quota_type, limiter, throttle_ms)
 
     def throttled_upstream(self, quota_type: QuotaType, limiter: Limiter, throttle_ms: int) -> None:
         """Count a throttle time of the upstream, and log the first of a bucket."""
-        if self.set_upstream.add(_key(quota_type, limiter), throttle_ms):
-            self._say(
-                "upstream throttles a client that is limited here as well",
-                LogLevel.WARNING,
-                quota_type,
-                limiter,
-                throttle_ms,
-            )
+        event = "upstream throttles a client that is limited here as well"
+        self._count(self.set_upstream, event, quota_type, limiter, throttle_ms, level=LogLevel.WARNING)
 
-    def _say(self, event: str, severity: LogLevel, quota_type: QuotaType, limiter: Limiter, throttle_ms: int) -> None:
+    def _count(
+        self,
+        table: ThrottleTable,
+        event: str,
+        quota_type: QuotaType,
+        limiter: Limiter,
+        throttle_ms: int,
+        *,
+        level: LogLevel = LogLevel.INFO,
+    ) -> None:
+        if not table.add((quota_type, limiter.bucket or OTHERS), throttle_ms):
+            return
         fields: dict[str, str | float] = {
             "quota": quota_type.key.name,
             "entity": str(limiter.entity),
@@ -149,11 +130,7 @@ class ThrottleStats:
         }
         if quota_type is QuotaType.REQUEST:
             fields["estimated"] = "yes"
-        self._notify(LogEvent(event=event, severity=severity, fields=fields))
-
-
-def _key(quota_type: QuotaType, limiter: Limiter) -> Throttled:
-    return quota_type, limiter.bucket or OTHERS
+        self._notify(LogEvent(event=event, severity=level, fields=fields))
 
 
 def _name_bytes(key: Throttled) -> int:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.support.daemon.whole_run import run_whole
 
 from kafka_quotas.core.clock import VirtualClock
 from kafka_quotas.core.errors import ProtocolError, UsageError
@@ -23,7 +24,6 @@ from kafka_quotas.enforcement.proxy.upstream_health import UpstreamHealth
 from kafka_quotas.enforcement.telemetry import throttle_stats as ledger_module
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LINES_PER_SECOND, Log, LogEvent, LogFormat, LogLevel
-from kafka_quotas.enforcement.telemetry.slices import one_slice, run_whole
 from kafka_quotas.enforcement.telemetry.status import (
     BucketRow,
     DaemonStatus,
@@ -32,6 +32,7 @@ from kafka_quotas.enforcement.telemetry.status import (
     StoreRow,
     ThrottledClient,
     ThrottleRow,
+    one_slice,
     status_from_json,
     status_text,
     status_to_json,
@@ -101,12 +102,12 @@ def test_the_ledger_counts_each_bucket_and_says_the_first_time(monkeypatch: pyte
     manager.update_quota(Entity.of(client_id=None), 1.0)
     for client in ("a", "a", "b", "c", "d"):
         ledger.throttled(QuotaType.PRODUCE, manager.limiter("u", client), 10, 1000)
-    counts = {bucket: (count.times, count.total_ms) for (_, bucket), count in ledger.throttles.items()}
+    counts = {bucket: (count.times, count.total_ms) for (_, bucket), count in ledger.set_here.by_bucket.items()}
     assert counts == {("", "c"): (1, 10), ("", "d"): (1, 10)}
     others, total = ledger.set_here.others[QuotaType.PRODUCE], ledger.set_here.totals[QuotaType.PRODUCE]
     assert (others.times, others.total_ms, total.times, total.total_ms) == (3, 30, 5, 50)
     assert [notice.fields["client_id"] for notice in said] == ["a", "b", "c", "d"]
-    assert ledger.upstream_throttles == {}
+    assert ledger.set_upstream.by_bucket == {}
 
 
 def status() -> DaemonStatus:

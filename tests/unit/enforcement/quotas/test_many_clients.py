@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.support.daemon.whole_run import run_whole
 from tests.support.frames.enforcement import Pair, produce, produce_response
 
 from kafka_quotas.core.clock import VirtualClock
@@ -38,8 +39,7 @@ from kafka_quotas.enforcement.telemetry import status as status_module
 from kafka_quotas.enforcement.telemetry import throttle_stats as ledger_module
 from kafka_quotas.enforcement.telemetry.counters import Counters
 from kafka_quotas.enforcement.telemetry.log import LogEvent
-from kafka_quotas.enforcement.telemetry.slices import run_sliced, run_whole
-from kafka_quotas.enforcement.telemetry.status import DaemonStatus
+from kafka_quotas.enforcement.telemetry.status import DaemonStatus, run_sliced
 from kafka_quotas.enforcement.telemetry.throttle_stats import ThrottleStats
 from kafka_quotas.enforcement.topics.thresholds import ThresholdRegistry
 from kafka_quotas.enforcement.topics.topic_cache import TopicCache

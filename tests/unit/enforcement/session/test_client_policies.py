@@ -235,12 +235,12 @@ def test_the_larger_of_two_throttle_times_is_told_and_waited_once() -> None:
     assert throttle_of(pair.answer(produce_response(1)), -4) == 3000
     assert pair.session.mute is not None
     assert pair.session.mute.quota_type is QuotaType.PRODUCE
-    assert list(pair.ledger.throttles) == [(QuotaType.PRODUCE, ("", CLIENT_ID))]
+    assert list(pair.ledger.set_here.by_bucket) == [(QuotaType.PRODUCE, ("", CLIENT_ID))]
     pair.advance(3000)
     pair = Pair(quotas={QuotaType.PRODUCE: 1000.0, QuotaType.REQUEST: 0.01})
     pair.send(produce(1, size=2104))
     assert throttle_of(pair.answer(produce_response(1)), -4) == 1000
-    assert list(pair.ledger.throttles) == [(QuotaType.REQUEST, ("", CLIENT_ID))]
+    assert list(pair.ledger.set_here.by_bucket) == [(QuotaType.REQUEST, ("", CLIENT_ID))]
 
 
 @pytest.mark.parametrize("mode", [FetchOverQuota.DELIVER, FetchOverQuota.KAFKA])
@@ -331,8 +331,8 @@ def test_a_shadow_is_neither_told_nor_muted_nor_capped_and_what_would_have_been_
     assert pair.send(fetch(2)) == fetch(2)
     assert pair.answer(fetch_response(2, size=5004)) == fetch_response(2, size=5004)
     assert pair.session.mute is None
-    assert pair.ledger.throttles == {}
-    assert {kind: count.total_ms for (kind, _), count in pair.ledger.shadow_throttles.items()} == {
+    assert pair.ledger.set_here.by_bucket == {}
+    assert {kind: count.total_ms for (kind, _), count in pair.ledger.shadowed_here.by_bucket.items()} == {
         QuotaType.PRODUCE: 3000,
         QuotaType.FETCH: 3000,
     }

@@ -43,7 +43,7 @@ def test_a_client_that_gets_errors_is_not_delayed_but_refused_while_it_is_over(v
     assert 0 < throttle_ms < 4000
     assert pair.session.mute is None
     assert pair.counters.refused_requests == 1
-    assert [kind for kind, _ in pair.ledger.refusals] == [QuotaType.PRODUCE]
+    assert [kind for kind, _ in pair.ledger.refused_here.by_bucket] == [QuotaType.PRODUCE]
     pair.advance(throttle_ms)
     assert pair.send(produced(3, version=version, size=100)) == produced(3, version=version, size=100)
 

@@ -128,7 +128,7 @@ def test_a_throttle_time_of_the_broker_alone_is_passed_on_and_said(version: int)
     assert pair.answer(produce_response(1, version=version, throttle_ms=40)) == produce_response(
         1, version=version, throttle_ms=40
     )
-    assert [count.total_ms for count in pair.ledger.upstream_throttles.values()] == [40]
+    assert [count.total_ms for count in pair.ledger.set_upstream.by_bucket.values()] == [40]
     assert pair.session.mute is None
 
 
@@ -137,7 +137,7 @@ def test_the_larger_of_the_brokers_throttle_time_and_ours_counts_and_the_brokers
     pair.send(produce(1, size=5004))
     assert throttle_of(pair.answer(produce_response(1, throttle_ms=7000)), -4) == 7000
     assert pair.session.wake_at_ms == pair.now_ms + 7000
-    (count,) = pair.ledger.upstream_throttles.values()
+    (count,) = pair.ledger.set_upstream.by_bucket.values()
     assert (count.times, count.total_ms) == (1, 7000)
     pair.advance(7000)
     pair.send(produce(2, size=100))

@@ -263,7 +263,7 @@ def test_in_shadow_mode_nothing_is_refused_and_nobody_waits() -> None:
     response = create(who, 7, *THREE)
     assert [code for _, code in codes(response)] == [0, 0, 0]
     assert response.throttle_time_ms == 0
-    ((quota_type, _),) = who.pair.ledger.shadow_throttles
+    ((quota_type, _),) = who.pair.ledger.shadowed_here.by_bucket
     assert quota_type is QuotaType.CONTROLLER_MUTATION
 
 
