@@ -21,12 +21,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.support.brokers.servers import Kafka, kafka_4
 
-from kafka_quotas.commands import daemon as daemon_command
 from kafka_quotas.commands.testbed.daemon_process import running_daemon
 from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.enforcement.config.cost_model_file import DEFAULT_COSTS
+from kafka_quotas.enforcement.control.client import ask_status
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.kafka.broker_client import BrokerClient
 from kafka_quotas.stores.kafka.properties import KafkaAccess
@@ -101,7 +101,7 @@ def experiment(name: str, folder: Path, flood: list[Client], *, seconds: float) 
             seen = len(calm.latencies)
             time.sleep(seconds)
             requests = sum(len(client.latencies) for client in flood) - before
-            rows = [row for row in daemon_command.status(folder / "control.sock").buckets if row.client_id == FLOOD]
+            rows = [row for row in ask_status(folder / "control.sock").buckets if row.client_id == FLOOD]
         share = requests / seconds * DEFAULT_COSTS.request_nanos(flood[0].probe.api_key, 100) / 1e7
         told = f", daemon's account {rows[0].observed:.1f} %" if rows else ""
         latencies = sorted(calm.latencies[seen:])

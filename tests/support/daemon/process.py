@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from kafka_quotas.commands import daemon as command
 from kafka_quotas.core.model.entity import Entity
+from kafka_quotas.enforcement.control.client import ask_status
 from kafka_quotas.enforcement.control.server import ControlError
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus
 from kafka_quotas.stores.factory import open_store
@@ -83,7 +83,7 @@ class DaemonProcess:
         raise AssertionError(f"no {pieces} in the daemon's log:\n" + "".join(self._lines))
 
     def status(self) -> DaemonStatus:
-        return command.status(self.control)
+        return ask_status(self.control)
 
     def wait_until(self, holds, *, timeout_s: float = SOON_S) -> DaemonStatus:
         """The first status for which `holds` is true; fails after `timeout_s`. For a while there may be no answer."""

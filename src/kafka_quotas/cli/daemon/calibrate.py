@@ -67,7 +67,7 @@ def calibrate(
         bootstrap_server=upstream,
         command_config=command_config,
     )
-    from kafka_quotas.commands.daemon import calibrate as run  # noqa: PLC0415 - loads the Kafka store
+    from kafka_quotas.commands.calibrate import calibrate as run  # noqa: PLC0415 - loads the Kafka store
 
     settings = choose_store(store=None, bootstrap_server=upstream, command_config=command_config).settings()
     model = run(

@@ -11,7 +11,7 @@ from kafka_quotas.cli.daemon.unmute import unmute
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.render import print_listing
 from kafka_quotas.cli.output.view import TABLE_VIEW
-from kafka_quotas.commands import daemon
+from kafka_quotas.enforcement.control.client import ask_reload, ask_status
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -34,7 +34,7 @@ app.command()(unmute)
 @app.command()
 def status(control: Control = None, output: ListingView = TABLE_VIEW) -> None:
     """Show who is throttled, by which quota and for how long, and how the daemon fares."""
-    print_listing(status_listing(daemon.status(control)), output)
+    print_listing(status_listing(ask_status(control)), output)
 
 
 @app.command()
@@ -43,4 +43,4 @@ def reload(control: Control = None, output: ListingView = TABLE_VIEW) -> None:
 
     All files are checked before any is used. Where one can't be used the daemon keeps what it had; the exit code is 1.
     """
-    print_listing(reload_listing(daemon.reload(control)), output)
+    print_listing(reload_listing(ask_reload(control)), output)

@@ -8,11 +8,12 @@ from kafka_quotas.cli.daemon.options import Control
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing
 from kafka_quotas.cli.output.view import TABLE_VIEW
-from kafka_quotas.commands import daemon
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.core.quotas.quota_manager import QuotaType
 from kafka_quotas.enforcement.config.rules import ANONYMOUS
+from kafka_quotas.enforcement.control.client import find_control_path
+from kafka_quotas.enforcement.control.decision_client import DecisionClient
 from kafka_quotas.enforcement.decisions.json_codec import write_decision
 from kafka_quotas.enforcement.decisions.messages import (
     ASK_TYPES,
@@ -81,7 +82,9 @@ def decide(
     """
     asked = _type(quota_type)
     ask = DecisionRequest(_op(op), asked, _amount(amount, asked), user, client, ip, topic, broker)
-    print_listing(decision_listing(daemon.decide(control, ask)), output)
+    with DecisionClient(control or find_control_path()) as daemon:
+        decision = daemon.ask(ask)
+    print_listing(decision_listing(decision), output)
 
 
 def decision_listing(decision: Decision) -> Listing:

@@ -67,7 +67,6 @@ from kafka_quotas.cli.options.windows import (
     WindowFile,
     chosen_windows,
 )
-from kafka_quotas.commands import daemon
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.core.quotas.mutation_bucket import MutationAlgorithm
@@ -89,6 +88,7 @@ from kafka_quotas.enforcement.config.rules import (
     UnknownApi,
 )
 from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.daemon import run_daemon
 from kafka_quotas.enforcement.telemetry.log import LogFormat
 from kafka_quotas.stores.factory import open_store
 from kafka_quotas.stores.store import Store
@@ -231,5 +231,5 @@ def run(
     def opened() -> Store:
         return open_store(choice.url.value, settings=choice.settings())
 
-    result = daemon.run(settings, opened, log=sys.stderr)
+    result = run_daemon(settings, opened, log=sys.stderr)
     return _INTERRUPTED if result.signal_name == "SIGINT" else int(result.cut_connections > 0)

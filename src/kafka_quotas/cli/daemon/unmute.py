@@ -8,8 +8,8 @@ from kafka_quotas.cli.daemon.options import Control
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing
 from kafka_quotas.cli.output.view import TABLE_VIEW
-from kafka_quotas.commands import daemon
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.enforcement.control.client import ask_unmute
 from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted, unmuted_to_json
 
 _COLUMNS = (
@@ -43,7 +43,7 @@ def unmute(
     """
     if not client and not user:
         raise UsageError("whose throttle time is to end?", hint="name a --client, a --user, or both")
-    print_listing(unmuted_listing(daemon.unmute(control, ClientChoice(user=user, client_id=client))), output)
+    print_listing(unmuted_listing(ask_unmute(control, ClientChoice(user=user, client_id=client))), output)
 
 
 def unmuted_listing(result: Unmuted) -> Listing:

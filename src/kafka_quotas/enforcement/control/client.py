@@ -25,39 +25,39 @@ class RefusedError(KafkaQuotasError):
     """Error for a request that the daemon understood and refused."""
 
 
-def ask_status(path: Path) -> DaemonStatus:
-    """Request the status of the daemon that serves a control socket.
+def ask_status(control: Path | None) -> DaemonStatus:
+    """Request the status of the daemon at a control socket, None for the only daemon of this user.
 
     Raises:
         ControlError: No daemon answers.
+        UsageError: None is given, and several daemons are running.
         ProtocolError: The answer can't be understood.
     """
-    return status_from_json(_ask(path, "status", timeout_s=ANSWER_S).get("status"))
+    return status_from_json(_ask(control, "status", timeout_s=ANSWER_S).get("status"))
 
 
-def ask_reload(path: Path) -> Reloaded:
-    """Request a reload and return its result.
+def ask_reload(control: Path | None) -> Reloaded:
+    """Make a daemon read its files and its store again, and return the result.
 
     Raises:
-        ControlError: No daemon answers.
         RefusedError: The daemon kept what it had, with its reason.
-        ProtocolError: The answer can't be understood.
+        ControlError, UsageError, ProtocolError: As for `ask_status`.
     """
-    return reloaded_from_json(_ask(path, "reload", timeout_s=RELOAD_S).get("reloaded"))
+    return reloaded_from_json(_ask(control, "reload", timeout_s=RELOAD_S).get("reloaded"))
 
 
-def ask_unmute(path: Path, choice: ClientChoice) -> Unmuted:
-    """Request the end of some clients' throttle times and return the clients that waited.
+def ask_unmute(control: Path | None, choice: ClientChoice) -> Unmuted:
+    """End the throttle times of some clients of a daemon, and return those that waited.
 
     Raises:
-        ControlError: No daemon answers.
         RefusedError: The daemon does not let this user do that.
-        ProtocolError: The answer can't be understood.
+        ControlError, UsageError, ProtocolError: As for `ask_status`.
     """
-    return unmuted_from_json(_ask(path, "unmute", timeout_s=ANSWER_S, **asdict(choice)))
+    return unmuted_from_json(_ask(control, "unmute", timeout_s=ANSWER_S, **asdict(choice)))
 
 
-def _ask(path: Path, op: str, *, timeout_s: float, **asked: str | None) -> dict[str, Any]:
+def _ask(control: Path | None, op: str, *, timeout_s: float, **asked: str | None) -> dict[str, Any]:
+    path = control or find_control_path()
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.settimeout(timeout_s)

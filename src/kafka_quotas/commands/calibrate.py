@@ -1,4 +1,4 @@
-"""The commands of `daemon` as functions: arguments in, a frozen result out."""
+"""`daemon calibrate`: the cost model of a broker, measured with a scratch topic and quotas that go again."""
 
 import time
 import uuid
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, StoreError
 from kafka_quotas.core.model.entity import Entity
@@ -14,11 +14,6 @@ from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.cost_model import CostModel
 from kafka_quotas.enforcement.config.cost_model_file import write_cost_model
-from kafka_quotas.enforcement.config.settings import DaemonSettings
-from kafka_quotas.enforcement.control.client import ask_reload, ask_status, ask_unmute, find_control_path
-from kafka_quotas.enforcement.control.decision_client import DecisionClient
-from kafka_quotas.enforcement.daemon import DaemonResult, run_daemon
-from kafka_quotas.enforcement.decisions.messages import Decision, DecisionRequest
 from kafka_quotas.enforcement.quotas.calibration import (
     ROUNDS,
     WARM_UP_S,
@@ -27,10 +22,6 @@ from kafka_quotas.enforcement.quotas.calibration import (
     SendProbe,
     budget_percentage,
 )
-from kafka_quotas.enforcement.quotas.reload import Reloaded
-from kafka_quotas.enforcement.quotas.store_watcher import OpenStore
-from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted
-from kafka_quotas.enforcement.telemetry.status import DaemonStatus
 from kafka_quotas.stores.kafka.broker_client import BrokerClient
 from kafka_quotas.stores.kafka.broker_settings import KafkaCluster
 from kafka_quotas.stores.kafka.cluster_client import ClusterClient
@@ -199,61 +190,3 @@ class _Upstream:
 def _batch(size: int) -> bytes:
     """Return a record batch with one record of about N bytes."""
     return single_record_batch(bytes(size), now_ms=time.time_ns() // 1_000_000)
-
-
-def run(settings: DaemonSettings, open_store: OpenStore, *, log: TextIO) -> DaemonResult:
-    """Run the daemon until a signal ends it, and return how it ended.
-
-    It writes a line per event to its log.
-
-    Raises:
-        KafkaQuotasError: The daemon can't start.
-    """
-    return run_daemon(settings, open_store, log=log)
-
-
-def status(control: Path | None) -> DaemonStatus:
-    """Return the status of the daemon at a control socket.
-
-    Args:
-        control: None for the only daemon of this user.
-
-    Raises:
-        ControlError: No daemon answers.
-        UsageError: There are several daemons to choose from.
-    """
-    return ask_status(find_control_path() if control is None else control)
-
-
-def reload(control: Path | None) -> Reloaded:
-    """Make the daemon at a control socket read its files and its store again, and return the result.
-
-    Raises:
-        RefusedError: A file can't be used. The daemon keeps its configuration.
-        ControlError: No daemon answers.
-        UsageError: There are several daemons to choose from.
-    """
-    return ask_reload(find_control_path() if control is None else control)
-
-
-def unmute(control: Path | None, choice: ClientChoice) -> Unmuted:
-    """End the throttle times of clients of a daemon, and return those that waited.
-
-    Raises:
-        RefusedError: The daemon does not let this user do that.
-        ControlError: No daemon answers.
-        UsageError: There are several daemons, and none was chosen.
-    """
-    return ask_unmute(find_control_path() if control is None else control, choice)
-
-
-def decide(control: Path | None, ask: DecisionRequest) -> Decision:
-    """Return the decision of the daemon at a control socket on one request.
-
-    Raises:
-        DecisionError: The daemon can't answer the request.
-        ControlError: No daemon answers.
-        UsageError: There are several daemons to choose from.
-    """
-    with DecisionClient(find_control_path() if control is None else control) as client:
-        return client.ask(ask)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafka_quotas.commands import daemon
+from kafka_quotas.commands import calibrate
 from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW
 from kafka_quotas.stores.settings import StoreSettings
@@ -47,9 +47,9 @@ class Peer:
 
 def test_a_connection_that_fails_to_close_leaves_no_quota(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, entity = Cluster(), Entity.of(client_id="probe")
-    monkeypatch.setattr(daemon, "KafkaStore", lambda *_, **__: cluster)
-    monkeypatch.setattr(daemon, "BrokerClient", lambda *_, **__: Peer(cluster))
-    upstream = daemon._Upstream(cluster, StoreSettings(), "kafka://localhost:1", "scratch", DEFAULT_WINDOW)  # type: ignore[arg-type]
+    monkeypatch.setattr(calibrate, "KafkaStore", lambda *_, **__: cluster)
+    monkeypatch.setattr(calibrate, "BrokerClient", lambda *_, **__: Peer(cluster))
+    upstream = calibrate._Upstream(cluster, StoreSettings(), "kafka://localhost:1", "scratch", DEFAULT_WINDOW)  # type: ignore[arg-type]
     for client_id in ("probe", "baseline"):
         upstream.asking(client_id)
     upstream.limit([entity])
