@@ -16,7 +16,8 @@ from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, Limiter, QuotaType
 from kafka_quotas.core.resolution import quota_resolver as resolution
 from kafka_quotas.core.resolution.quota_resolver import QuotaResolver
-from kafka_quotas.enforcement.monitoring.top_buckets import Wanted, top_buckets
+from kafka_quotas.enforcement.config.settings import MetricsChoice
+from kafka_quotas.enforcement.monitoring.top_buckets import top_buckets
 from kafka_quotas.enforcement.quotas.quota_registry import QuotaRegistry
 from kafka_quotas.enforcement.quotas.store_changes import ChangeTracker
 from kafka_quotas.enforcement.telemetry import throttle_stats as ledger
@@ -207,9 +208,9 @@ def test_the_top_buckets_are_those_of_a_sort_of_all(recorded: dict[int, tuple[in
     places = {
         manager: (str(node_id), mode) for node_id, made in policy.brokers.items() for mode, manager in made.managers()
     }
-    wanted = Wanted(top=top, client_ids=frozenset({"client-1", "client-3"}))
+    wanted = MetricsChoice(top=top, client_ids=frozenset({"client-1", "client-3"}))
     rows = run_whole(top_buckets(policy.pool, places, wanted, NOW_MS))
-    every = run_whole(top_buckets(policy.pool, places, Wanted(top=1000), NOW_MS))
+    every = run_whole(top_buckets(policy.pool, places, MetricsChoice(top=1000), NOW_MS))
     assert len(every) == len(policy.pool)
     named = [row for row in every if row.client_id in wanted.client_ids]
     shares = sorted((share(row) for row in every if row not in named), reverse=True)

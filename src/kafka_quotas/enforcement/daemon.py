@@ -28,7 +28,6 @@ from kafka_quotas.enforcement.control.decision_service import DecisionService
 from kafka_quotas.enforcement.control.handler import ControlHandler
 from kafka_quotas.enforcement.control.server import ControlServer
 from kafka_quotas.enforcement.event_log.writer import EventLogWriter
-from kafka_quotas.enforcement.monitoring.health import Health
 from kafka_quotas.enforcement.monitoring.http_server import MetricsServer
 from kafka_quotas.enforcement.monitoring.metrics import exposition
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
@@ -265,9 +264,7 @@ class _Daemon:
             "control": str(control.path),
         }
         if self._settings.metrics is not None:
-            told = exposition(reporter.figures, self._settings.metrics_choice)
-            health = Health(reporter.readiness, gate.upstreams, health=gate.health)
-            metrics = MetricsServer(self._settings.metrics, told, health)
+            metrics = MetricsServer(self._settings.metrics, exposition(reporter.figures), reporter.readiness)
             port = await metrics.start()
             stack.push_async_callback(metrics.close)
             fields["metrics"] = f"http://{Address(host=self._settings.metrics.host, port=port)}/metrics"

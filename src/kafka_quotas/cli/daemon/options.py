@@ -13,9 +13,8 @@ from kafka_quotas.cli.options.windows import WINDOW_PANEL
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.enforcement.config.address import Address, parse_address
-from kafka_quotas.enforcement.config.event_log_settings import SCHEME, EventLogSettings, FolderTarget, parse_topic
 from kafka_quotas.enforcement.config.rules import ThrottleStyle, UnknownApi
-from kafka_quotas.enforcement.config.settings import ControlAccess
+from kafka_quotas.enforcement.config.settings import SCHEME, ControlAccess, EventLogSettings, FolderTarget, parse_topic
 from kafka_quotas.stores.files.property_file import read_properties
 
 NETWORK_PANEL = "Network"

@@ -73,10 +73,8 @@ from kafka_quotas.core.quotas.mutation_bucket import MutationAlgorithm
 from kafka_quotas.enforcement.config.address import parse_address, parse_addresses
 from kafka_quotas.enforcement.config.broker_ports import parse_broker_addresses
 from kafka_quotas.enforcement.config.client_policy import FetchOverQuota, Mode, OnViolation, Scope
-from kafka_quotas.enforcement.config.event_log_settings import ROTATE_S
 from kafka_quotas.enforcement.config.listener_file import ListenerFiles, all_listeners, parse_port_range
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
-from kafka_quotas.enforcement.config.metrics_choice import TOP, MetricsChoice
 from kafka_quotas.enforcement.config.rules import (
     UNKNOWN_PRINCIPAL,
     AutoCreate,
@@ -87,7 +85,7 @@ from kafka_quotas.enforcement.config.rules import (
     ThrottleStyle,
     UnknownApi,
 )
-from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.config.settings import ROTATE_S, TOP, DaemonSettings, MetricsChoice
 from kafka_quotas.enforcement.daemon import run_daemon
 from kafka_quotas.enforcement.telemetry.log import LogFormat
 from kafka_quotas.stores.factory import open_store

@@ -1,16 +1,87 @@
-"""The settings of one daemon."""
+"""The settings of one daemon, with those of its event log and its metrics."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from kafka_quotas.core.errors import UsageError
 from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.config.event_log_settings import EventLogSettings
 from kafka_quotas.enforcement.config.listener_file import ListenerFiles
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
-from kafka_quotas.enforcement.config.metrics_choice import MetricsChoice
 from kafka_quotas.enforcement.config.rules import MAX_QUEUED_REQUEST_BYTES, EnforcementRules
 from kafka_quotas.enforcement.telemetry.log import LogFormat
+
+SCHEME: Final = "kafka://"
+ROTATE_BYTES: Final = 64 * 1024 * 1024
+ROTATE_S: Final = 60.0
+KEEP_BYTES: Final = 10 * 1024**3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderTarget:
+    """A folder of event files as the destination of the event log."""
+
+    folder: Path
+    rotate_bytes: int = ROTATE_BYTES
+    """Size at which a file is closed."""
+    rotate_s: float = ROTATE_S
+    """Age at which a file is closed."""
+    keep_bytes: int = KEEP_BYTES
+    """Size of all files above which the oldest are removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicTarget:
+    """A topic as the destination of the event log."""
+
+    bootstrap: str
+    """One or more `HOST:PORT`, separated by commas."""
+    topic: str
+    properties: dict[str, str] = field(default_factory=dict)
+    """librdkafka's properties of the producer."""
+
+    def __str__(self) -> str:
+        return f"{SCHEME}{self.bootstrap}/{self.topic}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventLogSettings:
+    """The destination of events, and the name of the cluster in each of them."""
+
+    target: FolderTarget | TopicTarget
+    cluster: str
+
+
+def parse_topic(text: str) -> TopicTarget:
+    """Return the topic that `kafka://HOST:PORT/TOPIC` means.
+
+    Raises:
+        UsageError: The text is no such topic.
+    """
+    bootstrap, _, topic = text.removeprefix(SCHEME).partition("/")
+    if not text.startswith(SCHEME) or not bootstrap or not topic or "/" in topic:
+        raise UsageError(f"not a topic to log to: {text!r}", hint="for example kafka://127.0.0.1:9092/quota-events")
+    return TopicTarget(bootstrap=bootstrap, topic=topic)
+
+
+TOP: Final = 50
+"""Default number of buckets shown beside the named ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsChoice:
+    """The choice of buckets that get series of their own.
+
+    It bounds the number of series, whatever clients call themselves.
+    """
+
+    top: int = TOP
+    """Number of buckets by the share of their limit that is used."""
+    users: frozenset[str] = frozenset()
+    """Users, by raw name, all of whose buckets are shown."""
+    client_ids: frozenset[str] = frozenset()
+    """Client-ids all of whose buckets are shown."""
+
 
 MAX_BUCKET_BYTES: Final = 256 * 1024 * 1024
 """Default memory for all buckets together: some 200,000 of them."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from kafka_quotas.core.errors import KafkaQuotasError
-from kafka_quotas.enforcement.config.event_log_settings import FolderTarget
+from kafka_quotas.enforcement.config.settings import FolderTarget
 
 WHOLE: Final = ".jsonl"
 GROWING: Final = ".jsonl.part"

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.core.quotas.quota_manager import QuotaType
-from kafka_quotas.enforcement.config.event_log_settings import EventLogSettings, FolderTarget
+from kafka_quotas.enforcement.config.settings import EventLogSettings, FolderTarget
 from kafka_quotas.enforcement.event_log.charges import Charge, ChargeQueue, ChargeSource
 from kafka_quotas.enforcement.event_log.files import EventFiles, EventLogError
 from kafka_quotas.enforcement.event_log.topic import EventTopic

@@ -1,14 +1,20 @@
-"""A small HTTP server for `/metrics`, `/healthz` and `/readyz`, in the daemon's own event loop."""
+"""A small HTTP server for `/metrics`, `/healthz` and `/readyz`, in the daemon's own event loop.
+
+Alive is a daemon that answers at all. Ready is one that takes connections and reaches any broker; a store that is lost
+makes it no less ready, for its last content stays in force.
+"""
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Generator
+import json
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from kafka_quotas.enforcement.config.address import Address
-from kafka_quotas.enforcement.monitoring.health import Health
 from kafka_quotas.enforcement.proxy.acceptor import bind
-from kafka_quotas.enforcement.telemetry.status import run_sliced
+from kafka_quotas.enforcement.proxy.upstream_health import UpstreamHealth
+from kafka_quotas.enforcement.telemetry.status import StoreRow, run_sliced
 
 IDLE_S: Final = 10.0
 MAX_HEAD_BYTES: Final = 16 * 1024
@@ -18,19 +24,49 @@ _METRICS: Final = "text/plain; version=1.0.0; charset=utf-8"
 _JSON: Final = "application/json"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readiness:
+    """The answer to a readiness probe: whether clients should connect, and why not."""
+
+    ready: bool
+    draining: bool
+    upstream_reachable: bool
+    store_trouble: str | None
+    """Error of the last access to the store, None without one."""
+    store_age_ms: int
+    """Time since the store's content was last confirmed."""
+
+
+async def readiness(
+    upstreams: Iterable[Address], health: UpstreamHealth, store: StoreRow, *, draining: bool
+) -> Readiness:
+    """Return the readiness of a daemon, for which brokers are tried unless it is draining."""
+    reachable = not draining and await health.first_answering(upstreams) is not None
+    return Readiness(
+        ready=reachable,
+        draining=draining,
+        upstream_reachable=reachable,
+        store_trouble=store.trouble,
+        store_age_ms=store.age_ms,
+    )
+
+
 class MetricsServer:
     """The HTTP server of the metrics in `exposition`, and of the daemon's health.
 
     Args:
-        health: Readiness of the daemon, None in a process that is no daemon.
+        readiness: Returns the readiness of the daemon, None in a process that is no daemon.
     """
 
     def __init__(
-        self, address: Address, exposition: Callable[[], Generator[None, None, bytes]], health: Health | None = None
+        self,
+        address: Address,
+        exposition: Callable[[], Generator[None, None, bytes]],
+        readiness: Callable[[], Awaitable[Readiness]] | None = None,
     ) -> None:
         self._address = address
         self._exposition = exposition
-        self._health = health
+        self._readiness = readiness
         self._server: asyncio.Server | None = None
 
     async def start(self) -> int:
@@ -76,9 +112,10 @@ class MetricsServer:
             return "200 OK", await run_sliced(self._exposition()), _METRICS
         if place == b"/healthz":
             return "200 OK", b"alive\n", _TEXT
-        if place == b"/readyz" and self._health is not None:
-            readiness = await self._health.readiness()
-            return "200 OK" if readiness.ready else "503 Service Unavailable", readiness.to_json(), _JSON
+        if place == b"/readyz" and self._readiness is not None:
+            found = await self._readiness()
+            body = json.dumps(asdict(found)).encode() + b"\n"
+            return "200 OK" if found.ready else "503 Service Unavailable", body, _JSON
         return "404 Not Found", PLACES, _TEXT
 
 

@@ -17,7 +17,6 @@ from kafka_quotas.core.model.quota_key import (
     REQUEST_PERCENTAGE,
     REQUEST_RATE,
 )
-from kafka_quotas.enforcement.config.metrics_choice import MetricsChoice
 from kafka_quotas.enforcement.telemetry.status import BucketRow, DaemonStatus, QuotaTotals
 
 if TYPE_CHECKING:
@@ -69,11 +68,10 @@ class Family:
     samples: tuple[SeriesSample, ...]
 
 
-def families(status: DaemonStatus, choice: MetricsChoice | None = None) -> Iterator[Family]:
-    """Yield every metric of a status, with series of their own for chosen buckets only."""
-    buckets = (choice or MetricsChoice()).chosen(status.buckets)
+def families(status: DaemonStatus) -> Iterator[Family]:
+    """Yield every metric of a status, with series of their own for the buckets in it."""
     for quota, family in QUOTA_FAMILIES.items():
-        yield from _bucket_families(family, [row for row in buckets if row.quota == quota])
+        yield from _bucket_families(family, [row for row in status.buckets if row.quota == quota])
         yield from _total_families(_totals_of(status, quota), f"kafka_server_{family.kind}")
     yield from _store_families(status)
     yield _gauge("kafka_quotas_connections", "Open client connections.", [({}, status.connections)])
@@ -88,9 +86,7 @@ Exposition: TypeAlias = Callable[[], Generator[None, None, bytes]]
 """Makes the text of a scrape, one slice of the work at a time."""
 
 
-def exposition(
-    status: Callable[[], Generator[None, None, DaemonStatus]], choice: MetricsChoice | None = None
-) -> Exposition:
+def exposition(status: Callable[[], Generator[None, None, DaemonStatus]]) -> Exposition:
     """Return a function that writes the daemon's figures, and the process's, in Prometheus' text format.
 
     Raises:
@@ -123,7 +119,7 @@ def exposition(
     def text() -> Generator[None, None, bytes]:
         current = yield from status()
         pieces = []
-        for family in families(current, choice):
+        for family in families(current):
             registry = CollectorRegistry(auto_describe=False)
             registry.register(OneFamily(family))
             pieces.append(generate_latest(registry))

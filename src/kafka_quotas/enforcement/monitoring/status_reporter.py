@@ -3,14 +3,15 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Generator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from heapq import nlargest
 from typing import Final
 
 from kafka_quotas.core.clock import Clock
-from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.config.settings import DaemonSettings, MetricsChoice
 from kafka_quotas.enforcement.event_log.writer import EventLogWriter
-from kafka_quotas.enforcement.monitoring.top_buckets import Wanted, top_buckets
+from kafka_quotas.enforcement.monitoring.http_server import Readiness, readiness
+from kafka_quotas.enforcement.monitoring.top_buckets import top_buckets
 from kafka_quotas.enforcement.proxy.proxy_server import ProxyServer
 from kafka_quotas.enforcement.quotas.broker_quotas import ENFORCED, BrokerQuotas
 from kafka_quotas.enforcement.quotas.quota_registry import NodeId, QuotaRegistry, broker_name
@@ -70,9 +71,7 @@ class Reporter:
 
     def status(self) -> Generator[None, None, DaemonStatus]:
         """Return the whole status, with at most `MAX_ROWS` buckets, clients and throttle counts each."""
-        choice = self._settings.metrics_choice
-        wanted = Wanted(top=MAX_ROWS, users=choice.users, client_ids=choice.client_ids)
-        buckets = yield from self._bucket_rows(wanted)
+        buckets = yield from self._bucket_rows(replace(self._settings.metrics_choice, top=MAX_ROWS))
         throttles = yield from self._throttle_rows()
         return self._status(buckets=buckets, throttles=throttles)
 
@@ -81,9 +80,7 @@ class Reporter:
 
         It has no throttle counts of buckets, and only those buckets that have series.
         """
-        choice = self._settings.metrics_choice
-        wanted = Wanted(top=choice.top, users=choice.users, client_ids=choice.client_ids)
-        buckets = yield from self._bucket_rows(wanted)
+        buckets = yield from self._bucket_rows(self._settings.metrics_choice)
         return self._status(buckets=buckets, throttles=())
 
     def _status(self, *, buckets: tuple[BucketRow, ...], throttles: tuple[ThrottleRow, ...]) -> DaemonStatus:
@@ -101,7 +98,7 @@ class Reporter:
             max_throttle_ms=rules.max_throttle_ms,
             draining=self.draining,
             connections=len(self._gate.connections),
-            store=self.store_row(now_ms),
+            store=self._store_row(now_ms),
             listeners=self._listener_rows(),
             throttled=tuple(nlargest(MAX_ROWS, throttled, key=lambda row: row.remaining_ms)),
             buckets=buckets,
@@ -116,12 +113,12 @@ class Reporter:
             bucket_count=len(self._policy.pool),
         )
 
-    def readiness(self) -> tuple[bool, StoreRow]:
-        """Return whether the daemon is draining, and the state of the store."""
-        return self.draining, self.store_row(self._clock.now_ms())
+    async def readiness(self) -> Readiness:
+        """Return whether load balancers should send clients to this daemon at this moment."""
+        store = self._store_row(self._clock.now_ms())
+        return await readiness(self._gate.upstreams(), self._gate.health, store, draining=self.draining)
 
-    def store_row(self, now_ms: int) -> StoreRow:
-        """Return the state of the store."""
+    def _store_row(self, now_ms: int) -> StoreRow:
         state = self._store()
         return StoreRow(
             url=state.url,
@@ -153,11 +150,11 @@ class Reporter:
                 muted.setdefault(name, []).append(mute)
         return [_throttled_client(node_id, mutes, now_ms) for (node_id, *_), mutes in muted.items()]
 
-    def _bucket_rows(self, wanted: Wanted) -> Generator[None, None, tuple[BucketRow, ...]]:
+    def _bucket_rows(self, choice: MetricsChoice) -> Generator[None, None, tuple[BucketRow, ...]]:
         places = {
             manager: (name, mode) for name, quotas in self._bucket_owners() for mode, manager in quotas.managers()
         }
-        return (yield from top_buckets(self._policy.pool, places, wanted, self._clock.now_ms()))
+        return (yield from top_buckets(self._policy.pool, places, choice, self._clock.now_ms()))
 
     def _bucket_owners(self) -> list[tuple[str, BrokerQuotas]]:
         """Return the quotas of each broker and of the cluster, with their names in rows."""

@@ -15,6 +15,7 @@ from kafka_quotas.core.quotas.bucket_pool import SLICE, BucketPool
 from kafka_quotas.core.quotas.quota_bucket import QuotaBucket
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.client_policy import Mode
+from kafka_quotas.enforcement.config.settings import MetricsChoice
 from kafka_quotas.enforcement.telemetry.status import ESTIMATED, BucketRow, share_used
 
 MAX_NAMED: Final = 1000
@@ -24,27 +25,15 @@ Places: TypeAlias = Mapping[ClientQuotaManager, tuple[str, Mode]]
 """Broker and mode of each manager; the buckets of other managers are passed over."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """The buckets to report."""
-
-    top: int
-    """Number of buckets by the share of their limit that is used."""
-    users: frozenset[str] = frozenset()
-    """Users, by raw name, whose buckets are reported."""
-    client_ids: frozenset[str] = frozenset()
-    """Client-ids whose buckets are reported."""
-
-
 def top_buckets(
-    pool: BucketPool, places: Places, wanted: Wanted, now_ms: int
+    pool: BucketPool, places: Places, choice: MetricsChoice, now_ms: int
 ) -> Generator[None, None, tuple[BucketRow, ...]]:
-    """Return the rows of the wanted buckets that have a limit, by user, client-id, quota and broker."""
-    top, named = _Largest(wanted.top), _Largest(MAX_NAMED)
+    """Return the rows of the chosen buckets that have a limit, by user, client-id, quota and broker."""
+    top, named = _Largest(choice.top), _Largest(MAX_NAMED)
     for buckets in pool.walk():
         for bucket, owner in buckets:
             user, client_id = bucket.name
-            largest = named if user in wanted.users or client_id in wanted.client_ids else top
+            largest = named if user in choice.users or client_id in choice.client_ids else top
             is_blank = bucket.is_blank(now_ms)
             if is_blank and largest.is_full:
                 continue
@@ -62,7 +51,7 @@ def top_buckets(
             rows.append(row)
         if number % SLICE == SLICE - 1:
             yield
-    return tuple(sorted(rows, key=lambda row: (row.user, row.client_id, row.quota, row.broker)))
+    return tuple(sorted(rows, key=lambda row: (row.user, row.client_id, row.quota, row.broker, row.mode)))
 
 
 @dataclass(slots=True)

@@ -17,8 +17,8 @@ from kafka_quotas.core.model.entity import Entity
 from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.quota_manager import ClientQuotaManager, QuotaType
 from kafka_quotas.enforcement.config.address import Address, parse_address
-from kafka_quotas.enforcement.config.metrics_choice import MetricsChoice
-from kafka_quotas.enforcement.monitoring.health import Health, Readiness
+from kafka_quotas.enforcement.monitoring.http_server import Readiness
+from kafka_quotas.enforcement.monitoring.http_server import readiness as readiness_of
 from kafka_quotas.enforcement.monitoring.metrics import QUOTA_FAMILIES, exposition, families
 from kafka_quotas.enforcement.proxy.upstream_health import UpstreamHealth
 from kafka_quotas.enforcement.telemetry import throttle_stats as ledger_module
@@ -225,17 +225,6 @@ def test_what_the_page_says_of_kafkas_names_is_how_ours_are_made() -> None:
         assert ours == f"kafka_server_{kinds[kind]}_{attribute.replace('-', '_')}"
 
 
-def test_series_are_made_for_named_buckets_and_those_that_use_most_of_their_limit() -> None:
-    (bucket,) = status().buckets
-    rows = [replace(bucket, user="u", client_id=f"c{number}", observed=float(number)) for number in range(100)]
-    rows += [replace(bucket, user="%2A", client_id="", observed=0.0), replace(bucket, observed=0.0, client_id="named")]
-    choice = MetricsChoice(top=3, users=frozenset({"*"}), client_ids=frozenset({"named"}))
-    chosen = {(row.user, row.client_id) for row in choice.chosen(rows)}
-    assert chosen == {("%2A", ""), ("", "named"), ("u", "c97"), ("u", "c98"), ("u", "c99")}
-    debts = [replace(row, quota="controller_mutation_rate", observed=-row.observed) for row in rows]
-    assert [row.client_id for row in MetricsChoice(top=2).chosen(debts)] == ["c98", "c99"]
-
-
 def told(full: DaemonStatus, name: str) -> dict[str, float]:
     """The figures of one metric by client-id."""
     (family,) = (each for each in families(full) if each.name == name)
@@ -274,9 +263,10 @@ def readiness(current: DaemonStatus, *, up: set[Address], times: int = 1) -> tup
         return address in up
 
     async def ask() -> Readiness:
-        state = (current.draining, current.store)
-        health = Health(lambda: state, lambda: [FIRST, SECOND], health=UpstreamHealth(probe=probe))
-        return [await health.readiness() for _ in range(times)][-1]
+        health = UpstreamHealth(probe=probe)
+        for _ in range(times):
+            answer = await readiness_of([FIRST, SECOND], health, current.store, draining=current.draining)
+        return answer
 
     return asyncio.run(ask()), tried
 

@@ -21,8 +21,7 @@ from kafka_quotas.core.resolution.quota_resolver import AppliedQuota, Bucket, Qu
 from kafka_quotas.enforcement.config.address import Address
 from kafka_quotas.enforcement.config.client_policy import EntityPolicy, PolicyTable
 from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
-from kafka_quotas.enforcement.config.metrics_choice import MetricsChoice
-from kafka_quotas.enforcement.config.settings import DaemonSettings
+from kafka_quotas.enforcement.config.settings import DaemonSettings, MetricsChoice
 from kafka_quotas.enforcement.monitoring.metrics import families
 from kafka_quotas.enforcement.monitoring.status_reporter import Reporter
 from kafka_quotas.enforcement.proxy.connection_quotas import ConnectionQuotas
@@ -212,7 +211,7 @@ class Reported:
         status = run_whole(self.reporter.figures())
         return {
             family.name: {sample.labels.get("client_id", ""): sample.value for sample in family.samples}
-            for family in families(status, self.choice)
+            for family in families(status)
         }
 
 
