@@ -243,7 +243,7 @@ class _Daemon:
             connections=self._book,
             thresholds=self._topics.thresholds,
             bootstrap=lambda: bootstrap.node_id,
-            on_asked=None if events is None else events.charges.asked,
+            on_charged=None if events is None else events.charges.record_requested,
         )
         desk = ControlHandler(
             status=reporter.status,

@@ -45,7 +45,7 @@ class Desk:
             connections=self.connections,
             thresholds=self.thresholds,
             bootstrap=lambda: None,
-            on_asked=lambda *told: self.charged.append(told),
+            on_charged=lambda *told: self.charged.append(told),
         )
         self.desk = ControlHandler(status=_never, decide=self.decider.decide, reload=_never, unmute=_never)
 

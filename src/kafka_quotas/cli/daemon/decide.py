@@ -16,8 +16,8 @@ from kafka_quotas.enforcement.control.client import find_control_path
 from kafka_quotas.enforcement.control.decision_client import DecisionClient
 from kafka_quotas.enforcement.decisions.json_codec import write_decision
 from kafka_quotas.enforcement.decisions.messages import (
-    ASK_TYPES,
-    AskType,
+    ANY_QUOTA_TYPES,
+    AnyQuotaType,
     Decision,
     DecisionRequest,
     Operation,
@@ -41,8 +41,8 @@ TypeOption = Annotated[
     typer.Option(
         "--type",
         metavar="TYPE",
-        help=f"What the amount is of: {', '.join(ASK_TYPES)}.",
-        autocompletion=lambda: list(ASK_TYPES),
+        help=f"What the amount is of: {', '.join(ANY_QUOTA_TYPES)}.",
+        autocompletion=lambda: list(ANY_QUOTA_TYPES),
     ),
 ]
 AmountOption = Annotated[
@@ -108,14 +108,14 @@ def _op(text: str) -> Operation:
         raise UsageError(f"not an operation: {text!r}", hint="record, check or unrecord") from error
 
 
-def _type(text: str) -> AskType:
-    asked = ASK_TYPES.get(text)
+def _type(text: str) -> AnyQuotaType:
+    asked = ANY_QUOTA_TYPES.get(text)
     if asked is None:
-        raise UsageError(f"not a type: {text!r}", hint=f"one of {', '.join(ASK_TYPES)}")
+        raise UsageError(f"not a type: {text!r}", hint=f"one of {', '.join(ANY_QUOTA_TYPES)}")
     return asked
 
 
-def _amount(text: str, quota_type: AskType) -> float:
+def _amount(text: str, quota_type: AnyQuotaType) -> float:
     if quota_type in _BYTES:
         return float(parse_bytes(text))
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, ProtocolError, UsageError
-from kafka_quotas.enforcement.control.server import ControlError, check_folder
+from kafka_quotas.enforcement.control.server import ControlError, check_folder, no_daemon
 from kafka_quotas.enforcement.quotas.reload import Reloaded, reloaded_from_json
 from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted, unmuted_from_json
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, status_from_json
@@ -56,19 +56,17 @@ def ask_unmute(control: Path | None, choice: ClientChoice) -> Unmuted:
     return unmuted_from_json(_ask(control, "unmute", timeout_s=ANSWER_S, **asdict(choice)))
 
 
-def _ask(control: Path | None, op: str, *, timeout_s: float, **asked: str | None) -> dict[str, Any]:
+def _ask(control: Path | None, op: str, *, timeout_s: float, **fields: str | None) -> dict[str, Any]:
     path = control or find_control_path()
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.settimeout(timeout_s)
             sock.connect(str(path))
-            sock.sendall(json.dumps({"op": op, **asked}).encode() + b"\n")
+            sock.sendall(json.dumps({"op": op, **fields}).encode() + b"\n")
             with sock.makefile("rb") as lines:
                 answer = json.loads(lines.readline(MAX_ANSWER_BYTES))
     except OSError as error:
-        raise ControlError(
-            f"no daemon answers on {path}: {error.strerror or error}", hint="start one with kafka-quotas daemon run"
-        ) from error
+        raise no_daemon(path, error) from error
     except ValueError as error:
         raise ProtocolError(f"what answers on {path} is no daemon of this kind") from error
     if not isinstance(answer, dict):

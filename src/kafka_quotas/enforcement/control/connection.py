@@ -32,14 +32,14 @@ class ControlConnection(asyncio.Protocol):
 
     def __init__(
         self,
-        desk: ControlHandler,
+        handler: ControlHandler,
         *,
         owner: int,
         allowed: frozenset[int],
         is_surplus: bool,
         on_end: Callable[["ControlConnection"], None],
     ) -> None:
-        self._desk = desk
+        self._handler = handler
         self._owner = owner
         self._allowed = allowed
         self._is_surplus = is_surplus
@@ -137,7 +137,7 @@ class ControlConnection(asyncio.Protocol):
         start = 0
         answers = []
         while not self._is_full and (end := frame_end(self._buffer, start)) is not None:
-            answers.append(self._desk.answer_frame(self._buffer, start, end))
+            answers.append(self._handler.answer_frame(self._buffer, start, end))
             start = end
         if answers:
             cast("asyncio.Transport", self._transport).write(b"".join(answers))
@@ -156,7 +156,7 @@ class ControlConnection(asyncio.Protocol):
                 if len(self._buffer) - start > MAX_LINE_BYTES:
                     raise ProtocolError(f"a line is longer than {MAX_LINE_BYTES} bytes")
                 break
-            answer = self._desk.answer_line(bytes(self._buffer[start:end]), may_reload=self._may_reload)
+            answer = self._handler.answer_line(bytes(self._buffer[start:end]), may_reload=self._may_reload)
             start = end + 1
             if isinstance(answer, bytes):
                 cast("asyncio.Transport", self._transport).write(answer)

@@ -8,15 +8,14 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypedDict, Unpack
 
 from kafka_quotas.core.errors import ProtocolError
-from kafka_quotas.enforcement.config.rules import ANONYMOUS
-from kafka_quotas.enforcement.control.server import ControlError
-from kafka_quotas.enforcement.decisions.binary_codec import MAGIC, frame_end, read_decisions, write_asks
+from kafka_quotas.enforcement.control.server import no_daemon
+from kafka_quotas.enforcement.decisions.binary_codec import MAGIC, frame_end, read_decisions, write_requests
 from kafka_quotas.enforcement.decisions.messages import (
-    ASK_TYPES,
-    AskType,
+    ANY_QUOTA_TYPES,
+    AnyQuotaType,
     Decision,
     DecisionError,
     DecisionRequest,
@@ -25,6 +24,21 @@ from kafka_quotas.enforcement.decisions.messages import (
 
 TIMEOUT_S: Final = 10.0
 _READ_BYTES: Final = 256 * 1024
+
+
+class Who(TypedDict, total=False):
+    """The client, address or topic that a request is about, and the broker at which."""
+
+    user: str
+    """Principal of the client, by default the one of clients that did not authenticate."""
+    client_id: str
+    """Client-id of the client, by default empty."""
+    ip: str
+    """Address that connects, for connections only."""
+    topic: str
+    """Topic that the data is for, for topics only."""
+    broker: int | None
+    """Node id, None for the bootstrap server's."""
 
 
 class DecisionClient:
@@ -49,23 +63,13 @@ class DecisionClient:
         except BaseException as error:
             self._socket.close()
             if isinstance(error, OSError):
-                raise self._gone(error) from error
+                raise no_daemon(self._path, error) from error
             raise
         if greeting != MAGIC:
             self.close()
             raise ProtocolError(f"what answers on {path} is no daemon of this kind, or does not let you ask")
 
-    def record(
-        self,
-        quota_type: AskType | str,
-        amount: float,
-        *,
-        user: str = ANONYMOUS,
-        client_id: str = "",
-        ip: str = "",
-        topic: str = "",
-        broker: int | None = None,
-    ) -> Decision:
+    def record(self, quota_type: AnyQuotaType | str, amount: float, **who: Unpack[Who]) -> Decision:
         """Charge a client with an amount and return how long it has to wait.
 
         Mutations, connections (which go by `ip`) and bytes for a topic (by `topic`) are charged only where there is
@@ -74,54 +78,26 @@ class DecisionClient:
         Args:
             quota_type: Type of the quota, or its name.
             amount: In the type's unit: bytes, ms of thread time, partitions, requests, connections.
-            user: Principal of the client.
-            client_id: Client-id of the client, may be empty.
-            ip: Address that connects, for connections only.
-            topic: Topic that the data is for, for topics only.
-            broker: Node id, None for the bootstrap server's.
+            who: Whom or what the amount is of, as `Who` has it.
 
         Raises:
             DecisionError: The daemon can't answer the request.
         """
-        return self.ask(
-            DecisionRequest(Operation.RECORD, _type(quota_type), amount, user, client_id, ip, topic, broker)
-        )
+        return self.ask(DecisionRequest(Operation.RECORD, _type(quota_type), amount, **who))
 
-    def check(
-        self,
-        quota_type: AskType | str,
-        amount: float = 0,
-        *,
-        user: str = ANONYMOUS,
-        client_id: str = "",
-        ip: str = "",
-        topic: str = "",
-        broker: int | None = None,
-    ) -> Decision:
+    def check(self, quota_type: AnyQuotaType | str, amount: float = 0, **who: Unpack[Who]) -> Decision:
         """Return how long a client would have to wait if it used an amount, without charging it.
 
         Takes and raises what `record` does.
         """
-        return self.ask(DecisionRequest(Operation.CHECK, _type(quota_type), amount, user, client_id, ip, topic, broker))
+        return self.ask(DecisionRequest(Operation.CHECK, _type(quota_type), amount, **who))
 
-    def unrecord(
-        self,
-        quota_type: AskType | str,
-        amount: float,
-        *,
-        user: str = ANONYMOUS,
-        client_id: str = "",
-        ip: str = "",
-        topic: str = "",
-        broker: int | None = None,
-    ) -> Decision:
+    def unrecord(self, quota_type: AnyQuotaType | str, amount: float, **who: Unpack[Who]) -> Decision:
         """Give an amount back and return a decision without a delay.
 
         Takes and raises what `record` does.
         """
-        return self.ask(
-            DecisionRequest(Operation.UNRECORD, _type(quota_type), amount, user, client_id, ip, topic, broker)
-        )
+        return self.ask(DecisionRequest(Operation.UNRECORD, _type(quota_type), amount, **who))
 
     def ask(self, ask: DecisionRequest) -> Decision:
         """Return the decision on one request.
@@ -146,12 +122,12 @@ class DecisionClient:
             ProtocolError: The response does not match the requests.
         """
         self._number = self._number + 1 & 0xFFFFFFFF
-        question = write_asks(self._number, asks)
+        frame = write_requests(self._number, asks)
         try:
-            self._socket.sendall(question)
+            self._socket.sendall(frame)
             number, decisions = self._receive_decisions()
         except OSError as error:
-            raise self._gone(error) from error
+            raise no_daemon(self._path, error) from error
         if number != self._number or len(decisions) != len(asks):
             raise ProtocolError("the daemon answered something else than what was asked")
         return decisions
@@ -190,14 +166,8 @@ class DecisionClient:
         del self._received[:end]
         return answer
 
-    def _gone(self, error: OSError) -> ControlError:
-        return ControlError(
-            f"no daemon answers on {self._path}: {error.strerror or error}",
-            hint="start one with kafka-quotas daemon run",
-        )
 
-
-def _type(name: AskType | str) -> AskType:
+def _type(name: AnyQuotaType | str) -> AnyQuotaType:
     """Return the type of this name.
 
     Raises:
@@ -205,6 +175,6 @@ def _type(name: AskType | str) -> AskType:
     """
     if not isinstance(name, str):
         return name
-    if name not in ASK_TYPES:
-        raise DecisionError(f"type is one of {', '.join(ASK_TYPES)}, not {name!r}")
-    return ASK_TYPES[name]
+    if name not in ANY_QUOTA_TYPES:
+        raise DecisionError(f"type is one of {', '.join(ANY_QUOTA_TYPES)}, not {name!r}")
+    return ANY_QUOTA_TYPES[name]

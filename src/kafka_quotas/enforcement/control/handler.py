@@ -51,20 +51,20 @@ class ControlHandler:
             The response, to be awaited for a reload or the status.
         """
         try:
-            asked = json.loads(line)
+            message = json.loads(line)
         except (ValueError, RecursionError):
             return _line({"ok": False, "error": "not JSON"})
-        if not isinstance(asked, dict):
+        if not isinstance(message, dict):
             return _line({"ok": False, "error": "not an object"})
-        number = {"id": asked["id"]} if "id" in asked else {}
-        op = asked.get("op")
+        number = {"id": message["id"]} if "id" in message else {}
+        op = message.get("op")
         if isinstance(op, str) and op in _OWNERS_OPS and not may_reload:
             return _line({"ok": False, "error": f"only the daemon's own user may {_OWNERS_OPS[op]}", **number})
         if op == "reload":
             return self._answer_reload(number)
         if op == "status":
             return self._answer_status(number)
-        return _line(self._answer(asked) | number)
+        return _line(self._answer(message) | number)
 
     def answer_frame(self, data: bytes | bytearray, start: int, end: int) -> bytes:
         """Return the response to one frame of the binary form.
@@ -72,30 +72,29 @@ class ControlHandler:
         Raises:
             ProtocolError: The frame does not fit its requests.
         """
-        number, asks = decision_binary.read_asks(data, start, end)
-        answers = [self._answer_ask(ask) for ask in asks]
-        return decision_binary.write_decisions(number, answers)
+        number, requests = decision_binary.read_requests(data, start, end)
+        return decision_binary.write_decisions(number, [self._decision(request) for request in requests])
 
-    def _answer_ask(self, ask: DecisionRequest | DecisionError) -> Decision | DecisionError:
-        return ask if isinstance(ask, DecisionError) else self._decide(ask)
+    def _decision(self, request: DecisionRequest | DecisionError) -> Decision | DecisionError:
+        return request if isinstance(request, DecisionError) else self._decide(request)
 
-    def _answer(self, asked: Answer) -> Answer:
-        op = asked.get("op")
+    def _answer(self, message: Answer) -> Answer:
+        op = message.get("op")
         if op == "unmute":
-            return self._answer_unmute(asked)
+            return self._answer_unmute(message)
         if not decision_json.is_decision(op):
             return {"ok": False, "error": f"unknown request; those there are: {_OPS}"}
         try:
-            decision_json.read_version(asked)
-            asks = decision_json.read_asks(asked)
+            decision_json.read_version(message)
+            requests = decision_json.read_requests(message)
         except DecisionError as error:
             return {"ok": False, "error": error.message}
-        answers = [_decision(self._answer_ask(ask)) for ask in asks]
-        told = {"answers": answers, "ok": True} if op == decision_json.BATCH else answers[0]
-        return {"v": PROTOCOL_VERSION, **told}
+        answers = [_decision_answer(self._decision(request)) for request in requests]
+        answer = {"answers": answers, "ok": True} if op == decision_json.BATCH else answers[0]
+        return {"v": PROTOCOL_VERSION, **answer}
 
-    def _answer_unmute(self, asked: Answer) -> Answer:
-        user, client_id = asked.get("user"), asked.get("client_id")
+    def _answer_unmute(self, message: Answer) -> Answer:
+        user, client_id = message.get("user"), message.get("client_id")
         if (user is None and client_id is None) or not all(isinstance(name, str | None) for name in (user, client_id)):
             return {"ok": False, "error": "unmute names a user, a client_id, or both"}
         return {"ok": True, **unmuted_to_json(self._unmute(ClientChoice(user=user, client_id=client_id)))}
@@ -115,7 +114,7 @@ class ControlHandler:
         return _line({"ok": True, "reloaded": reloaded_to_json(result), **number})
 
 
-def _decision(decided: Decision | DecisionError) -> Answer:
+def _decision_answer(decided: Decision | DecisionError) -> Answer:
     if isinstance(decided, DecisionError):
         return {"ok": False, "error": decided.message}
     return {"ok": True, **decision_json.write_decision(decided)}

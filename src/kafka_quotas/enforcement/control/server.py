@@ -28,6 +28,13 @@ class ControlError(KafkaQuotasError):
     """Error for a control socket that can't be used."""
 
 
+def no_daemon(path: Path | str, error: OSError) -> ControlError:
+    """Return the error for a control socket on which no daemon answers."""
+    return ControlError(
+        f"no daemon answers on {path}: {error.strerror or error}", hint="start one with kafka-quotas daemon run"
+    )
+
+
 def check_folder(folder: Path) -> None:
     """Check that only this user and root can replace what is in a folder.
 
@@ -58,9 +65,9 @@ def check_folder(folder: Path) -> None:
 class ControlServer:
     """The Unix socket of a daemon and its connections, from `start` to `close`."""
 
-    def __init__(self, path: Path, desk: ControlHandler, *, access: ControlAccess | None = None) -> None:
+    def __init__(self, path: Path, handler: ControlHandler, *, access: ControlAccess | None = None) -> None:
         self.path = path
-        self._desk = desk
+        self._handler = handler
         self._access = access or ControlAccess()
         self._server: asyncio.Server | None = None
         self._connections: set[ControlConnection] = set()
@@ -117,7 +124,7 @@ class ControlServer:
 
     def _accept(self) -> ControlConnection:
         connection = ControlConnection(
-            self._desk,
+            self._handler,
             owner=os.geteuid(),
             allowed=self._access.users,
             is_surplus=len(self._connections) >= MAX_CONNECTIONS,

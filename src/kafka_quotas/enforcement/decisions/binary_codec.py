@@ -20,7 +20,7 @@ from kafka_quotas.enforcement.config.rules import ANONYMOUS
 from kafka_quotas.enforcement.decisions.messages import (
     MAX_BATCH,
     PROTOCOL_VERSION,
-    AskType,
+    AnyQuotaType,
     Decision,
     DecisionError,
     DecisionRequest,
@@ -31,7 +31,7 @@ from kafka_quotas.enforcement.decisions.messages import (
 MAGIC: Final = b"\x00KQ" + bytes([PROTOCOL_VERSION])
 MAX_FRAME_BYTES: Final = 1024 * 1024
 NO_BROKER: Final = -1
-TYPE_CODES: Final[dict[AskType, int]] = {
+TYPE_CODES: Final[dict[AnyQuotaType, int]] = {
     QuotaType.PRODUCE: 1,
     QuotaType.FETCH: 2,
     QuotaType.REQUEST: 3,
@@ -47,7 +47,7 @@ _MAX_AMOUNT: Final = float(2**63)
 
 _LENGTH: Final = Struct(">I")
 _HEAD: Final = Struct(">IH")
-_ASK: Final = Struct(">BBidHHBH")
+_REQUEST: Final = Struct(">BBidHHBH")
 """Operation, quota type, broker (-1: the bootstrap's), amount, lengths of user, client-id, ip and topic."""
 _DECISION: Final = Struct(">BiddHH")
 """Status, delay in ms, limit, observed, lengths of quota and entity (of the error and 0, where it failed)."""
@@ -69,25 +69,25 @@ def frame_end(data: bytes | bytearray, start: int) -> int | None:
     return end if end <= len(data) else None
 
 
-def write_asks(number: int, asks: Sequence[DecisionRequest]) -> bytes:
+def write_requests(number: int, requests: Sequence[DecisionRequest]) -> bytes:
     """Return the frame of some requests.
 
     Raises:
         DecisionError: A text or the batch is too long.
     """
-    parts = [_HEAD.pack(number, _counted(asks))]
-    for ask in asks:
-        texts = [well_formed(text).encode() for text in (ask.user, ask.client_id, ask.ip, ask.topic)]
-        broker = NO_BROKER if ask.broker is None else ask.broker
+    parts = [_HEAD.pack(number, _counted(requests))]
+    for request in requests:
+        texts = [well_formed(text).encode() for text in (request.user, request.client_id, request.ip, request.topic)]
+        broker = NO_BROKER if request.broker is None else request.broker
         try:
-            head = _ASK.pack(ask.op, _code_of(ask.quota_type), broker, ask.amount, *map(len, texts))
+            head = _REQUEST.pack(request.op, _code_of(request.quota_type), broker, request.amount, *map(len, texts))
         except struct.error as error:
             raise DecisionError(f"can't be asked: {error}") from error
         parts += [head, *texts]
     return _framed(b"".join(parts))
 
 
-def read_asks(data: bytes | bytearray, start: int, end: int) -> tuple[int, list[DecisionRequest | DecisionError]]:
+def read_requests(data: bytes | bytearray, start: int, end: int) -> tuple[int, list[DecisionRequest | DecisionError]]:
     """Return the number of a frame and its requests, with an error for each that can't be understood.
 
     Raises:
@@ -96,20 +96,20 @@ def read_asks(data: bytes | bytearray, start: int, end: int) -> tuple[int, list[
     try:
         number, count = _HEAD.unpack_from(data, start + _LENGTH.size)
         offset = start + _LENGTH.size + _HEAD.size
-        asks: list[DecisionRequest | DecisionError] = []
+        requests: list[DecisionRequest | DecisionError] = []
         for _ in range(count):
-            op, code, broker, amount, *lengths = _ASK.unpack_from(data, offset)
-            offset += _ASK.size
+            op, code, broker, amount, *lengths = _REQUEST.unpack_from(data, offset)
+            offset += _REQUEST.size
             texts = []
             for length in lengths:
                 texts.append(decode_utf8(bytes(data[offset : offset + length])))
                 offset += length
-            asks.append(_ask(op, code, broker, amount, texts))
+            requests.append(_request(op, code, broker, amount, texts))
     except struct.error as error:
         raise ProtocolError("a frame ends too early") from error
     if offset != end or count > MAX_BATCH:
         raise ProtocolError(f"a frame of {count} questions has another length")
-    return number, asks
+    return number, requests
 
 
 def write_decisions(number: int, decisions: Sequence[Decision | DecisionError]) -> bytes:
@@ -142,7 +142,7 @@ def read_decisions(data: bytes | bytearray, start: int) -> tuple[int, list[Decis
     return number, decisions
 
 
-def _ask(op: int, code: int, broker: int, amount: float, texts: Sequence[str]) -> DecisionRequest | DecisionError:
+def _request(op: int, code: int, broker: int, amount: float, texts: Sequence[str]) -> DecisionRequest | DecisionError:
     if op not in _OPS or code not in _TYPES:
         return DecisionError(f"operation {op} of quota type {code} is not known")
     if not (math.isfinite(amount) and 0 <= amount <= _MAX_AMOUNT):
@@ -162,17 +162,17 @@ def _decision(decision: Decision | DecisionError) -> bytes:
     return _DECISION.pack(status, decision.delay_ms, decision.limit, decision.observed, *lengths) + key + entity
 
 
-def _code_of(quota_type: AskType) -> int:
+def _code_of(quota_type: AnyQuotaType) -> int:
     code = TYPE_CODES.get(quota_type)
     if code is None:
         raise DecisionError(f"the binary form has no {quota_type.value}")
     return code
 
 
-def _counted(asks: Sequence[DecisionRequest]) -> int:
-    if len(asks) > MAX_BATCH:
+def _counted(requests: Sequence[DecisionRequest]) -> int:
+    if len(requests) > MAX_BATCH:
         raise DecisionError(f"a batch has at most {MAX_BATCH} questions")
-    return len(asks)
+    return len(requests)
 
 
 def _framed(content: bytes) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from kafka_quotas.core.java.utf8 import well_formed
 from kafka_quotas.enforcement.config.rules import ANONYMOUS
 from kafka_quotas.enforcement.decisions.messages import (
-    ASK_TYPES,
+    ANY_QUOTA_TYPES,
     MAX_BATCH,
     PROTOCOL_VERSION,
     Decision,
@@ -32,7 +32,7 @@ def is_decision(op: object) -> bool:
     return isinstance(op, str) and (op in _OPS or op == BATCH)
 
 
-def read_asks(message: Mapping[str, Json]) -> list[DecisionRequest | DecisionError]:
+def read_requests(message: Mapping[str, Json]) -> list[DecisionRequest | DecisionError]:
     """Return the requests of a message, with an error for each that can't be understood.
 
     A message is one request itself, or a batch of them.
@@ -43,17 +43,17 @@ def read_asks(message: Mapping[str, Json]) -> list[DecisionRequest | DecisionErr
     items = message.get("items") if message.get("op") == BATCH else [message]
     if not isinstance(items, list) or len(items) > MAX_BATCH:
         raise DecisionError(f"a batch has a list of items, at most {MAX_BATCH}")
-    return [_ask_or_error(item) for item in items]
+    return [_request_or_error(item) for item in items]
 
 
-def _ask_or_error(data: object) -> DecisionRequest | DecisionError:
+def _request_or_error(data: object) -> DecisionRequest | DecisionError:
     try:
-        return read_ask(data)
+        return read_request(data)
     except DecisionError as error:
         return error
 
 
-def read_ask(data: object) -> DecisionRequest:
+def read_request(data: object) -> DecisionRequest:
     """Return the request of one object.
 
     Raises:
@@ -66,7 +66,7 @@ def read_ask(data: object) -> DecisionRequest:
         raise DecisionError(f"broker is a node id, not {broker!r}")
     return DecisionRequest(
         _one_of(_OPS, data, "op"),
-        _one_of(ASK_TYPES, data, "type"),
+        _one_of(ANY_QUOTA_TYPES, data, "type"),
         _amount(data),
         _text(data, "user", ANONYMOUS),
         _text(data, "client_id"),
@@ -74,13 +74,6 @@ def read_ask(data: object) -> DecisionRequest:
         _text(data, "topic"),
         broker,
     )
-
-
-def write_ask(ask: DecisionRequest) -> dict[str, Json]:
-    """Return the object of one request, without fields at their default."""
-    given = {"user": ask.user, "client_id": ask.client_id, "ip": ask.ip, "topic": ask.topic, "broker": ask.broker}
-    data: dict[str, Json] = {"op": ask.op.name.lower(), "type": ask.quota_type.value, "amount": ask.amount}
-    return data | {name: value for name, value in given.items() if value not in ("", None)}
 
 
 def write_decision(decision: Decision) -> dict[str, Json]:

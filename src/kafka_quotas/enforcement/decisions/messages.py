@@ -44,9 +44,9 @@ class ResourceQuota(Enum):
         return CONNECTION_CREATION_RATE if self is ResourceQuota.CONNECTION else TOPIC_THRESHOLD
 
 
-AskType: TypeAlias = QuotaType | ResourceQuota
-ASK_TYPES: Final[dict[str, AskType]] = {kind.value: kind for kinds in (QuotaType, ResourceQuota) for kind in kinds}
-"""Types that can be asked for, by name."""
+AnyQuotaType: TypeAlias = QuotaType | ResourceQuota
+ANY_QUOTA_TYPES: Final[dict[str, AnyQuotaType]] = {each.value: each for each in (*QuotaType, *ResourceQuota)}
+"""Types that decisions can be requested for, by name."""
 
 
 class DecisionRequest(NamedTuple):
@@ -56,7 +56,7 @@ class DecisionRequest(NamedTuple):
     """
 
     op: Operation
-    quota_type: AskType
+    quota_type: AnyQuotaType
     amount: float
     """Amount in the type's unit: bytes, ms of thread time, partitions, requests, connections."""
     user: str = ANONYMOUS

@@ -84,10 +84,10 @@ class ChargeQueue:
 
         return record
 
-    def asked(self, ask: DecisionRequest, node_id: NodeId, charge: Charge) -> None:
+    def record_requested(self, request: DecisionRequest, node_id: NodeId, charge: Charge) -> None:
         """Record a charge that another program requested, under connection 0."""
         route = Route(node_id=node_id, port=0, upstream=NOWHERE)
-        self.recorder(ChargeSource(connection=0, ip=ask.ip, route=route))(charge)
+        self.recorder(ChargeSource(connection=0, ip=request.ip, route=route))(charge)
 
     def take(self, count: int) -> list[tuple[ChargeSource, Charge]]:
         """Take the oldest charges off the queue, at most `count`.

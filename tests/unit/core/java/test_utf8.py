@@ -36,11 +36,10 @@ def on_the_wire(name: bytes) -> str:
 
 
 def in_binary(name: bytes) -> str:
-    frame = bytearray(
-        decision_binary.write_asks(1, [DecisionRequest(Operation.CHECK, QuotaType.PRODUCE, 1.0, "u", "X" * len(name))])
-    )
+    request = DecisionRequest(Operation.CHECK, QuotaType.PRODUCE, 1.0, "u", "X" * len(name))
+    frame = bytearray(decision_binary.write_requests(1, [request]))
     frame = frame.replace(b"X" * len(name), name)
-    _, (ask,) = decision_binary.read_asks(frame, 0, len(frame))
+    _, (ask,) = decision_binary.read_requests(frame, 0, len(frame))
     assert isinstance(ask, DecisionRequest)
     return ask.client_id
 
@@ -52,8 +51,8 @@ def test_bytes_are_read_alike_on_every_way_in(name: bytes, text: str) -> None:
     assert in_binary(name) == text
     escaped = name.decode("utf-8", "surrogateescape")  # what Python has of them, for instance on a command line
     assert well_formed(escaped) == text
-    frame = decision_binary.write_asks(1, [DecisionRequest(Operation.CHECK, QuotaType.PRODUCE, 1.0, "u", escaped)])
-    _, (ask,) = decision_binary.read_asks(frame, 0, len(frame))
+    frame = decision_binary.write_requests(1, [DecisionRequest(Operation.CHECK, QuotaType.PRODUCE, 1.0, "u", escaped)])
+    _, (ask,) = decision_binary.read_requests(frame, 0, len(frame))
     assert isinstance(ask, DecisionRequest)
     assert ask.client_id == text
 
@@ -61,12 +60,12 @@ def test_bytes_are_read_alike_on_every_way_in(name: bytes, text: str) -> None:
 @pytest.mark.parametrize(("text", "read"), [("a\ud800b", "a\ufffdb"), ("\udfff\ud800", "\ufffd\ufffd"), ("é", "é")])
 def test_a_lone_surrogate_is_replaced_on_every_way_in(text: str, read: str, tmp_path: Path) -> None:
     message = json.loads(json.dumps({"op": "record", "type": "produce", "amount": 1, "client_id": text, "user": text}))
-    ask = decision_json.read_ask(message)
+    ask = decision_json.read_request(message)
     assert (ask.user, ask.client_id) == (read, read)
-    frame = decision_binary.write_asks(
+    frame = decision_binary.write_requests(
         1, [DecisionRequest(Operation.CHECK, QuotaType.PRODUCE, 1.0, text, text, text, text)]
     )
-    _, (ask,) = decision_binary.read_asks(frame, 0, len(frame))
+    _, (ask,) = decision_binary.read_requests(frame, 0, len(frame))
     assert isinstance(ask, DecisionRequest)
     assert (ask.user, ask.client_id, ask.ip, ask.topic) == (read, read, read, read)
     memory = BucketSnapshot(name=(text, text), kind="k", recorded_ms=1, figures=(1.0,))
