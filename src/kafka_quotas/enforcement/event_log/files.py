@@ -1,7 +1,7 @@
-"""A folder of event files: one that grows under a name of its own, and those that are whole.
+"""A folder of event files: one that grows under a name of its own, and those that are finished.
 
-Invariants: `*.jsonl` never changes again, so any reader may remember that it was read; the file that grows is
-`*.jsonl.part`. What a killed daemon left is made whole at the next start, without its torn last line.
+Invariants: `*.jsonl` never changes again, so any reader may note that it was read; the file that grows is
+`*.jsonl.part`. What a killed daemon left is finished at the next start, without its torn last line.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from typing import IO, Final
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.enforcement.config.settings import FolderTarget
 
-WHOLE: Final = ".jsonl"
+FINISHED: Final = ".jsonl"
 GROWING: Final = ".jsonl.part"
 MODE: Final = 0o640
 """Most permissions of a file: it names users, client-ids and addresses."""
@@ -45,7 +45,7 @@ class EventFiles:
         try:
             target.folder.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
             for left in target.folder.glob(f"*{GROWING}"):
-                _make_whole(left)
+                _finish(left)
         except OSError as error:
             raise _error(target.folder, error) from error
 
@@ -80,14 +80,14 @@ class EventFiles:
         is_old = self._monotonic_s() - self._opened_s >= self._target.rotate_s
         if self._bytes >= self._target.rotate_bytes or is_old:
             self.close()
-            self._clear()
+            self._remove_oldest()
 
     def close(self) -> None:
-        """Finish the file that grows and give it the name of a whole one."""
+        """Finish the file that grows."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
-                self._path.rename(self._path.with_name(self._path.name.removesuffix(GROWING) + WHOLE))
+                self._path.rename(self._path.with_name(self._path.name.removesuffix(GROWING) + FINISHED))
             self._file = None
 
     def _open(self) -> None:
@@ -101,18 +101,18 @@ class EventFiles:
         self._opened_s = self._monotonic_s()
 
     def _give_up(self) -> None:
-        """Close the file that can't be written to and make whole what is in it."""
+        """Close a file that can't be written to, and finish it."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
             with contextlib.suppress(OSError):
-                _make_whole(self._path)
+                _finish(self._path)
             self._file = None
 
-    def _clear(self) -> None:
-        """Remove the oldest whole files beyond `keep_bytes`, and always keep the newest."""
+    def _remove_oldest(self) -> None:
+        """Remove the oldest finished files beyond `keep_bytes`, and always keep the newest."""
         with contextlib.suppress(OSError):  # another process may remove files here as well
-            sized = [(path, path.stat().st_size) for path in sorted(self._target.folder.glob(f"events-*{WHOLE}"))]
+            sized = [(path, path.stat().st_size) for path in sorted(self._target.folder.glob(f"events-*{FINISHED}"))]
             surplus = sum(size for _, size in sized) - self._target.keep_bytes
             for path, size in sized[:-1]:
                 if surplus <= 0:
@@ -121,7 +121,7 @@ class EventFiles:
                 surplus -= size
 
 
-def _make_whole(path: Path) -> None:
+def _finish(path: Path) -> None:
     """Cut a file after its last whole line and give it the name of one that does not change.
 
     A file that another daemon is writing is left alone.
@@ -135,7 +135,7 @@ def _make_whole(path: Path) -> None:
         file.truncate(content_end)
         os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & MODE)
     if content_end:
-        path.rename(path.with_name(path.name.removesuffix(GROWING) + WHOLE))
+        path.rename(path.with_name(path.name.removesuffix(GROWING) + FINISHED))
     else:
         path.unlink()
 

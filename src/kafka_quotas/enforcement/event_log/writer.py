@@ -1,11 +1,10 @@
 """The thread that turns charges into lines and hands them to a sink.
 
 Invariants: the event loop never waits for it; it works in small slices, between which others may run; a sink that fails
-costs lines, which are counted, and is logged once until it works again; closing writes what is left.
+costs lines, which are counted, and is logged once until it works again; closing writes what is left. A charge is one
+object of JSON on one line, in ASCII; every line has every field, in one order.
 
-A charge as one line of JSON: the format of the event log, which `docs/daemon.md` describes.
-
-Invariants: one line is one object, in ASCII, without a line break in it; every line has every field, in one order.
+**Source:** `docs/daemon.md`.
 """
 
 import json
@@ -22,7 +21,7 @@ from kafka_quotas.enforcement.event_log.topic import EventTopic
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify, defect
 
 VERSION: Final = 1
-"""Version of the format: grows when a field changes its meaning or goes; readers skip fields that they don't know."""
+"""Version of the format, which grows when a field changes its meaning or goes: readers skip unknown fields."""
 FIELDS: Final = (
     "v",
     "ts_ms",
@@ -42,9 +41,9 @@ FIELDS: Final = (
 )
 """Every field of a line, in order."""
 
-_MAX_REMEMBERED: Final = 256
+_MAX_CACHED: Final = 256
 """Most characters of a name whose JSON form is cached: names can have 32,767."""
-_remembered = lru_cache(maxsize=8192)(json.dumps)
+_cached_json = lru_cache(maxsize=8192)(json.dumps)
 _ZERO_COLUMNS: Final = '"bytes":{},"thread_ms":{},"mutations":{}'
 _COLUMNS: Final = dict.fromkeys(QuotaType, _ZERO_COLUMNS.format("0", "0", "0%.0s")) | {
     QuotaType.PRODUCE: _ZERO_COLUMNS.format("%d", "0", "0"),
@@ -52,11 +51,11 @@ _COLUMNS: Final = dict.fromkeys(QuotaType, _ZERO_COLUMNS.format("0", "0", "0%.0s
     QuotaType.REQUEST: _ZERO_COLUMNS.format("0", "%.6g", "0"),
     QuotaType.CONTROLLER_MUTATION: _ZERO_COLUMNS.format("0", "0", "%d"),
 }
-"""Three figures by quota type, the charged one left open; types that have none count lines."""
+"""Three figures by quota type, the charged one left open. Types that have none count lines."""
 
 
 def _quoted(text: str) -> str:
-    return _remembered(text) if len(text) <= _MAX_REMEMBERED else json.dumps(text)
+    return _cached_json(text) if len(text) <= _MAX_CACHED else json.dumps(text)
 
 
 def charge_line(cluster: str, source: ChargeSource, charge: Charge) -> str:
@@ -136,14 +135,14 @@ class EventLogWriter:
         try:
             self._sink.close()
         except Exception as error:  # noqa: BLE001 - as below
-            self._say_failing(EventLogError(defect(error)))
+            self._log_failure(EventLogError(defect(error)))
 
     def _write_pending(self) -> None:
         """Write what is on the queue by now, and log any exception."""
         try:
             self._write_slices()
         except Exception as error:  # noqa: BLE001 - a defect costs the lines at hand, not all that come after them
-            self._say_failing(EventLogError(defect(error)))
+            self._log_failure(EventLogError(defect(error)))
 
     def _write_slices(self) -> None:
         for _ in range(0, len(self.charges), SLICE):
@@ -157,17 +156,17 @@ class EventLogWriter:
             taken = self._sink.write(lines)
         except Exception as error:  # noqa: BLE001 - as above
             self._lost += len(lines)
-            self._say_failing(error if isinstance(error, EventLogError) else EventLogError(defect(error)))
+            self._log_failure(error if isinstance(error, EventLogError) else EventLogError(defect(error)))
             return
         self.written += taken
         self._lost += len(lines) - taken
         if taken < len(lines):
-            self._say_failing(EventLogError(f"{len(lines) - taken} events were not taken"))
+            self._log_failure(EventLogError(f"{len(lines) - taken} events were not taken"))
         elif self._failing:
             self._failing = False
             self._notify(LogEvent(event="event log is written again", fields={"lost": self.dropped}))
 
-    def _say_failing(self, error: KafkaQuotasError) -> None:
+    def _log_failure(self, error: KafkaQuotasError) -> None:
         if not self._failing:
             self._failing = True
             self._notify(

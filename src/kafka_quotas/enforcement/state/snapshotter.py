@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Final, TextIO, TypeAlias, cast
+from typing import Final, TextIO, cast
 
 from kafka_quotas.core.clock import Clock
 from kafka_quotas.core.quotas.quota_bucket import memory_of
@@ -48,10 +48,8 @@ _SLICE: Final = 64
 _WRITE_CHARS: Final = 256 * 1024
 """Characters gathered before a thread writes them."""
 
-_Remember: TypeAlias = Callable[[], None]
 
-
-class _GivenUpError(Exception):
+class _AbandonedError(Exception):
     """Error that ends a save under way when the daemon ends."""
 
 
@@ -117,7 +115,7 @@ class StateSnapshotter:
             try:
                 await self._save_in_slices()
             except StateError as error:
-                self._say_failing(error)
+                self._log_failure(error)
             else:
                 self._failing = False
         self.save()
@@ -131,16 +129,16 @@ class StateSnapshotter:
 
         Slices are gathered in the event loop and written in a thread.
         """
-        place = state_file(self._path)
-        file = await asyncio.to_thread(place.__enter__)
+        replacement = state_file(self._path)
+        file = await asyncio.to_thread(replacement.__enter__)
         try:
             await self._write_slices(file)
         except BaseException:
-            with contextlib.suppress(_GivenUpError):
-                place.__exit__(*sys.exc_info())
+            with contextlib.suppress(_AbandonedError):
+                replacement.__exit__(*sys.exc_info())
                 raise
         else:
-            await asyncio.to_thread(place.__exit__, None, None, None)
+            await asyncio.to_thread(replacement.__exit__, None, None, None)
 
     async def _write_slices(self, file: TextIO) -> None:
         pieces: list[str] = []
@@ -154,7 +152,7 @@ class StateSnapshotter:
                 await asyncio.to_thread(file.write, "".join(pieces))
                 pieces, size = [], 0
             if self._ending.is_set():
-                raise _GivenUpError
+                raise _AbandonedError
         await asyncio.to_thread(file.write, "".join(pieces))
 
     def save(self) -> None:
@@ -163,40 +161,44 @@ class StateSnapshotter:
             with state_file(self._path) as file:
                 file.writelines(self._text())
         except StateError as error:
-            self._say_failing(error)
+            self._log_failure(error)
 
     def _restore(self, state: SavedState) -> None:
         if state.settings != self._settings:
             raise StateError(f"the state in {self._path} was kept under other settings: {', '.join(state.settings)}")
         now_ms = self._clock.now_ms()
         shift_ms = min(0, now_ms - state.saved_ms)
-        taken = [_took(self._bucket(bucket, shift_ms)) for bucket in state.buckets]
-        rates = [_took(self._rate(rate, shift_ms)) for rate in state.connections]
-        meters = [_took(self._meter(meter, shift_ms, now_ms)) for meter in state.topics]
-        every = (*taken, *rates, *meters)
+        restored = [
+            sum(self._is_restored(saved, shift_ms, now_ms) for saved in kind)
+            for kind in (state.buckets, state.connections, state.topics)
+        ]
         fields: dict[str, str | float] = {
             "file": str(self._path),
-            "buckets": sum(taken),
-            "connections": sum(rates),
-            "topics": sum(meters),
-            "skipped": len(every) - sum(every),
+            **dict(zip(("buckets", "connections", "topics"), restored, strict=True)),
+            "skipped": len(state.buckets) + len(state.connections) + len(state.topics) - sum(restored),
             "age_ms": now_ms - state.saved_ms,
         }
         self._notify(LogEvent(event="state restored", fields=fields))
 
-    def _bucket(self, bucket: SavedBucket, shift_ms: int) -> _Remember:
-        of_all = bucket.broker == CLUSTER
-        quotas = self._policy.cluster if of_all else self._policy.broker(self._node_id(bucket.broker))
-        manager = quotas.manager(bucket.quota_type, bucket.mode)
-        return lambda: manager.remember(bucket.memory, shift_ms)
+    def _is_restored(self, saved: Saved, shift_ms: int, now_ms: int) -> bool:
+        """Restore one bucket, rate or meter, and return whether it takes the figures.
 
-    def _rate(self, rate: SavedRate, shift_ms: int) -> _Remember:
-        rates = self._connections.broker(self._node_id(rate.broker)).rates
-        return lambda: rates.remember(rate.memory, shift_ms)
-
-    def _meter(self, meter: SavedMeter, shift_ms: int, now_ms: int) -> _Remember:
-        thresholds = self._thresholds.broker(self._node_id(meter.broker))
-        return lambda: thresholds.remember(meter.topic, meter.figures, shift_ms=shift_ms, now_ms=now_ms)
+        It takes neither those of another algorithm nor those that are no figures at all.
+        """
+        try:
+            match saved:
+                case SavedBucket(broker=broker):
+                    of_all = broker == CLUSTER
+                    quotas = self._policy.cluster if of_all else self._policy.broker(self._node_id(broker))
+                    quotas.manager(saved.quota_type, saved.mode).remember(saved.memory, shift_ms)
+                case SavedRate(broker=node_id):
+                    self._connections.broker(self._node_id(node_id)).rates.remember(saved.memory, shift_ms)
+                case SavedMeter(broker=node_id):
+                    thresholds = self._thresholds.broker(self._node_id(node_id))
+                    thresholds.remember(saved.topic, saved.figures, shift_ms=shift_ms, now_ms=now_ms)
+        except (ValueError, IndexError, OverflowError):
+            return False
+        return True
 
     def _node_id(self, broker: NodeId | str) -> NodeId:
         """Return the node id that a saved broker has now.
@@ -251,7 +253,7 @@ class StateSnapshotter:
         """
         return None if node_id == self._bootstrap() else node_id
 
-    def _say_failing(self, error: StateError) -> None:
+    def _log_failure(self, error: StateError) -> None:
         if not self._failing:
             self._failing = True
             self._notify(
@@ -271,15 +273,3 @@ def _span_ms(manager: ClientQuotaManager, mode: Mode) -> int:
     """
     lasts = manager.quota_type is QuotaType.CONTROLLER_MUTATION or mode is Mode.SMOOTH
     return IDLE_MS if lasts else 2 * manager.window.samples * manager.window.window_ms
-
-
-def _took(remember: _Remember) -> bool:
-    """Return whether a bucket takes the figures.
-
-    It takes neither those of another algorithm nor those that are no figures at all.
-    """
-    try:
-        remember()
-    except (ValueError, IndexError, OverflowError):
-        return False
-    return True

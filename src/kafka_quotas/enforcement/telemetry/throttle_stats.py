@@ -14,7 +14,7 @@ from kafka_quotas.core.quotas.quota_manager import Limiter, QuotaType
 from kafka_quotas.enforcement.telemetry.log import LogEvent, LogLevel, Notify
 
 MAX_BUCKETS: Final = 10_000
-"""Most buckets counted apart; a further one moves the one throttled longest ago to the others."""
+"""Most buckets counted apart. A further one moves the one throttled longest ago to the others."""
 MAX_NAME_BYTES: Final = 8 * 1024 * 1024
 """Memory that the names of these buckets may take."""
 OTHERS: Final = ("", "(others)")
@@ -36,7 +36,7 @@ class ThrottleCount:
         self.times += 1
         self.total_ms += throttle_ms
 
-    def take_in(self, other: "ThrottleCount") -> None:
+    def merge(self, other: "ThrottleCount") -> None:
         """Add another count to this one."""
         self.times += other.times
         self.total_ms += other.total_ms
@@ -73,7 +73,7 @@ class ThrottleTable:
     def _sum_up_oldest(self) -> None:
         key, count = self.by_bucket.popitem(last=False)
         self._name_bytes -= _name_bytes(key)
-        self.others[key[0]].take_in(count)
+        self.others[key[0]].merge(count)
 
 
 class ThrottleStats:

@@ -125,10 +125,10 @@ def test_long_names_fill_the_queue_by_their_bytes() -> None:
 
 
 def test_the_spelling_of_a_long_name_is_not_remembered() -> None:
-    event_log_line._remembered.cache_clear()
+    event_log_line._cached_json.cache_clear()
     charge: Charge = (0, "mallory", "n" * 32767, QuotaType.PRODUCE, 0, 1.0, 0, False)
     assert charge_line("c", SOURCE, charge).count("n" * 32767) == 1
-    assert event_log_line._remembered.cache_info().currsize == 3, "the cluster, the user and the address"
+    assert event_log_line._cached_json.cache_info().currsize == 3, "the cluster, the user and the address"
 
 
 def files(folder: Path, suffix: str) -> list[str]:
