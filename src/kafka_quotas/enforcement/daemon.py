@@ -51,7 +51,7 @@ from kafka_quotas.system_clock import MonotonicClock
 
 EXPIRY_S: Final = 60.0
 """Seconds between two searches for idle buckets."""
-BEGUN_AGAIN_S: Final = 5.0
+RESTART_S: Final = 5.0
 """Seconds before work that a defect ended begins again."""
 STATIC_SCHEME: Final = "static:"
 GC_THRESHOLD: Final = 50_000
@@ -95,7 +95,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-def _spare_collections() -> None:
+def _make_collections_rare() -> None:
     """Freeze all objects of the start and make garbage collections rare, because requests make no cycles."""
     gc.collect()
     gc.freeze()
@@ -122,15 +122,15 @@ class _Daemon:
         )
         self._topics = TopicFilters(rules, counters=self._counters, notify=self._notify, clock=self._clock)
         self._max_connections = settings.max_connections or connections_for(getrlimit(RLIMIT_NOFILE)[0])
-        self._book = ConnectionQuotas(
-            settings.rules.window, broker_rate=settings.connection_rate, max_connections=self._max_connections
+        self._connections = ConnectionQuotas(
+            rules.window, broker_rate=settings.connection_rate, max_connections=self._max_connections
         )
         self._signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
         self._changed = 0
-        self._gate: ProxyServer | None = None
+        self._proxy: ProxyServer | None = None
         self._applied: str | None = None
         tracker = ChangeTracker()
-        self._follower = StoreWatcher(
+        self._watcher = StoreWatcher(
             lambda: tracker.track(open_store()),
             loop=self._loop,
             clock=self._clock,
@@ -140,66 +140,66 @@ class _Daemon:
         )
         self._reloader = Reloader(
             list(self._files()),
-            self._follower,
+            self._watcher,
             limits=lambda: self._policy.limit_count,
             changed=lambda: self._changed,
             notify=self._notify,
         )
-        self._rereading: asyncio.Task[None] | None = None
+        self._reloading: asyncio.Task[None] | None = None
 
     async def run(self) -> DaemonResult:
         """Run all parts until a signal ends the daemon, then stop them and return how it ended."""
         async with contextlib.AsyncExitStack() as stack:
             self._reloader.start()
-            first = self._follower.start()
-            stack.callback(self._follower.stop)
+            first = self._watcher.start()
+            stack.callback(self._watcher.stop)
             self._apply(first)
-            room = ProxyContext(loop=self._loop, clock=self._clock, counters=self._counters, notify=self._notify)
             events = self._open_event_log(stack)
-            gate = ProxyServer(
-                room,
+            proxy = self._proxy = ProxyServer(
+                ProxyContext(loop=self._loop, clock=self._clock, counters=self._counters, notify=self._notify),
                 settings=self._settings,
                 policy=self._policy,
                 ledger=ThrottleStats(self._notify),
-                book=self._book,
+                book=self._connections,
                 topics=self._topics,
                 charges=None if events is None else events.charges,
             )
-            self._gate = gate
-            self._keep_state(stack, gate)
-            stack.callback(gate.close)
-            reporter = self._reporter(gate, events)
+            self._keep_state(stack, proxy)
+            stack.callback(proxy.close)
+            reporter = self._reporter(proxy, events)
             self._listen_to_signals(stack)
-            _spare_collections()
-            await self._serve_status(stack, gate, reporter, events)
-            quiet = QuietConnections(lambda: gate.connections, clock=self._clock, counters=self._counters)
-            stack.callback(self._loop.create_task(self._lasting(lambda: quiet.watch(gate.shortest_idle_ms))).cancel)
-            watching = self._lasting(lambda: quiet.watch_gathering(gate.gathering))
-            stack.callback(self._loop.create_task(watching).cancel)
-            expiry = self._loop.create_task(self._lasting(self._expire))
-            stack.callback(expiry.cancel)
-            return await self._until_told(gate, reporter)
+            _make_collections_rare()
+            await self._serve_status(stack, proxy, reporter, events)
+            quiet = QuietConnections(lambda: proxy.connections, clock=self._clock, counters=self._counters)
+            background: tuple[Callable[[], Awaitable[None]], ...] = (
+                partial(quiet.watch, proxy.shortest_idle_ms),
+                partial(quiet.watch_gathering, proxy.gathering),
+                self._expire,
+            )
+            for work in background:
+                stack.callback(self._loop.create_task(self._restarted(work)).cancel)
+            return await self._until_signal(proxy, reporter)
 
-    def _keep_state(self, stack: contextlib.AsyncExitStack, gate: ProxyServer) -> None:
+    def _keep_state(self, stack: contextlib.AsyncExitStack, proxy: ProxyServer) -> None:
         """Restore the buckets from the state file and keep saving them, where there is such a file."""
         if self._settings.state_file is None:
             return
-        window, mutations = self._settings.rules.window, self._settings.rules.mutation_window
-        keeper = StateSnapshotter(
+        rules = self._settings.rules
+        snapshotter = StateSnapshotter(
             self._settings.state_file,
             self._policy,
-            connections=self._book,
+            connections=self._connections,
             thresholds=self._topics.thresholds,
             clock=self._clock,
-            settings=tuple(f"{each.samples} x {each.window_s} s" for each in (window, mutations)),
-            bootstrap=lambda: gate.directory.routes[0].node_id,
+            settings=tuple(f"{each.samples} x {each.window_s} s" for each in (rules.window, rules.mutation_window)),
+            bootstrap=lambda: proxy.directory.routes[0].node_id,
             notify=self._notify,
         )
-        keeper.restore()
-        keeping = self._loop.create_task(keeper.keep())
+        snapshotter.restore()
+        keeping = self._loop.create_task(snapshotter.keep())
 
         async def end() -> None:
-            keeper.end()
+            snapshotter.end()
             await keeping
 
         stack.push_async_callback(end)
@@ -209,56 +209,55 @@ class _Daemon:
         if self._settings.event_log is None:
             return None
 
-        def notify(notice: LogEvent) -> None:
+        def notify(event: LogEvent) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended, and the log with it
-                self._loop.call_soon_threadsafe(self._notify, notice)
+                self._loop.call_soon_threadsafe(self._notify, event)
 
         events = EventLogWriter(self._settings.event_log, notify=notify)
         events.start()
         stack.callback(events.close)
         return events
 
-    def _reporter(self, gate: ProxyServer, events: EventLogWriter | None) -> Reporter:
+    def _reporter(self, proxy: ProxyServer, events: EventLogWriter | None) -> Reporter:
         return Reporter(
             settings=self._settings,
             clock=self._clock,
             counters=self._counters,
-            gate=gate,
+            proxy=proxy,
             policy=self._policy,
-            ledger=gate.ledger,
-            store=lambda: self._follower.state,
+            throttle_stats=proxy.ledger,
+            store=lambda: self._watcher.state,
             events=events,
             event_loop=type(self._loop).__module__.partition(".")[0],
         )
 
     async def _serve_status(
-        self, stack: contextlib.AsyncExitStack, gate: ProxyServer, reporter: Reporter, events: EventLogWriter | None
+        self, stack: contextlib.AsyncExitStack, proxy: ProxyServer, reporter: Reporter, events: EventLogWriter | None
     ) -> None:
         """Serve the control socket and the metrics, and log their addresses."""
-        listen = gate.listeners()[0][0]
-        bootstrap = gate.directory.routes[0]
-        decider = DecisionService(
+        listen, bootstrap = proxy.listeners()[0]
+        decisions = DecisionService(
             self._policy,
             self._clock,
-            connections=self._book,
+            connections=self._connections,
             thresholds=self._topics.thresholds,
             bootstrap=lambda: bootstrap.node_id,
             on_charged=None if events is None else events.charges.record_requested,
         )
-        desk = ControlHandler(
+        handler = ControlHandler(
             status=reporter.status,
-            decide=decider.decide,
+            decide=decisions.decide,
             reload=lambda: self._reloader.reload("control socket"),
-            unmute=gate.unmute,
+            unmute=proxy.unmute,
         )
         path = self._settings.control or control_path(listen.port)
-        control = ControlServer(path, desk, access=self._settings.control_access)
+        control = ControlServer(path, handler, access=self._settings.control_access)
         await control.start()
         stack.push_async_callback(control.close)
         fields: dict[str, str | float] = {
             "listen": str(listen),
             "upstream": ",".join(map(str, self._settings.upstreams)),
-            "store": self._follower.state.url,
+            "store": self._watcher.state.url,
             "limits": self._policy.limit_count,
             "max_connections": self._max_connections,
             "control": str(control.path),
@@ -275,28 +274,27 @@ class _Daemon:
             self._loop.add_signal_handler(number, self._signals.put_nowait, number)
             stack.callback(self._loop.remove_signal_handler, number)
 
-    async def _until_told(self, gate: ProxyServer, reporter: Reporter) -> DaemonResult:
+    async def _until_signal(self, proxy: ProxyServer, reporter: Reporter) -> DaemonResult:
         """Wait for a signal that ends the daemon, drain, and return how it ended."""
-        while (told := await self._signals.get()) is signal.SIGHUP:
-            self._rereading = self._loop.create_task(self._reread())
+        while (received := await self._signals.get()) is signal.SIGHUP:
+            self._reloading = self._loop.create_task(self._reload())
         reporter.draining = True
-        self._notify(
-            LogEvent(event="daemon draining", fields={"signal": told.name, "connections": len(gate.connections)})
-        )
-        draining = self._loop.create_task(gate.drain(self._settings.drain_timeout_s))
-        again = self._loop.create_task(self._end_asked_again())
+        fields: dict[str, str | float] = {"signal": received.name, "connections": len(proxy.connections)}
+        self._notify(LogEvent(event="daemon draining", fields=fields))
+        draining = self._loop.create_task(proxy.drain(self._settings.drain_timeout_s))
+        again = self._loop.create_task(self._second_signal())
         await asyncio.wait((draining, again), return_when=asyncio.FIRST_COMPLETED)
         again.cancel()
-        cut = len(gate.connections) if not draining.done() else draining.result()
+        cut = len(proxy.connections) if not draining.done() else draining.result()
         draining.cancel()
-        self._notify(LogEvent(event="daemon stopped", fields={"signal": told.name, "cut_connections": cut}))
-        return DaemonResult(signal_name=told.name, cut_connections=cut)
+        self._notify(LogEvent(event="daemon stopped", fields={"signal": received.name, "cut_connections": cut}))
+        return DaemonResult(signal_name=received.name, cut_connections=cut)
 
-    async def _end_asked_again(self) -> None:
+    async def _second_signal(self) -> None:
         while await self._signals.get() is signal.SIGHUP:
             pass
 
-    async def _lasting(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _restarted(self, work: Callable[[], Awaitable[None]]) -> None:
         """Repeat work that should never end after each defect that ends it, and log the defect."""
         while True:
             try:
@@ -309,19 +307,20 @@ class _Daemon:
                         fields={"error": defect(error)},
                     )
                 )
-            await asyncio.sleep(BEGUN_AGAIN_S)
+            await asyncio.sleep(RESTART_S)
 
     async def _expire(self) -> None:
         while True:
             await asyncio.sleep(EXPIRY_S)
             await run_sliced(self._policy.expiry(self._clock.now_ms()))
-            self._book.expire_idle(self._clock.now_ms())
+            self._connections.expire_idle(self._clock.now_ms())
 
     # Quotas.
 
     def _apply(self, snapshot: Snapshot) -> None:
         """Put a store's content in force where it differs from what is."""
-        is_static = self._follower.state.url.startswith(STATIC_SCHEME)
+        url = self._watcher.state.url
+        is_static = url.startswith(STATIC_SCHEME)
         of_places: Iterable[QuotaEntry] = snapshot.entries
         if isinstance(snapshot, ChangedSnapshot) and snapshot.since is not None and snapshot.since == self._applied:
             changed = self._policy.alter(snapshot.changed, static=is_static)
@@ -330,50 +329,42 @@ class _Daemon:
             changed = self._policy.apply(snapshot.entries, static=is_static)
         self._applied = None  # should the rest fail, all of the next content is applied
         self._changed += changed
-        self._book.ip_limits.apply(of_places)
+        self._connections.ip_limits.apply(of_places)
         self._topics.apply_store((entry.entity, entry.quotas) for entry in of_places)
         self._applied = snapshot.revision
-        self._notify(
-            LogEvent(
-                event="quotas applied",
-                fields={"store": self._follower.state.url, "changed": changed, "limits": self._policy.limit_count},
-            )
-        )
+        fields: dict[str, str | float] = {"store": url, "changed": changed, "limits": self._policy.limit_count}
+        self._notify(LogEvent(event="quotas applied", fields=fields))
 
     def _files(self) -> Iterator[ReloadedFile]:
         """Yield the files of quotas and rules that the start, and each reload, reads."""
-        static = self._settings.static_quotas
-        if static is not None:
-            yield ReloadedFile(path=static, read=lambda: self._static_read(static))
-        policy = self._settings.policy_file
-        if policy is not None:
-            yield ReloadedFile(path=policy, read=lambda: self._policy_read(policy))
-        costs = self._settings.cost_model
-        if costs is not None:
-            yield ReloadedFile(path=costs, read=lambda: self._costs_read(costs))
+        settings = self._settings
+        for path, read in (
+            (settings.static_quotas, self._read_static),
+            (settings.policy_file, self._read_policy),
+            (settings.cost_model, self._read_costs),
+        ):
+            if path is not None:
+                yield ReloadedFile(path=path, read=partial(read, path))
+        files = settings.listener_files
+        if files is not None:
+            for number, path in files.paths.items():
+                yield ReloadedFile(path=path, read=partial(self._read_listener, files, number))
 
-        listeners = self._settings.listener_files
-        if listeners is None:
-            return
-        for number, listener in listeners.paths.items():
-            yield ReloadedFile(path=listener, read=partial(self._listener_read, listeners, number))
-
-    def _listener_read(self, files: ListenerFiles, number: int) -> Use:
+    def _read_listener(self, files: ListenerFiles, number: int) -> Use:
         settings = files.read(number)
         refuse_restart(self._settings.listeners[number], settings, files.paths[number])
 
         def use() -> int:
-            if self._gate is not None:
-                self._gate.follow(number, settings)
+            if self._proxy is not None:
+                self._proxy.follow(number, settings)
             return 0
 
         return use
 
-    def _static_read(self, path: Path) -> Use:
-        entries = read_static_quotas(path)
-        return lambda: self._policy.apply(entries, static=True)
+    def _read_static(self, path: Path) -> Use:
+        return partial(self._policy.apply, read_static_quotas(path), static=True)
 
-    def _policy_read(self, path: Path) -> Use:
+    def _read_policy(self, path: Path) -> Use:
         file = read_policy_file(path)
         self._topics.thresholds.check_file(file.thresholds)
 
@@ -383,7 +374,7 @@ class _Daemon:
 
         return use
 
-    def _costs_read(self, path: Path) -> Use:
+    def _read_costs(self, path: Path) -> Use:
         model = read_cost_model(path)
 
         def use() -> int:
@@ -392,6 +383,6 @@ class _Daemon:
 
         return use
 
-    async def _reread(self) -> None:
+    async def _reload(self) -> None:
         with contextlib.suppress(KafkaQuotasError):  # in the log already
             await self._reloader.reload("SIGHUP")

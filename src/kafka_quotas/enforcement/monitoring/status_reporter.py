@@ -50,9 +50,9 @@ class Reporter:
         settings: DaemonSettings,
         clock: Clock,
         counters: Counters,
-        gate: ProxyServer,
+        proxy: ProxyServer,
         policy: QuotaRegistry,
-        ledger: ThrottleStats,
+        throttle_stats: ThrottleStats,
         store: Callable[[], StoreState],
         event_loop: str,
         events: EventLogWriter | None = None,
@@ -60,9 +60,9 @@ class Reporter:
         self._settings = settings
         self._clock = clock
         self._counters = counters
-        self._gate = gate
+        self._proxy = proxy
         self._policy = policy
-        self._ledger = ledger
+        self._throttle_stats = throttle_stats
         self._store = store
         self._event_loop = event_loop
         self._events = events
@@ -97,7 +97,7 @@ class Reporter:
             window_size_seconds=rules.window.window_s,
             max_throttle_ms=rules.max_throttle_ms,
             draining=self.draining,
-            connections=len(self._gate.connections),
+            connections=len(self._proxy.connections),
             store=self._store_row(now_ms),
             listeners=self._listener_rows(),
             throttled=tuple(nlargest(MAX_ROWS, throttled, key=lambda row: row.remaining_ms)),
@@ -116,7 +116,7 @@ class Reporter:
     async def readiness(self) -> Readiness:
         """Return whether load balancers should send clients to this daemon at this moment."""
         store = self._store_row(self._clock.now_ms())
-        return await readiness(self._gate.upstreams(), self._gate.health, store, draining=self.draining)
+        return await readiness(self._proxy.upstreams(), self._proxy.health, store, draining=self.draining)
 
     def _store_row(self, now_ms: int) -> StoreRow:
         state = self._store()
@@ -129,7 +129,7 @@ class Reporter:
         )
 
     def _listener_rows(self) -> tuple[ListenerRow, ...]:
-        connections = Counter(map(id, self._gate.connections.values()))
+        connections = Counter(map(id, self._proxy.connections.values()))
         return tuple(
             ListenerRow(
                 broker=broker_name(route.node_id),
@@ -137,14 +137,14 @@ class Reporter:
                 upstream=str(route.upstream),
                 connections=connections[id(route)],
             )
-            for address, route in self._gate.listeners()
+            for address, route in self._proxy.listeners()
         )
 
     def _throttled(self, now_ms: int) -> list[ThrottledClient]:
         """Return the clients that wait now, one row per broker, quota and client."""
         muted: dict[tuple[NodeId, str, str, str], list[ThrottledChannel]] = {}
-        for relay, route in self._gate.connections.items():
-            mute = relay.session.mute
+        for connection, route in self._proxy.connections.items():
+            mute = connection.session.mute
             if mute is not None and mute.until_ms > now_ms:
                 name = (route.node_id, mute.quota_type.key.name, mute.limiter.user, mute.limiter.client_id)
                 muted.setdefault(name, []).append(mute)
@@ -165,7 +165,7 @@ class Reporter:
         """Return the thresholds of each broker that has some, topics by their rate in descending order."""
         rows = [
             ThresholdRow(broker=broker_name(node_id), topic=topic, threshold=threshold, observed=rate)
-            for node_id, thresholds in self._gate.topics.thresholds.brokers.items()
+            for node_id, thresholds in self._proxy.topics.thresholds.brokers.items()
             if thresholds.is_active
             for topic, (rate, threshold) in thresholds.rates(now_ms).items()
         ]
@@ -173,8 +173,8 @@ class Reporter:
 
     def _throttle_rows(self) -> Generator[None, None, tuple[ThrottleRow, ...]]:
         """Return the counts of the buckets throttled longest, and the sums of those no longer kept apart."""
-        ledger = self._ledger
-        tables = (ledger.set_here, ledger.set_upstream, ledger.shadowed_here, ledger.refused_here)
+        stats = self._throttle_stats
+        tables = (stats.set_here, stats.set_upstream, stats.shadowed_here, stats.refused_here)
         total_ms: Counter[Throttled] = Counter()
         for table in tables:
             keys = list(table.by_bucket)
@@ -194,23 +194,23 @@ class Reporter:
         waiting: Counter[str] = Counter()
         for row in throttled:
             waiting[row.quota] += row.connections
-        ledger = self._ledger
+        stats = self._throttle_stats
         return tuple(
             QuotaTotals(
                 quota=quota_type.key.name,
                 waiting=waiting[quota_type.key.name],
-                times=ledger.set_here.totals[quota_type].times,
-                total_ms=ledger.set_here.totals[quota_type].total_ms,
-                upstream_times=ledger.set_upstream.totals[quota_type].times,
-                shadow_times=ledger.shadowed_here.totals[quota_type].times,
-                refused_times=ledger.refused_here.totals[quota_type].times,
+                times=stats.set_here.totals[quota_type].times,
+                total_ms=stats.set_here.totals[quota_type].total_ms,
+                upstream_times=stats.set_upstream.totals[quota_type].times,
+                shadow_times=stats.shadowed_here.totals[quota_type].times,
+                refused_times=stats.refused_here.totals[quota_type].times,
             )
             for quota_type in ENFORCED
         )
 
     def _totals(self) -> dict[str, int]:
         totals: dict[str, int] = asdict(self._counters)
-        totals["requests"] += sum(relay.session.request_count for relay in self._gate.connections)
+        totals["requests"] += sum(each.session.request_count for each in self._proxy.connections)
         totals["buckets_evicted"] = self._policy.pool.evicted
         if self._events is not None:
             totals["events_logged"], totals["events_dropped"] = self._events.written, self._events.dropped

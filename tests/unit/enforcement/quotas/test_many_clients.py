@@ -186,7 +186,7 @@ class Reported:
         self.policy = QuotaRegistry(WINDOW)
         self.ledger = ThrottleStats(_ignore)
         topics = SimpleNamespace(thresholds=SimpleNamespace(brokers={}))
-        gate = SimpleNamespace(connections={}, listeners=list, topics=topics)
+        proxy = SimpleNamespace(connections={}, listeners=list, topics=topics)
         self.choice = choice or MetricsChoice()
         self.reporter = Reporter(
             settings=DaemonSettings(
@@ -194,9 +194,9 @@ class Reported:
             ),
             clock=self.clock,
             counters=Counters(),
-            gate=cast("ProxyServer", gate),
+            proxy=cast("ProxyServer", proxy),
             policy=self.policy,
-            ledger=self.ledger,
+            throttle_stats=self.ledger,
             store=lambda: StoreState(url="local:x", revision="1", confirmed_ms=NOW_MS),
             event_loop="asyncio",
         )
