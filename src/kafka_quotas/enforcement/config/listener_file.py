@@ -20,48 +20,24 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.java.utf8 import well_formed
 from kafka_quotas.enforcement.config.address import parse_address, parse_addresses
 from kafka_quotas.enforcement.config.api_access import ALLOW, DENY, parse_api_access
 from kafka_quotas.enforcement.config.broker_ports import parse_broker_addresses, ports_of
-from kafka_quotas.enforcement.config.listener_settings import MAX_IDLE_MS, NODE_ID_MARK, ListenerSettings, Network
-from kafka_quotas.enforcement.config.principal_mapping import DEFAULT_RULES, PROPERTY, PrincipalMapping
-from kafka_quotas.enforcement.config.rules import MAX_IN_FLIGHT
+from kafka_quotas.enforcement.config.listener_settings import NODE_ID_MARK, ListenerSettings, Network
+from kafka_quotas.enforcement.config.principal_mapping import PROPERTY, PrincipalMapping
 from kafka_quotas.stores.files.property_file import read_properties
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _UPSTREAM: Final = "upstream."
 _PLACES: Final = ("listen", "upstream")
-MAX_IDLE: Final = "connections.max.idle.ms"
-IN_FLIGHT: Final = "max.in.flight.requests.per.connection"
-_KNOWN: Final = frozenset(
-    {
-        *_PLACES,
-        "upstream.node.id",
-        "port.range",
-        "advertised.host",
-        "broker.host.pattern",
-        "broker.addresses",
-        "security.protocol",
-        "upstream.security.protocol",
-        "principal",
-        "sasl.oauthbearer.sub.claim.name",
-        "proxy.protocol.trusted",
-        "max.connections",
-        "max.connections.per.ip",
-        "max.connection.creation.rate",
-        MAX_IDLE,
-        IN_FLIGHT,
-        ALLOW,
-        DENY,
-    }
-)
 _PORT_RANGE: Final = re.compile(r"(\d{1,5})-(\d{1,5})")
 
 
@@ -123,42 +99,27 @@ def _completed(settings: ListenerSettings, properties: Mapping[str, str], path: 
 
 
 def _replaced(settings: ListenerSettings, properties: Mapping[str, str]) -> ListenerSettings:
-    protocol = _protocol(properties, "security.protocol")
-    pattern = properties.get("broker.host.pattern")
-    if pattern is not None and NODE_ID_MARK not in pattern:
-        raise UsageError(f"broker.host.pattern: {pattern!r} names all brokers alike", hint=f"put {NODE_ID_MARK} in it")
-    mapping = properties.get(PROPERTY, DEFAULT_RULES)
-    PrincipalMapping(mapping)
-    ports, addresses = properties.get("port.range"), properties.get("broker.addresses")
-    node_id = _whole(properties, "upstream.node.id", least=0)
-    if node_id is not None and len(settings.upstreams) > 1:
+    values = {
+        setting: parse(name, properties[name]) for name, (setting, parse) in _SETTINGS.items() if name in properties
+    }
+    if values.get("upstream_node_id") is not None and len(settings.upstreams) > 1:
         raise UsageError("upstream.node.id: there are several upstreams", hint="leave it out, or name one upstream")
-    is_upstream_tls = _protocol(properties, "upstream.security.protocol").endswith("SSL")
+    protocol, upstream_protocol = (
+        _protocol(f"{side}security.protocol", properties.get(f"{side}security.protocol", "PLAINTEXT"))
+        for side in ("", _UPSTREAM)
+    )
     return dataclasses.replace(
         settings,
-        upstream_node_id=node_id,
-        port_range=settings.port_range if ports is None else parse_port_range(ports),
-        advertised_host=properties.get("advertised.host", settings.advertised_host),
-        host_pattern=pattern,
-        broker_addresses=settings.broker_addresses if addresses is None else parse_broker_addresses([addresses]),
-        principal=well_formed(properties["principal"]) if "principal" in properties else settings.principal,
+        **values,
         requires_authentication=protocol.startswith("SASL"),
-        oauthbearer_claim=properties.get("sasl.oauthbearer.sub.claim.name", settings.oauthbearer_claim),
-        principal_mapping=mapping,
         tls=_tls(properties, "") if protocol.endswith("SSL") else None,
-        upstream_tls=_tls(properties, _UPSTREAM) if is_upstream_tls else None,
-        proxy_sources=_networks(properties),
-        connection_rate=_whole(properties, "max.connection.creation.rate", least=1),
-        max_connections=_whole(properties, "max.connections", least=1),
-        max_connections_per_ip=_whole(properties, "max.connections.per.ip", least=1),
-        max_idle_ms=_idle_ms(properties),
-        max_in_flight=_whole(properties, IN_FLIGHT, least=1) or MAX_IN_FLIGHT,
+        upstream_tls=_tls(properties, _UPSTREAM) if upstream_protocol.endswith("SSL") else None,
         apis=parse_api_access(allow=properties.get(ALLOW), deny=properties.get(DENY)),
     )
 
 
-def _protocol(properties: Mapping[str, str], name: str) -> str:
-    protocol = properties.get(name, "PLAINTEXT").strip().upper()
+def _protocol(name: str, text: str) -> str:
+    protocol = text.strip().upper()
     if protocol not in _PROTOCOLS:
         raise UsageError(f"{name}: {protocol!r} is no security protocol", hint=", ".join(_PROTOCOLS))
     return protocol
@@ -169,33 +130,61 @@ def _tls(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(start)}
 
 
-def _whole(properties: Mapping[str, str], name: str, *, least: int) -> int | None:
-    text = properties.get(name)
-    if text is None:
-        return None
+def _text(_name: str, text: str) -> str:
+    return text
+
+
+def _integer(name: str, text: str, *, least: int = 1) -> int:
     if not text.strip().isdecimal() or int(text) < least:
         raise UsageError(f"{name}: not a whole number of at least {least}: {text!r}")
     return int(text)
 
 
-def _idle_ms(properties: Mapping[str, str]) -> int | None:
+def _idle_ms(name: str, text: str) -> int | None:
     """Return the longest idle time, None for the -1 that means no limit in a broker."""
-    if properties.get(MAX_IDLE, "").strip() == "-1":
-        return None
-    return _whole(properties, MAX_IDLE, least=1) or MAX_IDLE_MS
+    return None if text.strip() == "-1" else _integer(name, text)
 
 
-def _networks(properties: Mapping[str, str]) -> tuple[Network, ...] | None:
-    text = properties.get("proxy.protocol.trusted")
-    if text is None:
-        return None
+def _host_pattern(name: str, text: str) -> str:
+    if NODE_ID_MARK not in text:
+        raise UsageError(f"{name}: {text!r} names all brokers alike", hint=f"put {NODE_ID_MARK} in it")
+    return text
+
+
+def _principal_mapping(_name: str, text: str) -> str:
+    PrincipalMapping(text)  # refuses rules that can't be read
+    return text
+
+
+def _networks(name: str, text: str) -> tuple[Network, ...]:
+    hint = "for example 10.0.0.0/8,127.0.0.1"
     try:
         networks = tuple(ip_network(part.strip()) for part in text.split(",") if part.strip())
     except ValueError as error:
-        raise UsageError(f"proxy.protocol.trusted: {error}", hint="for example 10.0.0.0/8,127.0.0.1") from error
+        raise UsageError(f"{name}: {error}", hint=hint) from error
     if not networks:
-        raise UsageError("proxy.protocol.trusted names no network", hint="for example 10.0.0.0/8,127.0.0.1")
+        raise UsageError(f"{name} names no network", hint=hint)
     return networks
+
+
+_SETTINGS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
+    "broker.host.pattern": ("host_pattern", _host_pattern),
+    PROPERTY: ("principal_mapping", _principal_mapping),
+    "upstream.node.id": ("upstream_node_id", partial(_integer, least=0)),
+    "port.range": ("port_range", lambda _, text: parse_port_range(text)),
+    "advertised.host": ("advertised_host", _text),
+    "broker.addresses": ("broker_addresses", lambda _, text: parse_broker_addresses([text])),
+    "principal": ("principal", lambda _, text: well_formed(text)),
+    "sasl.oauthbearer.sub.claim.name": ("oauthbearer_claim", _text),
+    "proxy.protocol.trusted": ("proxy_sources", _networks),
+    "max.connection.creation.rate": ("connection_rate", _integer),
+    "max.connections": ("max_connections", _integer),
+    "max.connections.per.ip": ("max_connections_per_ip", _integer),
+    "connections.max.idle.ms": ("max_idle_ms", _idle_ms),
+    "max.in.flight.requests.per.connection": ("max_in_flight", _integer),
+}
+"""Properties that set one setting each, and their parsers: (name, text) -> value."""
+_KNOWN: Final = {*_PLACES, *_SETTINGS, "security.protocol", "upstream.security.protocol", ALLOW, DENY}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
