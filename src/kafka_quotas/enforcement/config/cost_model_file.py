@@ -4,11 +4,6 @@
      "apis": {"Produce": {"request_us": 90, "request_byte_ns": 0.4, "response_byte_ns": 0.1}}}
 
 Invariants: figures are finite and 0 or more; a file that is not understood whole is refused whole.
-
-The default costs, for daemons without a calibration: measured with `daemon calibrate` on one broker of Kafka 4.3.1.
-
-The machine had two cores and much else to do; each figure is the least of three runs. Take it for an order of
-magnitude, and calibrate.
 """
 
 import json
@@ -23,8 +18,12 @@ from kafka_quotas.core.quotas.cost_model import ApiCost, CostModel
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 
 VERSION: Final = 1
-_FIELDS: Final = {"request_us": 1000.0, "request_byte_ns": 1.0, "response_byte_ns": 1.0}
-"""Figures of an API, and the nanoseconds of their units."""
+_FIGURES: Final = {
+    "request_us": ("request_nanos", 1000.0),
+    "request_byte_ns": ("request_byte_nanos", 1.0),
+    "response_byte_ns": ("response_byte_nanos", 1.0),
+}
+"""Figures of an API, with their fields in `ApiCost` and the nanoseconds of their units."""
 _KEYS: Final = {api.name: key for key, api in API_TABLE.items()}
 
 
@@ -93,56 +92,42 @@ def cost_model_from_json(data: object) -> CostModel:
 
 
 def _cost_to_json(cost: ApiCost) -> dict[str, float]:
-    figures = {
-        "request_us": cost.request_nanos / _FIELDS["request_us"],
-        "request_byte_ns": cost.request_byte_nanos,
-        "response_byte_ns": cost.response_byte_nanos,
-    }
-    return {name: float(f"{figure:.4g}") for name, figure in figures.items()}
+    return {name: float(f"{getattr(cost, field) / nanos:.4g}") for name, (field, nanos) in _FIGURES.items()}
 
 
 def _cost_from_json(name: str, data: object) -> ApiCost:
-    if not isinstance(data, Mapping) or "request_us" not in data or data.keys() - _FIELDS.keys():
-        raise UsageError(f"{name} has other figures than {', '.join(_FIELDS)}", hint="request_us is needed")
-    for field, value in data.items():
+    if not isinstance(data, Mapping) or "request_us" not in data or data.keys() - _FIGURES.keys():
+        raise UsageError(f"{name} has other figures than {', '.join(_FIGURES)}", hint="request_us is needed")
+    for figure, value in data.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise UsageError(f"{name}: {field} must be a number from 0 on, not {value!r}")
-    figures = {field: data.get(field, 0.0) * unit for field, unit in _FIELDS.items()}
-    return ApiCost(
-        request_nanos=figures["request_us"],
-        request_byte_nanos=figures["request_byte_ns"],
-        response_byte_nanos=figures["response_byte_ns"],
-    )
+            raise UsageError(f"{name}: {figure} must be a number from 0 on, not {value!r}")
+    return ApiCost(**{field: data.get(figure, 0.0) * nanos for figure, (field, nanos) in _FIGURES.items()})
 
 
-_REQUEST_US: Final = {
-    ApiKey.PRODUCE: 154,
-    ApiKey.FETCH: 180,
-    ApiKey.LIST_OFFSETS: 133,
-    ApiKey.METADATA: 124,
-    ApiKey.OFFSET_COMMIT: 117,
-    ApiKey.OFFSET_FETCH: 80,
-    ApiKey.FIND_COORDINATOR: 80,
-    ApiKey.JOIN_GROUP: 98,
-    ApiKey.HEARTBEAT: 121,
-    ApiKey.SYNC_GROUP: 83,
-    ApiKey.DESCRIBE_GROUPS: 104,
-    ApiKey.LIST_GROUPS: 107,
-    ApiKey.API_VERSIONS: 57,
-    ApiKey.DESCRIBE_CONFIGS: 425,
-}
-_REQUEST_BYTE_NS: Final = {ApiKey.PRODUCE: 2.0}
-_RESPONSE_BYTE_NS: Final = {ApiKey.FETCH: 0.22}
-
-DEFAULT_COSTS: Final = CostModel(
-    source="default: Kafka 4.3.1 on two busy cores",
-    other=ApiCost(request_nanos=112_000),
-    apis={
-        key.value: ApiCost(
-            request_nanos=1000.0 * us,
-            request_byte_nanos=_REQUEST_BYTE_NS.get(key, 0.0),
-            response_byte_nanos=_RESPONSE_BYTE_NS.get(key, 0.0),
-        )
-        for key, us in _REQUEST_US.items()
-    },
+DEFAULT_COSTS: Final = cost_model_from_json(
+    {
+        "version": VERSION,
+        "source": "default: Kafka 4.3.1 on two busy cores",
+        "other": {"request_us": 112},
+        "apis": {
+            "Produce": {"request_us": 154, "request_byte_ns": 2.0},
+            "Fetch": {"request_us": 180, "response_byte_ns": 0.22},
+            "ListOffsets": {"request_us": 133},
+            "Metadata": {"request_us": 124},
+            "OffsetCommit": {"request_us": 117},
+            "OffsetFetch": {"request_us": 80},
+            "FindCoordinator": {"request_us": 80},
+            "JoinGroup": {"request_us": 98},
+            "Heartbeat": {"request_us": 121},
+            "SyncGroup": {"request_us": 83},
+            "DescribeGroups": {"request_us": 104},
+            "ListGroups": {"request_us": 107},
+            "ApiVersions": {"request_us": 57},
+            "DescribeConfigs": {"request_us": 425},
+        },
+    }
 )
+"""Costs for daemons without a calibration: measured with `daemon calibrate` on one broker of Kafka 4.3.1.
+
+The machine had two cores and much else to do, and each figure is the least of three runs: an order of magnitude.
+"""

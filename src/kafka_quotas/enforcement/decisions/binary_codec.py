@@ -7,7 +7,6 @@ requests; one that can't be answered has a status and a text instead of a decisi
 **Source:** `docs/decision-api.md`.
 """
 
-import math
 import struct
 from collections.abc import Sequence
 from struct import Struct
@@ -26,6 +25,7 @@ from kafka_quotas.enforcement.decisions.messages import (
     DecisionRequest,
     Operation,
     ResourceQuota,
+    is_amount,
 )
 
 MAGIC: Final = b"\x00KQ" + bytes([PROTOCOL_VERSION])
@@ -43,7 +43,6 @@ TYPE_CODES: Final[dict[AnyQuotaType, int]] = {
 """Codes of quota types in a frame; a new type gets a new code."""
 _TYPES: Final = {code: quota_type for quota_type, code in TYPE_CODES.items()}
 _OPS: Final = {op.value: op for op in Operation}
-_MAX_AMOUNT: Final = float(2**63)
 
 _LENGTH: Final = Struct(">I")
 _HEAD: Final = Struct(">IH")
@@ -145,7 +144,7 @@ def read_decisions(data: bytes | bytearray, start: int) -> tuple[int, list[Decis
 def _request(op: int, code: int, broker: int, amount: float, texts: Sequence[str]) -> DecisionRequest | DecisionError:
     if op not in _OPS or code not in _TYPES:
         return DecisionError(f"operation {op} of quota type {code} is not known")
-    if not (math.isfinite(amount) and 0 <= amount <= _MAX_AMOUNT):
+    if not is_amount(amount):
         return DecisionError(f"amount is a number from 0 to 2^63, not {amount!r}")
     user, client_id, ip, topic = texts
     node_id = None if broker == NO_BROKER else broker

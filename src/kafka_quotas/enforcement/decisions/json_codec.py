@@ -3,7 +3,6 @@
 **Source:** `docs/decision-api.md`.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -17,12 +16,12 @@ from kafka_quotas.enforcement.decisions.messages import (
     DecisionError,
     DecisionRequest,
     Operation,
+    is_amount,
 )
 
 Json: TypeAlias = Any
 BATCH: Final = "batch"
 _OPS: Final = {op.name.lower(): op for op in Operation}
-_MAX_AMOUNT: Final = float(2**63)
 
 T = TypeVar("T")
 
@@ -112,13 +111,9 @@ def _one_of(choices: Mapping[str, T], data: Mapping[str, Json], name: str) -> T:
 
 def _amount(data: Mapping[str, Json]) -> float:
     amount = data.get("amount", 0)
-    if isinstance(amount, bool) or not isinstance(amount, int | float) or not _is_amount(amount):
+    if isinstance(amount, bool) or not isinstance(amount, int | float) or not is_amount(amount):
         raise DecisionError(f"amount is a number from 0 to 2^63, not {amount!r}")
     return amount
-
-
-def _is_amount(amount: float) -> bool:
-    return math.isfinite(amount) and 0 <= amount <= _MAX_AMOUNT
 
 
 def _text(data: Mapping[str, Json], name: str, default: str = "") -> str:

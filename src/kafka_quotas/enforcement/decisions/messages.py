@@ -4,6 +4,7 @@
 second.
 """
 
+import math
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
@@ -17,6 +18,11 @@ PROTOCOL_VERSION: Final = 1
 """Version of both forms, JSON and binary."""
 MAX_BATCH: Final = 1000
 """Most requests in one message."""
+
+
+def is_amount(amount: float) -> bool:
+    """Return whether an amount is a number from 0 to 2^63."""
+    return math.isfinite(amount) and 0 <= amount <= 2.0**63
 
 
 class Operation(IntEnum):
