@@ -3,7 +3,7 @@
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -64,14 +64,14 @@ def calibrate(
     """
     url = f"kafka://{bootstrap}"
     with ExitStack() as stack:
-        connection = stack.enter_context(_connected(url, settings))
+        connection = stack.enter_context(closing(ClusterClient(parse_store_url(url), settings=settings)))
         topic = stack.enter_context(_scratch_topic(connection, settings, url))
         upstream = _Upstream(connection, settings, url, topic, window)
         stack.callback(upstream.close)
         calibration = Calibration(
             upstream,
             window=window,
-            batch=_batch,
+            batch=lambda size: single_record_batch(bytes(size), now_ms=time.time_ns() // 1_000_000),
             now_s=time.monotonic,
             on_progress=on_progress,
             rounds=rounds,
@@ -80,15 +80,6 @@ def calibrate(
         model = calibration.run(topic, source=f"calibrated with {upstream.server}, {time.strftime('%Y-%m-%d')}")
     write_cost_model(target, model)
     return model
-
-
-@contextmanager
-def _connected(url: str, settings: StoreSettings) -> Iterator[ClusterClient]:
-    connection = ClusterClient(parse_store_url(url), settings=settings)
-    try:
-        yield connection
-    finally:
-        connection.close()
 
 
 @contextmanager
@@ -108,12 +99,9 @@ def _scratch_topic(connection: ClusterClient, settings: StoreSettings, url: str)
             f"can't make the topic {topic}: {error_name(made.error_code)}", hint="calibrating needs a scratch topic"
         )
     try:
-        cluster = KafkaCluster(parse_store_url(url), settings=settings)
-        try:
+        with closing(KafkaCluster(parse_store_url(url), settings=settings)) as cluster:
             if not Polling(0.1).until(lambda: bool(_leaders(cluster, topic)), timeout_s=LEADER_WAIT_S):
                 raise StoreError(f"the topic {topic} got no leader within {LEADER_WAIT_S:g} s")
-        finally:
-            cluster.close()
         yield topic
     finally:
         connection.send(DeleteTopics(topics=scratch, timeout_ms=_TOPIC_TIMEOUT_MS), node_id=controller)
@@ -185,8 +173,3 @@ class _Upstream:
         for result in results:
             if result.error is not None:
                 raise KafkaQuotasError(f"the quotas for calibrating can't be changed: {result.error.message}")
-
-
-def _batch(size: int) -> bytes:
-    """Return a record batch with one record of about N bytes."""
-    return single_record_batch(bytes(size), now_ms=time.time_ns() // 1_000_000)

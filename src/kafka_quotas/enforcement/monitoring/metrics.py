@@ -72,14 +72,15 @@ def families(status: DaemonStatus) -> Iterator[Family]:
     """Yield every metric of a status, with series of their own for the buckets in it."""
     for quota, family in QUOTA_FAMILIES.items():
         yield from _bucket_families(family, [row for row in status.buckets if row.quota == quota])
-        yield from _total_families(_totals_of(status, quota), f"kafka_server_{family.kind}")
+        totals = next((each for each in status.quota_totals if each.quota == quota), QuotaTotals(quota=quota))
+        yield from _total_families(totals, f"kafka_server_{family.kind}")
     yield from _store_families(status)
     yield _gauge("kafka_quotas_connections", "Open client connections.", [({}, status.connections)])
     yield _gauge("kafka_quotas_buckets", "Buckets that are kept.", [({}, status.bucket_count)])
     yield _gauge("kafka_quotas_draining", "1 while the daemon ends.", [({}, float(status.draining))])
     yield _gauge("kafka_quotas_uptime_seconds", "Time since the start.", [({}, status.uptime_ms / 1000)])
     for name, total in status.counters.items():
-        yield _counter(f"kafka_quotas_{name}", f"{name.replace('_', ' ').capitalize()} since the start.", [({}, total)])
+        yield _counter(f"kafka_quotas_{name}", f"{name.reprefix('_', ' ').capitalize()} since the start.", total)
 
 
 Exposition: TypeAlias = Callable[[], Generator[None, None, bytes]]
@@ -134,39 +135,38 @@ def _bucket_families(family: QuotaFamily, buckets: list[BucketRow]) -> Iterator[
 
     **Source:** Kafka's `kafka.server:type=Produce,user=..,client-id=..` and so on.
     """
-    place = f"kafka_server_{family.kind}"
-    tagged = [(_tags(row), row) for row in buckets]
+    prefix = f"kafka_server_{family.kind}"
+    tagged = [
+        ({"broker": row.broker, "user": row.user, "client_id": row.client_id, "mode": row.mode}, row) for row in buckets
+    ]
     yield _gauge(
-        f"{place}_{family.attribute}",
+        f"{prefix}_{family.attribute}",
         f"What a bucket with a limit is measured at, in {family.unit}.",
         [(tags, row.observed) for tags, row in tagged],
     )
     yield _gauge(
-        f"{place}_{family.attribute}_limit",
+        f"{prefix}_{family.attribute}_limit",
         "The limit of a bucket, per second.",
         [(tags, row.limit) for tags, row in tagged],
     )
     yield _gauge(
-        f"{place}_throttle_time",
+        f"{prefix}_throttle_time",
         "Average of the throttle times that a bucket gave in the last minute, in milliseconds; 0 where it gave none.",
         [(tags, row.throttle_ms) for tags, row in tagged],
     )
     if family.kind == _MUTATIONS:
         yield _gauge(
-            f"{place}_mutation_rate",
+            f"{prefix}_mutation_rate",
             "Mutations that a bucket admitted in the last minute, in partitions per second.",
-            [(tags, _mutation_rate(row)) for tags, row in tagged],
+            # A bucket of a rate, unlike one of tokens, measures nothing else.
+            [(tags, row.observed if row.mutation_rate is None else row.mutation_rate) for tags, row in tagged],
         )
 
 
-def _totals_of(status: DaemonStatus, quota: str) -> QuotaTotals:
-    return next((totals for totals in status.quota_totals if totals.quota == quota), QuotaTotals(quota=quota))
-
-
-def _total_families(totals: QuotaTotals, place: str) -> Iterator[Family]:
+def _total_families(totals: QuotaTotals, prefix: str) -> Iterator[Family]:
     """Yield the metrics of a quota type over all clients."""
     text = "Connections that wait for the end of a throttle time."
-    yield _gauge(f"{place}_queue_size", text, [({}, totals.waiting)])
+    yield _gauge(f"{prefix}_queue_size", text, [({}, totals.waiting)])
     counters = (
         ("throttle_time_ms", "Throttle time set, in milliseconds.", totals.total_ms),
         ("throttles", "Throttle times set.", totals.times),
@@ -179,7 +179,7 @@ def _total_families(totals: QuotaTotals, place: str) -> Iterator[Family]:
         ("refusals", "Requests that got an error instead of a throttle time.", totals.refused_times),
     )
     for name, text, total in counters:
-        yield _counter(f"{place}_{name}", text, [({}, total)])
+        yield _counter(f"{prefix}_{name}", text, total)
 
 
 def _store_families(status: DaemonStatus) -> Iterator[Family]:
@@ -193,25 +193,15 @@ def _store_families(status: DaemonStatus) -> Iterator[Family]:
     yield _gauge("kafka_quotas_store_reachable", "1 while the store can be read.", [({}, float(store.trouble is None))])
 
 
-def _tags(row: BucketRow) -> dict[str, str]:
-    return {"broker": row.broker, "user": row.user, "client_id": row.client_id, "mode": row.mode}
+def _gauge(
+    name: str, text: str, samples: Iterable[tuple[dict[str, str], float]], *, is_counter: bool = False
+) -> Family:
+    series = tuple(SeriesSample(labels=labels, value=value) for labels, value in samples)
+    return Family(name=name, is_counter=is_counter, help=text, samples=series)
 
 
-def _mutation_rate(row: BucketRow) -> float:
-    """Return the partitions per second, as measured by a bucket of a rate as well."""
-    return row.observed if row.mutation_rate is None else row.mutation_rate
-
-
-def _gauge(name: str, text: str, samples: Iterable[tuple[dict[str, str], float]]) -> Family:
-    return Family(name=name, is_counter=False, help=text, samples=_samples(samples))
-
-
-def _counter(name: str, text: str, samples: Iterable[tuple[dict[str, str], float]]) -> Family:
-    return Family(name=name, is_counter=True, help=text, samples=_samples(samples))
-
-
-def _samples(samples: Iterable[tuple[dict[str, str], float]]) -> tuple[SeriesSample, ...]:
-    return tuple(SeriesSample(labels=labels, value=value) for labels, value in samples)
+def _counter(name: str, text: str, total: float) -> Family:
+    return _gauge(name, text, [({}, total)], is_counter=True)
 
 
 def _prometheus(family: Family) -> "Metric":

@@ -155,35 +155,16 @@ def read_state(path: Path) -> SavedState | None:
 
 def _to_json(saved: Saved) -> dict[str, Any]:
     match saved:
-        case SavedBucket():
-            return _bucket_to_json(saved)
-        case SavedRate():
-            return _rate_to_json(saved)
+        case SavedBucket(memory=memory):
+            user, client_id = memory.name
+            row = {"mode": saved.mode.value, "type": saved.quota_type.value, "user": user, "client_id": client_id}
+            figures = {"kind": memory.kind, "recorded_ms": memory.recorded_ms, "figures": memory.figures}
+        case SavedRate(memory=memory):
+            row = {"of": memory.of.value, "name": memory.name}
+            figures = {"recorded_ms": memory.recorded_ms, "figures": memory.figures}
         case SavedMeter():
-            return {"broker": saved.broker, "topic": saved.topic, "figures": saved.figures}
-
-
-def _bucket_to_json(bucket: SavedBucket) -> dict[str, Any]:
-    return {
-        "broker": bucket.broker,
-        "mode": bucket.mode.value,
-        "type": bucket.quota_type.value,
-        "user": bucket.memory.name[0],
-        "client_id": bucket.memory.name[1],
-        "kind": bucket.memory.kind,
-        "recorded_ms": bucket.memory.recorded_ms,
-        "figures": bucket.memory.figures,
-    }
-
-
-def _rate_to_json(rate: SavedRate) -> dict[str, Any]:
-    return {
-        "broker": rate.broker,
-        "of": rate.memory.of.value,
-        "name": rate.memory.name,
-        "recorded_ms": rate.memory.recorded_ms,
-        "figures": rate.memory.figures,
-    }
+            row, figures = {"topic": saved.topic}, {"figures": saved.figures}
+    return {"broker": saved.broker, **row, **figures}
 
 
 def _buckets_of(rows: list[dict[str, Any]]) -> Iterator[SavedBucket]:
