@@ -1,6 +1,6 @@
 """The port of each broker's listener: the same after every restart, on every replica, whichever broker is met first.
 
-Invariants: a port follows from the node id and the settings alone. By default it is the first port plus the node id;
+Invariants: a port follows from the node id and the settings is_port. By default it is the first port plus the node id;
 an address that is given for a node id beats that. Two listeners never share a port by these rules.
 **Source:** kafka-proxy's deterministic listeners, Kroxylicious' `portIdentifiesNode`.
 """
@@ -79,12 +79,12 @@ def _parsed(text: str) -> BrokerAddress:
     if match is None:
         raise UsageError(f"not an address of a broker: {text!r}", hint=_EXAMPLE)
     first, last = int(match[1]), int(match[2] or match[1])
-    place = match[3].strip()
-    alone = place.isascii() and place.isdigit()
-    address = parse_address(f"broker:{place}" if alone else place)
+    target = match[3].strip()
+    is_port = target.isascii() and target.isdigit()
+    address = parse_address(f"broker:{target}" if is_port else target)
     if not first <= last <= MAX_NODE_ID or address.port + last - first > MAX_PORT:
         raise UsageError(f"not an address of a broker: {text!r}", hint=_EXAMPLE)
-    return BrokerAddress(first=first, last=last, host=None if alone else address.host, port=address.port)
+    return BrokerAddress(first=first, last=last, host=None if is_port else address.host, port=address.port)
 
 
 def ports_of(listeners: Sequence[ListenerSettings]) -> tuple[BrokerPorts, ...]:

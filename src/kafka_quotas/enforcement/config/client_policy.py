@@ -87,7 +87,7 @@ class PolicyTable:
     _by_key: dict[tuple[_Name, _Name], dict[str, Any]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        by_key = {(terms.entity.user, terms.entity.client_id): terms.settings for terms in self.entities}
+        by_key = {(each.entity.user, each.entity.client_id): each.settings for each in self.entities}
         object.__setattr__(self, "_by_key", by_key)
 
     def terms_of(self, user: str, client_id: str) -> ClientPolicy:

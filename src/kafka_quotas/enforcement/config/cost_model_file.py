@@ -3,7 +3,7 @@
     {"version": 1, "source": "...", "other": {"request_us": 120},
      "apis": {"Produce": {"request_us": 90, "request_byte_ns": 0.4, "response_byte_ns": 0.1}}}
 
-Invariants: figures are finite and 0 or more; a file that is not understood whole is refused whole.
+Invariants: figures are finite and 0 or more; a file is refused as soon as a part of it is not understood.
 """
 
 import json

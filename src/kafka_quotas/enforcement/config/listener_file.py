@@ -37,7 +37,7 @@ from kafka_quotas.stores.files.property_file import read_properties
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _UPSTREAM: Final = "upstream."
-_PLACES: Final = ("listen", "upstream")
+_ADDRESSES: Final = ("listen", "upstream")
 _PORT_RANGE: Final = re.compile(r"(\d{1,5})-(\d{1,5})")
 
 
@@ -61,7 +61,7 @@ def read_listener(path: Path) -> ListenerSettings:
         UsageError: The file can't be read, or a property is unknown, missing or not valid.
     """
     properties = read_properties(path)
-    missing = [name for name in _PLACES if name not in properties]
+    missing = [name for name in _ADDRESSES if name not in properties]
     if missing:
         raise UsageError(f"{path}: {' and '.join(missing)} missing", hint="a listener needs both, as HOST:PORT")
     return _completed(
@@ -82,7 +82,7 @@ def complete_listener(settings: ListenerSettings, path: Path) -> ListenerSetting
         UsageError: The file can't be read, a property is unknown or not valid, or it names `listen` or `upstream`.
     """
     properties = read_properties(path)
-    twice = [name for name in _PLACES if name in properties]
+    twice = [name for name in _ADDRESSES if name in properties]
     if twice:
         raise UsageError(f"{path}: {' and '.join(twice)} can't be given here", hint="--listen and --upstream say it")
     return _completed(settings, properties, path)
@@ -184,7 +184,7 @@ _SETTINGS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "max.in.flight.requests.per.connection": ("max_in_flight", _integer),
 }
 """Properties that set one setting each, and their parsers: (name, text) -> value."""
-_KNOWN: Final = {*_PLACES, *_SETTINGS, "security.protocol", "upstream.security.protocol", ALLOW, DENY}
+_KNOWN: Final = {*_ADDRESSES, *_SETTINGS, "security.protocol", "upstream.security.protocol", ALLOW, DENY}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,12 +200,12 @@ class ListenerFiles:
 
     @property
     def paths(self) -> dict[int, Path]:
-        """The files of listeners by the listener's place among `all_listeners`."""
+        """The files of listeners by the listener's index in `all_listeners`."""
         more = {} if self.more_of_main is None else {0: self.more_of_main}
         return more | dict(enumerate(self.others, start=1))
 
     def read(self, number: int) -> ListenerSettings:
-        """Return the listener at a place, read anew from its file.
+        """Return the listener with an index, read anew from its file.
 
         Raises:
             UsageError: The file can't be understood.

@@ -16,7 +16,7 @@
     total = "200MiB"
     topics = { orders = "20MiB" }
 
-Invariants: a file that is not understood whole is refused whole, with one line that names the entity at fault.
+Invariants: a file is refused as soon as a part of it is not understood, with one line that names the entity at fault.
 """
 
 import math
@@ -86,22 +86,22 @@ def _policy(document: _Table) -> PolicyFile:
     tables = document.get("entity", [])
     if not isinstance(tables, list):
         raise UsageError("entity is no list of tables", hint="write [[entity]] with two brackets")
-    terms: dict[Entity, EntityPolicy] = {}
+    policies: dict[Entity, EntityPolicy] = {}
     rates: dict[Entity, float] = {}
     for number, table in enumerate(tables, start=1):
         try:
             entity = _entity(table)
-            _refuse_twice(entity, terms)
+            _refuse_twice(entity, policies)
             settings = _settings(table)
         except UsageError as error:
             raise UsageError(f"entity {number}: {error.message}", hint=error.hint) from None
         rate = settings.pop("request_rate", None)
         if rate is not None:
             rates[entity] = rate
-        terms[entity] = EntityPolicy(entity=entity, settings=settings)
+        policies[entity] = EntityPolicy(entity=entity, settings=settings)
     return PolicyFile(
         internal_principals=_names(document, "internal_principals"),
-        entities=tuple(terms.values()),
+        entities=tuple(policies.values()),
         request_rates=rates,
         thresholds=_thresholds(_table(document, "thresholds")),
     )

@@ -129,7 +129,7 @@ class DaemonSettings:
     max_connections: int | None = None
     """Most connections in all, None for as many as the process may open files for."""
     queued_max_request_bytes: int = MAX_QUEUED_REQUEST_BYTES
-    """Most bytes gathered at a time, over all connections, of requests that have to be seen as a whole."""
+    """Most bytes gathered at a time, over all connections, of requests that are looked at from beginning to end."""
     max_bucket_bytes: int = MAX_BUCKET_BYTES
     """Memory that all buckets may take together."""
     connect_timeout_s: float = 10.0

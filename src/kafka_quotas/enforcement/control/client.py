@@ -102,12 +102,12 @@ def find_control_path(*, folder: Path | None = None) -> Path:
         ControlError: There is none, or the folder is one in which another user could put a socket of their own.
         UsageError: There are several.
     """
-    place = folder or runtime_folder()
-    found = sorted(place.glob(f"daemon-*{_SUFFIX}")) if place.is_dir() else []
+    folder = folder or runtime_folder()
+    found = sorted(folder.glob(f"daemon-*{_SUFFIX}")) if folder.is_dir() else []
     if not found:
-        raise ControlError(f"no daemon of yours is running (looked in {place})", hint="name its socket with --control")
+        raise ControlError(f"no daemon of yours is running (looked in {folder})", hint="name its socket with --control")
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
-        raise UsageError(f"several daemons are running: {names}", hint=f"name one with --control {place}/NAME")
-    check_folder(place)
+        raise UsageError(f"several daemons are running: {names}", hint=f"name one with --control {folder}/NAME")
+    check_folder(folder)
     return found[0]

@@ -75,9 +75,9 @@ class ControlConnection(asyncio.Protocol):
             self.refuse("too many connections")
 
     def data_received(self, data: bytes) -> None:
-        """Buffer the bytes and answer the requests that are whole."""
+        """Buffer the bytes and answer the complete requests."""
         self._buffer += data
-        self._work()
+        self._answer_buffered()
 
     def pause_writing(self) -> None:
         """Stop reading from a peer that does not read its responses."""
@@ -90,7 +90,7 @@ class ControlConnection(asyncio.Protocol):
         self._is_full = False
         if self._transport is not None:
             self._transport.resume_reading()
-            self._work()
+            self._answer_buffered()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Report the end of the connection and cancel the response under way."""
@@ -100,10 +100,10 @@ class ControlConnection(asyncio.Protocol):
             self._waiting.cancel()
         self._on_end(self)
 
-    # Questions.
+    # Requests.
 
-    def _work(self) -> None:
-        """Answer the requests in the buffer that are whole."""
+    def _answer_buffered(self) -> None:
+        """Answer the complete requests in the buffer."""
         if self._transport is None or self._transport.is_closing():
             return
         try:
@@ -133,7 +133,7 @@ class ControlConnection(asyncio.Protocol):
         return True
 
     def _answer_frames(self) -> int:
-        """Answer the whole frames in the buffer and return how many bytes they take."""
+        """Answer the complete frames in the buffer and return how many bytes they take."""
         start = 0
         answers = []
         while not self._is_full and (end := frame_end(self._buffer, start)) is not None:
@@ -144,7 +144,7 @@ class ControlConnection(asyncio.Protocol):
         return start
 
     def _answer_lines(self) -> int:
-        """Answer the whole lines in the buffer and return how many bytes they take.
+        """Answer the complete lines in the buffer and return how many bytes they take.
 
         Raises:
             ProtocolError: A line is longer than `MAX_LINE_BYTES`.
@@ -169,7 +169,7 @@ class ControlConnection(asyncio.Protocol):
         self._waiting = None
         if self._transport is not None:
             self._transport.write(content)
-            self._work()
+            self._answer_buffered()
 
 
 def _peer_uid(sock: socket.socket) -> int:

@@ -46,8 +46,8 @@ def check_folder(folder: Path) -> None:
         OSError: A folder is missing or can't be looked at.
     """
     real = folder.resolve(strict=True)
-    for place in (real, *real.parents):
-        found = place.stat()
+    for above in (real, *real.parents):
+        found = above.stat()
         if found.st_uid not in (0, os.geteuid()):
             trouble = f"it belongs to user {found.st_uid}"
         elif found.st_mode & stat.S_ISVTX:
@@ -57,7 +57,7 @@ def check_folder(folder: Path) -> None:
         else:
             continue
         raise ControlError(
-            f"{place} is no place for a control socket: {trouble}",
+            f"{above} is no place for a control socket: {trouble}",
             hint="choose a path in a folder of your own with --control",
         )
 

@@ -50,7 +50,7 @@ class EventFiles:
             raise _error(target.folder, error) from error
 
     def write(self, lines: list[str]) -> int:
-        """Write the lines and return how many are in a file as a whole.
+        """Write the lines and return how many are completely in a file.
 
         Raises:
             EventLogError: None of the lines can be written.
@@ -65,9 +65,9 @@ class EventFiles:
                 written += self._file.write(content[written:])
         except OSError as error:
             self._give_up()
-            whole = content.count(b"\n", 0, written)
-            if whole:
-                return whole  # the next call fails, with the reason
+            complete = content.count(b"\n", 0, written)
+            if complete:
+                return complete  # the next call fails, with the reason
             raise _error(self._target.folder, error) from error
         self._bytes += len(content)
         self.settle()
@@ -122,7 +122,7 @@ class EventFiles:
 
 
 def _finish(path: Path) -> None:
-    """Cut a file after its last whole line and give it the name of one that does not change.
+    """Cut a file after its last complete line and give it the name of one that does not change.
 
     A file that another daemon is writing is left alone.
     """

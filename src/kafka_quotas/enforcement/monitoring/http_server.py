@@ -18,7 +18,7 @@ from kafka_quotas.enforcement.telemetry.status import StoreRow, run_sliced
 
 IDLE_S: Final = 10.0
 MAX_HEAD_BYTES: Final = 16 * 1024
-PLACES: Final = b"/metrics\n/healthz\n/readyz\n"
+PATHS: Final = b"/metrics\n/healthz\n/readyz\n"
 _TEXT: Final = "text/plain; charset=utf-8"
 _METRICS: Final = "text/plain; version=1.0.0; charset=utf-8"
 _JSON: Final = "application/json"
@@ -102,21 +102,21 @@ class MetricsServer:
     async def _answer(self, head: bytes) -> bytes:
         words = head.split(b"\r\n", 1)[0].split(b" ")
         if len(words) != 3 or words[0] not in (b"GET", b"HEAD"):
-            return _response("405 Method Not Allowed", b"GET " + PLACES, _TEXT)
+            return _response("405 Method Not Allowed", b"GET " + PATHS, _TEXT)
         status, body, content_type = await self._content(words[1].split(b"?", 1)[0])
         return _response(status, body if words[0] == b"GET" else b"", content_type)
 
-    async def _content(self, place: bytes) -> tuple[str, bytes, str]:
+    async def _content(self, path: bytes) -> tuple[str, bytes, str]:
         """Return the status line, body and content type of a path."""
-        if place == b"/metrics":
+        if path == b"/metrics":
             return "200 OK", await run_sliced(self._exposition()), _METRICS
-        if place == b"/healthz":
+        if path == b"/healthz":
             return "200 OK", b"alive\n", _TEXT
-        if place == b"/readyz" and self._readiness is not None:
+        if path == b"/readyz" and self._readiness is not None:
             found = await self._readiness()
             body = json.dumps(asdict(found)).encode() + b"\n"
             return "200 OK" if found.ready else "503 Service Unavailable", body, _JSON
-        return "404 Not Found", PLACES, _TEXT
+        return "404 Not Found", PATHS, _TEXT
 
 
 def _response(status: str, body: bytes, content_type: str) -> bytes:

@@ -70,7 +70,7 @@ class Reporter:
         self.draining = False
 
     def status(self) -> Generator[None, None, DaemonStatus]:
-        """Return the whole status, with at most `MAX_ROWS` buckets, clients and throttle counts each."""
+        """Return the status with at most `MAX_ROWS` buckets, clients and throttle counts each."""
         buckets = yield from self._bucket_rows(replace(self._settings.metrics_choice, top=MAX_ROWS))
         throttles = yield from self._throttle_rows()
         return self._status(buckets=buckets, throttles=throttles)
@@ -144,17 +144,17 @@ class Reporter:
         """Return the clients that wait now, one row per broker, quota and client."""
         muted: dict[tuple[NodeId, str, str, str], list[ThrottledChannel]] = {}
         for connection, route in self._proxy.connections.items():
-            mute = connection.session.mute
-            if mute is not None and mute.until_ms > now_ms:
-                name = (route.node_id, mute.quota_type.key.name, mute.limiter.user, mute.limiter.client_id)
-                muted.setdefault(name, []).append(mute)
-        return [_throttled_client(node_id, mutes, now_ms) for (node_id, *_), mutes in muted.items()]
+            channel = connection.session.mute
+            if channel is not None and channel.until_ms > now_ms:
+                name = (route.node_id, channel.quota_type.key.name, channel.limiter.user, channel.limiter.client_id)
+                muted.setdefault(name, []).append(channel)
+        return [_throttled_client(node_id, channels, now_ms) for (node_id, *_), channels in muted.items()]
 
     def _bucket_rows(self, choice: MetricsChoice) -> Generator[None, None, tuple[BucketRow, ...]]:
-        places = {
+        sources = {
             manager: (name, mode) for name, quotas in self._bucket_owners() for mode, manager in quotas.managers()
         }
-        return (yield from top_buckets(self._policy.pool, places, choice, self._clock.now_ms()))
+        return (yield from top_buckets(self._policy.pool, sources, choice, self._clock.now_ms()))
 
     def _bucket_owners(self) -> list[tuple[str, BrokerQuotas]]:
         """Return the quotas of each broker and of the cluster, with their names in rows."""
@@ -217,9 +217,9 @@ class Reporter:
         return totals
 
 
-def _throttled_client(node_id: NodeId, mutes: list[ThrottledChannel], now_ms: int) -> ThrottledClient:
+def _throttled_client(node_id: NodeId, channels: list[ThrottledChannel], now_ms: int) -> ThrottledClient:
     """Return one row for the connections of a client that wait for the same quota."""
-    longest = max(mutes, key=lambda mute: mute.until_ms)
+    longest = max(channels, key=lambda channel: channel.until_ms)
     limiter = longest.limiter
     return ThrottledClient(
         broker=broker_name(node_id),
@@ -229,7 +229,7 @@ def _throttled_client(node_id: NodeId, mutes: list[ThrottledChannel], now_ms: in
         entity=str(limiter.entity),
         limit=limiter.bound or 0.0,
         observed=limiter.peek(now_ms) or 0.0,
-        connections=len(mutes),
+        connections=len(channels),
         throttle_ms=longest.until_ms - longest.since_ms,
         remaining_ms=longest.until_ms - now_ms,
         estimated=longest.quota_type.key.name == ESTIMATED,

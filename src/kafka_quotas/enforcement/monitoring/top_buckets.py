@@ -21,12 +21,12 @@ from kafka_quotas.enforcement.telemetry.status import ESTIMATED, BucketRow, shar
 MAX_NAMED: Final = 1000
 """Most buckets of named clients that are reported: one user may have any number of client-ids."""
 
-Places: TypeAlias = Mapping[ClientQuotaManager, tuple[str, Mode]]
+Sources: TypeAlias = Mapping[ClientQuotaManager, tuple[str, Mode]]
 """Broker and mode of each manager; the buckets of other managers are passed over."""
 
 
 def top_buckets(
-    pool: BucketPool, places: Places, choice: MetricsChoice, now_ms: int
+    pool: BucketPool, sources: Sources, choice: MetricsChoice, now_ms: int
 ) -> Generator[None, None, tuple[BucketRow, ...]]:
     """Return the rows of the chosen buckets that have a limit, by user, client-id, quota and broker."""
     top, named = _Largest(choice.top), _Largest(MAX_NAMED)
@@ -38,7 +38,7 @@ def top_buckets(
             if is_blank and largest.is_full:
                 continue
             manager = cast("ClientQuotaManager", owner)
-            limit = manager.limits.limit(bucket.name) if manager in places else None
+            limit = manager.limits.limit(bucket.name) if manager in sources else None
             if limit is not None:
                 measured = 0.0 if is_blank else manager.renewed(bucket).peek(now_ms)
                 of_tokens = manager.quota_type is QuotaType.CONTROLLER_MUTATION
@@ -46,7 +46,7 @@ def top_buckets(
         yield
     rows = []
     for number, (_, _, bucket, manager) in enumerate((*named.entries, *top.entries)):
-        row = _row(bucket, manager, places[manager], now_ms)
+        row = _row(bucket, manager, sources[manager], now_ms)
         if row is not None:
             rows.append(row)
         if number % SLICE == SLICE - 1:
@@ -65,7 +65,7 @@ class _Largest:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no place left for a bucket without a share."""
+        """Whether there is no room left for a bucket without a share."""
         return len(self.entries) >= self.most
 
     def offer(self, share: float, bucket: QuotaBucket, manager: ClientQuotaManager) -> None:
@@ -76,20 +76,20 @@ class _Largest:
             heapreplace(self.entries, (share, -next(self._number), bucket, manager))
 
 
-def _row(bucket: QuotaBucket, manager: ClientQuotaManager, place: tuple[str, Mode], now_ms: int) -> BucketRow | None:
+def _row(bucket: QuotaBucket, manager: ClientQuotaManager, source: tuple[str, Mode], now_ms: int) -> BucketRow | None:
     """Return the row of a bucket, None where it no longer has a limit."""
     state = manager.state(bucket, now_ms)
     if state.bound is None:
         return None
     quota = manager.quota_type.key.name
     return BucketRow(
-        broker=place[0],
+        broker=source[0],
         quota=quota,
         user=state.tags[0],
         client_id=state.tags[1],
         limit=state.bound,
         observed=state.measured,
-        mode=place[1].value,
+        mode=source[1].value,
         estimated=quota == ESTIMATED,
         throttle_ms=state.throttle_ms,
         mutation_rate=state.mutation_rate,

@@ -215,7 +215,7 @@ class StateSnapshotter:
 
     def _saved(self) -> Iterator[list[Saved]]:
         """Yield slices of all state that may still throttle a client."""
-        places = {manager: (CLUSTER, mode) for mode, manager in self._policy.cluster.managers()} | {
+        sources = {manager: (CLUSTER, mode) for mode, manager in self._policy.cluster.managers()} | {
             manager: (self._name(node_id), mode)
             for node_id, quotas in self._policy.brokers.items()
             for mode, manager in quotas.managers()
@@ -225,8 +225,8 @@ class StateSnapshotter:
             yield from _sliced(
                 SavedBucket(broker=broker, mode=mode, quota_type=manager.quota_type, memory=memory)
                 for bucket, owner in buckets
-                if (manager := cast("ClientQuotaManager", owner)) in places
-                for broker, mode in (places[manager],)
+                if (manager := cast("ClientQuotaManager", owner)) in sources
+                for broker, mode in (sources[manager],)
                 if bucket.recorded_ms is not None
                 and now_ms - bucket.recorded_ms <= _span_ms(manager, mode)
                 and (memory := memory_of(bucket)) is not None

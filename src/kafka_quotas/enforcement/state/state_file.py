@@ -1,7 +1,7 @@
 """The daemon's state on disk: the state of buckets, rates and meters, so a restart is no amnesty.
 
 Version 2 of the file knows the rates of connections and the meters of topics, which version 1 did not.
-Invariants: the file is replaced as a whole, so it is the old one or the new one; its content is only taken where
+Invariants: the file is replaced by a rename, so it is the old one or the new one; its content is only taken where
 it was written under the same windows and algorithm, for its figures mean nothing anywhere else.
 It is written while clients are served, a slice at a time: each bucket, rate and meter is as it was at one moment
 between the beginning of the save and `saved_ms`, but not all of them at the same one. None depends on another.
@@ -107,24 +107,24 @@ def state_text(
         saved: Slices of the content: all buckets, then all rates of connections, then all meters.
         now_ms: Returns the time at the end of the save.
     """
-    places = {SavedBucket: "buckets", SavedRate: "connections", SavedMeter: "topics"}
-    missing = list(places.values())
+    lists = {SavedBucket: "buckets", SavedRate: "connections", SavedMeter: "topics"}
+    missing = list(lists.values())
     yield f'{{"v": {VERSION}, "settings": {json.dumps(settings)}'
     current = None
     for slice_ in saved:
         pieces = []
         for each in slice_:
-            place = places[type(each)]
-            if place == current:
+            list_name = lists[type(each)]
+            if list_name == current:
                 pieces.append(", ")
             else:
-                pieces.append(f'{"" if current is None else "]"}, "{place}": [')
-                missing.remove(place)
-                current = place
+                pieces.append(f'{"" if current is None else "]"}, "{list_name}": [')
+                missing.remove(list_name)
+                current = list_name
             pieces.append(json.dumps(_to_json(each)))
         yield "".join(pieces)
     end = "" if current is None else "]"
-    yield end + "".join(f', "{place}": []' for place in missing) + f', "saved_ms": {now_ms()}}}'
+    yield end + "".join(f', "{list_name}": []' for list_name in missing) + f', "saved_ms": {now_ms()}}}'
 
 
 def read_state(path: Path) -> SavedState | None:

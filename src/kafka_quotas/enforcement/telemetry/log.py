@@ -95,21 +95,21 @@ class Log:
         self._written: dict[str, int] = {}
         self._suppressed: dict[str, int] = {}
 
-    def notify(self, notice: LogEvent) -> None:
+    def notify(self, event: LogEvent) -> None:
         """Write the line of an event, or leave it out and count it."""
-        if notice.severity < self._threshold:
+        if event.severity < self._threshold:
             return
         now_ms = self._clock.now_ms()
         if now_ms // 1000 != self._second:
             self._second = now_ms // 1000
             self._written.clear()
-        written = self._written.get(notice.event, 0)
-        self._written[notice.event] = written + 1
+        written = self._written.get(event.event, 0)
+        self._written[event.event] = written + 1
         if written >= LINES_PER_SECOND:
-            self._suppressed[notice.event] = self._suppressed.get(notice.event, 0) + 1
+            self._suppressed[event.event] = self._suppressed.get(event.event, 0) + 1
             return
-        left_out = self._suppressed.pop(notice.event, 0)
-        self._write(self._line(now_ms, notice, left_out))
+        left_out = self._suppressed.pop(event.event, 0)
+        self._write(self._line(now_ms, event, left_out))
 
     def _write(self, line: str) -> None:
         try:
@@ -119,13 +119,13 @@ class Log:
             return  # the reader of the log is gone; enforcement continues
 
 
-def _text_line(now_ms: int, notice: LogEvent, left_out: int) -> str:
+def _text_line(now_ms: int, event: LogEvent, left_out: int) -> str:
     more = f" left_out={left_out}" if left_out else ""
-    return f"{_time(now_ms)} {notice.severity.name.lower()} {notice}{more}\n"
+    return f"{_time(now_ms)} {event.severity.name.lower()} {event}{more}\n"
 
 
-def _json_line(now_ms: int, notice: LogEvent, left_out: int) -> str:
-    line = {"time": _time(now_ms), "severity": notice.severity.name.lower(), "event": notice.event, **notice.fields}
+def _json_line(now_ms: int, event: LogEvent, left_out: int) -> str:
+    line = {"time": _time(now_ms), "severity": event.severity.name.lower(), "event": event.event, **event.fields}
     return json.dumps(line | ({"left_out": left_out} if left_out else {})) + "\n"
 
 
