@@ -1,6 +1,6 @@
 """The port of each broker's listener: the same after every restart, on every replica, whichever broker is met first.
 
-Invariants: a port follows from the node id and the settings is_port. By default it is the first port plus the node id;
+Invariants: a port follows from the node id and the settings alone. By default it is the first port plus the node id;
 an address that is given for a node id beats that. Two listeners never share a port by these rules.
 **Source:** kafka-proxy's deterministic listeners, Kroxylicious' `portIdentifiesNode`.
 """

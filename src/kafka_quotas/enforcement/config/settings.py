@@ -139,8 +139,3 @@ class DaemonSettings:
     def upstreams(self) -> tuple[Address, ...]:
         """The bootstrap servers of the main listener."""
         return self.listeners[0].upstreams
-
-    @property
-    def listen(self) -> Address:
-        """The address where clients bootstrap at the main listener."""
-        return self.listeners[0].listen
