@@ -179,12 +179,12 @@ class PolicySetting:
             if not isinstance(value, bool):
                 raise UsageError(f"{name} is neither true nor false: {value!r}")
             return value
-        is_whole, is_number = type(value) is int, type(value) in (int, float)  # a truth is an int to `isinstance`
-        if self.kind is int and not (is_whole and 1 <= value <= MAX_THROTTLE_MS):
+        number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+        if self.kind is int and not (isinstance(number, int) and 1 <= number <= MAX_THROTTLE_MS):
             raise UsageError(f"{name} must be a whole number from 1 on, not {value!r}", hint=f"it is {self.unit}")
-        if not (is_number and 0 < value < math.inf):
+        if not 0 < number < math.inf:
             raise UsageError(f"{name} must be a number above 0, not {value!r}", hint=f"it is {self.unit}")
-        return self.kind(value)
+        return self.kind(number)
 
 
 SETTINGS: Final = {

@@ -80,7 +80,7 @@ def families(status: DaemonStatus) -> Iterator[Family]:
     yield _gauge("kafka_quotas_draining", "1 while the daemon ends.", [({}, float(status.draining))])
     yield _gauge("kafka_quotas_uptime_seconds", "Time since the start.", [({}, status.uptime_ms / 1000)])
     for name, total in status.counters.items():
-        yield _counter(f"kafka_quotas_{name}", f"{name.reprefix('_', ' ').capitalize()} since the start.", total)
+        yield _counter(f"kafka_quotas_{name}", f"{name.replace('_', ' ').capitalize()} since the start.", total)
 
 
 Exposition: TypeAlias = Callable[[], Generator[None, None, bytes]]
