@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafka_quotas.core.errors import KafkaQuotasError, UsageError
-from kafka_quotas.core.model.api_key import ApiKey
 from kafka_quotas.core.quotas.cost_model import ApiCost, CostModel
 from kafka_quotas.wire.protocol.api_table import API_TABLE
 
