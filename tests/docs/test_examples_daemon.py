@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
-from kafka_quotas.cli.daemon.command import app
+from kafka_quotas.cli.docs.documentation import commands
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "daemon"
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
@@ -72,11 +71,14 @@ def test_every_alert_is_about_metrics_that_are_served(rule: dict[str, Any]) -> N
 
 
 def options() -> set[str]:
-    run = typer.main.get_command(app).commands["run"]  # type: ignore[attr-defined]
-    return {name for parameter in run.params for name in parameter.opts}
+    return {name for parameter in COMMANDS["run"].params for name in parameter.opts}
 
 
-COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS = {
+    context.info_name: command
+    for command, context in commands()
+    if context.command_path.startswith("kafka-quotas daemon ")
+}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -86,7 +88,7 @@ def test_the_pages_on_the_daemon_name_every_option(name: str) -> None:
         for page in ("daemon.md", "metrics.md", "decision-api.md")
     )
     named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", pages))
-    everywhere = {"--help", "--output", "--columns", "--limit", "--no-headers"}
+    everywhere = {"--help", "--output", "--columns", "--limit", "--no-headers", "--verbose"}
     wanted = {option for parameter in COMMANDS[name].params for option in parameter.opts if option.startswith("--")}
     assert wanted - everywhere <= named, wanted - everywhere - named
 

@@ -5,21 +5,16 @@ A listing shows where a secret is kept, never the secret.
 
 import sys
 from collections.abc import Iterator
+from dataclasses import astuple
 from typing import Annotated
 
 import typer
 
 from kafka_quotas.cli.completion.values import complete_contexts
-from kafka_quotas.cli.framework.store_choice import Origin, Setting, StoreChoice, choose_store, store_options
+from kafka_quotas.cli.framework.option_groups import Without, option, option_group
+from kafka_quotas.cli.framework.store_choice import Origin, Setting, StoreChoice, store_options
 from kafka_quotas.cli.options.journal import journal_setting
-from kafka_quotas.cli.options.stores import (
-    BootstrapServer,
-    CommandConfig,
-    ContextName,
-    ListingView,
-    StoreUrl,
-    Zookeeper,
-)
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, print_listing, write
 from kafka_quotas.cli.output.view import TABLE_VIEW
 from kafka_quotas.commands.context import remove_context, set_context, use_context
@@ -118,26 +113,47 @@ ShowOrigin = Annotated[
     bool, typer.Option("--origin", help="Say of each setting where it came from: option, variable, context or default.")
 ]
 NoContext = Annotated[bool, typer.Option("--none", help="Use no context any more.")]
-Username = Annotated[str | None, typer.Option("--username", metavar="NAME", help="Whom to log in as (SASL).")]
-PasswordFile = Annotated[
-    str | None, typer.Option("--password-file", metavar="FILE", help="The file that holds the password.")
-]
-PasswordVariable = Annotated[
-    str | None, typer.Option("--password-variable", metavar="VARIABLE", help="The variable that holds the password.")
-]
-PasswordCommand = Annotated[
-    str | None,
-    typer.Option(
+Use = Annotated[bool, typer.Option("--use", help="Use this context from now on.")]
+
+
+@option_group
+class LoginOptions:
+    """The options of a context about logging in."""
+
+    username: str | None = option("--username", metavar="NAME", help="Whom to log in as (SASL).")
+    password_file: str | None = option("--password-file", metavar="FILE", help="The file that holds the password.")
+    password_variable: str | None = option(
+        "--password-variable", metavar="VARIABLE", help="The variable that holds the password."
+    )
+    password_command: str | None = option(
         "--password-command",
         metavar="COMMAND",
         help="The command that prints the password, for example 'pass show kafka'.",
-    ),
-]
-Property = Annotated[
-    list[str] | None,
-    typer.Option("--property", metavar="KEY=VALUE", help="A client property by Kafka's own name. May be repeated."),
-]
-Use = Annotated[bool, typer.Option("--use", help="Use this context from now on.")]
+    )
+    property_: list[str] | None = option(
+        "--property", metavar="KEY=VALUE", help="A client property by Kafka's own name. May be repeated."
+    )
+
+    def password(self) -> Secret | None:
+        """Return where the password is kept.
+
+        A relative file is relative to the working folder.
+
+        Raises:
+            UsageError: More than one place is named.
+        """
+        places = {
+            SecretPlace.FILE: self.password_file,
+            SecretPlace.VARIABLE: self.password_variable,
+            SecretPlace.COMMAND: self.password_command,
+        }
+        named = {place: where for place, where in places.items() if where is not None}
+        if len(named) > 1:
+            options = " and ".join(f"--password-{place}" for place in named)
+            raise UsageError(f"{options} exclude each other", hint="the password is in one place")
+        for place, where in named.items():
+            return secret_at(place, str(absolute_path(where)) if place is SecretPlace.FILE and where else where)
+        return None
 
 
 @app.callback()
@@ -163,11 +179,7 @@ def show(
     *,
     name: MaybeName = None,
     origin: ShowOrigin = False,
-    store: StoreUrl = None,
-    context: ContextName = None,
-    bootstrap_server: BootstrapServer = None,
-    zookeeper: Zookeeper = None,
-    command_config: CommandConfig = None,
+    store: StoreOptions,
     output: ListingView = TABLE_VIEW,
 ) -> None:
     """Show a context, or without a name the settings that count now.
@@ -175,21 +187,14 @@ def show(
     Secrets are never shown, only where they come from.
     """
     if name is not None:
-        if origin or store or context or bootstrap_server or zookeeper or command_config:
+        if origin or any(astuple(store)):
             raise UsageError(
                 "a context and --origin or a store exclude each other",
                 hint="leave the name out: what counts now is shown",
             )
         print_listing(context_listing(read_contexts(contexts_path()).get(name)), output)
         return
-    choice = choose_store(
-        store=store,
-        bootstrap_server=bootstrap_server,
-        zookeeper=zookeeper,
-        command_config=command_config,
-        context=context,
-    )
-    print_listing(settings_listing(choice, journal_setting(), origin=origin), output)
+    print_listing(settings_listing(store.choose(), journal_setting(), origin=origin), output)
 
 
 @app.command()
@@ -205,31 +210,24 @@ def use(*, name: MaybeName = None, none: NoContext = False) -> None:
 def set_(
     *,
     name: Name,
-    store: StoreUrl = None,
-    bootstrap_server: BootstrapServer = None,
-    zookeeper: Zookeeper = None,
-    command_config: CommandConfig = None,
-    username: Username = None,
-    password_file: PasswordFile = None,
-    password_variable: PasswordVariable = None,
-    password_command: PasswordCommand = None,
-    property_: Property = None,
+    store: Annotated[StoreOptions, Without("context")],
+    login: LoginOptions,
     use_it: Use = False,
 ) -> None:
     """Make a context, or change what is given of one.
 
     Comments in the file stay, but for those within the context itself.
     """
-    named = store_options(store=store, bootstrap_server=bootstrap_server, zookeeper=zookeeper)
+    named = store_options(store=store.store, bootstrap_server=store.bootstrap_server, zookeeper=store.zookeeper)
     path = contexts_path()
     set_context(
         path,
         name,
         store_url=next(iter(named.values()), None),
-        command_config=None if command_config is None else str(absolute_path(str(command_config))),
-        username=username,
-        password=_password(password_file, password_variable, password_command),
-        properties=dict(_pair(text) for text in property_ or ()),
+        command_config=None if store.command_config is None else str(absolute_path(str(store.command_config))),
+        username=login.username,
+        password=login.password(),
+        properties=dict(_pair(text) for text in login.property_ or ()),
     )
     if use_it:
         use_context(path, name)
@@ -243,25 +241,6 @@ def remove(*, name: Name) -> None:
     if remove_context(path, name):
         write(f"note: {name} was in use; no context is now", sys.stderr)
     write(f"Context {name} is no longer in {path}.", sys.stdout)
-
-
-def _password(file: str | None, variable: str | None, command: str | None) -> Secret | None:
-    """Return where the password is kept.
-
-    A relative file is relative to the working folder.
-
-    Raises:
-        UsageError: More than one place is given.
-    """
-    places = {SecretPlace.FILE: file, SecretPlace.VARIABLE: variable, SecretPlace.COMMAND: command}
-    given = {place: where for place, where in places.items() if where is not None}
-    if len(given) > 1:
-        options = " and ".join(f"--password-{place}" for place in given)
-        raise UsageError(f"{options} exclude each other", hint="the password is in one place")
-    for place, where in given.items():
-        kept = str(absolute_path(where)) if place is SecretPlace.FILE and where else where
-        return secret_at(place, kept)
-    return None
 
 
 def _pair(text: str) -> tuple[str, str]:

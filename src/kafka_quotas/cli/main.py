@@ -10,107 +10,38 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.framework.lazy_group import Invocation, LazyCommand, LazyGroup
+from kafka_quotas.cli.framework.lazy_group import Invocation, LazyGroup, lazy_commands
 from kafka_quotas.core.errors import KafkaQuotasError
 
 PROGRAM = "kafka-quotas"
 DROP_IN = "kafka-configs"
 """A command, and the name of a link through which the program may be started as if it was that command."""
 
-COMMANDS = (
-    LazyCommand(name="alter", target="kafka_quotas.cli.quotas.alter:app", help="Set or remove quotas of one entity."),
-    LazyCommand(
-        name="describe",
-        target="kafka_quotas.cli.quotas.describe:app",
-        help="Show stored quotas, or which quotas a client really gets.",
-    ),
-    LazyCommand(
-        name="revert", target="kafka_quotas.cli.quotas.revert:app", help="Undo a change, or what was to last until now."
-    ),
-    LazyCommand(
-        name="export",
-        target="kafka_quotas.cli.declarative.export:app",
-        help="Write stored quotas as a file that apply reads.",
-    ),
-    LazyCommand(
-        name="validate",
-        target="kafka_quotas.cli.declarative.validate:app",
-        help="Check files of quotas without a store.",
-    ),
-    LazyCommand(
-        name="diff",
-        target="kafka_quotas.cli.declarative.diff:app",
-        help="Show what differs between files and a store, and for whom.",
-    ),
-    LazyCommand(
-        name="apply",
-        target="kafka_quotas.cli.declarative.apply:app",
-        help="Bring a store to what files declare.",
-    ),
-    LazyCommand(
-        name="watch",
-        target="kafka_quotas.cli.quotas.watch:app",
-        help="Print changes of a store as they happen.",
-    ),
-    LazyCommand(
-        name="migrate", target="kafka_quotas.cli.quotas.migrate:app", help="Copy all quotas of one store into another."
-    ),
-    LazyCommand(
-        name="context", target="kafka_quotas.cli.context:app", help="Name clusters, and choose which one is meant."
-    ),
-    LazyCommand(
-        name="kafka-configs",
-        target="kafka_quotas.cli.kafka_configs:app",
-        help="Set and show quotas as Kafka's own kafka-configs does.",
-    ),
-    LazyCommand(
-        name="tree",
-        target="kafka_quotas.cli.insight.tree:app",
-        help="Draw stored quotas as a tree: what wins, what is shadowed.",
-    ),
-    LazyCommand(
-        name="doctor",
-        target="kafka_quotas.cli.insight.doctor:app",
-        help="Tell what is odd in a store, and what to do about it.",
-    ),
-    LazyCommand(
-        name="why",
-        target="kafka_quotas.cli.insight.why:app",
-        help="Tell whether a client is slow because of quotas.",
-    ),
-    LazyCommand(
-        name="top",
-        target="kafka_quotas.cli.insight.top:app",
-        help="Show who uses how much of which quota, live.",
-    ),
-    LazyCommand(
-        name="throttle",
-        target="kafka_quotas.cli.throttle.command:app",
-        help="Calculate rates, delays and bursts as Kafka does.",
-    ),
-    LazyCommand(
-        name="daemon",
-        target="kafka_quotas.cli.daemon.command:app",
-        help="Enforce quotas in a proxy in front of brokers.",
-    ),
-    LazyCommand(
-        name="load-test",
-        target="kafka_quotas.cli.load_test.group:app",
-        help="Put load on a cluster and judge whether the quotas hold.",
-    ),
-    LazyCommand(
-        name="pipeline",
-        target="kafka_quotas.cli.pipeline.group:app",
-        help="Turn recorded traffic into usage and quotas.",
-    ),
-    LazyCommand(
-        name="completion",
-        target="kafka_quotas.cli.completion.command:app",
-        help="Print a completion script, or install it as kafka-configs.",
-    ),
-    LazyCommand(
-        name="demo", target="kafka_quotas.cli.demo:demo", help="Show it all in under a minute, on an embedded cluster."
-    ),
+COMMANDS = lazy_commands(
+    "kafka_quotas.cli",
+    {
+        "alter": ("quotas.alter:app", "Set or remove quotas of one entity."),
+        "describe": ("quotas.describe:app", "Show stored quotas, or which quotas a client really gets."),
+        "revert": ("quotas.revert:revert", "Undo a change, or what was to last until now."),
+        "export": ("declarative.export:export", "Write stored quotas as a file that apply reads."),
+        "validate": ("declarative.validate:validate", "Check files of quotas without a store."),
+        "diff": ("declarative.diff:diff", "Show what differs between files and a store, and for whom."),
+        "apply": ("declarative.apply:apply", "Bring a store to what files declare."),
+        "watch": ("quotas.watch:app", "Print changes of a store as they happen."),
+        "migrate": ("quotas.migrate:migrate", "Copy all quotas of one store into another."),
+        "context": ("context:app", "Name clusters, and choose which one is meant."),
+        "kafka-configs": ("kafka_configs:app", "Set and show quotas as Kafka's own kafka-configs does."),
+        "tree": ("insight.tree:app", "Draw stored quotas as a tree: what wins, what is shadowed."),
+        "doctor": ("insight.doctor:doctor", "Tell what is odd in a store, and what to do about it."),
+        "why": ("insight.why:app", "Tell whether a client is slow because of quotas."),
+        "top": ("insight.top:top", "Show who uses how much of which quota, live."),
+        "throttle": ("throttle.command:app", "Calculate rates, delays and bursts as Kafka does."),
+        "daemon": ("daemon.command:app", "Enforce quotas in a proxy in front of brokers."),
+        "load-test": ("load_test.group:app", "Put load on a cluster and judge whether the quotas hold."),
+        "pipeline": ("pipeline.group:app", "Turn recorded traffic into usage and quotas."),
+        "completion": ("completion.command:completion", "Print a completion script, or install it as kafka-configs."),
+        "demo": ("demo:demo", "Show it all in under a minute, on an embedded cluster."),
+    },
 )
 """Every command: name, where it is, one line of help. A new command is a new row and a new module."""
 

@@ -13,7 +13,6 @@ from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.kafka_configs import install_drop_in
 from kafka_quotas.core.errors import UsageError
 
-app = typer.Typer(add_completion=False)
 _PROGRAM = "kafka-quotas"
 COMPLETE_VARIABLE = "_KAFKA_QUOTAS_COMPLETE"
 """The variable that makes the program print or answer for a completion script."""
@@ -27,7 +26,6 @@ class Shell(StrEnum):
     FISH = "fish"
 
 
-@app.command()
 def completion(
     *,
     shell: Annotated[Shell | None, typer.Argument(help="Print the completion script of this shell.")] = None,

@@ -38,7 +38,7 @@ Names = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreOptions:
+class TypedStore:
     """The options of a command line that choose a store, as far as they are typed."""
 
     store: str | None = None
@@ -62,7 +62,7 @@ class StoreOptions:
         )
 
 
-def stored_names(options: StoreOptions, entity_type: str) -> Sequence[str]:
+def stored_names(options: TypedStore, entity_type: str) -> Sequence[str]:
     """Return the names of a type in the chosen store, none where reading them takes too long."""
     try:
         choice = options.choice()
@@ -89,7 +89,7 @@ def read_names(choice: StoreChoice) -> Names:
     return found
 
 
-def refresh(options: StoreOptions) -> None:
+def refresh(options: TypedStore) -> None:
     """Read the names of the chosen store and write them into its file of names.
 
     Raises:
@@ -129,7 +129,7 @@ def _is_small_file(url: str | None) -> bool:
     return True
 
 
-def _remembered(options: StoreOptions, choice: StoreChoice) -> Names:
+def _remembered(options: TypedStore, choice: StoreChoice) -> Names:
     """Return the names in the file, and first wait for new ones if they are older than a minute."""
     path = names_path(choice)
     if not _is_fresh(path):
@@ -153,13 +153,13 @@ def _is_fresh(path: Path, *, for_s: float = FRESH_S) -> bool:
         return False
 
 
-def _start_refresh(options: StoreOptions, path: Path) -> None:
+def _start_refresh(options: TypedStore, path: Path) -> None:
     """Start a process that reads the names from the store, unless one is running already."""
     started = path.with_suffix(".asking")
     if _is_fresh(started, for_s=GIVE_UP_S):
         return
     started.touch(mode=0o600)
-    arguments = {name: getattr(options, name) for name in StoreOptions.__slots__}
+    arguments = {name: getattr(options, name) for name in TypedStore.__slots__}
     command = [sys.executable, "-m", "kafka_quotas.cli.completion.stored_names", json.dumps(arguments)]
     environment = {name: value for name, value in os.environ.items() if name != "_KAFKA_QUOTAS_COMPLETE"}
     nowhere = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)]
@@ -170,4 +170,4 @@ def _start_refresh(options: StoreOptions, path: Path) -> None:
 if __name__ == "__main__":
     signal.setitimer(signal.ITIMER_REAL, GIVE_UP_S)  # whatever a server does, nothing is left behind
     with suppress(KafkaQuotasError, OSError):
-        refresh(StoreOptions(**json.loads(sys.argv[1])))
+        refresh(TypedStore(**json.loads(sys.argv[1])))

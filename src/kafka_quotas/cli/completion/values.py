@@ -79,10 +79,10 @@ def _names(ctx: Any, entity_type: str, incomplete: str) -> list[str]:
 
     The command line counts as far as it is typed.
     """
-    from kafka_quotas.cli.completion.stored_names import StoreOptions, stored_names  # noqa: PLC0415 - only completing pays
+    from kafka_quotas.cli.completion.stored_names import TypedStore, stored_names  # noqa: PLC0415 - only completing pays
 
     typed = {} if ctx is None else ctx.params
-    options = StoreOptions(**{name: _text(typed.get(name)) for name in StoreOptions.__slots__})
+    options = TypedStore(**{name: _text(typed.get(name)) for name in TypedStore.__slots__})
     return [name for name in stored_names(options, entity_type) if name.startswith(incomplete)]
 
 

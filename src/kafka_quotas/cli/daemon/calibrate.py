@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.daemon.options import Upstream
 from kafka_quotas.cli.framework.store_choice import choose_store
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView
-from kafka_quotas.cli.options.windows import QuotaWindowNum, QuotaWindowSize, WindowFile, chosen_windows
+from kafka_quotas.cli.options.windows import ClientWindow
 from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing
 from kafka_quotas.cli.output.view import TABLE_VIEW
 from kafka_quotas.core.quotas.cost_model import ApiCost, CostModel
@@ -24,6 +23,10 @@ _COLUMNS = (
     Column(title="ns per response byte", figures=True),
 )
 
+Upstream = Annotated[
+    str,
+    typer.Option("--upstream", metavar="HOST:PORT", help="A broker of the cluster to enforce in front of."),
+]
 CostModelTarget = Annotated[
     Path, typer.Option("--cost-model", metavar="FILE", help="Where to write the cost model (JSON).")
 ]
@@ -47,9 +50,7 @@ def calibrate(
     upstream: Upstream,
     cost_model: CostModelTarget,
     command_config: CommandConfig = None,
-    quota_window_num: QuotaWindowNum = None,
-    quota_window_size_seconds: QuotaWindowSize = None,
-    window_file: WindowFile = None,
+    windows: ClientWindow,
     rounds: Rounds = ROUNDS,
     warm_up: WarmUp = WARM_UP_S,
     output: ListingView = TABLE_VIEW,
@@ -60,20 +61,14 @@ def calibrate(
     throttled. A scratch topic and these quotas are made, and are gone afterwards. Needs Kafka 2.6 or later, and the
     right to alter quotas and to make a topic. Have the broker otherwise quiet, or the figures are too high.
     """
-    windows = chosen_windows(
-        quota_window_num=quota_window_num,
-        quota_window_size_seconds=quota_window_size_seconds,
-        window_file=window_file,
-        bootstrap_server=upstream,
-        command_config=command_config,
-    )
+    window = windows.settings(servers=upstream, command_config=command_config).client
     from kafka_quotas.commands.calibrate import calibrate as run  # noqa: PLC0415 - loads the Kafka store
 
     settings = choose_store(store=None, bootstrap_server=upstream, command_config=command_config).settings()
     model = run(
         upstream,
         settings,
-        window=windows.client,
+        window=window,
         target=cost_model,
         on_progress=_tell,
         rounds=rounds,

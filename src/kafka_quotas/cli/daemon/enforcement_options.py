@@ -1,163 +1,157 @@
-"""The options of `daemon run` about enforcement, topics, metrics and the log."""
+"""The options of `daemon run` about enforcement, and the rules that they make."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from kafka_quotas.cli.daemon.options import ENFORCEMENT_PANEL, OPERATION_PANEL
+from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.options.entity import checked_name
+from kafka_quotas.cli.options.windows import WindowOptions
+from kafka_quotas.commands.windows import WindowSettings
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quotas.mutation_bucket import MutationAlgorithm
 from kafka_quotas.enforcement.config.client_policy import FetchOverQuota, Mode, OnViolation, Scope
-from kafka_quotas.enforcement.config.rules import AutoCreate, MutationMode, ThresholdError
-from kafka_quotas.enforcement.telemetry.log import LogFormat
+from kafka_quotas.enforcement.config.rules import (
+    UNKNOWN_PRINCIPAL,
+    AutoCreate,
+    EnforcementRules,
+    MutationMode,
+    MutationRules,
+    ThresholdError,
+    ThrottleStyle,
+    UnknownApi,
+)
 
-ModeOption = Annotated[
-    Mode,
-    typer.Option(
+
+@option_group
+class UpstreamWindowOptions(WindowOptions):
+    """The options about the quota windows, which the brokers of the cluster may be asked for."""
+
+    upstream_windows: bool = option(
+        "--upstream-windows",
+        default=False,
+        help="Read the window settings from the brokers of --upstream, with --command-config; the options above win.",
+    )
+
+
+@option_group
+class PrincipalOptions:
+    """The options about who a client is."""
+
+    principal: str | None = option(
+        "--principal",
+        metavar="NAME",
+        help="Count every client as this user. Default: the name from SASL, ANONYMOUS without.",
+    )
+    unknown_principal: str = option(
+        "--unknown-principal",
+        default=UNKNOWN_PRINCIPAL,
+        metavar="NAME",
+        help="The user of clients that authenticate in a way that can't be read (GSSAPI, delegation tokens).",
+    )
+    internal_principal: list[str] | None = option(
+        "--internal-principal",
+        metavar="NAME",
+        help="A user whose fetches as a replica are exempt; may be repeated. Nobody else's are.",
+    )
+
+
+@option_group
+class EnforcementOptions:
+    """The options about how quotas are enforced."""
+
+    throttle_style: ThrottleStyle = option(
+        "--throttle-style",
+        default=ThrottleStyle.MUTE,
+        help="mute: answer at once, then don't read (Kafka since 2.0). delay: hold the response back (before).",
+    )
+    max_throttle_ms: int | None = option(
+        "--max-throttle-ms",
+        metavar="MS",
+        min=1,
+        help="Cut throttle times at this. Default: as long as Kafka makes them.",
+    )
+    mode: Mode = option(
         "--mode",
+        default=Mode.KAFKA,
         help="kafka: Kafka's window. smooth: a bucket of one second, without bursts and rests. "
         "shadow: count what would be done, and touch nothing.",
-        rich_help_panel=ENFORCEMENT_PANEL,
-    ),
-]
-ScopeOption = Annotated[
-    Scope,
-    typer.Option(
+    )
+    scope: Scope = option(
         "--scope",
+        default=Scope.BROKER,
         help="broker: each broker has the whole limit, as in Kafka. cluster: one limit over all brokers.",
-        rich_help_panel=ENFORCEMENT_PANEL,
-    ),
-]
-FetchOverQuotaOption = Annotated[
-    FetchOverQuota,
-    typer.Option(
+    )
+    fetch_over_quota: FetchOverQuota = option(
         "--fetch-over-quota",
+        default=FetchOverQuota.DELIVER,
         help="deliver: hand the data over, it is paid for afterwards. kafka: answer empty, count nothing, as a broker.",
-        rich_help_panel=ENFORCEMENT_PANEL,
-    ),
-]
-OnViolationOption = Annotated[
-    OnViolation,
-    typer.Option(
+    )
+    on_violation: OnViolation = option(
         "--on-violation",
+        default=OnViolation.DELAY,
         help="What a client over its byte rates gets. error: its Produce and Fetch requests are refused with error 89. "
         "delay-then-error: as delay up to --max-throttle-ms, then error.",
-        rich_help_panel=ENFORCEMENT_PANEL,
-    ),
-]
-PolicyFileOption = Annotated[
-    Path | None,
-    typer.Option(
+    )
+    mutations: MutationMode = option(
+        "--mutations",
+        default=MutationMode.AUTO,
+        help="What becomes of topics over controller_mutation_rate. strict: error 89. permissive: admitted, and waited "
+        "for. auto: strict in versions whose clients know the error, as a broker does.",
+    )
+    mutation_algorithm: MutationAlgorithm = option(
+        "--mutation-algorithm",
+        default=MutationAlgorithm.TOKEN_BUCKET,
+        help="How controller_mutation_rate is measured: as Kafka does, or as one of the drafts of KIP-599.",
+    )
+    auto_create: AutoCreate = option(
+        "--auto-create",
+        default=AutoCreate.COUNT,
+        help="What becomes of topics that would be made because a Metadata request names them. count: charged to "
+        "controller_mutation_rate. forbid: not made. pass: made, and free.",
+    )
+    threshold_error: ThresholdError = option(
+        "--threshold-error",
+        default=ThresholdError.POLICY_VIOLATION,
+        help="The error for data of topics over a threshold: 44, which clients give up on, or 89, which some repeat.",
+    )
+    policy: Path | None = option(
         "--policy",
         metavar="FILE",
         help="A TOML file of other terms for some users and client-ids, request rates, exemptions, topic thresholds.",
-        rich_help_panel=ENFORCEMENT_PANEL,
-    ),
-]
-CostModelOption = Annotated[
-    Path | None,
-    typer.Option(
+    )
+    cost_model: Path | None = option(
         "--cost-model",
         metavar="FILE",
         help="What `daemon calibrate` found that requests cost in thread time; request_percentage is estimated by it.",
-        rich_help_panel=ENFORCEMENT_PANEL,
-    ),
-]
+    )
 
+    def rules(
+        self, principals: PrincipalOptions, windows: WindowSettings, *, max_request_bytes: int, unknown_apis: UnknownApi
+    ) -> EnforcementRules:
+        """Return the rules that these options make.
 
-def check_on_violation(on_violation: OnViolation, max_throttle_ms: int | None) -> None:
-    """Refuse a delay that is followed by an error but has no upper bound.
-
-    Raises:
-        UsageError: `max_throttle_ms` is missing for delay-then-error.
-    """
-    if on_violation is OnViolation.DELAY_THEN_ERROR and max_throttle_ms is None:
-        raise UsageError(
-            "--on-violation delay-then-error needs --max-throttle-ms", hint="it says how long the delay may be"
+        Raises:
+            UsageError: A delay is followed by an error but has no upper bound, or a principal has no name.
+        """
+        if self.on_violation is OnViolation.DELAY_THEN_ERROR and self.max_throttle_ms is None:
+            raise UsageError(
+                "--on-violation delay-then-error needs --max-throttle-ms", hint="it says how long the delay may be"
+            )
+        return EnforcementRules(
+            window=windows.client,
+            throttle_style=self.throttle_style,
+            max_throttle_ms=self.max_throttle_ms,
+            mode=self.mode,
+            scope=self.scope,
+            fetch_over_quota=self.fetch_over_quota,
+            on_violation=self.on_violation,
+            mutation_window=windows.controller,
+            mutations=MutationRules(
+                mode=self.mutations, algorithm=self.mutation_algorithm, auto_create=self.auto_create
+            ),
+            threshold_error=self.threshold_error,
+            max_request_bytes=max_request_bytes,
+            principal=None if principals.principal is None else checked_name("--principal", principals.principal),
+            unknown_principal=checked_name("--unknown-principal", principals.unknown_principal),
+            unknown_apis=unknown_apis,
+            internal_principals=frozenset(principals.internal_principal or ()),
         )
-
-
-MutationsOption = Annotated[
-    MutationMode,
-    typer.Option(
-        "--mutations",
-        help="What becomes of topics over controller_mutation_rate. strict: error 89. permissive: admitted, and waited "
-        "for. auto: strict in versions whose clients know the error, as a broker does.",
-        rich_help_panel=ENFORCEMENT_PANEL,
-    ),
-]
-MutationAlgorithmOption = Annotated[
-    MutationAlgorithm,
-    typer.Option(
-        "--mutation-algorithm",
-        help="How controller_mutation_rate is measured: as Kafka does, or as one of the drafts of KIP-599.",
-        rich_help_panel=ENFORCEMENT_PANEL,
-    ),
-]
-AutoCreateOption = Annotated[
-    AutoCreate,
-    typer.Option(
-        "--auto-create",
-        help="What becomes of topics that would be made because a Metadata request names them. count: charged to "
-        "controller_mutation_rate. forbid: not made. pass: made, and free.",
-        rich_help_panel=ENFORCEMENT_PANEL,
-    ),
-]
-ThresholdErrorOption = Annotated[
-    ThresholdError,
-    typer.Option(
-        "--threshold-error",
-        help="The error for data of topics over a threshold: 44, which clients give up on, or 89, which some repeat.",
-        rich_help_panel=ENFORCEMENT_PANEL,
-    ),
-]
-
-
-LogFormatOption = Annotated[
-    LogFormat,
-    typer.Option(
-        "--log-format",
-        help="How a line of the log is written: key=value pairs, or one JSON object.",
-        rich_help_panel=OPERATION_PANEL,
-    ),
-]
-MetricsTop = Annotated[
-    int,
-    typer.Option(
-        "--metrics-top",
-        metavar="N",
-        min=0,
-        max=1000,
-        help="How many buckets have series of their own: those that use most of their limit.",
-        rich_help_panel=OPERATION_PANEL,
-    ),
-]
-MetricsUser = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--metrics-user",
-        metavar="NAME",
-        help="A user whose buckets have series of their own in any case; may be repeated.",
-        rich_help_panel=OPERATION_PANEL,
-    ),
-]
-MetricsClient = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--metrics-client",
-        metavar="ID",
-        help="The same for a client-id.",
-        rich_help_panel=OPERATION_PANEL,
-    ),
-]
-MaxBucketMemory = Annotated[
-    str,
-    typer.Option(
-        "--max-bucket-memory",
-        metavar="SIZE",
-        help="What the buckets of all clients may take in memory together, at about 1300 bytes each; those idle "
-        "longest are forgotten first, never one whose client is held back by a limit of its own.",
-        rich_help_panel=OPERATION_PANEL,
-    ),
-]

@@ -1,341 +1,301 @@
-"""The options of `daemon run` and `daemon status`."""
+"""The options of `daemon run` about the network, metrics and operation, and those of its sister commands."""
 
 import pwd
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.options.windows import WINDOW_PANEL
+from kafka_quotas.cli.framework.option_groups import option, option_group, required
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.enforcement.config.address import Address, parse_address
-from kafka_quotas.enforcement.config.rules import ThrottleStyle, UnknownApi
-from kafka_quotas.enforcement.config.settings import SCHEME, ControlAccess, EventLogSettings, FolderTarget, parse_topic
+from kafka_quotas.enforcement.config.broker_ports import parse_broker_addresses
+from kafka_quotas.enforcement.config.listener_file import ListenerFiles, parse_port_range
+from kafka_quotas.enforcement.config.listener_settings import ListenerSettings
+from kafka_quotas.enforcement.config.rules import UnknownApi
+from kafka_quotas.enforcement.config.settings import (
+    ROTATE_S,
+    SCHEME,
+    TOP,
+    ControlAccess,
+    EventLogSettings,
+    FolderTarget,
+    MetricsChoice,
+    parse_topic,
+)
+from kafka_quotas.enforcement.telemetry.log import LogFormat
 from kafka_quotas.stores.files.property_file import read_properties
 
-NETWORK_PANEL = "Network"
-ENFORCEMENT_PANEL = "Enforcement"
-IDENTITY_PANEL = "Who a client is"
-OPERATION_PANEL = "Operation"
 _MODE = re.compile(r"0?[0-7]{3}")
 
-Upstream = Annotated[
-    str,
-    typer.Option(
-        "--upstream",
-        metavar="HOST:PORT",
-        help="A broker of the cluster to enforce in front of.",
-        rich_help_panel=NETWORK_PANEL,
-    ),
-]
-Upstreams = Annotated[
-    list[str],
-    typer.Option(
-        "--upstream",
-        metavar="HOST:PORT,...",
-        help="Brokers of the cluster to enforce in front of, tried in turn for who bootstraps; may be repeated.",
-        rich_help_panel=NETWORK_PANEL,
-    ),
-]
-BrokerAddresses = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--broker-address",
-        metavar="ID=[HOST:]PORT",
-        help="The port (and host) of a broker's listener, FIRST-LAST=PORT for many node ids; may be repeated.",
-        rich_help_panel=NETWORK_PANEL,
-    ),
-]
-Listen = Annotated[
-    str,
-    typer.Option(
-        "--listen",
-        metavar="HOST:PORT",
-        help="Where clients bootstrap; port 0 takes free ones. Brokers get listeners of their own on this host.",
-        rich_help_panel=NETWORK_PANEL,
-    ),
-]
-PortRange = Annotated[
-    str | None,
-    typer.Option(
-        "--port-range",
-        metavar="FIRST-LAST",
-        help="Ports for the brokers' listeners: FIRST + node id. Default: from the port after that of --listen on.",
-        rich_help_panel=NETWORK_PANEL,
-    ),
-]
-AdvertisedHost = Annotated[
-    str | None,
-    typer.Option(
-        "--advertised-host",
-        metavar="HOST",
-        help="The host clients are told to connect to. Default: the one that they came to.",
-        rich_help_panel=NETWORK_PANEL,
-    ),
-]
-ListenerConfig = Annotated[
-    Path | None,
-    typer.Option(
-        "--listener-config",
-        metavar="FILE",
-        help="More about the listener of --listen: TLS on either side, PROXY protocol, host names, limits.",
-        rich_help_panel=NETWORK_PANEL,
-    ),
-]
-MoreListeners = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--listener",
-        metavar="FILE",
-        help="One more listener, its file says `listen` and `upstream` too; may be repeated. They share the quotas.",
-        rich_help_panel=NETWORK_PANEL,
-    ),
-]
-ConnectionRate = Annotated[
-    int | None,
-    typer.Option(
-        "--connection-rate",
-        metavar="N",
-        min=1,
-        help="Connections per second to each broker in all, as max.connection.creation.rate; those beyond it wait.",
-        rich_help_panel=ENFORCEMENT_PANEL,
-    ),
-]
-MaxConnections = Annotated[
-    int | None,
-    typer.Option(
-        "--max-connections",
-        metavar="N",
-        min=1,
-        help="Clients' connections in all; more wait to be accepted. Default: what the limit of open files allows.",
-        rich_help_panel=NETWORK_PANEL,
-    ),
-]
-QueuedMaxRequestBytes = Annotated[
-    str,
-    typer.Option(
-        "--queued-max-request-bytes",
-        metavar="SIZE",
-        help="How much of requests that have to be seen as a whole may be gathered at a time, over all connections.",
-        rich_help_panel=NETWORK_PANEL,
-    ),
-]
-UnknownApis = Annotated[
-    UnknownApi,
-    typer.Option(
-        "--unknown-apis",
-        help="What becomes of requests of APIs that the daemon doesn't know: pass untouched, or refuse (close).",
-        rich_help_panel=ENFORCEMENT_PANEL,
-    ),
-]
-ConnectTimeout = Annotated[
-    float,
-    typer.Option(
-        "--connect-timeout",
-        metavar="SECONDS",
-        min=0.1,
-        help="How long a broker is tried.",
-        rich_help_panel=NETWORK_PANEL,
-    ),
-]
-MaxRequestBytes = Annotated[
-    str,
-    typer.Option(
-        "--max-request-bytes",
-        metavar="SIZE",
-        help="A longer request closes its connection, as socket.request.max.bytes does at a broker.",
-        rich_help_panel=NETWORK_PANEL,
-    ),
-]
-StaticQuotas = Annotated[
-    Path | None,
-    typer.Option(
-        "--static-quotas",
-        metavar="FILE",
-        help="Properties quota.producer.default, quota.consumer.override and so on; they lie below the store's quotas.",
-        rich_help_panel=ENFORCEMENT_PANEL,
-    ),
-]
-UpstreamWindows = Annotated[
-    bool,
-    typer.Option(
-        "--upstream-windows",
-        help="Read the window settings from the brokers of --upstream, with --command-config; the options above win.",
-        rich_help_panel=WINDOW_PANEL,
-    ),
-]
-Style = Annotated[
-    ThrottleStyle,
-    typer.Option(
-        "--throttle-style",
-        help="mute: answer at once, then don't read (Kafka since 2.0). delay: hold the response back (before).",
-        rich_help_panel=ENFORCEMENT_PANEL,
-    ),
-]
-MaxThrottle = Annotated[
-    int | None,
-    typer.Option(
-        "--max-throttle-ms",
-        metavar="MS",
-        min=1,
-        help="Cut throttle times at this. Default: as long as Kafka makes them.",
-        rich_help_panel=ENFORCEMENT_PANEL,
-    ),
-]
-Principal = Annotated[
-    str | None,
-    typer.Option(
-        "--principal",
-        metavar="NAME",
-        help="Count every client as this user. Default: the name from SASL, ANONYMOUS without.",
-        rich_help_panel=IDENTITY_PANEL,
-    ),
-]
-UnknownPrincipal = Annotated[
-    str,
-    typer.Option(
-        "--unknown-principal",
-        metavar="NAME",
-        help="The user of clients that authenticate in a way that can't be read (GSSAPI, delegation tokens).",
-        rich_help_panel=IDENTITY_PANEL,
-    ),
-]
-InternalPrincipal = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--internal-principal",
-        metavar="NAME",
-        help="A user whose fetches as a replica are exempt; may be repeated. Nobody else's are.",
-        rich_help_panel=IDENTITY_PANEL,
-    ),
-]
-Metrics = Annotated[
-    str | None,
-    typer.Option(
-        "--metrics-port",
-        metavar="[HOST:]PORT",
-        help="Serve Prometheus metrics, /healthz and /readyz there, on 127.0.0.1 without a host.",
-        rich_help_panel=OPERATION_PANEL,
-    ),
-]
 Control = Annotated[
     Path | None,
     typer.Option(
         "--control",
         metavar="PATH",
         help="The Unix socket for status, reload and other programs. Default: daemon-PORT.sock in your runtime folder.",
-        rich_help_panel=OPERATION_PANEL,
     ),
 ]
-DrainTimeout = Annotated[
-    float,
-    typer.Option(
-        "--drain-timeout",
-        metavar="SECONDS",
-        min=0.0,
-        help="How long requests under way may take after SIGTERM.",
-        rich_help_panel=OPERATION_PANEL,
-    ),
-]
-EventLog = Annotated[
-    str | None,
-    typer.Option(
-        "--event-log",
-        metavar="DIR|kafka://HOST:PORT/TOPIC",
-        help="Write a line of JSON per charge: who, how much, which throttle time. To rotated files, or to a topic.",
-        rich_help_panel=OPERATION_PANEL,
-    ),
-]
-EventLogRotate = Annotated[
-    float,
-    typer.Option(
-        "--event-log-rotate",
-        metavar="SECONDS",
-        min=0.1,
-        help="How long one file of the event log grows; it ends at 64 MiB in any case.",
-        rich_help_panel=OPERATION_PANEL,
-    ),
-]
-EventLogKeep = Annotated[
-    str,
-    typer.Option(
-        "--event-log-keep",
+
+
+@option_group
+class BootstrapOptions:
+    """The options that name the cluster, and where its clients connect."""
+
+    upstream: list[str] = required(
+        "--upstream",
+        metavar="HOST:PORT,...",
+        help="Brokers of the cluster to enforce in front of, tried in turn for who bootstraps; may be repeated.",
+    )
+    listen: str = option(
+        "--listen",
+        default="127.0.0.1:9092",
+        metavar="HOST:PORT",
+        help="Where clients bootstrap; port 0 takes free ones. Brokers get listeners of their own on this host.",
+    )
+
+
+@option_group
+class ListenerOptions:
+    """The options about the listeners of brokers, and about more listeners."""
+
+    port_range: str | None = option(
+        "--port-range",
+        metavar="FIRST-LAST",
+        help="Ports for the brokers' listeners: FIRST + node id. Default: from the port after that of --listen on.",
+    )
+    broker_address: list[str] | None = option(
+        "--broker-address",
+        metavar="ID=[HOST:]PORT",
+        help="The port (and host) of a broker's listener, FIRST-LAST=PORT for many node ids; may be repeated.",
+    )
+    advertised_host: str | None = option(
+        "--advertised-host",
+        metavar="HOST",
+        help="The host clients are told to connect to. Default: the one that they came to.",
+    )
+    listener_config: Path | None = option(
+        "--listener-config",
+        metavar="FILE",
+        help="More about the listener of --listen: TLS on either side, PROXY protocol, host names, limits.",
+    )
+    listener: list[Path] | None = option(
+        "--listener",
+        metavar="FILE",
+        help="One more listener, its file says `listen` and `upstream` too; may be repeated. They share the quotas.",
+    )
+
+    def files(self, bootstrap: BootstrapOptions, upstreams: tuple[Address, ...]) -> ListenerFiles:
+        """Return the listener that these options describe, and the files of it and of the others."""
+        main = ListenerSettings(
+            upstreams=upstreams,
+            listen=parse_address(bootstrap.listen, may_be_zero=True),
+            port_range=None if self.port_range is None else parse_port_range(self.port_range),
+            broker_addresses=parse_broker_addresses(self.broker_address or ()),
+            advertised_host=self.advertised_host,
+        )
+        return ListenerFiles(main=main, more_of_main=self.listener_config, others=tuple(self.listener or ()))
+
+
+@option_group
+class LimitOptions:
+    """The options about what is let in at all."""
+
+    connection_rate: int | None = option(
+        "--connection-rate",
+        metavar="N",
+        min=1,
+        help="Connections per second to each broker in all, as max.connection.creation.rate; those beyond it wait.",
+    )
+    max_connections: int | None = option(
+        "--max-connections",
+        metavar="N",
+        min=1,
+        help="Clients' connections in all; more wait to be accepted. Default: what the limit of open files allows.",
+    )
+    unknown_apis: UnknownApi = option(
+        "--unknown-apis",
+        default=UnknownApi.PASS,
+        help="What becomes of requests of APIs that the daemon doesn't know: pass untouched, or refuse (close).",
+    )
+
+
+@option_group
+class BufferOptions:
+    """The options about how much of requests is read."""
+
+    max_request_bytes: str = option(
+        "--max-request-bytes",
+        default="100MiB",
         metavar="SIZE",
-        help="How much the event log's folder may hold before the oldest files go.",
-        rich_help_panel=OPERATION_PANEL,
-    ),
-]
-EventLogConfig = Annotated[
-    Path | None,
-    typer.Option(
-        "--event-log-config",
-        metavar="FILE",
-        help="librdkafka properties for the topic of the event log, such as security.protocol.",
-        rich_help_panel=OPERATION_PANEL,
-    ),
-]
-StateFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--state-file",
-        metavar="FILE",
-        help="Remember what was charged, so that a restart forgives nobody. Saved every 5 seconds and at the end.",
-        rich_help_panel=OPERATION_PANEL,
-    ),
-]
-ControlMode = Annotated[
-    str,
-    typer.Option(
-        "--control-mode",
-        metavar="OCTAL",
-        help="The mode of the control socket's file.",
-        rich_help_panel=OPERATION_PANEL,
-    ),
-]
-ControlUser = Annotated[
-    list[str] | None,
-    typer.Option(
+        help="A longer request closes its connection, as socket.request.max.bytes does at a broker.",
+    )
+    queued_max_request_bytes: str = option(
+        "--queued-max-request-bytes",
+        default="256MiB",
+        metavar="SIZE",
+        help="How much of requests that have to be seen as a whole may be gathered at a time, over all connections.",
+    )
+
+
+@option_group
+class MetricsOptions:
+    """The options about Prometheus metrics."""
+
+    metrics: str | None = option(
+        "--metrics-port",
+        metavar="[HOST:]PORT",
+        help="Serve Prometheus metrics, /healthz and /readyz there, on 127.0.0.1 without a host.",
+    )
+    metrics_top: int = option(
+        "--metrics-top",
+        default=TOP,
+        metavar="N",
+        min=0,
+        max=1000,
+        help="How many buckets have series of their own: those that use most of their limit.",
+    )
+    metrics_user: list[str] | None = option(
+        "--metrics-user",
+        metavar="NAME",
+        help="A user whose buckets have series of their own in any case; may be repeated.",
+    )
+    metrics_client: list[str] | None = option("--metrics-client", metavar="ID", help="The same for a client-id.")
+
+    @property
+    def address(self) -> Address | None:
+        """The address to serve metrics at, on 127.0.0.1 for a port alone, None to serve none."""
+        if self.metrics is None:
+            return None
+        text = f"127.0.0.1:{self.metrics}" if self.metrics.strip().isdigit() else self.metrics
+        return parse_address(text, may_be_zero=True)
+
+    @property
+    def choice(self) -> MetricsChoice:
+        """The buckets that have series of their own."""
+        users, client_ids = frozenset(self.metrics_user or ()), frozenset(self.metrics_client or ())
+        return MetricsChoice(top=self.metrics_top, users=users, client_ids=client_ids)
+
+
+@option_group
+class OperationOptions:
+    """The options about the log, the control socket, and what the daemon remembers."""
+
+    log_format: LogFormat = option(
+        "--log-format",
+        default=LogFormat.TEXT,
+        help="How a line of the log is written: key=value pairs, or one JSON object.",
+    )
+    control: Control = None
+    control_mode: str = option(
+        "--control-mode", default="0600", metavar="OCTAL", help="The mode of the control socket's file."
+    )
+    control_user: list[str] | None = option(
         "--control-user",
         metavar="NAME|UID",
         help="Another user of this machine who may ask on the control socket; may be repeated. The mode must let him.",
-        rich_help_panel=OPERATION_PANEL,
-    ),
-]
-Cluster = Annotated[
-    str | None,
-    typer.Option(
+    )
+    state_file: Path | None = option(
+        "--state-file",
+        metavar="FILE",
+        help="Remember what was charged, so that a restart forgives nobody. Saved every 5 seconds and at the end.",
+    )
+    max_bucket_memory: str = option(
+        "--max-bucket-memory",
+        default="256MiB",
+        metavar="SIZE",
+        help="What the buckets of all clients may take in memory together, at about 1300 bytes each; those idle "
+        "longest are forgotten first, never one whose client is held back by a limit of its own.",
+    )
+
+    def control_access(self) -> ControlAccess:
+        """Return who may use the control socket.
+
+        Raises:
+            UsageError: The mode is invalid, or this machine does not know the user.
+        """
+        if not _MODE.fullmatch(self.control_mode):
+            raise UsageError(
+                f"not a mode of a file: {self.control_mode!r}", hint="for example 0660, for the daemon's group"
+            )
+        users = frozenset(map(_user_id, self.control_user or ()))
+        return ControlAccess(mode=int(self.control_mode, 8), users=users)
+
+
+@option_group
+class EventLogOptions:
+    """The options of the event log."""
+
+    event_log: str | None = option(
+        "--event-log",
+        metavar="DIR|kafka://HOST:PORT/TOPIC",
+        help="Write a line of JSON per charge: who, how much, which throttle time. To rotated files, or to a topic.",
+    )
+    event_log_rotate: float = option(
+        "--event-log-rotate",
+        default=ROTATE_S,
+        metavar="SECONDS",
+        min=0.1,
+        help="How long one file of the event log grows; it ends at 64 MiB in any case.",
+    )
+    event_log_keep: str = option(
+        "--event-log-keep",
+        default="10GiB",
+        metavar="SIZE",
+        help="How much the event log's folder may hold before the oldest files go.",
+    )
+    event_log_config: Path | None = option(
+        "--event-log-config",
+        metavar="FILE",
+        help="librdkafka properties for the topic of the event log, such as security.protocol.",
+    )
+    cluster: str | None = option(
         "--cluster",
         metavar="NAME",
         help="What the cluster is called in the event log. Default: the address of --upstream.",
-        rich_help_panel=OPERATION_PANEL,
-    ),
-]
+    )
+
+    def settings(self, servers: str) -> EventLogSettings | None:
+        """Return the settings of the event log, None where there is to be none.
+
+        Args:
+            servers: The addresses that name the cluster where `--cluster` doesn't.
+
+        Raises:
+            UsageError: The target is invalid, or the properties can't be read or used.
+        """
+        if self.event_log is None:
+            return None
+        cluster = self.cluster or servers
+        if not self.event_log.startswith(SCHEME):
+            if self.event_log_config is not None:
+                raise UsageError("--event-log-config is for a topic", hint="leave it out: --event-log names a folder")
+            keep_bytes = int(parse_bytes(self.event_log_keep))
+            folder = FolderTarget(folder=Path(self.event_log), rotate_s=self.event_log_rotate, keep_bytes=keep_bytes)
+            return EventLogSettings(target=folder, cluster=cluster)
+        topic = parse_topic(self.event_log)
+        if self.event_log_config is not None:
+            topic = replace(topic, properties=read_properties(self.event_log_config))
+        return EventLogSettings(target=topic, cluster=cluster)
 
 
-def parse_metrics_address(text: str) -> Address:
-    """Parse PORT or HOST:PORT as an address.
+@option_group
+class TimeoutOptions:
+    """The options about how long the daemon waits."""
 
-    A port alone means 127.0.0.1.
-
-    Raises:
-        UsageError: The text is neither.
-    """
-    return parse_address(f"127.0.0.1:{text}" if text.strip().isdigit() else text, may_be_zero=True)
-
-
-def control_access(mode: str, users: Sequence[str]) -> ControlAccess:
-    """Return who may use the control socket.
-
-    Raises:
-        UsageError: The mode is invalid, or this machine does not know the user.
-    """
-    if not _MODE.fullmatch(mode):
-        raise UsageError(f"not a mode of a file: {mode!r}", hint="for example 0660, for the daemon's group")
-    return ControlAccess(mode=int(mode, 8), users=frozenset(map(_user_id, users)))
+    connect_timeout: float = option(
+        "--connect-timeout", default=10.0, metavar="SECONDS", min=0.1, help="How long a broker is tried."
+    )
+    drain_timeout: float = option(
+        "--drain-timeout",
+        default=10.0,
+        metavar="SECONDS",
+        min=0.0,
+        help="How long requests under way may take after SIGTERM.",
+    )
 
 
 def _user_id(name: str) -> int:
@@ -343,22 +303,3 @@ def _user_id(name: str) -> int:
         return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
     except KeyError as error:
         raise UsageError(f"there is no user {name!r} on this machine") from error
-
-
-def event_log_settings(
-    target: str, *, rotate_s: float, keep: str, properties: Path | None, cluster: str
-) -> EventLogSettings:
-    """Return the settings of the event log.
-
-    Raises:
-        UsageError: The target is invalid, or the properties can't be read or used.
-    """
-    if not target.startswith(SCHEME):
-        if properties is not None:
-            raise UsageError("--event-log-config is for a topic", hint="leave it out: --event-log names a folder")
-        folder = FolderTarget(folder=Path(target), rotate_s=rotate_s, keep_bytes=int(parse_bytes(keep)))
-        return EventLogSettings(target=folder, cluster=cluster)
-    topic = parse_topic(target)
-    if properties is not None:
-        topic = replace(topic, properties=read_properties(properties))
-    return EventLogSettings(target=topic, cluster=cluster)

@@ -8,25 +8,11 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_store
-from kafka_quotas.cli.options.declarative import (
-    AllowInvalid,
-    Prune,
-    PruneLimit,
-    Selectors,
-    Values,
-    checked_files,
-    checked_prune_limit,
-)
+from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.framework.store_choice import StoreChoice
+from kafka_quotas.cli.options.declarative import DesiredOptions
 from kafka_quotas.cli.options.journal import Reason, recorder_for
-from kafka_quotas.cli.options.stores import (
-    BootstrapServer,
-    CommandConfig,
-    ContextName,
-    ListingView,
-    StoreUrl,
-    Zookeeper,
-)
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.plan_view import (
     CHANGE_COLUMNS,
     RECORD_COLUMNS,
@@ -44,27 +30,88 @@ from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
 from kafka_quotas.cli.output.view import TABLE_VIEW, View
 from kafka_quotas.commands.declarative.apply import ApplyResult, apply_plan
 from kafka_quotas.commands.declarative.apply import apply as run_apply
-from kafka_quotas.commands.declarative.plan import DEFAULT_PRUNE_LIMIT, DesiredState
+from kafka_quotas.commands.declarative.plan import DesiredState
 from kafka_quotas.commands.declarative.reading import read_plan
 from kafka_quotas.commands.declarative.reconcile import Reconciler, Round, run_reconciler
 from kafka_quotas.commands.quotas.history import JournalWriter
 from kafka_quotas.core.changes.plan_file import KeptPlan
 from kafka_quotas.core.errors import StoreUnreachableError, UsageError, VerdictError
-from kafka_quotas.enforcement.config.address import Address, parse_address
+from kafka_quotas.enforcement.config.address import parse_address
 from kafka_quotas.stores.store import Store
 
 SHORTEST_S = 1.0
 
 
-def reconcile(
-    store: Store,
-    desire: DesiredState,
+_FAILURES_SHOWN = 1000
+
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILE...", help="YAML, JSON or TOML files, folders of them, - for a pipe, or a plan that diff kept."
+    ),
+]
+
+
+@option_group
+class ApplyOptions:
+    """The options about how a store is brought to its files."""
+
+    allow_invalid: bool = option(
+        "--allow-invalid",
+        default=False,
+        help="Take entries that say 'invalid: true', such as limits of 0, where the store takes them.",
+    )
+    dry_run: bool = option(
+        "--dry-run",
+        default=False,
+        help="Check everything, here and at the broker, show who is affected, write nothing.",
+    )
+    no_wait: bool = option(
+        "--no-wait", default=False, help="Don't read changes back from Kafka until they are visible."
+    )
+    reason: Reason = None
+    watch: float | None = option(
+        "--watch",
+        metavar="SECONDS",
+        help="Do it again every so many seconds, the files read anew, until told to stop.",
+    )
+    metrics: str | None = option(
+        "--metrics", metavar="HOST:PORT", help="With --watch: serve the drift found as Prometheus metrics at /metrics."
+    )
+
+
+def apply(
+    files: Files = None,
     *,
-    interval_s: float,
-    metrics: str | None,
-    dry_run: bool,
-    allow_invalid: bool,
-    recorder: JournalWriter,
+    desired: DesiredOptions,
+    how: ApplyOptions,
+    store: StoreOptions,
+    output: ListingView = TABLE_VIEW,
+) -> None:
+    """Bring a store to what files of quotas declare, or carry out a plan.
+
+    Every entity is changed by one merged entry and is never without its quotas in between. What is not declared stays,
+    unless --prune is given. What fails is listed; running it again finishes the job.
+    """
+    desire = desired.state(files, "apply")
+    plan = read_plan(desire.paths)
+    _refuse_beside_plan(plan, desire, how.watch)
+    choice = store.choose()
+    check_columns(output, CHANGE_COLUMNS, RECORD_COLUMNS)
+    recorder = recorder_for("apply", reason=how.reason)
+    if how.metrics is not None and how.watch is None:
+        raise UsageError("--metrics needs --watch", hint="add --watch 30, for example")
+    with closing(choice.open(allow_invalid=how.allow_invalid, wait=not how.no_wait)) as opened:
+        if how.watch is not None:
+            _reconcile(opened, desire, how, recorder, interval_s=how.watch)
+            return
+        result = _once(opened, desire, plan, recorder, how)
+    _report(result, choice, output)
+    _report_failures(result)
+
+
+def _reconcile(
+    store: Store, desire: DesiredState, how: ApplyOptions, recorder: JournalWriter, *, interval_s: float
 ) -> None:
     """Bring the store to its files every `interval_s` seconds until a signal ends it.
 
@@ -75,28 +122,23 @@ def reconcile(
     """
     if not interval_s >= SHORTEST_S:
         raise UsageError(f"--watch {interval_s:g} is too often", hint="at least 1 second, for example --watch 30")
-    address = None if metrics is None else parse_address(metrics, may_be_zero=True)
     run_reconciler(
-        Reconciler(store, desire, recorder=recorder, dry_run=dry_run, allow_invalid=allow_invalid),
+        Reconciler(store, desire, recorder=recorder, dry_run=how.dry_run, allow_invalid=how.allow_invalid),
         interval_s=interval_s,
-        metrics=address,
-        report=_tell,
-        serving=_tell_address,
+        metrics=None if how.metrics is None else parse_address(how.metrics, may_be_zero=True),
+        report=_report_round,
+        serving=lambda address: write(f"note: metrics at http://{address}/metrics", sys.stderr),
     )
 
 
-def _tell(done: Round) -> None:
-    """Write a line for each thing of a round that is worth reporting."""
-    for line in _lines(done):
+def _report_round(done: Round) -> None:
+    for line in round_lines(done):
         write(f"round {done.number}: {line}", sys.stderr)
     sys.stderr.flush()
 
 
-def _tell_address(address: Address) -> None:
-    write(f"note: metrics at http://{address}/metrics", sys.stderr)
-
-
-def _lines(done: Round) -> list[str]:
+def round_lines(done: Round) -> list[str]:
+    """Return a line for each thing of a round that is worth reporting."""
     if done.error is not None:
         return [f"nothing was changed: {done.error.message}"]
     lines = [f"{done.undone} temporary quotas taken back"] if done.undone else []
@@ -110,118 +152,25 @@ def _lines(done: Round) -> list[str]:
     return lines + [f"failed: {failure.entity}: {failure.error.message}" for failure in result.failures]
 
 
-app = typer.Typer(add_completion=False)
-
-_FAILURES_SHOWN = 1000
-
-Files = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="FILE...", help="YAML, JSON or TOML files, folders of them, - for a pipe, or a plan that diff kept."
-    ),
-]
-DryRun = Annotated[
-    bool,
-    typer.Option("--dry-run", help="Check everything, here and at the broker, show who is affected, write nothing."),
-]
-NoWait = Annotated[bool, typer.Option("--no-wait", help="Don't read changes back from Kafka until they are visible.")]
-Watch = Annotated[
-    float | None,
-    typer.Option(
-        "--watch", metavar="SECONDS", help="Do it again every so many seconds, the files read anew, until told to stop."
-    ),
-]
-Metrics = Annotated[
-    str | None,
-    typer.Option(
-        "--metrics", metavar="HOST:PORT", help="With --watch: serve the drift found as Prometheus metrics at /metrics."
-    ),
-]
-
-
-@app.command()
-def apply(
-    files: Files = None,
-    *,
-    values: Values = None,
-    selectors: Selectors = None,
-    prune: Prune = False,
-    prune_limit: PruneLimit = DEFAULT_PRUNE_LIMIT,
-    allow_invalid: AllowInvalid = False,
-    dry_run: DryRun = False,
-    no_wait: NoWait = False,
-    reason: Reason = None,
-    watch: Watch = None,
-    metrics: Metrics = None,
-    store: StoreUrl = None,
-    context: ContextName = None,
-    bootstrap_server: BootstrapServer = None,
-    zookeeper: Zookeeper = None,
-    command_config: CommandConfig = None,
-    output: ListingView = TABLE_VIEW,
-) -> None:
-    """Bring a store to what files of quotas declare, or carry out a plan.
-
-    Every entity is changed by one merged entry and is never without its quotas in between. What is not declared stays,
-    unless --prune is given. What fails is listed; running it again finishes the job.
-    """
-    desire = DesiredState(
-        paths=checked_files(files, "apply"),
-        values=values or (),
-        selectors=selectors or (),
-        prune=prune,
-        prune_limit=checked_prune_limit(prune_limit),
-    )
-    plan = read_plan(desire.paths)
-    _refuse_beside_plan(plan, desire, watch)
-    choice = choose_store(
-        store=store,
-        bootstrap_server=bootstrap_server,
-        zookeeper=zookeeper,
-        command_config=command_config,
-        context=context,
-    )
-    check_columns(output, CHANGE_COLUMNS, RECORD_COLUMNS)
-    recorder = recorder_for("apply", reason=reason)
-    if metrics is not None and watch is None:
-        raise UsageError("--metrics needs --watch", hint="add --watch 30, for example")
-    with closing(choice.open(allow_invalid=allow_invalid, wait=not no_wait)) as opened:
-        if watch is not None:
-            from kafka_quotas.cli.declarative.apply import reconcile  # noqa: PLC0415 - a mode of its own
-
-            reconcile(
-                opened,
-                desire,
-                interval_s=watch,
-                metrics=metrics,
-                dry_run=dry_run,
-                allow_invalid=allow_invalid,
-                recorder=recorder,
-            )
-            return
-        result = _once(opened, desire, plan, recorder, dry_run=dry_run, allow_invalid=allow_invalid)
-    _report(result, choice, output)
-    _tell_failures(result)
-
-
 def _once(
-    store: Store,
-    desire: DesiredState,
-    plan: KeptPlan | None,
-    recorder: JournalWriter,
-    *,
-    dry_run: bool,
-    allow_invalid: bool,
+    store: Store, desire: DesiredState, plan: KeptPlan | None, recorder: JournalWriter, how: ApplyOptions
 ) -> ApplyResult:
     made = partial(recorder.record_outcomes, store.url)
-    with ApplyProgress("checking" if dry_run else "applying") as progress:
+    with ApplyProgress("checking" if how.dry_run else "applying") as progress:
         if plan is None:
-            return run_apply(store, desire, dry_run=dry_run, allow_invalid=allow_invalid, progress=progress, made=made)
+            return run_apply(
+                store,
+                desire,
+                dry_run=how.dry_run,
+                allow_invalid=how.allow_invalid,
+                progress=progress,
+                made=made,
+            )
         return apply_plan(
             store,
             plan,
-            dry_run=dry_run,
-            allow_invalid=allow_invalid,
+            dry_run=how.dry_run,
+            allow_invalid=how.allow_invalid,
             prune_limit=desire.prune_limit,
             progress=progress,
             made=made,
@@ -232,13 +181,13 @@ def _refuse_beside_plan(plan: KeptPlan | None, desire: DesiredState, watch: floa
     """Refuse options that a plan has already decided."""
     if plan is None:
         return
-    given: Sequence[tuple[str, object]] = (
+    decided: Sequence[tuple[str, object]] = (
         ("--values", desire.values),
         ("--selector", desire.selectors),
         ("--prune", desire.prune),
         ("--watch", watch is not None),
     )
-    names = [name for name, value in given if value]
+    names = [name for name, value in decided if value]
     if names:
         raise UsageError(f"{' and '.join(names)}: not with a plan", hint="give them to diff, which makes the plan")
 
@@ -269,7 +218,7 @@ def _summary(result: ApplyResult) -> str:
     return f"{done} {changes} to {entities} entit{'y' if entities == 1 else 'ies'} in {result.store_url}."
 
 
-def _tell_failures(result: ApplyResult) -> None:
+def _report_failures(result: ApplyResult) -> None:
     """Report every failure on standard error, up to a maximum, and end with a verdict.
 
     Raises:

@@ -7,24 +7,8 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.framework.store_choice import choose_store
-from kafka_quotas.cli.options.declarative import (
-    FILES_PANEL,
-    Prune,
-    PruneLimit,
-    Selectors,
-    Values,
-    checked_files,
-    checked_prune_limit,
-)
-from kafka_quotas.cli.options.stores import (
-    BootstrapServer,
-    CommandConfig,
-    ContextName,
-    ListingView,
-    StoreUrl,
-    Zookeeper,
-)
+from kafka_quotas.cli.options.declarative import DesiredOptions
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.plan_view import (
     change_documents,
     change_records,
@@ -37,12 +21,10 @@ from kafka_quotas.cli.output.plan_view import (
 from kafka_quotas.cli.output.render import Listing, print_listing, print_table, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS
 from kafka_quotas.cli.output.view import TABLE_VIEW, View
-from kafka_quotas.commands.declarative.plan import DEFAULT_PRUNE_LIMIT, DesiredState, DiffResult
+from kafka_quotas.commands.declarative.plan import DiffResult
 from kafka_quotas.commands.declarative.plan import diff as run_diff
 from kafka_quotas.core.changes.plan_file import plan_text
 from kafka_quotas.core.errors import KafkaQuotasError
-
-app = typer.Typer(add_completion=False)
 
 DIFFERENT = 3
 
@@ -57,26 +39,17 @@ PlanFile = Annotated[
         "--out",
         metavar="FILE.json",
         help="Keep the plan in this file; apply carries it out unless the store has changed.",
-        rich_help_panel=FILES_PANEL,
     ),
 ]
 
 
-@app.command()
 def diff(
     files: Files = None,
     *,
-    values: Values = None,
-    selectors: Selectors = None,
-    prune: Prune = False,
-    prune_limit: PruneLimit = DEFAULT_PRUNE_LIMIT,
+    desired: DesiredOptions,
     out: PlanFile = None,
     exit_code: ExitCode = False,
-    store: StoreUrl = None,
-    context: ContextName = None,
-    bootstrap_server: BootstrapServer = None,
-    zookeeper: Zookeeper = None,
-    command_config: CommandConfig = None,
+    store: StoreOptions,
     output: ListingView = TABLE_VIEW,
 ) -> None:
     """Show what differs between files of quotas and a store, and for whom.
@@ -84,20 +57,8 @@ def diff(
     Below the quotas that change stand the clients whose effective quota changes: another entity wins, or another limit
     holds. Nothing is written to the store.
     """
-    desire = DesiredState(
-        paths=checked_files(files, "diff"),
-        values=values or (),
-        selectors=selectors or (),
-        prune=prune,
-        prune_limit=checked_prune_limit(prune_limit),
-    )
-    choice = choose_store(
-        store=store,
-        bootstrap_server=bootstrap_server,
-        zookeeper=zookeeper,
-        command_config=command_config,
-        context=context,
-    )
+    desire = desired.state(files, "diff")
+    choice = store.choose()
     with closing(choice.open()) as opened:
         result = run_diff(opened, desire)
     if out is not None:

@@ -7,16 +7,13 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.framework.store_choice import choose_store
-from kafka_quotas.cli.options.declarative import FILES_PANEL, Selectors
-from kafka_quotas.cli.options.stores import BootstrapServer, CommandConfig, ContextName, StoreUrl, Zookeeper
+from kafka_quotas.cli.options.declarative import Selectors
+from kafka_quotas.cli.options.stores import StoreOptions
 from kafka_quotas.cli.output.render import write
 from kafka_quotas.commands.declarative.files import export as run_export
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.quota_files.writer import FileFormat
 from kafka_quotas.stores.files.atomic_write import save_text
-
-app = typer.Typer(add_completion=False)
 
 _SUFFIXES = {".yaml": FileFormat.YAML, ".yml": FileFormat.YAML, ".json": FileFormat.JSON, ".toml": FileFormat.TOML}
 
@@ -26,7 +23,6 @@ Out = Annotated[
         "--out",
         metavar="FILE",
         help="Write to this file instead of standard output.",
-        rich_help_panel=FILES_PANEL,
     ),
 ]
 Form = Annotated[
@@ -35,35 +31,23 @@ Form = Annotated[
         "--format",
         metavar="FORM",
         help="yaml, json or toml; without it the name of the file tells, else yaml.",
-        rich_help_panel=FILES_PANEL,
     ),
 ]
 
 
-@app.command()
 def export(
     *,
     out: Out = None,
     form: Form = None,
     selectors: Selectors = None,
-    store: StoreUrl = None,
-    context: ContextName = None,
-    bootstrap_server: BootstrapServer = None,
-    zookeeper: Zookeeper = None,
-    command_config: CommandConfig = None,
+    store: StoreOptions,
 ) -> None:
     """Write stored quotas as a file that apply reads.
 
     Entities come sorted, one per line, so that two exports compare well. Applying an export elsewhere and exporting
     there gives the same file. Values that this program refuses to send, such as 0, are marked 'invalid: true'.
     """
-    choice = choose_store(
-        store=store,
-        bootstrap_server=bootstrap_server,
-        zookeeper=zookeeper,
-        command_config=command_config,
-        context=context,
-    )
+    choice = store.choose()
     chosen = form or _SUFFIXES.get(out.suffix if out else ".yaml")
     if chosen is None:
         raise UsageError(f"what is {out} to be written in?", hint="name it .yaml, .json or .toml, or add --format")

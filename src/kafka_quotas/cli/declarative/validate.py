@@ -17,8 +17,6 @@ from kafka_quotas.commands.declarative.files import validate as run_validate
 from kafka_quotas.core.errors import UsageError, VerdictError
 from kafka_quotas.core.quota_files.schema import json_schema
 
-app = typer.Typer(add_completion=False)
-
 Files = Annotated[
     list[str] | None,
     typer.Argument(metavar="[FILE]...", help="YAML, JSON or TOML files, folders of them, or - for a pipe."),
@@ -26,7 +24,6 @@ Files = Annotated[
 Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON schema of files of quotas, and stop.")]
 
 
-@app.command()
 def validate(
     files: Files = None,
     *,

@@ -4,7 +4,7 @@ Typer builds every parameter of every command when it starts. With one table of 
 top-level help needs none of them, and `alter` doesn't pay for what only `daemon` imports.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from kafka_quotas.cli.framework.converters import use_plain_values
 from kafka_quotas.cli.framework.listing_options import selection_options, takes_selection
+from kafka_quotas.cli.framework.option_groups import expand_groups
 from kafka_quotas.cli.framework.raw_command import PassThroughCommand
 from kafka_quotas.core.errors import KafkaQuotasError
 
@@ -26,6 +27,13 @@ class LazyCommand:
     target: str
     """`module:attribute` of a `typer.Typer` or of a plain command function."""
     help: str
+
+
+def lazy_commands(package: str, rows: Mapping[str, tuple[str, str]]) -> tuple[LazyCommand, ...]:
+    """Return a table of commands from rows of a name, a target below the package, and one line of help."""
+    return tuple(
+        LazyCommand(name=name, target=f"{package}.{target}", help=text) for name, (target, text) in rows.items()
+    )
 
 
 class LazyGroup(TyperGroup):
@@ -73,6 +81,8 @@ def _real_command(row: LazyCommand) -> TyperCommand | TyperGroup:
         app = typer.Typer(add_completion=False)
         app.command()(target)
         target = app
+    for registered in target.registered_commands:
+        registered.callback = registered.callback and expand_groups(registered.callback)
     target._add_completion = False  # noqa: SLF001 - Typer offers it in its constructor only; the top level completes for all
     command = typer.main.get_command(target)
     assert isinstance(command, TyperCommand | TyperGroup)

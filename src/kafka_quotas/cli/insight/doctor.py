@@ -3,17 +3,7 @@
 import sys
 from contextlib import closing
 
-import typer
-
-from kafka_quotas.cli.framework.store_choice import choose_store
-from kafka_quotas.cli.options.stores import (
-    BootstrapServer,
-    CommandConfig,
-    ContextName,
-    ListingView,
-    StoreUrl,
-    Zookeeper,
-)
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, write
 from kafka_quotas.cli.output.static_note import print_static_note
@@ -22,17 +12,10 @@ from kafka_quotas.commands.insight.doctor import DoctorResult
 from kafka_quotas.commands.insight.doctor import doctor as run_doctor
 from kafka_quotas.commands.insight.doctor_checks import Finding
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def doctor(
     *,
-    store: StoreUrl = None,
-    context: ContextName = None,
-    bootstrap_server: BootstrapServer = None,
-    zookeeper: Zookeeper = None,
-    command_config: CommandConfig = None,
+    store: StoreOptions,
     output: ListingView = TABLE_VIEW,
 ) -> int:
     """Tell what is odd in a store, how bad it is, and what to do.
@@ -42,13 +25,7 @@ def doctor(
     callbacks, replication throttles left behind by a reassignment, keys that a broker is too old for, and empty
     znodes. The exit code is 1 where a finding is an error, else 0.
     """
-    choice = choose_store(
-        store=store,
-        bootstrap_server=bootstrap_server,
-        zookeeper=zookeeper,
-        command_config=command_config,
-        context=context,
-    )
+    choice = store.choose()
     with closing(choice.open()) as opened:
         result = run_doctor(opened, settings=choice.settings())
     if result.findings or not output.is_table:

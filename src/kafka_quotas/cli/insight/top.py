@@ -6,23 +6,9 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_store
-from kafka_quotas.cli.options.stores import (
-    BootstrapServer,
-    CommandConfig,
-    ContextName,
-    ListingView,
-    StoreUrl,
-    Zookeeper,
-)
-from kafka_quotas.cli.options.usage import (
-    MetricNamesFile,
-    Prometheus,
-    UsageControl,
-    UsageOptions,
-    read_from,
-    store_for,
-)
+from kafka_quotas.cli.framework.store_choice import StoreChoice
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions
+from kafka_quotas.cli.options.usage import UsageOptions, store_for
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, is_terminal, print_listing, write
 from kafka_quotas.cli.output.selection import check_columns, selected
@@ -39,8 +25,6 @@ from kafka_quotas.cli.output.values import (
 from kafka_quotas.cli.output.view import TABLE_VIEW, View
 from kafka_quotas.commands.insight.top import SortBy, TopResult, TopRow
 from kafka_quotas.commands.insight.top import top as run_top
-
-app = typer.Typer(add_completion=False)
 
 Sort = Annotated[
     SortBy, typer.Option("--sort", metavar="BY", help="share, rate, limit, throttle (largest first) or name.")
@@ -64,20 +48,13 @@ _RECORD_TITLES = ("user", "client-id", "key", "broker", "rate", "limit", "share"
 _RECORDS = [Column(title=title) for title in _RECORD_TITLES]
 
 
-@app.command()
 def top(
     *,
     sort: Sort = SortBy.SHARE,
     once: Once = False,
     interval: Interval = 2.0,
-    control: UsageControl = None,
-    prometheus: Prometheus = None,
-    metric_names: MetricNamesFile = None,
-    store: StoreUrl = None,
-    context: ContextName = None,
-    bootstrap_server: BootstrapServer = None,
-    zookeeper: Zookeeper = None,
-    command_config: CommandConfig = None,
+    source: UsageOptions,
+    store: StoreOptions,
     output: ListingView = TABLE_VIEW,
 ) -> None:
     """Show who uses how much of which quota, live until Ctrl-C.
@@ -85,14 +62,7 @@ def top(
     A row is a bucket at a broker: its rate, the limit, the share used, the throttle time and the level that set the
     limit. Figures come from a running daemon or from the brokers' own metrics; limits of brokers from the store.
     """
-    source = UsageOptions(control=control, prometheus=prometheus or (), metric_names=metric_names)
-    choice = choose_store(
-        store=store,
-        bootstrap_server=bootstrap_server,
-        zookeeper=zookeeper,
-        command_config=command_config,
-        context=context,
-    )
+    choice = store.choose()
     if once or not output.is_table or not is_terminal(sys.stdout):
         result = _now(source, choice, sort, output.limit or None)
         print_listing(_listing(result), output)
@@ -104,7 +74,7 @@ def top(
 
 
 def _now(source: UsageOptions, choice: StoreChoice, sort: SortBy, limit: int | None) -> TopResult:
-    reading = read_from(source)
+    reading = source.read()
     with closing(store_for(choice, reading).open()) as opened:
         return run_top(opened, reading, sort=sort, limit=limit)
 

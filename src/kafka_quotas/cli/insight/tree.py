@@ -9,19 +9,8 @@ import typer
 
 from kafka_quotas.cli.completion.values import complete_keys
 from kafka_quotas.cli.framework.entity_command import EntityCommand
-from kafka_quotas.cli.framework.store_choice import choose_store
-from kafka_quotas.cli.options.entity import checked_name
-from kafka_quotas.cli.options.stores import (
-    BootstrapServer,
-    Client,
-    CommandConfig,
-    ContextName,
-    Ip,
-    ListingView,
-    StoreUrl,
-    User,
-    Zookeeper,
-)
+from kafka_quotas.cli.options.entity import ClientNames
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, takes_every_letter, write
 from kafka_quotas.cli.output.static_note import print_static_note
@@ -49,14 +38,8 @@ _PIECES = {True: ("├── ", "└── ", "│   ", "    "), False: ("|-- ",
 def tree(
     *,
     key: Key = None,
-    user: User = None,
-    client: Client = None,
-    ip: Ip = None,
-    store: StoreUrl = None,
-    context: ContextName = None,
-    bootstrap_server: BootstrapServer = None,
-    zookeeper: Zookeeper = None,
-    command_config: CommandConfig = None,
+    named: ClientNames,
+    store: StoreOptions,
     output: ListingView = TABLE_VIEW,
 ) -> None:
     """Draw the stored quotas as the tree that Kafka looks through, one per quota key.
@@ -67,18 +50,10 @@ def tree(
     """
     if key is not None and key not in QUOTA_KEYS:
         raise UsageError(f"unknown quota key: {key!r}", hint=f"the keys are {', '.join(QUOTA_KEYS)}")
-    for option, name in (("--user", user), ("--client", client), ("--ip", ip)):
-        if name is not None:
-            checked_name(option, name)
-    choice = choose_store(
-        store=store,
-        bootstrap_server=bootstrap_server,
-        zookeeper=zookeeper,
-        command_config=command_config,
-        context=context,
-    )
+    named.check()
+    choice = store.choose()
     with closing(choice.open()) as opened:
-        result = run_tree(opened, key=key, user=user, client_id=client, ip=ip)
+        result = run_tree(opened, key=key, user=named.user, client_id=named.client, ip=named.ip)
     if output == TABLE_VIEW:
         lines = [*drawn(result, pieces=_PIECES[takes_every_letter(sys.stdout)])]
         if lines:

@@ -3,30 +3,15 @@
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Annotated
 
 import typer
 
 from kafka_quotas.cli.framework.entity_command import EntityCommand
-from kafka_quotas.cli.framework.store_choice import choose_store
-from kafka_quotas.cli.options.entity import checked_name
-from kafka_quotas.cli.options.stores import (
-    BootstrapServer,
-    Client,
-    CommandConfig,
-    ContextName,
-    ListingView,
-    StoreUrl,
-    User,
-    Zookeeper,
-)
-from kafka_quotas.cli.options.usage import (
-    MetricNamesFile,
-    Prometheus,
-    UsageControl,
-    UsageOptions,
-    read_from,
-    store_for,
-)
+from kafka_quotas.cli.framework.option_groups import Without
+from kafka_quotas.cli.options.entity import ClientNames
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions
+from kafka_quotas.cli.options.usage import UsageOptions, store_for
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, folded, print_listing, write
 from kafka_quotas.cli.output.values import (
@@ -63,16 +48,9 @@ _RECORDS = ("key", "limit", "level", "entity", "broker", "observed", "share", "t
 @app.command(cls=EntityCommand)
 def why(
     *,
-    user: User = None,
-    client: Client = None,
-    control: UsageControl = None,
-    prometheus: Prometheus = None,
-    metric_names: MetricNamesFile = None,
-    store: StoreUrl = None,
-    context: ContextName = None,
-    bootstrap_server: BootstrapServer = None,
-    zookeeper: Zookeeper = None,
-    command_config: CommandConfig = None,
+    named: Annotated[ClientNames, Without("ip")],
+    source: UsageOptions,
+    store: StoreOptions,
     output: ListingView = TABLE_VIEW,
 ) -> None:
     """Tell whether a client is slow because of quotas.
@@ -81,22 +59,13 @@ def why(
     running daemon or the brokers' own metrics. The last line names the quota that holds it back and the value that
     would end it. Without a store the one that the daemon follows is asked.
     """
-    if user is None and client is None:
+    if named.user is None and named.client is None:
         raise UsageError("no client is named", hint="--user NAME, --client ID, or both")
-    for option, name in (("--user", user), ("--client", client)):
-        if name is not None:
-            checked_name(option, name)
-    source = UsageOptions(control=control, prometheus=prometheus or (), metric_names=metric_names)
-    choice = choose_store(
-        store=store,
-        bootstrap_server=bootstrap_server,
-        zookeeper=zookeeper,
-        command_config=command_config,
-        context=context,
-    )
-    reading = read_from(source)
+    named.check()
+    choice = store.choose()
+    reading = source.read()
     with closing(store_for(choice, reading).open()) as opened:
-        result = run_why(opened, reading, user=user, client_id=client)
+        result = run_why(opened, reading, user=named.user, client_id=named.client)
     print_listing(_listing(result), output)
     if output.is_table and not output.columns:
         write("\n" + "\n".join(map(folded, verdict(result))), sys.stdout)

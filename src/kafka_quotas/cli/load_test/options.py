@@ -1,112 +1,24 @@
-"""The options that all load tests share, and those of `load-test produce` and `consume`."""
+"""The options of load tests about clients, their load, and what is judged."""
 
-from pathlib import Path
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.completion.values import complete_stores
-from kafka_quotas.cli.options.windows import WINDOW_PANEL
-from kafka_quotas.loadtest.plan.workload import ClientKind
+from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.commands.load_test.typed_scenario import one_for_each
+from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.time_format import parse_duration_ms
+from kafka_quotas.core.model.units import parse_bytes
+from kafka_quotas.loadtest.judge.expectation import Expectation, parse_expectation
+from kafka_quotas.loadtest.plan.offered_rate import AS_FAST_AS_POSSIBLE, parse_offered_rate
+from kafka_quotas.loadtest.plan.plan import MAX_RECORD_SIZE, ClientName, parse_entity_name
+from kafka_quotas.loadtest.plan.workload import Arrival, ClientKind, Loop
+from kafka_quotas.loadtest.scenario.model import ScenarioClient
 
-TARGET_PANEL = "Target"
-LOAD_PANEL = "Load"
-RESULT_PANEL = "Result"
+_DEFAULT_CLIENT = "/load-test"
 
-Target = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-server",
-        metavar="HOST:PORT",
-        help="The cluster, or the daemon in front of it; several brokers are separated by commas.",
-        rich_help_panel=TARGET_PANEL,
-    ),
-]
-Embedded = Annotated[
-    bool,
-    typer.Option(
-        "--embedded",
-        help="A cluster inside this process. It keeps no quotas, so it shows what the clients can do.",
-        rich_help_panel=TARGET_PANEL,
-    ),
-]
-Topic = Annotated[
-    str, typer.Option("--topic", metavar="NAME", help="The topic, which must exist.", rich_help_panel=TARGET_PANEL)
-]
-Property = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-X",
-        metavar="KEY=VALUE",
-        help="A client property by librdkafka's name; may be repeated, and wins over the tool's own.",
-        rich_help_panel=TARGET_PANEL,
-    ),
-]
-PropertyFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        help="A file of such properties; -X wins over it.",
-        rich_help_panel=TARGET_PANEL,
-    ),
-]
-Passwords = Annotated[
-    Path | None,
-    typer.Option(
-        "--passwords",
-        metavar="FILE",
-        help="SASL passwords, a line USER=PASSWORD for each user.",
-        rich_help_panel=TARGET_PANEL,
-    ),
-]
-EntityNames = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--entity",
-        metavar="[USER]/CLIENT-ID",
-        help="A client of the run; may be repeated. Without it there is one, /load-test.",
-        rich_help_panel=LOAD_PANEL,
-    ),
-]
-Rates = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--rate",
-        metavar="RATE",
-        help="What a client offers: max (the default), 5MB/s, 200rec/s or 2x-quota; once for all clients, or once for "
-        "each in the order of --entity.",
-        rich_help_panel=LOAD_PANEL,
-    ),
-]
-Quotas = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--quota",
-        metavar="RATE",
-        help="The quota to judge by, per broker: 2MB/s or unlimited; once for all or once for each. Without it the "
-        "quotas come from --store, where that is given.",
-        rich_help_panel=RESULT_PANEL,
-    ),
-]
-Duration = Annotated[
-    str, typer.Option("--duration", metavar="TIME", help="How long to measure: 60s, 2min.", rich_help_panel=LOAD_PANEL)
-]
-Warmup = Annotated[
-    str | None,
-    typer.Option(
-        "--warmup",
-        metavar="TIME",
-        help="How long before that, not judged. Default: one quota window.",
-        rich_help_panel=LOAD_PANEL,
-    ),
-]
-RecordSize = Annotated[
-    str, typer.Option("--record-size", metavar="SIZE", help="Bytes in a record: 100, 1KiB.", rich_help_panel=LOAD_PANEL)
-]
-Acks = Annotated[
-    str, typer.Option("--acks", metavar="0|1|all", help="Who confirms a record.", rich_help_panel=LOAD_PANEL)
-]
+RecordSize = Annotated[str, typer.Option("--record-size", metavar="SIZE", help="Bytes in a record: 100, 1KiB.")]
 Brokers = Annotated[
     int | None,
     typer.Option(
@@ -114,16 +26,25 @@ Brokers = Annotated[
         metavar="N",
         min=1,
         help="How many brokers keep the quota, each for itself. Default: those that lead the topic.",
-        rich_help_panel=RESULT_PANEL,
     ),
 ]
-BrokerWindows = Annotated[
-    bool,
+Expect = Annotated[
+    list[str] | None,
     typer.Option(
-        "--broker-windows",
-        help="Read the quota window from the brokers of --bootstrap-server, with --command-config; the options above "
-        "win. A daemon in front of them may have been given another.",
-        rich_help_panel=WINDOW_PANEL,
+        "--expect",
+        metavar="THRESHOLD",
+        help="A threshold of your own that has to be met: 'throttle.count > 0', 'response.p99 < 50ms'; may be "
+        "repeated.",
+    ),
+]
+ControlFactor = Annotated[
+    float | None,
+    typer.Option(
+        "--control-factor",
+        metavar="N",
+        min=1.0,
+        help="How many times its p99 alone a control client's p99 may be beside the others. Default: what the scenario "
+        "says, else 3.",
     ),
 ]
 Prometheus = Annotated[
@@ -133,92 +54,141 @@ Prometheus = Annotated[
         metavar="URL",
         help="Read the brokers' own metrics beside the run, every 5 s: an exporter of a broker (with a path, as "
         "http://BROKER:7071/metrics) or a Prometheus server (without one). May be repeated.",
-        rich_help_panel=RESULT_PANEL,
     ),
 ]
-Plot = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--plot",
-        metavar="FILE",
-        help="Draw the run into FILE, .png or .svg; may be repeated.",
-        rich_help_panel=RESULT_PANEL,
-    ),
-]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        metavar="DIR",
-        help="Keep run.json, report.html, samples.parquet and .hgrm files in DIR, which is made if need be.",
-        rich_help_panel=RESULT_PANEL,
-    ),
-]
-QuotaStore = Annotated[
-    str | None,
-    typer.Option(
-        "--store",
-        metavar="URL",
-        help="Take the quotas to judge by from this store, as they resolve for each client. Without it from the one "
-        "that the variable KAFKA_QUOTAS_STORE or the context in use names; where there is none, --quota alone counts.",
-        rich_help_panel=RESULT_PANEL,
-        autocompletion=complete_stores,
-    ),
-]
-
-
-ClientOption = Annotated[
-    ClientKind,
-    typer.Option(
-        "--client",
-        help="Which library speaks: librdkafka goes on when throttled, kafka-python keeps still, raw does what "
-        "--honor-throttle says and costs least, so that there can be 1,000.",
-        rich_help_panel=LOAD_PANEL,
-    ),
-]
-Batch = Annotated[
-    str | None,
-    typer.Option(
-        "--batch",
-        metavar="SIZE",
-        help="Bytes in one request at most: 16KiB, 1MB. Default: a tenth of a second's quota, 16 KiB to 1 MB.",
-        rich_help_panel=LOAD_PANEL,
-    ),
-]
-Compression = Annotated[
+HonorThrottle = Annotated[
     str,
     typer.Option(
-        "--compression",
-        metavar="none|gzip|snappy|lz4|zstd",
-        help="How batches are compressed. A quota counts what goes over the wire.",
-        rich_help_panel=LOAD_PANEL,
+        "--honor-throttle",
+        metavar="yes|no",
+        help="yes: a client that was told a throttle time sends nothing until it is over, as Kafka's own clients do. "
+        "no: it goes on, and only the broker's silence stops it.",
     ),
 ]
-SetQuota = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set-quota",
-        metavar="RATE",
-        help="Set this quota on the clients for the time of the run, judge by it, and put back what was there before: "
-        "2MB/s; once for all or once for each. A client without a user has it by its client-id.",
-        rich_help_panel=TARGET_PANEL,
-    ),
-]
-Control = Annotated[
-    str | None,
-    typer.Option(
-        "--control",
+
+
+@option_group
+class ClientOptions:
+    """The options about the clients of a run, and the load that each of them is."""
+
+    entity: list[str] | None = option(
+        "--entity",
         metavar="[USER]/CLIENT-ID",
-        help="The client, one of --entity, that the others must not harm. It runs alone first, and its p99 beside the "
-        "others is held against that.",
-        rich_help_panel=RESULT_PANEL,
-    ),
-]
-ReadBack = Annotated[
-    bool,
-    typer.Option(
-        "--read-back/--no-read-back",
-        help="Read what was produced back from the topic, and count what was lost or came twice.",
-        rich_help_panel=RESULT_PANEL,
-    ),
-]
+        help="A client of the run; may be repeated. Without it there is one, /load-test.",
+    )
+    rate: list[str] | None = option(
+        "--rate",
+        metavar="RATE",
+        help="What a client offers: max (the default), 5MB/s, 200rec/s or 2x-quota; once for all clients, or once for "
+        "each in the order of --entity.",
+    )
+    client: ClientKind = option(
+        "--client",
+        default=ClientKind.LIBRDKAFKA,
+        help="Which library speaks: librdkafka goes on when throttled, kafka-python keeps still, raw does what "
+        "--honor-throttle says and costs least, so that there can be 1,000.",
+    )
+    honor_throttle: HonorThrottle = "yes"
+    arrival: Arrival = option(
+        "--arrival",
+        default=Arrival.CONSTANT,
+        help="How arrivals are spread over time: evenly, at random, or --burst-size at once with pauses between.",
+    )
+    burst_size: int = option(
+        "--burst-size", default=1, metavar="N", min=1, help="How many arrive at once with --arrival burst."
+    )
+    loop: Loop = option(
+        "--loop",
+        default=Loop.OPEN,
+        help="open: arrivals come when they are due, whatever the target does. closed: the next waits for an answer.",
+    )
+    in_flight: int = option(
+        "--in-flight",
+        default=5,
+        metavar="N",
+        min=1,
+        help="How many requests may wait for an answer on a connection (connect: how many connections are begun at "
+        "once where the rate is max).",
+    )
+    connections: int = option(
+        "--connections", default=1, metavar="N", min=1, help="How many connections each client keeps."
+    )
+
+    def spelled_out(self, what: ScenarioClient) -> tuple[ScenarioClient, ...]:
+        """Return the load of each client in the order of `--entity`, based on `what`."""
+        names = self.names()
+        rates = tuple(map(parse_offered_rate, self.rate or ())) or (AS_FAST_AS_POSSIBLE,)
+        if self.honor_throttle not in ("yes", "no"):
+            raise UsageError(f"--honor-throttle is yes or no, not {self.honor_throttle!r}")
+        return tuple(
+            replace(
+                what,
+                user=name.user,
+                client_id=name.client_id,
+                rate=rate,
+                arrival=self.arrival,
+                burst_size=self.burst_size,
+                loop=self.loop,
+                in_flight=self.in_flight,
+                connections=self.connections,
+                honor_throttle=self.honor_throttle == "yes",
+                client=self.client,
+            )
+            for name, rate in zip(names, one_for_each(rates, len(names), option="--rate"), strict=True)
+        )
+
+    def names(self) -> tuple[ClientName, ...]:
+        """Return the clients, in the order of `--entity`."""
+        return tuple(map(parse_entity_name, self.entity or (_DEFAULT_CLIENT,)))
+
+
+@option_group
+class LengthOptions:
+    """The options about how long a run takes."""
+
+    duration: str = option("--duration", default="30s", metavar="TIME", help="How long to measure: 60s, 2min.")
+    warmup: str | None = option(
+        "--warmup", metavar="TIME", help="How long before that, not judged. Default: one quota window."
+    )
+
+    @property
+    def duration_s(self) -> float:
+        """The measured time."""
+        return seconds(self.duration)
+
+    @property
+    def warmup_s(self) -> float | None:
+        """The time before it, None for one quota window."""
+        return None if self.warmup is None else seconds(self.warmup)
+
+
+def seconds(text: str) -> float:
+    """Parse a duration such as `60s` or `2min` into seconds.
+
+    Raises:
+        UsageError: The text is no duration.
+    """
+    return float(parse_duration_ms(text) / 1000)
+
+
+def record_bytes(text: str, *, example: str) -> int:
+    """Parse the size of a record.
+
+    Raises:
+        UsageError: The text is no size, or no record has it.
+    """
+    size = int(parse_bytes(text))
+    if not 1 <= size <= MAX_RECORD_SIZE:
+        raise UsageError(
+            f"a record has 1 to {MAX_RECORD_SIZE} bytes, not {size}", hint=f"example: --record-size {example}"
+        )
+    return size
+
+
+def expectations(texts: list[str] | None) -> tuple[Expectation, ...]:
+    """Parse the thresholds of `--expect`.
+
+    Raises:
+        UsageError: A text is no threshold.
+    """
+    return tuple(map(parse_expectation, texts or ()))

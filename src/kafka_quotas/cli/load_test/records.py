@@ -1,20 +1,37 @@
 """`kafka-quotas load-test produce` and `consume`: records on a cluster, and the verdict whether quotas hold."""
 
 import sys
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
+from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.completion.values import complete_stores
+from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_store
-from kafka_quotas.cli.load_test import flood_options, options, target_options
-from kafka_quotas.cli.load_test import options as record_options
+from kafka_quotas.cli.load_test.options import (
+    Brokers,
+    ClientOptions,
+    ControlFactor,
+    Expect,
+    LengthOptions,
+    Prometheus,
+    RecordSize,
+    expectations,
+    record_bytes,
+)
 from kafka_quotas.cli.load_test.result_output import ResultOutput
-from kafka_quotas.cli.load_test.run import ControlFactor, carried_out
-from kafka_quotas.cli.options.stores import CommandConfig, OutputForm
-from kafka_quotas.cli.options.windows import QuotaWindowNum, QuotaWindowSize, WindowFile
+from kafka_quotas.cli.load_test.run import run_and_keep
+from kafka_quotas.cli.load_test.target_options import (
+    ChangeOptions,
+    ClusterOptions,
+    CredentialOptions,
+    LoadWindowOptions,
+    TargetOptions,
+)
+from kafka_quotas.cli.options.stores import CommandConfig
+from kafka_quotas.cli.options.windows import ONLY_CLIENTS
 from kafka_quotas.cli.output.render import is_terminal, write
-from kafka_quotas.cli.output.view import Output
 from kafka_quotas.commands.load_test.order import RunRequest
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.commands.load_test.typed_scenario import (
@@ -27,329 +44,218 @@ from kafka_quotas.commands.load_test.typed_scenario import (
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import PRODUCER_BYTE_RATE
 from kafka_quotas.core.model.units import parse_bytes, parse_quota_value
-from kafka_quotas.loadtest.judge.expectation import parse_expectation
-from kafka_quotas.loadtest.plan.plan import MAX_RECORD_SIZE
-from kafka_quotas.loadtest.plan.workload import Arrival, ClientKind, Loop, Workload
-from kafka_quotas.loadtest.run.journal import default_journal_folder
+from kafka_quotas.loadtest.plan.workload import Workload
 from kafka_quotas.loadtest.scenario.model import Scenario, ScenarioClient
 
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Records:
-    """The options about the records, as they were typed."""
+@option_group
+class RecordTargetOptions:
+    """The options about the target of records."""
 
-    topic: str
-    size: str
-    batch: str | None
-    compression: str
-    acks: str
-    read_back: bool
+    cluster: ClusterOptions
+    topic: str = option("--topic", default=DEFAULT_TOPIC, metavar="NAME", help="The topic, which must exist.")
+    credentials: CredentialOptions
+    set_quota: list[str] | None = option(
+        "--set-quota",
+        metavar="RATE",
+        help="Set this quota on the clients for the time of the run, judge by it, and put back what was there before: "
+        "2MB/s; once for all or once for each. A client without a user has it by its client-id.",
+    )
+    change: ChangeOptions
+
+
+@option_group
+class RecordOptions:
+    """The options about the records that clients move."""
+
+    record_size: RecordSize = "1KiB"
+    batch: str | None = option(
+        "--batch",
+        metavar="SIZE",
+        help="Bytes in one request at most: 16KiB, 1MB. Default: a tenth of a second's quota, 16 KiB to 1 MB.",
+    )
+    compression: str = option(
+        "--compression",
+        default="none",
+        metavar="none|gzip|snappy|lz4|zstd",
+        help="How batches are compressed. A quota counts what goes over the wire.",
+    )
+    acks: str = option("--acks", default="all", metavar="0|1|all", help="Who confirms a record.")
 
     def moved(self, does: Workload) -> ScenarioClient:
-        """Return an unnamed client that moves these records."""
+        """Return an unnamed client that moves these records.
+
+        Raises:
+            UsageError: An option has no value that a client takes.
+        """
         if self.acks not in ("0", "1", "all", "-1"):
             raise UsageError(f"--acks is 0, 1 or all, not {self.acks!r}", hint="all: every replica in sync; 0: nobody")
         if self.compression not in _COMPRESSIONS:
             raise UsageError(f"no such compression: {self.compression!r}", hint=f"one of {', '.join(_COMPRESSIONS)}")
-        size = int(parse_bytes(self.size))
-        if not 1 <= size <= MAX_RECORD_SIZE:
-            raise UsageError(
-                f"a record has 1 to {MAX_RECORD_SIZE} bytes, not {size}", hint="example: --record-size 1KiB"
-            )
         return ScenarioClient(
             client_id=None,
             does=does,
-            record_size=size,
+            record_size=record_bytes(self.record_size, example="1KiB"),
             batch_bytes=None if self.batch is None else int(parse_bytes(self.batch)),
             compression=self.compression,
             acks=self.acks,
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Quotas:
-    """The options about quotas, as they were typed."""
+@option_group
+class RecordVerdictOptions:
+    """The options about what is judged where records move."""
 
-    judge_by: list[str] | None
-    to_set: list[str] | None
-    store: str | None
-    brokers: int | None
+    quota: list[str] | None = option(
+        "--quota",
+        metavar="RATE",
+        help="The quota to judge by, per broker: 2MB/s or unlimited; once for all or once for each. Without it the "
+        "quotas come from --store, where that is given.",
+    )
+    brokers: Brokers = None
+    expect: Expect = None
+    control: str | None = option(
+        "--control",
+        metavar="[USER]/CLIENT-ID",
+        help="The client, one of --entity, that the others must not harm. It runs alone first, and its p99 beside the "
+        "others is held against that.",
+    )
+    control_factor: ControlFactor = None
+    prometheus: Prometheus = None
+    read_back: bool = option(
+        "--read-back/--no-read-back",
+        default=True,
+        help="Read what was produced back from the topic, and count what was lost or came twice.",
+    )
+    store: str | None = option(
+        "--store",
+        metavar="URL",
+        help="Take the quotas to judge by from this store, as they resolve for each client. Without it from the one "
+        "that the variable KAFKA_QUOTAS_STORE or the context in use names; where there is none, --quota alone counts.",
+        autocompletion=complete_stores,
+    )
+    command_config: CommandConfig = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Verdict:
-    """The options about what is judged beside the rates, as they were typed."""
+@option_group
+class LoadOptions:
+    """The options of `produce` and `consume`."""
 
-    expect: list[str] | None
-    control: str | None
-    control_factor: float | None
-    prometheus: list[str] | None
+    target: RecordTargetOptions
+    clients: ClientOptions
+    length: LengthOptions = LengthOptions(duration="60s")
+    records: RecordOptions
+    verdict: RecordVerdictOptions
+    windows: Annotated[LoadWindowOptions, ONLY_CLIENTS]
+    output: ResultOutput
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Given:
-    """The options of both commands, as they were typed."""
-
-    target: target_options.TargetOptions
-    clients: flood_options.ClientsOptions
-    records: _Records
-    quotas: _Quotas
-    windows: flood_options.WindowOptions
-    verdict: _Verdict
-    duration: str
-    warmup: str | None
-    journal_dir: Path | None
-    yes: bool
+    @property
+    def run_target(self) -> TargetOptions:
+        """The options about the target, as other load tests have them."""
+        return TargetOptions(
+            cluster=self.target.cluster,
+            store=None,
+            command_config=self.verdict.command_config,
+            credentials=self.target.credentials,
+            change=self.target.change,
+        )
 
 
-def produce(
-    *,
-    bootstrap_server: options.Target = None,
-    embedded: options.Embedded = False,
-    broker_jars: target_options.BrokerJars = None,
-    through_daemon: target_options.ThroughDaemon = False,
-    topic: options.Topic = DEFAULT_TOPIC,
-    properties: options.Property = None,
-    config: options.PropertyFile = None,
-    passwords: options.Passwords = None,
-    set_quota: record_options.SetQuota = None,
-    yes: target_options.Yes = False,
-    journal_dir: target_options.JournalFolder = None,
-    entity: options.EntityNames = None,
-    rate: options.Rates = None,
-    client: record_options.ClientOption = ClientKind.LIBRDKAFKA,
-    honor_throttle: flood_options.HonorThrottle = "yes",
-    arrival: flood_options.ArrivalOption = Arrival.CONSTANT,
-    burst_size: flood_options.BurstSize = 1,
-    loop: flood_options.LoopOption = Loop.OPEN,
-    in_flight: flood_options.InFlight = 5,
-    connections: flood_options.Connections = 1,
-    duration: options.Duration = "60s",
-    warmup: options.Warmup = None,
-    record_size: options.RecordSize = "1KiB",
-    batch: record_options.Batch = None,
-    compression: record_options.Compression = "none",
-    acks: options.Acks = "all",
-    quota: options.Quotas = None,
-    brokers: options.Brokers = None,
-    expect: flood_options.Expect = None,
-    control: record_options.Control = None,
-    control_factor: ControlFactor = None,
-    prometheus: options.Prometheus = None,
-    read_back: record_options.ReadBack = True,
-    store: options.QuotaStore = None,
-    command_config: CommandConfig = None,
-    quota_window_num: QuotaWindowNum = None,
-    quota_window_size_seconds: QuotaWindowSize = None,
-    window_file: WindowFile = None,
-    broker_windows: options.BrokerWindows = False,
-    output: OutputForm = Output.TABLE,
-    plot: options.Plot = None,
-    out: options.Out = None,
-) -> int:
+def produce(*, asked: LoadOptions) -> int:
     """Produce records on a schedule and judge the rate that was achieved.
 
     A topic of a cluster that is there must exist. --set-quota sets quotas for the time of the run.
     """
-    given = _Given(
-        target=target_options.TargetOptions(
-            bootstrap_server=bootstrap_server,
-            embedded=embedded,
-            broker_jars=broker_jars,
-            through_daemon=through_daemon,
-            store=None,
-            command_config=command_config,
-            properties=properties,
-            property_file=config,
-            passwords=passwords,
-        ),
-        clients=flood_options.ClientsOptions(
-            entities=entity,
-            rates=rate,
-            arrival=arrival,
-            burst_size=burst_size,
-            loop=loop,
-            in_flight=in_flight,
-            connections=connections,
-            honor_throttle=honor_throttle,
-            client=client,
-        ),
-        records=_Records(
-            topic=topic, size=record_size, batch=batch, compression=compression, acks=acks, read_back=read_back
-        ),
-        quotas=_Quotas(judge_by=quota, to_set=set_quota, store=store, brokers=brokers),
-        windows=flood_options.WindowOptions(
-            num=quota_window_num, size_s=quota_window_size_seconds, file=window_file, of_brokers=broker_windows
-        ),
-        verdict=_Verdict(expect=expect, control=control, control_factor=control_factor, prometheus=prometheus),
-        duration=duration,
-        warmup=warmup,
-        journal_dir=journal_dir,
-        yes=yes,
-    )
-    return _run(Workload.PRODUCE, given, ResultOutput(output=output, plots=plot or (), folder=out))
+    return _run(Workload.PRODUCE, asked)
 
 
-def consume(
-    *,
-    bootstrap_server: options.Target = None,
-    embedded: options.Embedded = False,
-    broker_jars: target_options.BrokerJars = None,
-    through_daemon: target_options.ThroughDaemon = False,
-    topic: options.Topic = DEFAULT_TOPIC,
-    properties: options.Property = None,
-    config: options.PropertyFile = None,
-    passwords: options.Passwords = None,
-    set_quota: record_options.SetQuota = None,
-    yes: target_options.Yes = False,
-    journal_dir: target_options.JournalFolder = None,
-    entity: options.EntityNames = None,
-    rate: options.Rates = None,
-    client: record_options.ClientOption = ClientKind.LIBRDKAFKA,
-    honor_throttle: flood_options.HonorThrottle = "yes",
-    arrival: flood_options.ArrivalOption = Arrival.CONSTANT,
-    burst_size: flood_options.BurstSize = 1,
-    connections: flood_options.Connections = 1,
-    duration: options.Duration = "60s",
-    warmup: options.Warmup = None,
-    record_size: options.RecordSize = "1KiB",
-    batch: record_options.Batch = None,
-    quota: options.Quotas = None,
-    brokers: options.Brokers = None,
-    expect: flood_options.Expect = None,
-    control: record_options.Control = None,
-    control_factor: ControlFactor = None,
-    prometheus: options.Prometheus = None,
-    store: options.QuotaStore = None,
-    command_config: CommandConfig = None,
-    quota_window_num: QuotaWindowNum = None,
-    quota_window_size_seconds: QuotaWindowSize = None,
-    window_file: WindowFile = None,
-    broker_windows: options.BrokerWindows = False,
-    output: OutputForm = Output.TABLE,
-    plot: options.Plot = None,
-    out: options.Out = None,
-) -> int:
+def consume(*, asked: Annotated[LoadOptions, Without("loop", "in_flight", "compression", "acks", "read_back")]) -> int:
     """Consume a topic's records over and over and judge the rate that was achieved.
 
     --record-size says how large the topic's records are, for rates in bytes.
     """
-    given = _Given(
-        target=target_options.TargetOptions(
-            bootstrap_server=bootstrap_server,
-            embedded=embedded,
-            broker_jars=broker_jars,
-            through_daemon=through_daemon,
-            store=None,
-            command_config=command_config,
-            properties=properties,
-            property_file=config,
-            passwords=passwords,
-        ),
-        clients=flood_options.ClientsOptions(
-            entities=entity,
-            rates=rate,
-            arrival=arrival,
-            burst_size=burst_size,
-            loop=Loop.OPEN,
-            in_flight=1,
-            connections=connections,
-            honor_throttle=honor_throttle,
-            client=client,
-        ),
-        records=_Records(topic=topic, size=record_size, batch=batch, compression="none", acks="all", read_back=False),
-        quotas=_Quotas(judge_by=quota, to_set=set_quota, store=store, brokers=brokers),
-        windows=flood_options.WindowOptions(
-            num=quota_window_num, size_s=quota_window_size_seconds, file=window_file, of_brokers=broker_windows
-        ),
-        verdict=_Verdict(expect=expect, control=control, control_factor=control_factor, prometheus=prometheus),
-        duration=duration,
-        warmup=warmup,
-        journal_dir=journal_dir,
-        yes=yes,
-    )
-    return _run(Workload.CONSUME, given, ResultOutput(output=output, plots=plot or (), folder=out))
+    clients, verdict = replace(asked.clients, in_flight=1), replace(asked.verdict, read_back=False)
+    return _run(Workload.CONSUME, replace(asked, clients=clients, verdict=verdict))
 
 
-def _run(does: Workload, given: _Given, keeping: ResultOutput) -> int:
+def _run(does: Workload, asked: LoadOptions) -> int:
     """Run the load test and return its exit code.
 
     Returns:
         1 where a verdict is not met, 130 after an interrupt.
     """
-    if not given.target.named():
+    if not asked.target.cluster.is_named():
         raise UsageError(
             "say what to put under load", hint="--bootstrap-server HOST:PORT, --broker-jars DIR, or --embedded"
         )
-    if given.windows.of_brokers and given.target.bootstrap_server is None:
+    if asked.windows.broker_windows and asked.target.cluster.bootstrap_server is None:
         raise UsageError(
             "--broker-windows needs brokers to ask, which the embedded cluster has not",
             hint="leave it out, or name a cluster with --bootstrap-server",
         )
-    scenario = load_scenario(_request(does, given))
-    choice = choose_store(store=given.quotas.store, command_config=given.target.command_config)
+    scenario = load_scenario(_request(does, asked))
+    verdict = asked.verdict
+    choice = choose_store(store=verdict.store, command_config=verdict.command_config)
     order = RunRequest(
         scenario=scenario,
-        target=_target(given, scenario, choice),
-        journal_folder=given.journal_dir or default_journal_folder(),
+        target=_target(asked, scenario, choice),
+        journal_folder=asked.target.change.journal_folder,
         scale=1.0,
-        expectations=tuple(parse_expectation(text) for text in given.verdict.expect or []),
-        control_factor=given.verdict.control_factor,
-        prometheus=tuple(given.verdict.prometheus or ()),
+        expectations=expectations(verdict.expect),
+        control_factor=verdict.control_factor,
+        prometheus=tuple(verdict.prometheus or ()),
         is_typed=True,
         keeps_names=True,
         reads_quotas=choice.chosen or bool(scenario.quotas),
-        checks_delivery=given.records.read_back,
+        checks_delivery=verdict.read_back,
     )
-    keeping.check()
-    _tell_limits(order)
-    _ask_first(order, yes=given.yes)
-    return carried_out(order, keeping, step=_keep_quiet)
+    asked.output.check()
+    _note_limits(order)
+    _ask_first(order, yes=asked.target.change.yes)
+    return run_and_keep(order, asked.output, step=lambda _: None)  # there is one step only
 
 
-def _request(does: Workload, given: _Given) -> LoadRequest:
+def _request(does: Workload, asked: LoadOptions) -> LoadRequest:
     """Parse all options, once, into a request."""
-    clients = given.clients.spelled_out(given.records.moved(does))
+    clients = asked.clients.spelled_out(asked.records.moved(does))
     return LoadRequest(
         what=clients[0],
-        entities=given.clients.names(),
-        duration_s=flood_options.seconds(given.duration),
-        topic=given.records.topic,
-        topic_is_there=given.target.bootstrap_server is not None,
+        entities=asked.clients.names(),
+        duration_s=asked.length.duration_s,
+        topic=asked.target.topic,
+        topic_is_there=asked.target.cluster.bootstrap_server is not None,
         rates=tuple(client.rate for client in clients),
-        quotas=tuple(_quota(text, option="--quota") for text in given.quotas.judge_by or []),
-        set_quotas=tuple(_quota_to_set(text) for text in given.quotas.to_set or []),
-        control=given.verdict.control,
-        warmup_s=None if given.warmup is None else flood_options.seconds(given.warmup),
-        window=given.windows.chosen(given.target, mutations=False),
+        quotas=tuple(_quota(text, spelling="--quota") for text in asked.verdict.quota or ()),
+        set_quotas=tuple(_quota_to_set(text) for text in asked.target.set_quota or ()),
+        control=asked.verdict.control,
+        warmup_s=asked.length.warmup_s,
+        window=asked.windows.client_window(asked.run_target),
     )
 
 
-def _target(given: _Given, scenario: Scenario, choice: StoreChoice) -> LoadTarget:
+def _target(asked: LoadOptions, scenario: Scenario, choice: StoreChoice) -> LoadTarget:
     """Return the target, with the store of its quotas where one was chosen."""
-    target = given.target.target(
-        window=scenario.window, enforcers=given.quotas.brokers, through_daemon=given.target.through_daemon
-    )
+    target = asked.run_target.load_target(window=scenario.window, enforcers=asked.verdict.brokers)
     return replace(target, store_url=choice.url.value, settings=choice.settings()) if choice.chosen else target
 
 
-def _quota(text: str, *, option: str) -> float | None:
+def _quota(text: str, *, spelling: str) -> float | None:
     """Parse a quota in bytes/s, None for unlimited."""
     value = parse_quota_value(PRODUCER_BYTE_RATE, text)  # the same unit and range as consumer_byte_rate
     if value <= 0:
-        raise UsageError(f"{option} must be above 0, not {text!r}", hint="examples: 2MB/s, unlimited")
+        raise UsageError(f"{spelling} must be above 0, not {text!r}", hint="examples: 2MB/s, unlimited")
     return None if is_unlimited(PRODUCER_BYTE_RATE, value) else value
 
 
 def _quota_to_set(text: str) -> float:
     """Parse a quota in bytes/s into the value that a store takes."""
-    value = _quota(text, option="--set-quota")
+    value = _quota(text, spelling="--set-quota")
     return float(PRODUCER_BYTE_RATE.unlimited) if value is None else value
 
 
-def _tell_limits(order: RunRequest) -> None:
+def _note_limits(order: RunRequest) -> None:
     """Report on standard error what the run can't judge and which quotas nobody enforces."""
     scenario, target = order.scenario, order.target
     judged = any(entity.judge_by is not None for entity in scenario.entities)
@@ -378,7 +284,3 @@ def _ask_first(order: RunRequest, *, yes: bool) -> None:
     if not is_terminal(sys.stdin):
         raise UsageError(what, hint="--yes agrees to that")
     typer.confirm(f"{what}. Go on?", abort=True, err=True)
-
-
-def _keep_quiet(_step: str) -> None:
-    """Ignore the steps of a test that has one step only."""

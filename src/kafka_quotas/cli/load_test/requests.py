@@ -5,19 +5,17 @@ from typing import Annotated, Final
 
 import typer
 
-from kafka_quotas.cli.load_test import flood_options, options, target_options
-from kafka_quotas.cli.load_test.flood_options import typed_quotas
+from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.load_test.flood import FloodClientOptions, FloodVerdictOptions, quotas_to_set, run_flood
+from kafka_quotas.cli.load_test.options import HonorThrottle, LengthOptions, RecordSize, record_bytes
 from kafka_quotas.cli.load_test.result_output import ResultOutput
-from kafka_quotas.cli.options.stores import CommandConfig, OutputForm
-from kafka_quotas.cli.options.windows import QuotaWindowNum, QuotaWindowSize, WindowFile
-from kafka_quotas.cli.output.view import Output
+from kafka_quotas.cli.load_test.target_options import LoadWindowOptions, TargetOptions
+from kafka_quotas.cli.options.windows import ONLY_CLIENTS
 from kafka_quotas.commands.load_test.typed_scenario import one_for_each
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_key import REQUEST_PERCENTAGE
-from kafka_quotas.core.model.units import parse_bytes
 from kafka_quotas.loadtest.clients.raw.request_flood import FLOOD_APIS, NEEDS_TOPIC
-from kafka_quotas.loadtest.plan.plan import MAX_RECORD_SIZE
-from kafka_quotas.loadtest.plan.workload import Arrival, Loop, RequestFlood, Workload
+from kafka_quotas.loadtest.plan.workload import RequestFlood, Workload
 from kafka_quotas.loadtest.scenario.model import Scenario, ScenarioClient, ScenarioTopic
 
 _OWN_TOPIC: Final = "flood"
@@ -28,46 +26,7 @@ Apis = Annotated[
         "--api",
         metavar="API",
         help=f"What to ask: {', '.join(FLOOD_APIS)}; once for all clients, or once for each in the order of --entity.",
-        rich_help_panel=options.LOAD_PANEL,
         autocompletion=lambda incomplete: [name for name in FLOOD_APIS if name.lower().startswith(incomplete.lower())],
-    ),
-]
-FloodTopic = Annotated[
-    str | None,
-    typer.Option(
-        "--topic",
-        metavar="NAME",
-        help="The topic that requests are about, which must exist. Without it a topic is made for those that need one, "
-        "and removed at the end.",
-        rich_help_panel=options.TARGET_PANEL,
-    ),
-]
-Unauthorised = Annotated[
-    bool,
-    typer.Option(
-        "--unauthorised",
-        help="The clients may not touch --topic, and being refused is what is expected.",
-        rich_help_panel=options.LOAD_PANEL,
-    ),
-]
-MaxWait = Annotated[
-    int,
-    typer.Option(
-        "--max-wait-ms",
-        metavar="MS",
-        min=0,
-        help="How long a Fetch may be kept waiting for records; 0 asks again at once (fetch.max.wait.ms).",
-        rich_help_panel=options.LOAD_PANEL,
-    ),
-]
-MinBytes = Annotated[
-    int,
-    typer.Option(
-        "--min-bytes",
-        metavar="BYTES",
-        min=0,
-        help="For how many bytes a Fetch waits (fetch.min.bytes).",
-        rich_help_panel=options.LOAD_PANEL,
     ),
 ]
 RequestQuota = Annotated[
@@ -77,94 +36,70 @@ RequestQuota = Annotated[
         metavar="PERCENT",
         help="Set this request_percentage on the clients for the time of the run: 1, 200; once for all or once for "
         "each. What a client gets by it can't be told from outside, so --expect says what is wanted.",
-        rich_help_panel=options.RESULT_PANEL,
     ),
 ]
+
+
+@option_group
+class TopicOptions:
+    """The options about the topic of the requests."""
+
+    topic: str | None = option(
+        "--topic",
+        metavar="NAME",
+        help="The topic that requests are about, which must exist. Without it a topic is made for those that need one, "
+        "and removed at the end.",
+    )
+    unauthorised: bool = option(
+        "--unauthorised",
+        default=False,
+        help="The clients may not touch --topic, and being refused is what is expected.",
+    )
+
+
+@option_group
+class FloodRequestOptions:
+    """The options about the requests."""
+
+    honor_throttle: HonorThrottle = "yes"
+    max_wait_ms: int = option(
+        "--max-wait-ms",
+        default=0,
+        metavar="MS",
+        min=0,
+        help="How long a Fetch may be kept waiting for records; 0 asks again at once (fetch.max.wait.ms).",
+    )
+    min_bytes: int = option(
+        "--min-bytes", default=1, metavar="BYTES", min=0, help="For how many bytes a Fetch waits (fetch.min.bytes)."
+    )
+    record_size: RecordSize = "100"
 
 
 def requests(
     *,
     api: Apis,
-    bootstrap_server: options.Target = None,
-    embedded: options.Embedded = False,
-    broker_jars: target_options.BrokerJars = None,
-    through_daemon: target_options.ThroughDaemon = False,
-    store: target_options.QuotaPlace = None,
-    command_config: CommandConfig = None,
-    properties: options.Property = None,
-    config: options.PropertyFile = None,
-    passwords: options.Passwords = None,
-    yes: target_options.Yes = False,
-    journal_dir: target_options.JournalFolder = None,
-    topic: FloodTopic = None,
-    unauthorised: Unauthorised = False,
-    entity: options.EntityNames = None,
-    rate: flood_options.FloodRate = None,
-    arrival: flood_options.ArrivalOption = Arrival.CONSTANT,
-    burst_size: flood_options.BurstSize = 1,
-    loop: flood_options.LoopOption = Loop.OPEN,
-    in_flight: flood_options.InFlight = 5,
-    connections: flood_options.Connections = 1,
-    honor_throttle: flood_options.HonorThrottle = "yes",
-    max_wait_ms: MaxWait = 0,
-    min_bytes: MinBytes = 1,
-    record_size: options.RecordSize = "100",
-    duration: options.Duration = "30s",
-    warmup: options.Warmup = None,
+    target: TargetOptions,
+    about: TopicOptions,
+    clients: FloodClientOptions,
+    asked: FloodRequestOptions,
+    length: LengthOptions,
     set_quota: RequestQuota = None,
-    brokers: options.Brokers = None,
-    expect: flood_options.Expect = None,
-    prometheus: options.Prometheus = None,
-    quota_window_num: QuotaWindowNum = None,
-    quota_window_size_seconds: QuotaWindowSize = None,
-    window_file: WindowFile = None,
-    broker_windows: options.BrokerWindows = False,
-    output: OutputForm = Output.TABLE,
-    plot: options.Plot = None,
-    out: options.Out = None,
+    verdict: FloodVerdictOptions,
+    windows: Annotated[LoadWindowOptions, ONLY_CLIENTS],
+    output: ResultOutput,
 ) -> int:
     """Flood a cluster with requests of one kind per client, and tell how many got through and were throttled.
 
     Fetches start behind the last record, so that they find nothing. Produce requests bring one record.
     """
-    target = target_options.TargetOptions(
-        bootstrap_server=bootstrap_server,
-        embedded=embedded,
-        broker_jars=broker_jars,
-        through_daemon=through_daemon,
-        store=store,
-        command_config=command_config,
-        properties=properties,
-        property_file=config,
-        passwords=passwords,
-    )
-    clients = flood_options.ClientsOptions(
-        entities=entity,
-        rates=rate,
-        arrival=arrival,
-        burst_size=burst_size,
-        loop=loop,
-        in_flight=in_flight,
-        connections=connections,
-        honor_throttle=honor_throttle,
-    )
-    window = flood_options.WindowOptions(
-        num=quota_window_num, size_s=quota_window_size_seconds, file=window_file, of_brokers=broker_windows
-    )
-    floods = _floods(
-        api,
-        RequestFlood(api=api[0], max_wait_ms=max_wait_ms, min_bytes=min_bytes, unauthorised=unauthorised),
-        count=len(clients.names()),
-    )
-    topics = _topics(floods, topic)
-    size = int(parse_bytes(record_size))
-    if not 1 <= size <= MAX_RECORD_SIZE:
-        raise UsageError(f"a record has 1 to {MAX_RECORD_SIZE} bytes, not {size}", hint="example: --record-size 100")
+    clients = replace(clients, honor_throttle=asked.honor_throttle)
+    floods = _floods(asked, about, api, count=len(clients.names()))
+    topics = _topics(floods, about.topic)
     what = ScenarioClient(
         client_id=None,
         does=Workload.REQUESTS,
         topic=topics[0].name if topics else "",
-        record_size=size,
+        record_size=record_bytes(asked.record_size, example="100"),
         flood=floods[0],
     )
     scenario = Scenario(
@@ -174,31 +109,30 @@ def requests(
             replace(each, flood=flood) for each, flood in zip(clients.spelled_out(what), floods, strict=True)
         ),
         duration_s=0.0,
-        window=window.chosen(target, mutations=False),
+        window=windows.client_window(target),
         topics=topics,
-        quotas=typed_quotas(clients.names(), REQUEST_PERCENTAGE, set_quota),
+        quotas=quotas_to_set(clients.names(), REQUEST_PERCENTAGE, set_quota),
     )
-    flooding = flood_options.Flooding(
-        target=target,
-        duration=duration,
-        warmup=warmup,
-        brokers=brokers,
-        expect=expect,
-        prometheus=prometheus,
-        journal_dir=journal_dir,
-        yes=yes,
-        keeping=ResultOutput(output=output, plots=plot or (), folder=out),
-    )
-    return flooding.run(scenario, asks=_asks(scenario))
+    return run_flood(scenario, target, length, verdict, output, change=_change(scenario))
 
 
-def _floods(apis: list[str], flood: RequestFlood, *, count: int) -> tuple[RequestFlood, ...]:
-    """Return the flood of each client."""
+def _floods(
+    asked: FloodRequestOptions, about: TopicOptions, apis: list[str], *, count: int
+) -> tuple[RequestFlood, ...]:
     names = {name.lower(): name for name in FLOOD_APIS}
     for api in apis:
         if api.lower() not in names:
             raise UsageError(f"no flood of {api} requests is known", hint=f"one of {', '.join(FLOOD_APIS)}")
-    return one_for_each([replace(flood, api=names[api.lower()]) for api in apis], count, option="--api")
+    floods = [
+        RequestFlood(
+            api=names[api.lower()],
+            max_wait_ms=asked.max_wait_ms,
+            min_bytes=asked.min_bytes,
+            unauthorised=about.unauthorised,
+        )
+        for api in apis
+    ]
+    return one_for_each(floods, count, option="--api")
 
 
 def _topics(floods: tuple[RequestFlood, ...], topic: str | None) -> tuple[ScenarioTopic, ...]:
@@ -214,7 +148,7 @@ def _topics(floods: tuple[RequestFlood, ...], topic: str | None) -> tuple[Scenar
     return (ScenarioTopic(name=_OWN_TOPIC),) if any(flood.api in NEEDS_TOPIC for flood in floods) else ()
 
 
-def _asks(scenario: Scenario) -> str | None:
+def _change(scenario: Scenario) -> str | None:
     """Return what the flood changes on a cluster, None for nothing."""
     makes = "makes a topic" if scenario.makes_topics else ""
     sets = f"sets {len(scenario.quotas)} quotas" if scenario.quotas else ""

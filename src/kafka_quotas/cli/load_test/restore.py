@@ -46,12 +46,12 @@ def _listing(runs: Sequence[RestoredRun]) -> Listing:
         items="runs",
         table=Table(
             columns=[Column(title="run", whole=True), Column(title="scenario"), Column(title="what became of it")],
-            rows=[(run.journal.stem, "" if run.place is None else run.place.scenario, _told(run)) for run in runs],
+            rows=[(run.journal.stem, "" if run.place is None else run.place.scenario, _outcome(run)) for run in runs],
         ),
     )
 
 
-def _told(run: RestoredRun) -> str:
+def _outcome(run: RestoredRun) -> str:
     if run.alive:
         return "still under way, left alone"
     if run.error is not None:

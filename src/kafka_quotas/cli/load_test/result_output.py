@@ -1,32 +1,38 @@
 """The output of a load test's result: printed, drawn, and kept in a folder.
 
-Invariant: every file is written in a scratch folder first and moves to its place when all are complete. A failed write
-leaves none of the new files. Files of an earlier run with the same names are replaced, others stay.
+Invariants: every file is written in a scratch folder first and moves to its place when all are complete, so a failed
+write leaves none of the new files; where one of several outputs fails, the others are written and the error names it.
+Files of an earlier run with the same names are replaced, others stay.
 """
 
 import errno
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from kafka_quotas.cli.charts.html_page import page_html
 from kafka_quotas.cli.charts.plot import check_plot_targets, save_plot
+from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.load_test.views.chart import load_series
 from kafka_quotas.cli.load_test.views.view import load_listing, print_load
+from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import envelope, write
+from kafka_quotas.cli.output.values import duration_text
 from kafka_quotas.cli.output.view import Output
+from kafka_quotas.commands.load_test.order import ScenarioResult
 from kafka_quotas.core.errors import KafkaQuotasError
 from kafka_quotas.loadtest.result.hgrm import hgrm_files
 from kafka_quotas.loadtest.result.reading import RUN_FILE
-from kafka_quotas.loadtest.result.result import LoadResult
+from kafka_quotas.loadtest.result.result import LoadResult, ProbeResult
 from kafka_quotas.loadtest.result.samples_file import SAMPLES_FILE, can_write_samples, write_samples
+from kafka_quotas.loadtest.scenario.model import Variant
 
 
 def make_folder(folder: Path) -> None:
@@ -48,19 +54,22 @@ def make_folder(folder: Path) -> None:
         ) from error
 
 
+REPORT_FILE = "report.html"
+PICTURE_FILE = "run.png"
+
+
 @contextmanager
-def whole(folder: Path) -> Iterator[Path]:
+def written_together(folder: Path) -> Iterator[Path]:
     """Yield a scratch folder whose files move into `folder` when the context ends without an error.
 
     Raises:
-        KafkaQuotasError: The files can't be written. Then the folder keeps what it held before.
+        KafkaQuotasError: A file can't be written, and then none is kept, or a file can't be moved, and then all others
+            are kept.
     """
-    partial: Path | None = None
     try:
-        partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder))
-        yield partial
-        for path in sorted(partial.iterdir()):
-            path.replace(folder / path.name)
+        with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder, ignore_cleanup_errors=True) as name:
+            yield Path(name)
+            lacking = _move_all(Path(name), folder)
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         reason = "the disk is full" if full else error.strerror or str(error)
@@ -68,22 +77,37 @@ def whole(folder: Path) -> Iterator[Path]:
             f"can't keep the run in {folder}: {reason}; nothing of it was kept",
             hint="make room, or name another folder with --out" if full else "name another folder with --out",
         ) from error
-    finally:
-        if partial is not None:
-            shutil.rmtree(partial, ignore_errors=True)
+    if lacking:
+        reasons = ", ".join(f"{name} ({error.strerror or error})" for name, error in lacking.items())
+        raise KafkaQuotasError(
+            f"can't keep all of the run in {folder}: it lacks {reasons}", hint="name another folder with --out"
+        )
 
 
-REPORT_FILE = "report.html"
-PICTURE_FILE = "run.png"
+def _move_all(scratch: Path, folder: Path) -> dict[str, OSError]:
+    """Move every file, and return the error of each that can't be moved, such as onto a folder of its name."""
+    errors: dict[str, OSError] = {}
+    for path in sorted(scratch.iterdir()):
+        try:
+            path.replace(folder / path.name)
+        except OSError as error:
+            errors[path.name] = error
+    return errors
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@option_group
 class ResultOutput:
     """The output of a result: its form on standard output, its plots, and its folder."""
 
-    output: Output
-    plots: Sequence[Path]
-    folder: Path | None
+    output: OutputForm = Output.TABLE
+    plot: list[Path] | None = option(
+        "--plot", metavar="FILE", help="Draw the run into FILE, .png or .svg; may be repeated."
+    )
+    out: Path | None = option(
+        "--out",
+        metavar="DIR",
+        help="Keep run.json, report.html, samples.parquet and .hgrm files in DIR, which is made if need be.",
+    )
 
     def check(self) -> None:
         """Check that everything can be written.
@@ -94,17 +118,71 @@ class ResultOutput:
             UsageError: A plot can't be written where it was asked for.
             KafkaQuotasError: The folder can't be written into, or matplotlib is not installed.
         """
-        if self.folder is not None:
-            make_folder(self.folder)
-        check_plot_targets(self.plots)
+        if self.out is not None:
+            make_folder(self.out)
+        check_plot_targets(self.plot or ())
 
-    def keep(self, result: LoadResult) -> None:
-        """Print the result, draw its plots and write its folder."""
+    def keep(self, result: LoadResult) -> Iterator[KafkaQuotasError]:
+        """Print the result, draw its plots and write its folder, and yield the error of each that fails."""
         print_load(result, self.output)
-        for plot in self.plots:
-            save_plot(load_series(result), plot, title=result.title)
-        if self.folder is not None:
-            keep_result(result, self.folder)
+        writes = [partial(save_plot, load_series(result), plot, title=result.title) for plot in self.plot or ()]
+        if self.out is not None:
+            writes.append(partial(_keep_in_own_folder, result, self.out))
+        for write_one in writes:
+            try:
+                write_one()
+            except KafkaQuotasError as error:
+                yield error
+
+
+def keep_runs(result: ScenarioResult, output: ResultOutput) -> None:
+    """Print and keep every run of a scenario.
+
+    For machine-readable forms only the run with quotas is printed. The run without quotas has a folder of its own
+    inside that of the others.
+
+    Raises:
+        KafkaQuotasError: Some output can't be written, which it names; all other is.
+    """
+    failures: list[KafkaQuotasError] = []
+    for run in result.runs:
+        is_judged = run.variant is Variant.WITH_QUOTAS
+        if output.output is Output.TABLE or is_judged:
+            out = output.out if is_judged or output.out is None else output.out / run.variant.value
+            failures += replace(output, out=out, plot=output.plot if is_judged else None).keep(run.result)
+    if output.output is Output.TABLE:
+        for run in result.runs:
+            if run.result.probes:
+                write(f"{run.variant.value}: {probes_text(run.result)}", sys.stdout)
+    if result.scale != 1:
+        write(f"note: run at a scale of {result.scale:g}; --scale 1 is the whole scenario", sys.stderr)
+    for leftover in result.leftovers:
+        write(f"warning: {leftover}", sys.stderr)
+    if failures:
+        raise KafkaQuotasError("; ".join(each.message for each in failures), hint=failures[0].hint) from failures[0]
+
+
+def _keep_in_own_folder(result: LoadResult, folder: Path) -> None:
+    make_folder(folder)
+    keep_result(result, folder)
+
+
+def probes_text(result: LoadResult) -> str:
+    """Return how long new topics took to be visible, in one line."""
+    waits = sorted(probe.wait_ms for probe in result.probes if probe.wait_ms is not None)
+    count = len(result.probes)
+    if not waits:
+        return f"none of {count} later topics became visible in time: {_errors(result.probes)}"
+    unseen = f", {count - len(waits)} never in time" if len(waits) < count else ""
+    middle, longest = waits[len(waits) // 2], waits[-1]
+    return (
+        f"a later topic took {duration_text(middle * 1000)} to be visible (median of {count}), "
+        f"{duration_text(longest * 1000)} at most{unseen}"
+    )
+
+
+def _errors(probes: Sequence[ProbeResult]) -> str:
+    return "; ".join(sorted({probe.error for probe in probes if probe.error}))
 
 
 def keep_result(result: LoadResult, folder: Path, *, picture: bool = False) -> None:
@@ -113,9 +191,9 @@ def keep_result(result: LoadResult, folder: Path, *, picture: bool = False) -> N
     These are samples.parquet (pyarrow), report.html and, for `picture`, run.png (matplotlib). The folder must exist.
 
     Raises:
-        KafkaQuotasError: A file can't be written. Then none of them is.
+        KafkaQuotasError: A file can't be written, see `written_together`.
     """
-    with whole(folder) as place:
+    with written_together(folder) as place:
         (place / RUN_FILE).write_text(json_text(envelope(load_listing(result))) + "\n", encoding="utf-8")
         for name, text in hgrm_files(result):
             (place / name).write_text(text, encoding="ascii")
@@ -133,8 +211,7 @@ def draw_result(result: LoadResult, place: Path, *, picture: bool) -> None:
     """
     missing = [name for name in ("matplotlib", "jinja2") if find_spec(name) is None]
     if missing:
-        told = " and ".join(missing)
-        write(f"note: no {REPORT_FILE} without {told}: pip install 'kafka-quotas[plot]'", sys.stderr)
+        write(f"note: no {REPORT_FILE} without {' and '.join(missing)}: pip install 'kafka-quotas[plot]'", sys.stderr)
         return
     from kafka_quotas.cli.load_test.views.page import load_page  # noqa: PLC0415 - charts are drawn seldom
 

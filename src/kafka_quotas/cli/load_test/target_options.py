@@ -1,54 +1,23 @@
 """The options of `load-test` that say what is put under load, and how it is reached."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import COMMAND_CONFIG_VARIABLE
-from kafka_quotas.cli.load_test.options import TARGET_PANEL
+from kafka_quotas.cli.options.stores import CommandConfig
+from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.commands.load_test.typed_scenario import credentials_of
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_window import QuotaWindow
+from kafka_quotas.loadtest.run.journal import default_journal_folder
 from kafka_quotas.stores.files.property_file import read_properties
 from kafka_quotas.stores.settings import StoreSettings
 
-BrokerJars = Annotated[
-    Path | None,
-    typer.Option(
-        "--broker-jars",
-        metavar="DIR",
-        help="Start a real broker from Kafka's jars in DIR (fetched into it by Maven where it is not there), and end "
-        "it afterwards.",
-        rich_help_panel=TARGET_PANEL,
-    ),
-]
-ThroughDaemon = Annotated[
-    bool,
-    typer.Option(
-        "--through-daemon",
-        help="Start our daemon in front and connect through it. It keeps the quotas; those of the cluster stay.",
-        rich_help_panel=TARGET_PANEL,
-    ),
-]
-Yes = Annotated[
-    bool,
-    typer.Option(
-        "--yes", "-y", help="Don't ask before topics are made on a cluster, or flooded.", rich_help_panel=TARGET_PANEL
-    ),
-]
-QuotaPlace = Annotated[
-    str | None,
-    typer.Option(
-        "--store",
-        metavar="URL",
-        help="Where the quotas of --bootstrap-server are set and put back, if not in the cluster itself: zk://...",
-        rich_help_panel=TARGET_PANEL,
-    ),
-]
 JournalFolder = Annotated[
     Path | None,
     typer.Option(
@@ -56,52 +25,129 @@ JournalFolder = Annotated[
         metavar="DIR",
         help="Where the journals of running tests are, by which 'load-test restore' finishes what was killed. Default: "
         "load-test in your state folder.",
-        rich_help_panel=TARGET_PANEL,
     ),
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetOptions:
-    """The options about the target, as they were typed."""
+@option_group
+class ClusterOptions:
+    """The options that name the cluster to put under load."""
 
-    bootstrap_server: str | None
-    embedded: bool
-    broker_jars: Path | None
-    through_daemon: bool
-    store: str | None
-    command_config: Path | None
-    properties: list[str] | None
-    property_file: Path | None
-    passwords: Path | None
+    bootstrap_server: str | None = option(
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help="The cluster, or the daemon in front of it; several brokers are separated by commas.",
+    )
+    embedded: bool = option(
+        "--embedded",
+        default=False,
+        help="A cluster inside this process. It keeps no quotas, so it shows what the clients can do.",
+    )
+    broker_jars: Path | None = option(
+        "--broker-jars",
+        metavar="DIR",
+        help="Start a real broker from Kafka's jars in DIR (fetched into it by Maven where it is not there), and end "
+        "it afterwards.",
+    )
+    through_daemon: bool = option(
+        "--through-daemon",
+        default=False,
+        help="Start our daemon in front and connect through it. It keeps the quotas; those of the cluster stay.",
+    )
 
-    def named(self) -> bool:
-        """Return whether any target was named.
+    def is_named(self) -> bool:
+        """Return whether any cluster was named.
 
         Raises:
-            UsageError: Two targets were named.
+            UsageError: Two clusters were named.
         """
-        given = {
+        clusters = {
             "--bootstrap-server": self.bootstrap_server is not None,
             "--embedded": self.embedded,
             "--broker-jars": self.broker_jars is not None,
         }
-        names = [name for name, is_given in given.items() if is_given]
+        names = [name for name, is_named in clusters.items() if is_named]
         if len(names) > 1:
             raise UsageError(f"{' and '.join(names)} exclude each other", hint="each says what to put under load")
         return bool(names)
 
-    def target(self, *, window: QuotaWindow | None, enforcers: int | None, through_daemon: bool) -> LoadTarget:
-        """Parse all options, once, into a target."""
-        if self.store is not None and self.bootstrap_server is None:
+
+@option_group
+class CredentialOptions:
+    """The options about how clients connect and log in."""
+
+    properties: list[str] | None = option(
+        "-X",
+        metavar="KEY=VALUE",
+        help="A client property by librdkafka's name; may be repeated, and wins over the tool's own.",
+    )
+    config: Path | None = option("--config", metavar="FILE", help="A file of such properties; -X wins over it.")
+    passwords: Path | None = option(
+        "--passwords", metavar="FILE", help="SASL passwords, a line USER=PASSWORD for each user."
+    )
+
+    def client_properties(self) -> dict[str, str]:
+        """Return the properties of `-X` over those of the file.
+
+        Raises:
+            UsageError: A text is not KEY=VALUE, or the file can't be read.
+        """
+        properties = read_properties(self.config) if self.config else {}
+        for pair in self.properties or ():
+            key, equals, value = pair.partition("=")
+            if not equals or not key.strip():
+                raise UsageError(f"not a property: {pair!r}", hint="write -X KEY=VALUE")
+            properties[key.strip()] = value.strip()
+        return properties
+
+
+@option_group
+class ChangeOptions:
+    """The options about what a run may change, and where it notes what to put back."""
+
+    yes: bool = option("--yes", "-y", default=False, help="Don't ask before topics are made on a cluster, or flooded.")
+    journal_dir: JournalFolder = None
+
+    @property
+    def journal_folder(self) -> Path:
+        """The folder of the journals of running tests."""
+        return self.journal_dir or default_journal_folder()
+
+
+@option_group
+class TargetOptions:
+    """The options about the target of a run."""
+
+    cluster: ClusterOptions
+    store: str | None = option(
+        "--store",
+        metavar="URL",
+        help="Where the quotas of --bootstrap-server are set and put back, if not in the cluster itself: zk://...",
+    )
+    command_config: CommandConfig = None
+    credentials: CredentialOptions
+    change: ChangeOptions
+
+    def load_target(
+        self, *, window: QuotaWindow | None, enforcers: int | None, through_daemon: bool | None = None
+    ) -> LoadTarget:
+        """Parse all options, once, into a target.
+
+        Args:
+            enforcers: The number of brokers that keep the quota, None for those that lead the topic.
+            through_daemon: Whether the daemon stands in front, None to go by the option.
+        """
+        cluster = self.cluster
+        if self.store is not None and cluster.bootstrap_server is None:
             raise UsageError("--store says where a cluster's quotas are", hint="name it with --bootstrap-server")
-        properties = client_properties(self.properties or [], self.property_file)
-        passwords = read_properties(self.passwords) if self.passwords else {}
-        config = self.command_config or _of_environment()
+        properties = self.credentials.client_properties()
+        passwords = read_properties(self.credentials.passwords) if self.credentials.passwords else {}
+        variable = os.environ.get(COMMAND_CONFIG_VARIABLE)
+        config = self.command_config or (Path(variable) if variable else None)
         return LoadTarget(
-            bootstrap=self.bootstrap_server,
-            broker_jars=self.broker_jars,
-            through_daemon=through_daemon,
+            bootstrap=cluster.bootstrap_server,
+            broker_jars=cluster.broker_jars,
+            through_daemon=cluster.through_daemon if through_daemon is None else through_daemon,
             store_url=self.store,
             settings=settings_of(config),
             command_config=config,
@@ -112,6 +158,28 @@ class TargetOptions:
         )
 
 
+@option_group
+class LoadWindowOptions(WindowOptions):
+    """The options about the quota window of the target."""
+
+    broker_windows: bool = option(
+        "--broker-windows",
+        default=False,
+        help="Read the quota window from the brokers of --bootstrap-server, with --command-config; the options above "
+        "win. A daemon in front of them may have been given another.",
+    )
+
+    def client_window(self, target: TargetOptions) -> QuotaWindow:
+        """Return the window of all quotas but those of mutations."""
+        servers = target.cluster.bootstrap_server if self.broker_windows else None
+        return self.settings(servers=servers, command_config=target.command_config).client
+
+    def controller_window(self, target: TargetOptions) -> QuotaWindow:
+        """Return the window of mutation quotas."""
+        servers = target.cluster.bootstrap_server if self.broker_windows else None
+        return self.settings(servers=servers, command_config=target.command_config).controller
+
+
 def settings_of(command_config: Path | None) -> StoreSettings:
     """Return the settings to administer a cluster with.
 
@@ -119,23 +187,3 @@ def settings_of(command_config: Path | None) -> StoreSettings:
         UsageError: The file can't be read.
     """
     return StoreSettings(client_properties=read_properties(command_config) if command_config else {})
-
-
-def client_properties(pairs: list[str], file: Path | None) -> dict[str, str]:
-    """Return the client properties of `-X KEY=VALUE` over those of a file.
-
-    Raises:
-        UsageError: A text is not KEY=VALUE.
-    """
-    properties = read_properties(file) if file else {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise UsageError(f"not a property: {pair!r}", hint="write -X KEY=VALUE")
-        properties[key.strip()] = value.strip()
-    return properties
-
-
-def _of_environment() -> Path | None:
-    named = os.environ.get(COMMAND_CONFIG_VARIABLE)
-    return Path(named) if named else None

@@ -5,10 +5,9 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.commands.declarative.plan import DEFAULT_PRUNE_LIMIT
+from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.commands.declarative.plan import DEFAULT_PRUNE_LIMIT, DesiredState
 from kafka_quotas.core.errors import UsageError
-
-FILES_PANEL = "Files"
 
 Values = Annotated[
     list[Path] | None,
@@ -17,7 +16,6 @@ Values = Annotated[
         metavar="FILE",
         help="A file of values, defaults and entries to lay over the others, one per environment for example. May be "
         "repeated; the last one wins.",
-        rich_help_panel=FILES_PANEL,
     ),
 ]
 Selectors = Annotated[
@@ -27,25 +25,42 @@ Selectors = Annotated[
         metavar="TYPE[=PATTERN]",
         help="Only these entities are owned: user=team-a-*, client-id=web, user-default, ip. All else is left alone. "
         "May be repeated.",
-        rich_help_panel=FILES_PANEL,
     ),
 ]
-Prune = Annotated[bool, typer.Option("--prune", help="Remove stored quotas that are not declared.")]
-PruneLimit = Annotated[
-    float,
-    typer.Option(
+
+
+@option_group
+class DesiredOptions:
+    """The options that say what a store should hold, beside the files."""
+
+    values: Values = None
+    selectors: Selectors = None
+    prune: bool = option("--prune", default=False, help="Remove stored quotas that are not declared.")
+    prune_limit: float = option(
         "--prune-limit",
+        default=DEFAULT_PRUNE_LIMIT,
         metavar="PERCENT",
         help="Refuse to remove more than this share of the stored entities or quotas.",
-    ),
-]
-AllowInvalid = Annotated[
-    bool,
-    typer.Option(
-        "--allow-invalid",
-        help="Take entries that say 'invalid: true', such as limits of 0, where the store takes them.",
-    ),
-]
+    )
+
+    def state(self, files: list[str] | None, command: str) -> DesiredState:
+        """Return what the files and these options declare.
+
+        Raises:
+            UsageError: No file is named, a name is empty, or the limit is not between 0 and 100 per cent.
+        """
+        paths, limit = checked_files(files, command), self.prune_limit
+        if not 0 <= limit <= 100:
+            raise UsageError(
+                f"--prune-limit is {limit:g}", hint=f"0 to 100 per cent; without it, it is {DEFAULT_PRUNE_LIMIT:g}"
+            )
+        return DesiredState(
+            paths=paths,
+            values=self.values or (),
+            selectors=self.selectors or (),
+            prune=self.prune,
+            prune_limit=limit,
+        )
 
 
 def checked_files(files: list[str] | None, command: str) -> list[str]:
@@ -59,16 +74,3 @@ def checked_files(files: list[str] | None, command: str) -> list[str]:
     if not all(name.strip() for name in files):
         raise UsageError("a file name is empty", hint="is the shell variable behind it set?")
     return files
-
-
-def checked_prune_limit(percent: float) -> float:
-    """Return the greatest share of removals in per cent.
-
-    Raises:
-        UsageError: It is not between 0 and 100.
-    """
-    if not 0 <= percent <= 100:
-        raise UsageError(
-            f"--prune-limit is {percent:g}", hint=f"0 to 100 per cent; without it, it is {DEFAULT_PRUNE_LIMIT:g}"
-        )
-    return percent

@@ -5,9 +5,17 @@ and their defaults) and the long form of kafka-configs exclude each other.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import Annotated
 
-from kafka_quotas.cli.completion.values import LONG_TYPES
+from kafka_quotas.cli.completion.values import (
+    LONG_TYPES,
+    complete_clients,
+    complete_entity_names,
+    complete_entity_types,
+    complete_ips,
+    complete_users,
+)
+from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import BROKER, CLIENT_ID, IP, TOPIC, USER, Entity
 from kafka_quotas.core.model.quota_filter import FilterComponent, Match, QuotaFilter
@@ -16,38 +24,102 @@ _SHORT_NAMES = {USER: "--user", CLIENT_ID: "--client", IP: "--ip", TOPIC: "--top
 _UNSET = "is the shell variable behind it set? the default is a flag: {option}-default"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntityOptions:
-    """The entity options as they were typed."""
+@option_group
+class ClientNames:
+    """The options that name a client."""
 
-    user: str | None = None
-    client: str | None = None
-    ip: str | None = None
-    user_default: bool = False
-    client_default: bool = False
-    ip_default: bool = False
-    user_any: bool = False
-    client_any: bool = False
-    ip_any: bool = False
-    topic: str | None = None
-    broker: str | None = None
-    broker_default: bool = False
-    entity_types: Sequence[str] = ()
-    entity_names: Sequence[str] = ()
-    order: Sequence[str] = ()
-    """The names of the options in the order of the command line."""
+    user: str | None = option(
+        "--user", metavar="NAME", help="A user (principal) by name, without 'User:'.", autocompletion=complete_users
+    )
+    client: str | None = option("--client", metavar="ID", help="A client-id.", autocompletion=complete_clients)
+    ip: str | None = option("--ip", metavar="ADDRESS", help="An address or host name.", autocompletion=complete_ips)
+
+    def check(self) -> None:
+        """Check the names.
+
+        Raises:
+            UsageError: A name is empty or no Unicode text.
+        """
+        for name, value in (("--user", self.user), ("--client", self.client), ("--ip", self.ip)):
+            if value is not None:
+                checked_name(name, value)
 
 
-def selected_parts(options: EntityOptions) -> tuple[FilterComponent, ...]:
+@option_group
+class EntityOptions(ClientNames):
+    """The options that name an entity, or all entities that fit."""
+
+    user_default: bool = option(
+        "--user-default",
+        "--user-defaults",
+        default=False,
+        help="The default for users without a quota of their own.",
+    )
+    client_default: bool = option(
+        "--client-default",
+        "--client-defaults",
+        default=False,
+        help="The default for client-ids without one of their own.",
+    )
+    ip_default: bool = option(
+        "--ip-default", "--ip-defaults", default=False, help="The default for addresses without one of their own."
+    )
+    user_any: bool = option("--user-any", default=False, help="Any user, the default included.")
+    client_any: bool = option("--client-any", default=False, help="Any client-id, the default included.")
+    ip_any: bool = option("--ip-any", default=False, help="Any address, the default included.")
+    topic: str | None = option(
+        "--topic", metavar="NAME", help="A topic, for its threshold; kept in a local store alone."
+    )
+    broker: str | None = option(
+        "--broker", metavar="ID", help="A broker by node id, for its total threshold; in a local store alone."
+    )
+    broker_default: bool = option(
+        "--broker-default", "--broker-defaults", default=False, help="The total of brokers without one of their own."
+    )
+    entity_type: list[str] | None = option(
+        "--entity-type",
+        metavar="TYPE",
+        help="users, clients or ips, as in kafka-configs; the first --entity-type goes with the first --entity-name "
+        "or --entity-default, and so on.",
+        autocompletion=complete_entity_types,
+    )
+    entity_name: list[str] | None = option(
+        "--entity-name",
+        metavar="NAME",
+        help="The name that goes with an --entity-type.",
+        autocompletion=complete_entity_names,
+    )
+    entity_default: int = option(
+        "--entity-default",
+        default=0,
+        count=True,
+        show_default=False,
+        help="The default of an --entity-type, in place of a name.",
+    )
+    strict: bool = option(
+        "--strict", default=False, help="Only entities with no other types than those named: no pairs for --user."
+    )
+
+
+OneEntity = Annotated[EntityOptions, Without("user_any", "client_any", "ip_any", "strict")]
+ShortFilter = Annotated[
+    EntityOptions, Without("topic", "broker", "broker_default", "entity_type", "entity_name", "entity_default")
+]
+
+
+def selected_parts(options: EntityOptions, order: Sequence[str] = ()) -> tuple[FilterComponent, ...]:
     """Return the parts that the options name, possibly none.
 
     The part that kafka-configs names in its output comes first.
 
+    Args:
+        order: The names of the options in the order of the command line.
+
     Raises:
         UsageError: A name is empty, a type is named twice or unknown, or the two forms are mixed.
     """
-    short, long = tuple(_short_parts(options)), tuple(_long_parts(options))
-    if short and (long or options.entity_names or "entity_default" in options.order):
+    short, long = tuple(_short_parts(options)), tuple(_long_parts(options, order))
+    if short and (long or options.entity_name or options.entity_default):
         raise UsageError(
             "--entity-type and the short entity options exclude each other",
             hint="write --user alice --client app, or --entity-type users --entity-name alice ...",
@@ -78,12 +150,9 @@ def entity_of(parts: Sequence[FilterComponent]) -> Entity:
     return Entity.from_pairs((part.entity_type, part.name) for part in parts)
 
 
-def filter_of(parts: Sequence[FilterComponent], *, strict: bool) -> QuotaFilter:
-    """Return the filter of these parts.
-
-    A strict filter matches only entities without other types.
-    """
-    return QuotaFilter(components=tuple(parts), strict=strict)
+def selected_filter(options: EntityOptions, order: Sequence[str] = ()) -> QuotaFilter:
+    """Return the filter of the parts that the options name, see `selected_parts`."""
+    return QuotaFilter(components=selected_parts(options, order), strict=options.strict)
 
 
 def checked_name(option: str, name: str) -> str:
@@ -102,14 +171,15 @@ def checked_name(option: str, name: str) -> str:
 
 
 def _short_parts(options: EntityOptions) -> Iterator[FilterComponent]:
-    """Yield the parts of the short options in the order of kafka-configs.
-
-    Names come before defaults, and clients before users.
-    """
-    for entity_type, name in ((CLIENT_ID, options.client), (USER, options.user), (IP, options.ip)):
-        if name is not None:
-            yield _exact(entity_type, checked_name(_SHORT_NAMES[entity_type], name))
-    for entity_type, name in ((TOPIC, options.topic), (BROKER, options.broker)):
+    # In the order of kafka-configs: names before defaults, and clients before users.
+    names = (
+        (CLIENT_ID, options.client),
+        (USER, options.user),
+        (IP, options.ip),
+        (TOPIC, options.topic),
+        (BROKER, options.broker),
+    )
+    for entity_type, name in names:
         if name is not None:
             yield _exact(entity_type, checked_name(_SHORT_NAMES[entity_type], name))
     defaults = (
@@ -118,34 +188,31 @@ def _short_parts(options: EntityOptions) -> Iterator[FilterComponent]:
         (IP, options.ip_default),
         (BROKER, options.broker_default),
     )
-    for entity_type, given in defaults:
-        if given:
+    for entity_type, is_meant in defaults:
+        if is_meant:
             yield FilterComponent(entity_type=entity_type, match=Match.DEFAULT)
-    for entity_type, given in ((CLIENT_ID, options.client_any), (USER, options.user_any), (IP, options.ip_any)):
-        if given:
+    for entity_type, is_meant in ((CLIENT_ID, options.client_any), (USER, options.user_any), (IP, options.ip_any)):
+        if is_meant:
             yield FilterComponent(entity_type=entity_type, match=Match.ANY)
 
 
-def _long_parts(options: EntityOptions) -> Iterator[FilterComponent]:
-    """Yield the i-th type with the i-th of names and defaults.
-
-    Types beyond those match anything.
-    """
-    names = iter(options.entity_names)
-    given = [next(names) if name == "entity_name" else None for name in options.order if name in _NAMINGS]
-    if len(given) > len(options.entity_types):
+def _long_parts(options: EntityOptions, order: Sequence[str]) -> Iterator[FilterComponent]:
+    """Yield the i-th type with the i-th of names and defaults, types beyond those as any name."""
+    types, names = options.entity_type or (), iter(options.entity_name or ())
+    named = [next(names) if name == "entity_name" else None for name in order if name in _NAMINGS]
+    if len(named) > len(types):
         raise UsageError(
             "an --entity-name or --entity-default has no --entity-type",
             hint="--entity-type users --entity-name alice",
         )
-    for index, text in enumerate(options.entity_types):
+    for index, text in enumerate(types):
         entity_type = LONG_TYPES.get(text)
         if entity_type is None:
             raise UsageError(f"unknown entity type: {text!r}", hint="the types are users, clients and ips")
-        if index >= len(given):
+        if index >= len(named):
             yield FilterComponent(entity_type=entity_type, match=Match.ANY)
             continue
-        name = given[index]
+        name = named[index]
         if name is None:
             yield FilterComponent(entity_type=entity_type, match=Match.DEFAULT)
         else:

@@ -3,117 +3,91 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from kafka_quotas.cli.framework.option_groups import Without, option, option_group
+from kafka_quotas.commands.windows import GivenWindows, WindowSettings, WindowSource, file_source, window_settings
 
-from kafka_quotas.commands.windows import (
-    GivenWindows,
-    WindowSettings,
-    WindowSource,
-    file_source,
-    window_settings,
-)
 
-WINDOW_PANEL = "Quota windows"
+@option_group
+class WindowOptions:
+    """The options of both quota windows, that of controller mutations and that of everything else."""
 
-QuotaWindowNum = Annotated[
-    int | None,
-    typer.Option(
+    quota_window_num: int | None = option(
         "--quota-window-num",
         metavar="N",
         help="quota.window.num: samples kept, the current one included. Default 11.",
-        rich_help_panel=WINDOW_PANEL,
-    ),
-]
-QuotaWindowSize = Annotated[
-    int | None,
-    typer.Option(
+    )
+    quota_window_size_seconds: int | None = option(
         "--quota-window-size-seconds",
         metavar="SECONDS",
         help="quota.window.size.seconds: length of one sample. Default 1.",
-        rich_help_panel=WINDOW_PANEL,
-    ),
-]
-ControllerWindowNum = Annotated[
-    int | None,
-    typer.Option(
+    )
+    controller_quota_window_num: int | None = option(
         "--controller-quota-window-num",
         metavar="N",
         help="controller.quota.window.num: samples of a burst of controller mutations. Default 11.",
-        rich_help_panel=WINDOW_PANEL,
-    ),
-]
-ControllerWindowSize = Annotated[
-    int | None,
-    typer.Option(
+    )
+    controller_quota_window_size_seconds: int | None = option(
         "--controller-quota-window-size-seconds",
         metavar="SECONDS",
         help="controller.quota.window.size.seconds: length of one of these samples. Default 1.",
-        rich_help_panel=WINDOW_PANEL,
-    ),
-]
-WindowFile = Annotated[
-    Path | None,
-    typer.Option(
+    )
+    window_file: Path | None = option(
         "--window-file",
         metavar="FILE",
         help="Read the window settings from a broker's server.properties; an option beats the file.",
-        rich_help_panel=WINDOW_PANEL,
-    ),
-]
+    )
+
+    def settings(self, *, servers: str | None = None, command_config: Path | None = None) -> WindowSettings:
+        """Return the windows in force: from options, then the file, the brokers and Kafka's default.
+
+        Args:
+            servers: The addresses of the brokers to ask, None to ask none.
+
+        Raises:
+            UsageError: A figure is no whole number of at least 1, the file has no setting, or the brokers do not agree.
+            StoreError: The brokers can't be read.
+        """
+        given = GivenWindows(
+            quota_window_num=self.quota_window_num,
+            quota_window_size_s=self.quota_window_size_seconds,
+            controller_window_num=self.controller_quota_window_num,
+            controller_window_size_s=self.controller_quota_window_size_seconds,
+        )
+        sources = [] if self.window_file is None else [file_source(self.window_file)]
+        if servers is not None:
+            sources.append(_brokers(servers, command_config))
+        return window_settings(given, sources=tuple(sources))
 
 
-WindowServer = Annotated[
-    str | None,
-    typer.Option(
+@option_group
+class BrokerWindowOptions(WindowOptions):
+    """The options of quota windows where the brokers of a cluster may be asked for them."""
+
+    bootstrap_server: str | None = option(
         "--bootstrap-server",
         metavar="HOST:PORT",
         help="Read the window settings from the brokers of this cluster; options and --window-file beat them.",
-        rich_help_panel=WINDOW_PANEL,
-    ),
-]
-WindowCommandConfig = Annotated[
-    Path | None,
-    typer.Option(
+    )
+    command_config: Path | None = option(
         "--command-config",
         metavar="FILE",
         help="A file of client properties by Kafka's own names, for --bootstrap-server.",
-        rich_help_panel=WINDOW_PANEL,
-    ),
-]
-
-
-def chosen_windows(
-    *,
-    quota_window_num: int | None = None,
-    quota_window_size_seconds: int | None = None,
-    controller_window_num: int | None = None,
-    controller_window_size_seconds: int | None = None,
-    window_file: Path | None = None,
-    bootstrap_server: str | None = None,
-    command_config: Path | None = None,
-) -> WindowSettings:
-    """Return the windows in force: from options, then the file, the brokers and Kafka's default.
-
-    Raises:
-        UsageError: A figure is no whole number of at least 1, the file has no setting, or the brokers do not agree.
-        StoreError: The brokers can't be read.
-    """
-    given = GivenWindows(
-        quota_window_num=quota_window_num,
-        quota_window_size_s=quota_window_size_seconds,
-        controller_window_num=controller_window_num,
-        controller_window_size_s=controller_window_size_seconds,
     )
-    sources = [] if window_file is None else [file_source(window_file)]
-    if bootstrap_server is not None:
-        sources.append(_brokers(bootstrap_server, command_config))
-    return window_settings(given, sources=tuple(sources))
+
+    def in_force(self) -> WindowSettings:
+        """Return the windows in force, as `settings` does for these brokers."""
+        return self.settings(servers=self.bootstrap_server, command_config=self.command_config)
 
 
-def _brokers(bootstrap_server: str, command_config: Path | None) -> WindowSource:
+ONLY_CLIENTS = Without("controller_quota_window_num", "controller_quota_window_size_seconds")
+ONLY_CONTROLLER = Without("quota_window_num", "quota_window_size_seconds")
+ClientWindow = Annotated[WindowOptions, ONLY_CLIENTS]
+
+
+def _brokers(servers: str, command_config: Path | None) -> WindowSource:
     from kafka_quotas.cli.framework.store_choice import choose_store  # noqa: PLC0415 - only with a cluster
     from kafka_quotas.commands.windows import broker_source  # noqa: PLC0415
 
-    choice = choose_store(store=None, bootstrap_server=bootstrap_server, command_config=command_config)
+    choice = choose_store(store=None, bootstrap_server=servers, command_config=command_config)
     assert choice.url.value is not None
     return broker_source(choice.url.value, choice.settings())

@@ -10,21 +10,13 @@ import typer
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, write
 from kafka_quotas.cli.output.view import Output
-from kafka_quotas.cli.pipeline.options import (
-    DriverMemory,
-    EngineName,
-    EnvArchive,
-    Master,
-    SparkConf,
-    SparkLog,
-    spark_settings,
-)
+from kafka_quotas.cli.pipeline.options import EngineOptions
 from kafka_quotas.cli.pipeline.progress import job_progress
 from kafka_quotas.commands.insight.usage_source import read_metric_names
 from kafka_quotas.commands.pipeline.ingest import IngestRequest, IngestResult, IngestWatcher
 from kafka_quotas.commands.pipeline.ingest import ingest as run_ingest
 from kafka_quotas.core.formats.metric_names import BUILT_IN
-from kafka_quotas.pipeline.engine.choice import Engine, EngineChoice, require_libraries
+from kafka_quotas.pipeline.engine.choice import EngineChoice, require_libraries
 from kafka_quotas.pipeline.formats.detect import FileForm
 from kafka_quotas.pipeline.ingest.plan import IngestTerms
 
@@ -97,12 +89,7 @@ def ingest(
     form: FormName = None,
     metric_names: MetricNamesFile = None,
     buckets: Buckets = None,
-    engine: EngineName = Engine.AUTO,
-    master: Master = None,
-    env_archive: EnvArchive = None,
-    driver_memory: DriverMemory = "2g",
-    spark_conf: SparkConf = None,
-    spark_log: SparkLog = None,
+    engine: EngineOptions,
     output: OutputForm = Output.TABLE,
 ) -> None:
     """Read request logs, metrics, client statistics and event logs into tables (Parquet).
@@ -121,11 +108,9 @@ def ingest(
             form=form,
             names=read_metric_names(metric_names) if metric_names else BUILT_IN,
         ),
-        spark=spark_settings(
-            master=master, env_archive=env_archive, driver_memory=driver_memory, conf=spark_conf, log=spark_log
-        ),
-        engine=engine,
-        master=master,
+        spark=engine.spark(),
+        engine=engine.engine,
+        master=engine.master,
         buckets=buckets,
     )
     with job_progress() as progress:

@@ -1,111 +1,77 @@
-"""The options of the pipeline's jobs, and the session or job that they describe."""
+"""The options that jobs of the pipeline share, and the requests that they make."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.options.windows import WindowOptions
+from kafka_quotas.commands.pipeline.recommend import RecommendRequest
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.pipeline.buckets.default_scope import DefaultScope
 from kafka_quotas.pipeline.engine.choice import Engine
 from kafka_quotas.pipeline.engine.runner import EventsRequest
 from kafka_quotas.pipeline.engine.spark_settings import DEFAULT_MASTER, SparkSettings
-
-SPARK_PANEL = "Spark"
+from kafka_quotas.pipeline.recommend.advice import Tolerance
 
 Data = Annotated[Path, typer.Argument(metavar="DATA", help="The folder that ingest wrote.")]
 
-EngineName = Annotated[
-    Engine,
-    typer.Option(
+
+@option_group
+class EngineOptions:
+    """The options about where a job runs: on this machine, or on Spark with these settings."""
+
+    engine: Engine = option(
         "--engine",
+        default=Engine.AUTO,
         help="local: this machine, without Spark; spark; auto: local up to about 100 million events, else Spark.",
         case_sensitive=False,
-    ),
-]
-Master = Annotated[
-    str | None,
-    typer.Option(
+    )
+    master: str | None = option(
         "--master",
         metavar="URL",
         help=f"Spark's master: {DEFAULT_MASTER} (the default), spark://HOST:PORT, yarn, k8s://URL, or sc://HOST:PORT "
         "of a Spark Connect server. Naming one chooses Spark.",
-        rich_help_panel=SPARK_PANEL,
-    ),
-]
-EnvArchive = Annotated[
-    Path | None,
-    typer.Option(
+    )
+    env_archive: Path | None = option(
         "--env-archive",
         metavar="FILE",
         help="A packed Python environment (venv-pack, conda-pack) for executors that lack the libraries.",
-        rich_help_panel=SPARK_PANEL,
-    ),
-]
-DriverMemory = Annotated[
-    str,
-    typer.Option(
-        "--driver-memory", metavar="SIZE", help="Spark's driver memory, for example 4g.", rich_help_panel=SPARK_PANEL
-    ),
-]
-SparkConf = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--spark-conf", metavar="KEY=VALUE", help="A property of Spark; may be repeated.", rich_help_panel=SPARK_PANEL
-    ),
-]
-SparkLog = Annotated[
-    Path | None,
-    typer.Option(
+    )
+    driver_memory: str = option(
+        "--driver-memory", default="2g", metavar="SIZE", help="Spark's driver memory, for example 4g."
+    )
+    spark_conf: list[str] | None = option(
+        "--spark-conf", metavar="KEY=VALUE", help="A property of Spark; may be repeated."
+    )
+    spark_log: Path | None = option(
         "--spark-log",
         metavar="FILE",
         help="Where Spark's own messages go; by default a file in your folder for logs.",
-        rich_help_panel=SPARK_PANEL,
-    ),
-]
-
-
-def spark_settings(
-    *,
-    master: str | None,
-    env_archive: Path | None,
-    driver_memory: str,
-    conf: list[str] | None,
-    log: Path | None,
-    packages: tuple[str, ...] = (),
-) -> SparkSettings:
-    """Return the session that the options describe.
-
-    Raises:
-        UsageError: A property is not KEY=VALUE.
-    """
-    return SparkSettings(
-        log_file=log or _default_log(),
-        master=master or DEFAULT_MASTER,
-        driver_memory=driver_memory,
-        env_archive=env_archive,
-        packages=packages,
-        properties=dict(_property(pair) for pair in conf or ()),
     )
 
+    def spark(self) -> SparkSettings:
+        """Return the session that the options describe.
 
-def events_request(
-    data: Path,
-    engine: Engine,
-    *,
-    master: str | None,
-    env_archive: Path | None,
-    driver_memory: str,
-    conf: list[str] | None,
-    log: Path | None,
-) -> EventsRequest:
-    """Return the events and the engine that the options name.
+        Raises:
+            UsageError: A property is not KEY=VALUE.
+        """
+        return SparkSettings(
+            log_file=self.spark_log or _default_log(),
+            master=self.master or DEFAULT_MASTER,
+            driver_memory=self.driver_memory,
+            env_archive=self.env_archive,
+            properties=dict(map(_property, self.spark_conf or ())),
+        )
 
-    Raises:
-        UsageError: A property is not KEY=VALUE.
-    """
-    spark = spark_settings(master=master, env_archive=env_archive, driver_memory=driver_memory, conf=conf, log=log)
-    return EventsRequest(data=data, spark=spark, engine=engine, master=master)
+    def events(self, data: Path) -> EventsRequest:
+        """Return the events in a folder and the engine that the options name.
+
+        Raises:
+            UsageError: A property is not KEY=VALUE.
+        """
+        return EventsRequest(data=data, spark=self.spark(), engine=self.engine, master=self.master)
 
 
 def _property(pair: str) -> tuple[str, str]:
@@ -121,57 +87,79 @@ def _default_log() -> Path:
     return user_log_path("kafka-quotas") / "spark.log"
 
 
-TOLERANCE_PANEL = "What is tolerated"
+@option_group
+class AdviceOptions:
+    """The options about what a recommendation is for, and what it tolerates."""
 
-DefaultOf = Annotated[
-    DefaultScope,
-    typer.Option("--default-of", help="Whose default: of each user, each client-id, or each pair of both."),
-]
-ClusterName = Annotated[
-    str | None,
-    typer.Option("--cluster", metavar="NAME", help="Whose traffic counts, where the events are of several clusters."),
-]
-CapacityFile = Annotated[
-    Path | None,
-    typer.Option(
+    default_of: DefaultScope = option(
+        "--default-of",
+        default=DefaultScope.USER,
+        help="Whose default: of each user, each client-id, or each pair of both.",
+    )
+    clients_share: float = option(
+        "--clients-share",
+        default=0.05,
+        metavar="SHARE",
+        help="Which share of the clients may need more than the default, 0 to 1; they get quotas of their own.",
+    )
+    time_share: float = option(
+        "--time-share",
+        default=0.01,
+        metavar="SHARE",
+        help="For which share of its active time a client may be held back, 0 to 1.",
+    )
+    headroom: float = option(
+        "--headroom",
+        default=1.2,
+        metavar="FACTOR",
+        help="By which factor a quota of a client's own exceeds what it needed.",
+    )
+    capacity: Path | None = option(
         "--capacity",
         metavar="FILE",
         help="What brokers can take, in the format of Cruise Control's capacity file; quotas are summed against it.",
-    ),
-]
-ClientsShare = Annotated[
-    float,
-    typer.Option(
-        "--clients-share",
-        metavar="SHARE",
-        help="Which share of the clients may need more than the default, 0 to 1; they get quotas of their own.",
-        rich_help_panel=TOLERANCE_PANEL,
-    ),
-]
-TimeShare = Annotated[
-    float,
-    typer.Option(
-        "--time-share",
-        metavar="SHARE",
-        help="For which share of its active time a client may be held back, 0 to 1.",
-        rich_help_panel=TOLERANCE_PANEL,
-    ),
-]
-Headroom = Annotated[
-    float,
-    typer.Option(
-        "--headroom",
-        metavar="FACTOR",
-        help="By which factor a quota of a client's own exceeds what it needed.",
-        rich_help_panel=TOLERANCE_PANEL,
-    ),
-]
-CapacityShare = Annotated[
-    float,
-    typer.Option(
+    )
+    capacity_share: float = option(
         "--capacity-share",
+        default=0.8,
         metavar="SHARE",
         help="Which share of a broker's capacity all clients together may ask for, 0 to 1.",
-        rich_help_panel=TOLERANCE_PANEL,
-    ),
-]
+    )
+    cluster: str | None = option(
+        "--cluster", metavar="NAME", help="Whose traffic counts, where the events are of several clusters."
+    )
+
+    def request(
+        self,
+        events: EventsRequest,
+        windows: WindowOptions,
+        *,
+        file: Path | None = None,
+        tables: Path | None = None,
+    ) -> RecommendRequest:
+        """Return what to recommend quotas from.
+
+        Args:
+            file: Where to write the quotas, None for nowhere.
+            tables: Where to write the table recommendation, None for nowhere.
+
+        Raises:
+            UsageError: A share or a window is out of range.
+        """
+        settings = windows.settings()
+        return RecommendRequest(
+            events=events,
+            per=self.default_of,
+            tolerance=Tolerance(
+                clients_share=self.clients_share,
+                time_share=self.time_share,
+                headroom=self.headroom,
+                capacity_share=self.capacity_share,
+            ),
+            cluster=self.cluster,
+            capacities=self.capacity,
+            window=settings.client,
+            controller_window=settings.controller,
+            file=file,
+            tables=tables,
+        )

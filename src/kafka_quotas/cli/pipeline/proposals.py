@@ -1,9 +1,8 @@
 """Quotas for the pipeline's jobs, from files or a store, and how values of a quota type are shown."""
 
 from contextlib import closing
-from pathlib import Path
 
-from kafka_quotas.cli.framework.store_choice import choose_store
+from kafka_quotas.cli.options.stores import StoreOptions
 from kafka_quotas.cli.output.values import in_words
 from kafka_quotas.commands.declarative.reading import declared
 from kafka_quotas.core.model.entity import shown_name
@@ -25,28 +24,23 @@ def proposal_of_file(path: str) -> Proposal:
     return Proposal(name=path, entries=entries)
 
 
-def proposal_of_store(*, store: str | None, context: str | None, command_config: Path | None) -> Proposal:
+def proposal_of_store(store: StoreOptions) -> Proposal:
     """Return the quotas of the store that the options, variables and contexts name.
 
     Their name is its address.
     """
-    choice = choose_store(
-        store=store, bootstrap_server=None, zookeeper=None, command_config=command_config, context=context
-    )
-    with closing(choice.open()) as opened:
+    with closing(store.choose().open()) as opened:
         entries = tuple((entry.entity, entry.quotas) for entry in opened.describe(EVERYTHING))
         if opened.url.startswith("static:"):
             return Proposal(name=opened.url, entries=(), static=entries)
         return Proposal(name=opened.url, entries=entries)
 
 
-def proposal_in_force(
-    quotas: str | None, *, store: str | None, context: str | None, command_config: Path | None
-) -> Proposal:
+def proposal_in_force(quotas: str | None, store: StoreOptions) -> Proposal:
     """Return the quotas of the file `quotas`, or those in the store where none is named."""
     if quotas is not None:
         return proposal_of_file(quotas)
-    return proposal_of_store(store=store, context=context, command_config=command_config)
+    return proposal_of_store(store)
 
 
 def amount_text(quota_type: str, value: float | None) -> str:

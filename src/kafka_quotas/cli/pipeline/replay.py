@@ -7,28 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafka_quotas.cli.options.figures import client_window, controller_window
-from kafka_quotas.cli.options.stores import CommandConfig, ContextName, ListingView, StoreUrl
-from kafka_quotas.cli.options.windows import (
-    ControllerWindowNum,
-    ControllerWindowSize,
-    QuotaWindowNum,
-    QuotaWindowSize,
-    WindowFile,
-    chosen_windows,
-)
+from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
+from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, print_listing, write
 from kafka_quotas.cli.output.view import TABLE_VIEW, View
-from kafka_quotas.cli.pipeline.options import (
-    Data,
-    DriverMemory,
-    EngineName,
-    EnvArchive,
-    Master,
-    SparkConf,
-    SparkLog,
-    events_request,
-)
+from kafka_quotas.cli.pipeline.options import Data, EngineOptions
 from kafka_quotas.cli.pipeline.progress import engine_notes, job_progress
 from kafka_quotas.cli.pipeline.proposals import amount_text, bucket_text, proposal_of_file, proposal_of_store
 from kafka_quotas.commands.pipeline.replay import ReplayRequest, ReplayResult
@@ -38,7 +21,7 @@ from kafka_quotas.core.model.time_format import format_instant
 from kafka_quotas.pipeline.buckets.default_scope import DefaultScope
 from kafka_quotas.pipeline.buckets.proposal import Proposal
 from kafka_quotas.pipeline.buckets.sweep import DEFAULT_STEPS, parse_sweep
-from kafka_quotas.pipeline.engine.choice import Engine, require_libraries
+from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.engine.runner import EventsWatcher
 
 if TYPE_CHECKING:
@@ -123,22 +106,11 @@ def replay(
     steps: Steps = DEFAULT_STEPS,
     default_of: Default = DefaultScope.PAIR,
     model: ModelName = Models.BOTH,
-    store: StoreUrl = None,
-    context: ContextName = None,
-    command_config: CommandConfig = None,
-    quota_window_num: QuotaWindowNum = None,
-    quota_window_size_seconds: QuotaWindowSize = None,
-    controller_quota_window_num: ControllerWindowNum = None,
-    controller_quota_window_size_seconds: ControllerWindowSize = None,
-    window_file: WindowFile = None,
+    store: StoreOrContext,
+    windows: WindowOptions,
     out: Out = None,
     spans: Spans = False,
-    engine: EngineName = Engine.AUTO,
-    master: Master = None,
-    env_archive: EnvArchive = None,
-    driver_memory: DriverMemory = "2g",
-    spark_conf: SparkConf = None,
-    spark_log: SparkLog = None,
+    engine: EngineOptions,
     output: ListingView = TABLE_VIEW,
 ) -> None:
     """Replay recorded events through Kafka's algorithm under proposed quotas: who is throttled, when, for how long.
@@ -151,32 +123,18 @@ def replay(
 
     if spans and out is None:
         raise UsageError("--spans writes a table", hint="say where: --out DIR")
-    windows = chosen_windows(
-        quota_window_num=quota_window_num,
-        quota_window_size_seconds=quota_window_size_seconds,
-        controller_window_num=controller_quota_window_num,
-        controller_window_size_seconds=controller_quota_window_size_seconds,
-        window_file=window_file,
-    )
+    settings = windows.settings()
     files = [*(quotas or ()), *(more_files or ())]
     proposals = _proposals(files, sweep or [], steps, default_of)
     if not proposals:
-        proposals = [proposal_of_store(store=store, context=context, command_config=command_config)]
+        proposals = [proposal_of_store(store)]
     request = ReplayRequest(
-        events=events_request(
-            data,
-            engine,
-            master=master,
-            env_archive=env_archive,
-            driver_memory=driver_memory,
-            conf=spark_conf,
-            log=spark_log,
-        ),
+        events=engine.events(data),
         plan=ReplayPlan(
             proposals=tuple(proposals),
             models=tuple(Model) if model is Models.BOTH else (Model(model.value),),
-            window=client_window(windows)[0],
-            controller_window=controller_window(windows)[0],
+            window=settings.client,
+            controller_window=settings.controller,
             spans=spans,
         ),
         out=out,

@@ -11,26 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafka_quotas.cli.framework.store_choice import choose_store
-from kafka_quotas.cli.options.stores import CommandConfig, ContextName, StoreUrl
-from kafka_quotas.cli.options.windows import QuotaWindowNum, QuotaWindowSize
+from kafka_quotas.cli.framework.option_groups import Without
+from kafka_quotas.cli.options.stores import StoreOptions, StoreOrContext
+from kafka_quotas.cli.options.windows import ClientWindow
 from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, write
 from kafka_quotas.cli.output.view import Output
-from kafka_quotas.cli.pipeline.options import (
-    SPARK_PANEL,
-    DriverMemory,
-    EnvArchive,
-    Master,
-    SparkConf,
-    SparkLog,
-    spark_settings,
-)
+from kafka_quotas.cli.pipeline.options import EngineOptions
 from kafka_quotas.commands.declarative.reading import declared
 from kafka_quotas.commands.pipeline.stream import Entries, StreamRequest, StreamWatcher
 from kafka_quotas.commands.pipeline.stream import stream as run_stream
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.quota_filter import EVERYTHING
-from kafka_quotas.core.model.quota_window import DEFAULT_WINDOW, QuotaWindow
 from kafka_quotas.core.model.time_format import parse_duration_ms
 from kafka_quotas.core.model.units import format_number
 from kafka_quotas.pipeline.engine.choice import LIBRARIES, require_libraries
@@ -93,7 +84,6 @@ Packages = Annotated[
         "--packages",
         metavar="COORDINATES",
         help="Spark's Kafka source from Maven; by default that of PySpark's own version. May be repeated.",
-        rich_help_panel=SPARK_PANEL,
     ),
 ]
 KafkaConfig = Annotated[
@@ -112,9 +102,7 @@ def stream(
     out: OutText = CONSOLE,
     checkpoint: Checkpoint = None,
     quotas: Quotas = None,
-    store: StoreUrl = None,
-    context: ContextName = None,
-    command_config: CommandConfig = None,
+    store: StoreOrContext,
     once: Once = False,
     interval: Interval = "5s",
     batch_size: BatchSize = None,
@@ -122,14 +110,9 @@ def stream(
     from_beginning: Beginning = True,
     kafka_config: KafkaConfig = None,
     producer_config: ProducerConfig = None,
-    quota_window_num: QuotaWindowNum = None,
-    quota_window_size_seconds: QuotaWindowSize = None,
+    windows: Annotated[ClientWindow, Without("window_file")],
     packages: Packages = None,
-    master: Master = None,
-    env_archive: EnvArchive = None,
-    driver_memory: DriverMemory = "2g",
-    spark_conf: SparkConf = None,
-    spark_log: SparkLog = None,
+    engine: Annotated[EngineOptions, Without("engine")],
 ) -> None:
     """Keep live usage and throttle state per quota bucket, from a stream of events.
 
@@ -142,24 +125,19 @@ def stream(
         read_from = TopicSource(
             bootstrap=read_from.bootstrap, topic=read_from.topic, from_beginning=from_beginning, properties=properties
         )
-    stored, static = _quotas(quotas, store=store, context=context, command_config=command_config)
+    stored, static = _quotas(quotas, store)
     with _checkpoint(checkpoint, out) as kept, _stop_on_signals() as stop:
         request = StreamRequest(
             source=read_from,
             target=_target(out, producer_config),
             checkpoint=kept,
-            spark=spark_settings(
-                master=master, env_archive=env_archive, driver_memory=driver_memory, conf=spark_conf, log=spark_log
-            ),
+            spark=engine.spark(),
             quotas=stored,
             static=static,
             interval_s=None if once else float(parse_duration_ms(interval) / 1000),
             batch_size=batch_size,
             lateness_ms=round(parse_duration_ms(lateness)),
-            window=QuotaWindow(
-                samples=DEFAULT_WINDOW.samples if quota_window_num is None else quota_window_num,
-                window_s=DEFAULT_WINDOW.window_s if quota_window_size_seconds is None else quota_window_size_seconds,
-            ),
+            window=windows.settings().client,
             packages=tuple(packages or ()),
         )
         run_stream(request, StreamWatcher(report=_say_batch, show=_show, stop=stop))
@@ -195,9 +173,7 @@ def _checkpoint(given: Path | None, out: str) -> Iterator[Path]:
         yield Path(out) / _CHECKPOINT
 
 
-def _quotas(
-    files: list[str] | None, *, store: str | None, context: str | None, command_config: Path | None
-) -> tuple[Entries, Entries]:
+def _quotas(files: list[str] | None, store: StoreOptions) -> tuple[Entries, Entries]:
     """Return the quotas of files or else of the store, and those that are static configuration."""
     if files:
         found = declared(files).entries
@@ -205,10 +181,7 @@ def _quotas(
             (each.entity, {key: value for key, value in each.quotas.items() if value is not None}) for each in found
         )
         return entries, ()
-    choice = choose_store(
-        store=store, bootstrap_server=None, zookeeper=None, command_config=command_config, context=context
-    )
-    with closing(choice.open()) as opened:
+    with closing(store.choose().open()) as opened:
         entries = tuple((entry.entity, entry.quotas) for entry in opened.describe(EVERYTHING))
         return ((), entries) if opened.url.startswith("static:") else (entries, ())
 

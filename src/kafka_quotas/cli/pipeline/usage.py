@@ -6,26 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from kafka_quotas.cli.options.figures import client_window
-from kafka_quotas.cli.options.stores import CommandConfig, ContextName, ListingView, StoreUrl
-from kafka_quotas.cli.options.windows import QuotaWindowNum, QuotaWindowSize, WindowFile, chosen_windows
+from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
+from kafka_quotas.cli.options.windows import ClientWindow
 from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, print_listing, write
 from kafka_quotas.cli.output.view import TABLE_VIEW, View
-from kafka_quotas.cli.pipeline.options import (
-    Data,
-    DriverMemory,
-    EngineName,
-    EnvArchive,
-    Master,
-    SparkConf,
-    SparkLog,
-    events_request,
-)
+from kafka_quotas.cli.pipeline.options import Data, EngineOptions
 from kafka_quotas.cli.pipeline.progress import engine_notes, job_progress
 from kafka_quotas.cli.pipeline.proposals import amount_text, bucket_text, proposal_in_force
 from kafka_quotas.commands.pipeline.usage import UsageRequest, UsageResult
 from kafka_quotas.commands.pipeline.usage import usage as run_usage
-from kafka_quotas.pipeline.engine.choice import Engine, require_libraries
+from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.engine.runner import EventsWatcher
 
 _SHOWN_ROWS = 30
@@ -58,19 +48,10 @@ def usage(
     *,
     data: Data,
     quotas: Quotas = None,
-    store: StoreUrl = None,
-    context: ContextName = None,
-    command_config: CommandConfig = None,
-    quota_window_num: QuotaWindowNum = None,
-    quota_window_size_seconds: QuotaWindowSize = None,
-    window_file: WindowFile = None,
+    store: StoreOrContext,
+    windows: ClientWindow,
     out: Out = None,
-    engine: EngineName = Engine.AUTO,
-    master: Master = None,
-    env_archive: EnvArchive = None,
-    driver_memory: DriverMemory = "2g",
-    spark_conf: SparkConf = None,
-    spark_log: SparkLog = None,
+    engine: EngineOptions,
     output: ListingView = TABLE_VIEW,
 ) -> None:
     """Show who used how much of which quota, by Kafka's own rate (11 samples of 1 s, unless told otherwise).
@@ -80,22 +61,12 @@ def usage(
     and the share of active seconds with a throttle time.
     """
     require_libraries()
-    windows = chosen_windows(
-        quota_window_num=quota_window_num, quota_window_size_seconds=quota_window_size_seconds, window_file=window_file
-    )
-    in_force = proposal_in_force(quotas, store=store, context=context, command_config=command_config)
+    settings = windows.settings()
+    in_force = proposal_in_force(quotas, store)
     request = UsageRequest(
-        events=events_request(
-            data,
-            engine,
-            master=master,
-            env_archive=env_archive,
-            driver_memory=driver_memory,
-            conf=spark_conf,
-            log=spark_log,
-        ),
+        events=engine.events(data),
         quotas=in_force,
-        window=client_window(windows)[0],
+        window=settings.client,
         out=out,
     )
     with job_progress() as progress:

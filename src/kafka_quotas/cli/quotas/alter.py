@@ -3,36 +3,17 @@
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from kafka_quotas.cli.completion.values import complete_assignments, complete_keys
 from kafka_quotas.cli.framework.entity_command import ORDER, EntityCommand
-from kafka_quotas.cli.framework.store_choice import STORE_VARIABLE, StoreChoice, choose_store
+from kafka_quotas.cli.framework.option_groups import option, option_group
+from kafka_quotas.cli.framework.store_choice import STORE_VARIABLE, StoreChoice
 from kafka_quotas.cli.options.config import parse_changes
-from kafka_quotas.cli.options.entity import EntityOptions, entity_of, selected_parts
+from kafka_quotas.cli.options.entity import OneEntity, entity_of, selected_parts
 from kafka_quotas.cli.options.journal import For, Reason, parse_for_ms, recorder_for
-from kafka_quotas.cli.options.stores import (
-    BootstrapServer,
-    Broker,
-    BrokerDefault,
-    Client,
-    ClientDefault,
-    ClientName,
-    CommandConfig,
-    ContextName,
-    EntityDefault,
-    EntityType,
-    Ip,
-    IpDefault,
-    ListingView,
-    StoreUrl,
-    ThresholdTopic,
-    User,
-    UserDefault,
-    Zookeeper,
-)
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Column, Listing, Table, is_terminal, print_listing, print_table, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
@@ -53,66 +34,53 @@ _KAFKA_NAMES = {USER: "user", CLIENT_ID: "client", IP: "ip", TOPIC: "topic", BRO
 _HOW_TO_CHOOSE = f"--bootstrap-server, --zookeeper, --store, --context or the variable {STORE_VARIABLE} choose another"
 _COLUMNS = (Column(title="key"), Column(title="old", figures=True), Column(title="new", figures=True))
 
-AddConfig = Annotated[
-    list[str] | None,
-    typer.Option(
+
+@option_group
+class AlterOptions:
+    """The options of `alter` about what changes, and how."""
+
+    add_config: list[str] | None = option(
         "--add-config",
         metavar="KEY=VALUE,...",
         help="Quotas to set, with units: producer_byte_rate=10MiB,consumer_byte_rate=2M. KEY=unlimited sets the "
         "largest value, which is an exemption. May be repeated.",
         autocompletion=complete_assignments,
-    ),
-]
-AddConfigFile = Annotated[
-    Path | None, typer.Option("--add-config-file", metavar="FILE", help="A file of KEY=VALUE lines with quotas to set.")
-]
-DeleteConfig = Annotated[
-    list[str] | None,
-    typer.Option(
+    )
+    add_config_file: Path | None = option(
+        "--add-config-file", metavar="FILE", help="A file of KEY=VALUE lines with quotas to set."
+    )
+    delete_config: list[str] | None = option(
         "--delete-config",
         metavar="KEY,...",
         help="Quotas to remove: the entity falls to the next level. May be repeated.",
         autocompletion=complete_keys,
-    ),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, here and at the broker, and write nothing.")]
-NoWait = Annotated[bool, typer.Option("--no-wait", help="Don't read a change back from Kafka until it is visible.")]
-AllowInvalid = Annotated[
-    bool,
-    typer.Option("--allow-invalid", help="With a zk:// store: check by ZooKeeper's own rules alone, which let 0 pass."),
-]
+    )
+    exempt: Exempt = False
+    dry_run: bool = option(
+        "--dry-run", default=False, help="Check everything, here and at the broker, and write nothing."
+    )
+    no_wait: bool = option("--no-wait", default=False, help="Don't read a change back from Kafka until it is visible.")
+    allow_invalid: bool = option(
+        "--allow-invalid",
+        default=False,
+        help="With a zk:// store: check by ZooKeeper's own rules alone, which let 0 pass.",
+    )
+    for_: For = None
+    reason: Reason = None
+
+    @property
+    def names_changes(self) -> bool:
+        """Whether an option names a quota to set or to remove."""
+        return bool(self.add_config or self.add_config_file or self.delete_config)
 
 
 @app.command(cls=EntityCommand)
 def alter(
     ctx: typer.Context,
     *,
-    user: User = None,
-    client: Client = None,
-    ip: Ip = None,
-    user_default: UserDefault = False,
-    client_default: ClientDefault = False,
-    ip_default: IpDefault = False,
-    topic: ThresholdTopic = None,
-    broker: Broker = None,
-    broker_default: BrokerDefault = False,
-    entity_type: EntityType = None,
-    entity_name: ClientName = None,
-    entity_default: EntityDefault = 0,  # noqa: ARG001 - its place among the options counts, see ORDER
-    add_config: AddConfig = None,
-    add_config_file: AddConfigFile = None,
-    delete_config: DeleteConfig = None,
-    exempt: Exempt = False,
-    dry_run: DryRun = False,
-    no_wait: NoWait = False,
-    allow_invalid: AllowInvalid = False,
-    for_: For = None,
-    reason: Reason = None,
-    store: StoreUrl = None,
-    context: ContextName = None,
-    bootstrap_server: BootstrapServer = None,
-    zookeeper: Zookeeper = None,
-    command_config: CommandConfig = None,
+    named: OneEntity,
+    wanted: AlterOptions,
+    store: StoreOptions,
     output: ListingView = TABLE_VIEW,
 ) -> None:
     """Set or remove quotas of one entity.
@@ -121,47 +89,31 @@ def alter(
     or not at all. The limits hold per broker, not per cluster. A topic or a broker has a threshold, which the daemon
     holds.
     """
-    parts = selected_parts(
-        EntityOptions(
-            user=user,
-            client=client,
-            ip=ip,
-            user_default=user_default,
-            client_default=client_default,
-            ip_default=ip_default,
-            topic=topic,
-            broker=broker,
-            broker_default=broker_default,
-            entity_types=entity_type or (),
-            entity_names=entity_name or (),
-            order=ctx.meta[ORDER],
-        )
-    )
-    choice = choose_store(
-        store=store,
-        bootstrap_server=bootstrap_server,
-        zookeeper=zookeeper,
-        command_config=command_config,
-        context=context,
-    )
-    _check_allow_invalid(choice, allow_invalid)
+    parts = selected_parts(named, ctx.meta[ORDER])
+    choice = store.choose()
+    _check_allow_invalid(choice, wanted.allow_invalid)
     check_columns(output, _COLUMNS)
-    recorder, for_ms = recorder_for("alter", reason=reason), parse_for_ms(for_)
-    if exempt:
-        named = exempted_user(parts, with_changes=bool(add_config or add_config_file or delete_config))
-        exempt_user(named, choice, recorder, for_ms=for_ms, dry_run=dry_run, wait=not no_wait, output=output)
+    recorder, for_ms = recorder_for("alter", reason=wanted.reason), parse_for_ms(wanted.for_)
+    if wanted.exempt:
+        user = exempted_user(parts, with_changes=wanted.names_changes)
+        exempt_user(
+            user, choice, recorder, for_ms=for_ms, dry_run=wanted.dry_run, wait=not wanted.no_wait, output=output
+        )
         return
     entity = entity_of(parts)
     changes = parse_changes(
-        add=add_config or (), add_file=add_config_file, delete=delete_config or (), allow_invalid=allow_invalid
+        add=wanted.add_config or (),
+        add_file=wanted.add_config_file,
+        delete=wanted.delete_config or (),
+        allow_invalid=wanted.allow_invalid,
     )
-    with closing(choice.open(allow_invalid=allow_invalid, wait=not no_wait)) as opened:
+    with closing(choice.open(allow_invalid=wanted.allow_invalid, wait=not wanted.no_wait)) as opened:
         result = run_alter(
             opened,
             entity=entity,
             changes=changes,
-            dry_run=dry_run,
-            allow_invalid=allow_invalid,
+            dry_run=wanted.dry_run,
+            allow_invalid=wanted.allow_invalid,
             recorder=recorder,
             for_ms=for_ms,
         )

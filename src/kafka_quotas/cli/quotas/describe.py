@@ -3,53 +3,21 @@
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
+from typing import Annotated
 
 import typer
 
 from kafka_quotas.cli.framework.entity_command import ORDER, EntityCommand
-from kafka_quotas.cli.framework.store_choice import StoreChoice, choose_store
-from kafka_quotas.cli.options.entity import EntityOptions, filter_of, selected_parts
-from kafka_quotas.cli.options.stores import (
-    BootstrapServer,
-    Broker,
-    BrokerDefault,
-    Client,
-    ClientAny,
-    ClientDefault,
-    ClientName,
-    CommandConfig,
-    ContextName,
-    EntityDefault,
-    EntityType,
-    Ip,
-    IpAny,
-    IpDefault,
-    ListingView,
-    StoreUrl,
-    Strict,
-    User,
-    UserAny,
-    UserDefault,
-    Zookeeper,
-)
-from kafka_quotas.cli.options.usage import MetricNamesFile, Prometheus, UsageControl, UsageOptions, read_from
+from kafka_quotas.cli.framework.option_groups import Without
+from kafka_quotas.cli.framework.store_choice import StoreChoice
+from kafka_quotas.cli.options.entity import EntityOptions, selected_filter
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, write
 from kafka_quotas.cli.output.static_note import print_static_note
 from kafka_quotas.cli.output.values import in_words, plain, record_kinds
 from kafka_quotas.cli.output.view import TABLE_VIEW, View
-from kafka_quotas.cli.quotas.effective_options import (
-    AllClients,
-    Brokers,
-    ClientsFile,
-    Effective,
-    EffectiveOptions,
-    History,
-    NoClientId,
-    Topic,
-    WithUsage,
-    clients_asked,
-    parse_history,
-)
+from kafka_quotas.cli.quotas.effective_options import EffectiveOptions, clients_asked, parse_history
 from kafka_quotas.cli.quotas.effective_view import print_effective
 from kafka_quotas.commands.quotas.cluster import look_at_cluster
 from kafka_quotas.commands.quotas.describe import DescribeResult
@@ -65,37 +33,9 @@ app = typer.Typer(add_completion=False)
 def describe(
     ctx: typer.Context,
     *,
-    user: User = None,
-    client: Client = None,
-    ip: Ip = None,
-    user_default: UserDefault = False,
-    client_default: ClientDefault = False,
-    ip_default: IpDefault = False,
-    user_any: UserAny = False,
-    client_any: ClientAny = False,
-    ip_any: IpAny = False,
-    broker: Broker = None,
-    broker_default: BrokerDefault = False,
-    entity_type: EntityType = None,
-    entity_name: ClientName = None,
-    entity_default: EntityDefault = 0,  # noqa: ARG001 - its place among the options counts, see ORDER
-    strict: Strict = False,
-    effective: Effective = False,
-    no_client_id: NoClientId = False,
-    all_clients: AllClients = False,
-    clients: ClientsFile = None,
-    history: History = None,
-    brokers: Brokers = None,
-    topic: Topic = None,
-    with_usage: WithUsage = False,
-    control: UsageControl = None,
-    prometheus: Prometheus = None,
-    metric_names: MetricNamesFile = None,
-    store: StoreUrl = None,
-    context: ContextName = None,
-    bootstrap_server: BootstrapServer = None,
-    zookeeper: Zookeeper = None,
-    command_config: CommandConfig = None,
+    named: Annotated[EntityOptions, Without("topic")],
+    asked: EffectiveOptions,
+    store: StoreOptions,
     output: ListingView = TABLE_VIEW,
 ) -> None:
     """Show stored quotas, or with --effective which quotas a client really gets.
@@ -103,51 +43,19 @@ def describe(
     Without an entity everything is shown. What --output json prints of stored quotas is a list of entities that can be
     read back. Limits hold per broker, not per cluster.
     """
-    named = EntityOptions(
-        user=user,
-        client=client,
-        ip=ip,
-        user_default=user_default,
-        client_default=client_default,
-        ip_default=ip_default,
-        user_any=user_any,
-        client_any=client_any,
-        ip_any=ip_any,
-        topic=None if effective else topic,
-        broker=broker,
-        broker_default=broker_default,
-        entity_types=entity_type or (),
-        entity_names=entity_name or (),
-        order=ctx.meta[ORDER],
-    )
-    asked = EffectiveOptions(
-        no_client_id=no_client_id,
-        all_clients=all_clients,
-        clients_file=clients,
-        history=history or (),
-        brokers=brokers,
-        topic=topic if effective else None,
-        with_usage=with_usage,
-        usage=UsageOptions(control=control, prometheus=prometheus or (), metric_names=metric_names),
-    )
-    choice = choose_store(
-        store=store,
-        bootstrap_server=bootstrap_server,
-        zookeeper=zookeeper,
-        command_config=command_config,
-        context=context,
-    )
-    if effective:
-        _effective(named, asked, choice, output, strict=strict)
+    choice, order = store.choose(), ctx.meta[ORDER]
+    if asked.effective:
+        _effective(named, order, asked, choice, output)
     else:
-        _stored(named, asked, choice, output, strict=strict)
+        _stored(replace(named, topic=asked.topic), order, asked, choice, output)
 
 
-def _stored(named: EntityOptions, asked: EffectiveOptions, choice: StoreChoice, output: View, *, strict: bool) -> None:
-    """Print the stored quotas that match."""
-    if asked != EffectiveOptions():
-        raise UsageError(f"{', '.join(asked.given())}: only with --effective", hint="add --effective")
-    quota_filter = filter_of(selected_parts(named), strict=strict)
+def _stored(
+    named: EntityOptions, order: Sequence[str], asked: EffectiveOptions, choice: StoreChoice, output: View
+) -> None:
+    if asked.only_with_effective:
+        raise UsageError(f"{', '.join(asked.only_with_effective)}: only with --effective", hint="add --effective")
+    quota_filter = selected_filter(named, order)
     with closing(choice.open()) as opened:
         result = run_describe(opened, quota_filter=quota_filter)
     print_listing(_listing(result), output)
@@ -157,16 +65,15 @@ def _stored(named: EntityOptions, asked: EffectiveOptions, choice: StoreChoice, 
 
 
 def _effective(
-    named: EntityOptions, asked: EffectiveOptions, choice: StoreChoice, output: View, *, strict: bool
+    named: EntityOptions, order: Sequence[str], asked: EffectiveOptions, choice: StoreChoice, output: View
 ) -> None:
-    """Print the effective quotas of the named clients."""
-    if strict:
+    if named.strict:
         raise UsageError("--strict and --effective exclude each other", hint="a client is subject to every level")
-    if asked.usage.given and not asked.with_usage:
-        raise UsageError(f"{asked.usage.given[0]} goes with --with-usage")
-    clients = clients_asked(named, asked)
-    history = parse_history(asked.history)
-    usages = read_from(asked.usage).usages if asked.with_usage else None
+    if asked.usage.named and not asked.with_usage:
+        raise UsageError(f"{asked.usage.named[0]} goes with --with-usage")
+    clients = clients_asked(named, order, asked)
+    history = parse_history(asked.history or ())
+    usages = asked.usage.read().usages if asked.with_usage else None
     with closing(choice.open()) as opened:
         found = look_at_cluster(opened.url, settings=choice.settings(), brokers=asked.brokers, topic=asked.topic)
         result = run_effective(

@@ -1,12 +1,9 @@
 """The options of `describe --effective`: whom it is about, what brokers remember, how large the cluster is."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.entity import EntityOptions, selected_parts
 from kafka_quotas.cli.options.usage import UsageOptions
 from kafka_quotas.commands.quotas.client import QuestionedClient
@@ -14,77 +11,6 @@ from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.entity import CLIENT_ID, IP, USER
 from kafka_quotas.core.model.quota_filter import Match
 from kafka_quotas.core.resolution.quota_resolver import LEVEL_PATHS, LevelKind
-
-PANEL = "Effective quotas"
-
-Effective = Annotated[
-    bool,
-    typer.Option(
-        "--effective",
-        help="Show what really applies to --user, --client, --ip: per quota key the limit and the level that won. "
-        "A --user without --client is answered for each kind of its clients.",
-        rich_help_panel=PANEL,
-    ),
-]
-NoClientId = Annotated[
-    bool,
-    typer.Option("--no-client-id", help="With --effective: a client that sends no client-id.", rich_help_panel=PANEL),
-]
-AllClients = Annotated[
-    bool,
-    typer.Option(
-        "--all", help="With --effective: every client that the store, or --clients, tells of.", rich_help_panel=PANEL
-    ),
-]
-ClientsFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--clients",
-        metavar="FILE",
-        help="With --effective: answer for the clients of a CSV file with a header of user, client-id and ip.",
-        rich_help_panel=PANEL,
-    ),
-]
-History = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--history",
-        metavar="LEVELS",
-        help="With --effective: kinds of levels that the broker has seen quotas of before: client, user, pair, or the "
-        "numbers 1 to 8; separated by commas.",
-        rich_help_panel=PANEL,
-    ),
-]
-Brokers = Annotated[
-    int | None,
-    typer.Option(
-        "--brokers",
-        metavar="N",
-        min=1,
-        help="With --effective: show what the limits, which hold per broker, come to on this many brokers.",
-        rich_help_panel=PANEL,
-    ),
-]
-Topic = Annotated[
-    str | None,
-    typer.Option(
-        "--topic",
-        metavar="NAME",
-        help="The threshold of a topic. With --effective and a Kafka store: what the limits come to on the brokers "
-        "that lead this topic.",
-        rich_help_panel=PANEL,
-    ),
-]
-
-WithUsage = Annotated[
-    bool,
-    typer.Option(
-        "--with-usage",
-        help="With --effective: add the rate and the throttle time of the client's buckets at each broker, from a "
-        "running daemon or with --prometheus from the brokers' metrics.",
-        rich_help_panel=PANEL,
-    ),
-]
 
 _KINDS: dict[str, LevelKind] = {kind.value: kind for kind in LevelKind} | {
     "1": LevelKind.PAIR,
@@ -97,37 +23,69 @@ _KINDS: dict[str, LevelKind] = {kind.value: kind for kind in LevelKind} | {
     "8": LevelKind.CLIENT,
 }
 
-_NO_SOURCE = UsageOptions()
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@option_group
 class EffectiveOptions:
-    """These options as they were typed."""
+    """The options that go with `--effective`, and `--topic`, which alone names a topic's threshold."""
 
-    no_client_id: bool = False
-    all_clients: bool = False
-    clients_file: Path | None = None
-    history: Sequence[str] = ()
-    brokers: int | None = None
-    topic: str | None = None
-    with_usage: bool = False
-    usage: UsageOptions = _NO_SOURCE
+    effective: bool = option(
+        "--effective",
+        default=False,
+        help="Show what really applies to --user, --client, --ip: per quota key the limit and the level that won. "
+        "A --user without --client is answered for each kind of its clients.",
+    )
+    no_client_id: bool = option(
+        "--no-client-id", default=False, help="With --effective: a client that sends no client-id."
+    )
+    all_clients: bool = option(
+        "--all", default=False, help="With --effective: every client that the store, or --clients, tells of."
+    )
+    clients: Path | None = option(
+        "--clients",
+        metavar="FILE",
+        help="With --effective: answer for the clients of a CSV file with a header of user, client-id and ip.",
+    )
+    history: list[str] | None = option(
+        "--history",
+        metavar="LEVELS",
+        help="With --effective: kinds of levels that the broker has seen quotas of before: client, user, pair, or the "
+        "numbers 1 to 8; separated by commas.",
+    )
+    brokers: int | None = option(
+        "--brokers",
+        metavar="N",
+        min=1,
+        help="With --effective: show what the limits, which hold per broker, come to on this many brokers.",
+    )
+    topic: str | None = option(
+        "--topic",
+        metavar="NAME",
+        help="The threshold of a topic. With --effective and a Kafka store: what the limits come to on the brokers "
+        "that lead this topic.",
+    )
+    with_usage: bool = option(
+        "--with-usage",
+        default=False,
+        help="With --effective: add the rate and the throttle time of the client's buckets at each broker, from a "
+        "running daemon or with --prometheus from the brokers' metrics.",
+    )
+    usage: UsageOptions
 
-    def given(self) -> list[str]:
-        """Return the options that were given, as they are spelled."""
+    @property
+    def only_with_effective(self) -> list[str]:
+        """The options on the command line that mean nothing without `--effective`, as they are spelled."""
         spelled = {
             "--no-client-id": self.no_client_id,
             "--all": self.all_clients,
-            "--clients": self.clients_file,
+            "--clients": self.clients,
             "--history": self.history,
             "--brokers": self.brokers,
-            "--topic": self.topic,
             "--with-usage": self.with_usage,
         }
-        return [option for option, value in spelled.items() if value] + self.usage.given
+        return [name for name, value in spelled.items() if value] + self.usage.named
 
 
-def clients_asked(named: EntityOptions, asked: EffectiveOptions) -> tuple[QuestionedClient, ...]:
+def clients_asked(named: EntityOptions, order: Sequence[str], asked: EffectiveOptions) -> tuple[QuestionedClient, ...]:
     """Return the clients that the options name, none for all that the store knows.
 
     Raises:
@@ -137,11 +95,11 @@ def clients_asked(named: EntityOptions, asked: EffectiveOptions) -> tuple[Questi
         raise UsageError(
             "--client is empty", hint="is the shell variable behind it set? --no-client-id asks for the empty client-id"
         )
-    parts = {part.entity_type: part for part in selected_parts(named)}
-    if asked.all_clients or asked.clients_file:
+    parts = {part.entity_type: part for part in selected_parts(named, order)}
+    if asked.all_clients or asked.clients:
         if parts or asked.no_client_id:
             raise UsageError("--all and --clients already name the clients", hint="leave out the entity options")
-        return read_clients(asked.clients_file) if asked.clients_file else ()
+        return read_clients(asked.clients) if asked.clients else ()
     for part in parts.values():
         if part.match is not Match.EXACT:
             raise UsageError(

@@ -21,8 +21,6 @@ from kafka_quotas.commands.quotas.migrate import migrate as run_migrate
 from kafka_quotas.core.errors import VerdictError
 from kafka_quotas.stores.store import Store
 
-app = typer.Typer(add_completion=False)
-
 _COLUMNS = (
     Column(title="entity"),
     Column(title="key", whole=True),
@@ -53,7 +51,6 @@ AllowInvalid = Annotated[
 ]
 
 
-@app.command()
 def migrate(
     *,
     source: From,

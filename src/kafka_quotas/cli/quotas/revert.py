@@ -32,8 +32,6 @@ from kafka_quotas.core.errors import KafkaQuotasError, UsageError
 from kafka_quotas.stores.store import Store
 from kafka_quotas.system_clock import SystemClock
 
-app = typer.Typer(add_completion=False)
-
 EntryId = Annotated[
     str | None,
     typer.Argument(
@@ -58,7 +56,6 @@ AllowInvalid = Annotated[
 ]
 
 
-@app.command()
 def revert(
     *,
     entry_id: EntryId = None,

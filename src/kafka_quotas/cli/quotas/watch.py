@@ -7,27 +7,9 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.framework.entity_command import ORDER, EntityCommand
-from kafka_quotas.cli.framework.store_choice import choose_store
-from kafka_quotas.cli.options.entity import EntityOptions, filter_of, selected_parts
-from kafka_quotas.cli.options.stores import (
-    BootstrapServer,
-    Client,
-    ClientAny,
-    ClientDefault,
-    CommandConfig,
-    ContextName,
-    Ip,
-    IpAny,
-    IpDefault,
-    ListingView,
-    StoreUrl,
-    Strict,
-    User,
-    UserAny,
-    UserDefault,
-    Zookeeper,
-)
+from kafka_quotas.cli.framework.entity_command import EntityCommand
+from kafka_quotas.cli.options.entity import ShortFilter, selected_filter
+from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.plan_view import change_records
 from kafka_quotas.cli.output.render import Column, Listing, Table, warn, write
 from kafka_quotas.cli.output.row_stream import RowStream
@@ -56,25 +38,11 @@ _RECORDS = [Column(title=title) for title in ("time", *_KINDS, "defaults", "key"
 
 @app.command(cls=EntityCommand)
 def watch(
-    ctx: typer.Context,
     *,
-    user: User = None,
-    client: Client = None,
-    ip: Ip = None,
-    user_default: UserDefault = False,
-    client_default: ClientDefault = False,
-    ip_default: IpDefault = False,
-    user_any: UserAny = False,
-    client_any: ClientAny = False,
-    ip_any: IpAny = False,
-    strict: Strict = False,
+    named: ShortFilter,
     count: Count = None,
     duration: Duration = None,
-    store: StoreUrl = None,
-    context: ContextName = None,
-    bootstrap_server: BootstrapServer = None,
-    zookeeper: Zookeeper = None,
-    command_config: CommandConfig = None,
+    store: StoreOptions,
     output: ListingView = TABLE_VIEW,
 ) -> None:
     """Print changes of a store as they happen: whose quota, which one, old and new value.
@@ -83,27 +51,9 @@ def watch(
     journal (revert --list). A Kafka store is looked at every half second, so that changes in quick succession are seen
     as one. JSON is one document per line.
     """
-    named = EntityOptions(
-        user=user,
-        client=client,
-        ip=ip,
-        user_default=user_default,
-        client_default=client_default,
-        ip_default=ip_default,
-        user_any=user_any,
-        client_any=client_any,
-        ip_any=ip_any,
-        order=ctx.meta[ORDER],
-    )
     check_columns(output, _COLUMNS, _RECORDS)
     bounds = WatchBounds(count=count or output.limit or None, duration_s=_seconds(duration))
-    choice = choose_store(
-        store=store,
-        bootstrap_server=bootstrap_server,
-        zookeeper=zookeeper,
-        command_config=command_config,
-        context=context,
-    )
+    choice = store.choose()
     with closing(choice.open()) as opened:
         url = opened.url
 
@@ -120,7 +70,7 @@ def watch(
             pause=time.sleep,
             began=began,
             lost=_tell_lost,
-            quota_filter=filter_of(selected_parts(named), strict=strict),
+            quota_filter=selected_filter(named),
         ):
             rows.print_row(_listing(each, url))
 

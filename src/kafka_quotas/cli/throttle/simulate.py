@@ -9,18 +9,10 @@ import typer
 
 from kafka_quotas.cli.charts.plot import check_plot_targets, show_chart
 from kafka_quotas.cli.charts.text_chart import Series, Style
+from kafka_quotas.cli.framework.option_groups import option, option_group, required
 from kafka_quotas.cli.options.figures import GenericQuota, client_window, controller_window, generic_quota
 from kafka_quotas.cli.options.stores import OutputForm
-from kafka_quotas.cli.options.windows import (
-    ControllerWindowNum,
-    ControllerWindowSize,
-    QuotaWindowNum,
-    QuotaWindowSize,
-    WindowCommandConfig,
-    WindowFile,
-    WindowServer,
-    chosen_windows,
-)
+from kafka_quotas.cli.options.windows import BrokerWindowOptions
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing
 from kafka_quotas.cli.output.view import Output
@@ -31,6 +23,7 @@ from kafka_quotas.commands.throttle.event_file import EventFormat, read_events
 from kafka_quotas.commands.throttle.simulate import Course, CoursePoint, Simulation, SimulationSummary, Tally
 from kafka_quotas.commands.throttle.simulate import simulate as run_simulation
 from kafka_quotas.core.errors import UsageError
+from kafka_quotas.core.model.quota_window import QuotaWindow
 from kafka_quotas.core.quotas.simulation import (
     MUTATION_ALGORITHMS,
     Algorithm,
@@ -38,6 +31,31 @@ from kafka_quotas.core.quotas.simulation import (
     operations,
     usual_operation,
 )
+
+
+@option_group
+class SimulateOptions:
+    """The options of `throttle simulate` about the algorithm, the events and what is shown."""
+
+    quota: str = required("--quota", metavar="RATE", help="The bound per second: 5MB/s, 0.1%, 5, as amounts count.")
+    algorithm: Algorithm = option(
+        "--algorithm",
+        default=Algorithm.RATE,
+        help="rate, bounded (cut at one sample), count-rate, simple-rate, token-bucket, rate-spread-even "
+        "or rate-spread-fill.",
+    )
+    op: EventOperation | None = option(
+        "--op", help="What events do that do not say. Default: record for rates, strict for the others."
+    )
+    closed_loop: bool = option(
+        "--closed-loop", default=False, help="One client that waits out every delay and repeats what was refused."
+    )
+    form: EventFormat | None = option("--format", help="jsonl or csv. Default: by the name, else by the content.")
+    summary: bool = option("--summary", default=False, help="Only the totals, not each decision.")
+    chart: bool = option("--chart", default=False, help="Draw rate, bound and delay over time.")
+    plot: list[Path] | None = option(
+        "--plot", metavar="FILE", help="Draw the same into a .png or .svg file; may be repeated."
+    )
 
 
 def simulate(
@@ -50,41 +68,8 @@ def simulate(
             "(record, record_nocheck, unrecord, strict, check); - is standard input.",
         ),
     ],
-    quota: Annotated[
-        str, typer.Option("--quota", metavar="RATE", help="The bound per second: 5MB/s, 0.1%, 5, as amounts count.")
-    ],
-    algorithm: Annotated[
-        Algorithm,
-        typer.Option(
-            "--algorithm",
-            help="rate, bounded (cut at one sample), count-rate, simple-rate, token-bucket, rate-spread-even "
-            "or rate-spread-fill.",
-        ),
-    ] = Algorithm.RATE,
-    op: Annotated[
-        EventOperation | None,
-        typer.Option("--op", help="What events do that do not say. Default: record for rates, strict for the others."),
-    ] = None,
-    closed_loop: Annotated[
-        bool,
-        typer.Option("--closed-loop", help="One client that waits out every delay and repeats what was refused."),
-    ] = False,
-    form: Annotated[
-        EventFormat | None, typer.Option("--format", help="jsonl or csv. Default: by the name, else by the content.")
-    ] = None,
-    summary: Annotated[bool, typer.Option("--summary", help="Only the totals, not each decision.")] = False,
-    chart: Annotated[bool, typer.Option("--chart", help="Draw rate, bound and delay over time.")] = False,
-    plot: Annotated[
-        list[Path] | None,
-        typer.Option("--plot", metavar="FILE", help="Draw the same into a .png or .svg file; may be repeated."),
-    ] = None,
-    quota_window_num: QuotaWindowNum = None,
-    quota_window_size_seconds: QuotaWindowSize = None,
-    controller_quota_window_num: ControllerWindowNum = None,
-    controller_quota_window_size_seconds: ControllerWindowSize = None,
-    window_file: WindowFile = None,
-    bootstrap_server: WindowServer = None,
-    command_config: WindowCommandConfig = None,
+    asked: SimulateOptions,
+    windows: BrokerWindowOptions,
     output: OutputForm = Output.TABLE,
 ) -> None:
     """Replay a file of events through an algorithm and print each decision.
@@ -92,65 +77,51 @@ def simulate(
     The token bucket and the spreads take the controller.* window, the other algorithms the other one. Decisions are
     printed as they are taken; a bad line ends the replay there, and is named: JSON and YAML then end without a summary.
     """
-    check_plot_targets(plot or ())
-    bound = generic_quota("--quota", quota)
-    settings = chosen_windows(
-        quota_window_num=quota_window_num,
-        quota_window_size_seconds=quota_window_size_seconds,
-        controller_window_num=controller_quota_window_num,
-        controller_window_size_seconds=controller_quota_window_size_seconds,
-        window_file=window_file,
-        bootstrap_server=bootstrap_server,
-        command_config=command_config,
-    )
-    admission = algorithm in MUTATION_ALGORITHMS and algorithm is not Algorithm.RATE
-    _refuse_other_window(
-        algorithm,
-        num=quota_window_num if admission else controller_quota_window_num,
-        size=quota_window_size_seconds if admission else controller_quota_window_size_seconds,
-        taken="--controller-quota-window-" if admission else "--quota-window-",
-    )
-    window, origin = controller_window(settings) if admission else client_window(settings)
+    check_plot_targets(asked.plot or ())
+    bound, algorithm, op = generic_quota("--quota", asked.quota), asked.algorithm, asked.op
+    window, origin = _window(algorithm, windows)
     if op is not None and op not in operations(algorithm):
         raise UsageError(f"{algorithm} does not take {op}", hint=f"it takes {' and '.join(operations(algorithm))}")
     simulation = Simulation(
-        algorithm=algorithm, quota=bound.per_second, window=window, operation=op, closed_loop=closed_loop
+        algorithm=algorithm, quota=bound.per_second, window=window, operation=op, closed_loop=asked.closed_loop
     )
     view = _View(simulation, bound, origin, output)
-    course = _run(simulation, view, file, form, with_decisions=not summary, with_course=chart or bool(plot))
+    course = _run(simulation, view, file, asked)
     if course is not None:
-        show_chart(view.series(course.points()), output, title=view.title, chart=chart, plots=plot or ())
+        show_chart(view.series(course.points()), output, title=view.title, chart=asked.chart, plots=asked.plot or ())
 
 
-def _refuse_other_window(algorithm: Algorithm, *, num: int | None, size: int | None, taken: str) -> None:
-    """Refuse figures of a window that the algorithm does not use."""
-    if num is not None or size is not None:
+def _window(algorithm: Algorithm, windows: BrokerWindowOptions) -> tuple[QuotaWindow, str]:
+    """Return the window that the algorithm goes by, and where it came from.
+
+    Raises:
+        UsageError: An option sets a figure of the other window, or as `in_force` does.
+    """
+    settings = windows.in_force()
+    by_controller = algorithm in MUTATION_ALGORITHMS and algorithm is not Algorithm.RATE
+    ours = (windows.quota_window_num, windows.quota_window_size_seconds)
+    others = (windows.controller_quota_window_num, windows.controller_quota_window_size_seconds)
+    if any(figure is not None for figure in (ours if by_controller else others)):
+        taken = "--controller-quota-window-" if by_controller else "--quota-window-"
         raise UsageError(
             f"{algorithm} does not go by the window that was given", hint=f"it takes {taken}num and {taken}size-seconds"
         )
+    return controller_window(settings) if by_controller else client_window(settings)
 
 
-def _run(
-    simulation: Simulation,
-    view: "_View",
-    file: str,
-    form: EventFormat | None,
-    *,
-    with_decisions: bool,
-    with_course: bool,
-) -> Course | None:
+def _run(simulation: Simulation, view: "_View", file: str, asked: SimulateOptions) -> Course | None:
     """Run the replay and print decisions and totals as they come.
 
     Returns:
-        The course of the replay, None unless `with_course` asks for it.
+        The course of the replay, None where no chart is asked for.
     """
-    events = read_events(file, form=form, allowed=operations(simulation.algorithm))
-    tally, course = Tally(simulation.window), Course() if with_course else None
+    events = read_events(file, form=asked.form, allowed=operations(simulation.algorithm))
+    tally, course = Tally(simulation.window), Course() if asked.chart or asked.plot else None
     writer: DecisionWriter | None = None
     whole = False
     try:
         for decision in run_simulation(simulation, events):
-            if with_decisions:
+            if not asked.summary:
                 writer = writer or view.writer()  # not before the first event was read: a bad file prints nothing
                 writer.decision(decision)
             tally.add(decision)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.cli.declarative.apply import _tell_failures
+from kafka_quotas.cli.declarative.apply import _report_failures
 from kafka_quotas.cli.output.progress import ApplyProgress
 from kafka_quotas.commands.declarative.apply import ApplyResult, Failure, _next_size, apply
 from kafka_quotas.commands.declarative.plan import DesiredState
@@ -368,5 +368,5 @@ def test_running_again_is_no_advice_after_a_refusal(desk: Desk) -> None:
             store_url=desk.url, made=(), failures=(failure,), declared=None, radius=None, dry_run=False
         )
         with pytest.raises(VerdictError) as caught:
-            _tell_failures(result)
+            _report_failures(result)
         assert (caught.value.hint or "").startswith(advice)

@@ -11,7 +11,7 @@ import pytest
 from tests.support.load.results import greedy, result, unlimited
 from tests.support.processes.run_cli import run_cli
 
-from kafka_quotas.cli.load_test import report as load_report
+from kafka_quotas.cli.load_test import kept_runs as load_report
 from kafka_quotas.cli.load_test import result_output as load_keeping
 from kafka_quotas.cli.load_test.result_output import keep_result
 from kafka_quotas.cli.load_test.views.view import load_listing

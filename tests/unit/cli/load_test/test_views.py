@@ -191,7 +191,7 @@ def test_the_window_is_read_from_the_brokers_on_demand(
         return 0
 
     monkeypatch.setattr("kafka_quotas.commands.windows.broker_source", brokers)
-    monkeypatch.setattr("kafka_quotas.cli.load_test.records.carried_out", run)
+    monkeypatch.setattr("kafka_quotas.cli.load_test.records.run_and_keep", run)
     code, _, err = run_cli("load-test", "consume", "--bootstrap-server", "127.0.0.1:9092", *options)
 
     assert (code, err) == (0, "")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_quotas.cli.declarative.apply import _lines
+from kafka_quotas.cli.declarative.apply import round_lines
 from kafka_quotas.commands.declarative.apply import FIRST_CHUNK
 from kafka_quotas.commands.declarative.plan import DesiredState
 from kafka_quotas.commands.declarative.reconcile import Reconciler, drift_exposition
@@ -65,12 +65,12 @@ def bench(tmp_path: Path) -> Bench:
 
 def test_drift_is_found_corrected_counted_and_kept_in_the_journal(bench: Bench) -> None:
     reconciler = bench.reconciler()
-    assert _lines(reconciler.round()) == ["changed 1 quotas"]
-    assert _lines(reconciler.round()) == []
+    assert round_lines(reconciler.round()) == ["changed 1 quotas"]
+    assert round_lines(reconciler.round()) == []
     bench.set(ALICE, 99.0)
     bench.set(BOB, 1.0)
     done = reconciler.round()
-    assert _lines(done) == ["changed 1 quotas"]
+    assert round_lines(done) == ["changed 1 quotas"]
     assert bench.stored() == {ALICE: 7.0, BOB: 1.0}
     status = reconciler.status
     assert (status.rounds, status.drifted, status.undeclared, status.corrected_total) == (3, 1, 1, 2)
@@ -84,19 +84,19 @@ def test_a_changed_file_counts_from_the_next_round_and_a_broken_one_changes_noth
     reconciler = bench.reconciler()
     assert reconciler.round().result is not None
     bench.declare("much")
-    (line,) = _lines(reconciler.round())
+    (line,) = round_lines(reconciler.round())
     assert line.startswith("nothing was changed: ")
     assert "not a size: 'much'" in line
     assert reconciler.status.failed_rounds == 1
     bench.declare(8)
-    assert _lines(reconciler.round()) == ["changed 1 quotas"]
+    assert round_lines(reconciler.round()) == ["changed 1 quotas"]
     assert bench.stored() == {ALICE: 8.0}
 
 
 def test_with_dry_run_drift_is_told_and_left(bench: Bench) -> None:
     reconciler = bench.reconciler(dry_run=True)
     for _ in range(2):
-        assert _lines(reconciler.round()) == ["would change 1 quotas"]
+        assert round_lines(reconciler.round()) == ["would change 1 quotas"]
     assert reconciler.status.drifted == 1
     assert reconciler.status.corrected_total == 0
     assert bench.stored() == {}
@@ -114,17 +114,17 @@ def test_what_was_changed_for_a_while_stays_that_long_and_is_taken_back_then(ben
         for_ms=60_000,
     )
     bench.clock.advance(59_999)
-    assert _lines(reconciler.round()) == []
+    assert round_lines(reconciler.round()) == []
     assert bench.stored() == {ALICE: 100.0}
     bench.clock.advance(1)
-    assert _lines(reconciler.round()) == ["1 temporary quotas taken back"]
+    assert round_lines(reconciler.round()) == ["1 temporary quotas taken back"]
     assert bench.stored() == {ALICE: 7.0}
-    assert _lines(reconciler.round()) == []
+    assert round_lines(reconciler.round()) == []
 
 
 def test_the_first_round_in_order_is_told(bench: Bench) -> None:
     bench.set(ALICE, 7.0)
-    assert _lines(bench.reconciler().round()) == ["in order"]
+    assert round_lines(bench.reconciler().round()) == ["in order"]
 
 
 def test_drift_is_served_as_prometheus_figures(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""`kafka-quotas load-test validate`: whether a scenario can be run here, without running it."""
+"""`kafka-quotas load-test list` and `validate`: the scenarios that are shipped, and whether one can be run here."""
 
 import sys
 from dataclasses import replace
@@ -7,13 +7,19 @@ from typing import Annotated
 
 import typer
 
-from kafka_quotas.cli.load_test import options, target_options
 from kafka_quotas.cli.load_test.run import Scale, complete_scenarios
-from kafka_quotas.cli.options.stores import OutputForm
+from kafka_quotas.cli.load_test.target_options import ClusterOptions
+from kafka_quotas.cli.options.stores import ListingView, OutputForm
 from kafka_quotas.cli.output.json_text import json_text
 from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, write
-from kafka_quotas.cli.output.view import Output
-from kafka_quotas.commands.load_test.scenarios import ScenarioCheck, needs_broker, validate_scenario
+from kafka_quotas.cli.output.view import TABLE_VIEW, Output
+from kafka_quotas.commands.load_test.scenarios import (
+    ListedScenario,
+    ScenarioCheck,
+    listed_scenarios,
+    needs_broker,
+    validate_scenario,
+)
 from kafka_quotas.commands.load_test.target import LoadTarget
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.run.host_limits import host_limits
@@ -30,18 +36,62 @@ MaybeScenario = Annotated[
         autocompletion=complete_scenarios,
     ),
 ]
-ANY_JARS = Path("jars")
+_ANY_JARS = Path("jars")
 """Stands for jars where a broker would be started: nothing is started here, so it does not matter where they are."""
+
+
+def list_(*, output: ListingView = TABLE_VIEW) -> None:
+    """List the scenarios that are shipped, what each shows, and what it needs.
+
+    Those that need no real broker run on the embedded cluster with our daemon in front.
+    """
+    scenarios = listed_scenarios()
+    print_listing(
+        Listing(
+            noun="load-scenarios",
+            items="scenarios",
+            data={"scenarios": [_document(each) for each in scenarios]},
+            table=Table(
+                columns=[
+                    Column(title="scenario", whole=True),
+                    Column(title="needs", whole=True),
+                    Column(title="s", figures=True),
+                    Column(title="shows"),
+                ],
+                rows=[[each.name, _needs(each), round(each.seconds), each.title] for each in scenarios],
+                caption="s: seconds under load; run one with: kafka-quotas load-test run SCENARIO",
+            ),
+            records=Table(
+                columns=[Column(title=title) for title in _document(scenarios[0])],
+                rows=[list(_document(each).values()) for each in scenarios],
+            ),
+        ),
+        output,
+    )
+
+
+def _needs(scenario: ListedScenario) -> str:
+    return "real broker" if scenario.needs_broker else "daemon" if scenario.needs_daemon else "-"
+
+
+def _document(scenario: ListedScenario) -> dict[str, str | int | float | bool]:
+    return {
+        "name": scenario.name,
+        "title": scenario.title,
+        "source": scenario.source,
+        "needs_broker": scenario.needs_broker,
+        "needs_daemon": scenario.needs_daemon,
+        "clients": scenario.clients,
+        "seconds": scenario.seconds,
+        "scales": scenario.scales,
+    }
 
 
 def validate(
     scenario: MaybeScenario = None,
     *,
     schema: Schema = False,
-    bootstrap_server: options.Target = None,
-    embedded: options.Embedded = False,
-    broker_jars: target_options.BrokerJars = None,
-    through_daemon: target_options.ThroughDaemon = False,
+    cluster: ClusterOptions,
     scale: Scale = None,
     output: OutputForm = Output.TABLE,
 ) -> int:
@@ -59,16 +109,18 @@ def validate(
     if scenario is None:
         raise UsageError("name a scenario", hint="kafka-quotas load-test list shows those that are shipped")
     found = read_scenario(scenario)
-    target = LoadTarget(bootstrap=bootstrap_server, broker_jars=broker_jars, through_daemon=through_daemon)
-    if bootstrap_server is None and broker_jars is None and not embedded:
-        jars = ANY_JARS if needs_broker(found) else None
-        target = replace(target, broker_jars=jars, through_daemon=through_daemon or jars is None)
+    target = LoadTarget(
+        bootstrap=cluster.bootstrap_server, broker_jars=cluster.broker_jars, through_daemon=cluster.through_daemon
+    )
+    if target.bootstrap is None and target.broker_jars is None and not cluster.embedded:
+        jars = _ANY_JARS if needs_broker(found) else None
+        target = replace(target, broker_jars=jars, through_daemon=target.through_daemon or jars is None)
     check = validate_scenario(found, target, limits=host_limits(), scale=scale)
-    print_listing(_listing(check), output)
+    print_listing(_validation_listing(check), output)
     return 0 if check.ok else 1
 
 
-def _listing(check: ScenarioCheck) -> Listing:
+def _validation_listing(check: ScenarioCheck) -> Listing:
     return Listing(
         noun="load-validate",
         data={
@@ -85,7 +137,7 @@ def _listing(check: ScenarioCheck) -> Listing:
         table=Table(
             columns=[Column(title="stands against it"), Column(title="what to do")],
             rows=[(each.message, each.hint or "") for each in check.obstacles],
-            caption=_caption(check),
+            caption=_validation_caption(check),
         ),
         records=Table(
             columns=[Column(title=title) for title in ("scenario", "message", "hint")],
@@ -95,8 +147,8 @@ def _listing(check: ScenarioCheck) -> Listing:
     )
 
 
-def _caption(check: ScenarioCheck) -> str:
-    said = "can be run" if check.ok else f"can't be run ({len(check.obstacles)})"
+def _validation_caption(check: ScenarioCheck) -> str:
+    outcome = "can be run" if check.ok else f"can't be run ({len(check.obstacles)})"
     size = f"{check.clients} clients, {check.partitions} partitions, {check.seconds:g} s under load"
     scale = f"scale {check.scale:g} (a broker on this machine can bear {check.largest:g})"
-    return f"{check.name} {said}: {size} at {scale}; this machine allows {check.limits.told}"
+    return f"{check.name} {outcome}: {size} at {scale}; this machine allows {check.limits.told}"

@@ -1,4 +1,4 @@
-"""`kafka-quotas load-test compare`: two runs side by side, with a verdict for continuous integration."""
+"""`kafka-quotas load-test report` and `compare`: kept runs, drawn again or side by side with a verdict."""
 
 import sys
 from pathlib import Path
@@ -6,17 +6,24 @@ from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.charts.html_page import page_html
+from kafka_quotas.cli.charts.plot import require_matplotlib, save_plot
+from kafka_quotas.cli.load_test.result_output import PICTURE_FILE, REPORT_FILE, written_together
+from kafka_quotas.cli.load_test.views.chart import load_series
+from kafka_quotas.cli.load_test.views.page import load_page
+from kafka_quotas.cli.load_test.views.view import print_load
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, folded, print_listing, write
 from kafka_quotas.cli.output.view import Output
-from kafka_quotas.commands.load_test.kept_runs import compare_runs
+from kafka_quotas.commands.load_test.kept_runs import compare_runs, kept_run
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.loadtest.judge.comparison import ComparisonOutcome, Difference, Limits, RunComparison
 from kafka_quotas.loadtest.judge.metric import Dimension
 from kafka_quotas.loadtest.result.result import LoadResult
 
-NOUN = "load-comparison"
+_NOUN = "load-comparison"
 _MOST_ROWS = 60
+_INTERRUPTED = 130
 
 Run = Annotated[Path, typer.Argument(help="Folder that load-test wrote with --out, or its run.json.")]
 Share = Annotated[str, typer.Option(help="Allowed fall of a rate, as a share: 5% or 0.05.", metavar="SHARE")]
@@ -24,6 +31,32 @@ Rise = Annotated[str, typer.Option(help="Allowed rise of p50 and p99 of the resp
 Throttling = Annotated[
     str, typer.Option(help="Allowed rise of the sum of throttle times, for runs of one length.", metavar="SHARE")
 ]
+
+
+def report(
+    folder: Run,
+    *,
+    png: Annotated[bool, typer.Option("--png", help="Draw run.png as well.")] = False,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Draw a kept run's report again, and tell its verdict.
+
+    report.html comes to lie beside run.json. The exit code is that of the run.
+    """
+    result = kept_run(folder)
+    require_matplotlib()
+    place = folder if folder.is_dir() else folder.parent
+    with written_together(place) as partial:
+        (partial / REPORT_FILE).write_text(page_html(load_page(result)), encoding="utf-8")
+        if png:
+            save_plot(load_series(result), partial / PICTURE_FILE, title=result.title)
+    print_load(result, output)
+    drawn = f"{REPORT_FILE} and {PICTURE_FILE}" if png else REPORT_FILE
+    write(f"{drawn} drawn in {place}", sys.stderr)
+    if result.interrupted:
+        raise typer.Exit(_INTERRUPTED)
+    if not result.ok:
+        raise typer.Exit(1)
 
 
 def compare(
@@ -45,20 +78,19 @@ def compare(
         throttle=_share(max_throttle_rise, "--max-throttle-rise"),
     )
     comparison = compare_runs(first, second, limits)
-    print_listing(comparison_listing(comparison), output)
+    print_listing(_comparison_listing(comparison), output)
     if output is Output.TABLE:
         for note in comparison.notes:
             write(folded(f"note: {note}"), sys.stdout)
-        write(verdict_text(comparison), sys.stdout)
+        write(_verdict(comparison), sys.stdout)
     if not comparison.ok:
         raise typer.Exit(1)
 
 
-def comparison_listing(comparison: RunComparison) -> Listing:
-    """Return the comparison with its versioned document."""
+def _comparison_listing(comparison: RunComparison) -> Listing:
     titles = ("client", "figure", "first", "second", "change", "allowed", "verdict")
     return Listing(
-        noun=NOUN,
+        noun=_NOUN,
         data={
             "ok": comparison.ok,
             "first": _run(comparison.first),
@@ -85,8 +117,7 @@ def comparison_listing(comparison: RunComparison) -> Listing:
     )
 
 
-def verdict_text(comparison: RunComparison) -> str:
-    """Return the verdict in a sentence."""
+def _verdict(comparison: RunComparison) -> str:
     worse = sum(each.outcome is ComparisonOutcome.WORSE for each in comparison.differences)
     if comparison.state_is_worse:
         return f"WORSE: the first run was met, the second is {comparison.second.state}; {worse} figures are worse"
@@ -108,9 +139,9 @@ def _run(result: LoadResult) -> dict[str, str | int | float]:
 
 def _shown(comparison: RunComparison) -> list[Difference]:
     """Return the rows for people, those that are worse first and without empty ones."""
-    told = [each for each in comparison.differences if each.outcome is not ComparisonOutcome.NOT_COMPARED]
-    told = [each for each in told if each.first or each.second]
-    return sorted(told, key=lambda each: each.outcome is not ComparisonOutcome.WORSE)[:_MOST_ROWS]
+    compared = [each for each in comparison.differences if each.outcome is not ComparisonOutcome.NOT_COMPARED]
+    figures = [each for each in compared if each.first or each.second]
+    return sorted(figures, key=lambda each: each.outcome is not ComparisonOutcome.WORSE)[:_MOST_ROWS]
 
 
 def _row(difference: Difference) -> list[Cell]:

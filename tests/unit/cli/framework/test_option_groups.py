@@ -1,0 +1,164 @@
+"""Option groups: what Typer sees of them, and what a command gets."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+import typer
+from typer.core import TyperCommand, TyperOption
+
+from kafka_quotas.cli.framework.option_groups import Without, expand_groups, option, option_group, required
+
+
+def _complete(incomplete: str) -> list[str]:
+    return [name for name in ("alice", "bob") if name.startswith(incomplete)]
+
+
+def _doubled(value: int) -> int:
+    return value * 2
+
+
+Single = Annotated[Path | None, typer.Option("--file", metavar="FILE", help="A file.")]
+
+
+@option_group
+class Names:
+    """Options that name something."""
+
+    user: str = required("--user", "-u", metavar="NAME", help="Who.", autocompletion=_complete)
+    loud: bool = option("--loud/--quiet", default=False, help="How.")
+    tags: list[str] | None = option("--tag", help="Which.", envvar="TAGS")
+    file: Single = None
+    note: str = "unset"
+
+
+@option_group
+class MoreNames(Names):
+    """The same with a count, of which the tags have another help text."""
+
+    tags: list[str] | None = option("--tag", help="Which ones.")
+    count: int = option("--count", default=3, min=1, callback=_doubled, help="How many.")
+
+
+@option_group
+class Everything:
+    """A group that holds groups."""
+
+    names: Names
+    more: str = option("--more", default="none", help="What else.")
+
+
+def _built(command: Any) -> tuple[TyperCommand, list[TyperOption]]:
+    app = typer.Typer(add_completion=False)
+    app.command()(expand_groups(command))
+    built = typer.main.get_command(app)
+    assert isinstance(built, TyperCommand)
+    return built, [each for each in built.params if isinstance(each, TyperOption)]
+
+
+def _run(command: Any, *arguments: str) -> Any:
+    return _built(command)[0].main(list(arguments), prog_name="try", standalone_mode=False)
+
+
+def test_typer_sees_the_options_of_a_group_in_its_place() -> None:
+    def command(*, before: str = "x", names: Names, after: int = 1) -> None:
+        pass
+
+    _, options = _built(command)
+
+    assert [each.name for each in options] == ["before", "user", "loud", "tags", "file", "after"]
+    user, loud, tags, file = options[1:5]
+    assert (user.opts, user.required, user.metavar, user.help) == (["--user", "-u"], True, "NAME", "Who.")
+    assert (loud.opts, loud.secondary_opts, loud.is_flag, loud.default) == (["--loud"], ["--quiet"], True, False)
+    assert (tags.multiple, tags.default, tags.envvar, tags.help) == (True, None, "TAGS", "Which.")
+    assert (file.required, file.default) == (False, None)
+
+
+def test_a_command_gets_its_groups_as_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    def command(ctx: typer.Context, *, asked: Everything) -> tuple[str | None, Everything]:
+        return ctx.info_name, asked
+
+    given = Names(user="bob", loud=True, tags=["a", "b"], file=Path("f"))
+    assert _run(command, "--user", "bob", "--loud", "--tag", "a", "--tag", "b", "--file", "f") == (
+        "try",
+        Everything(names=given, more="none"),
+    )
+
+    monkeypatch.setenv("TAGS", "c d")
+    assert _run(command, "-u", "alice", "--more", "y")[1] == Everything(
+        names=Names(user="alice", tags=["c", "d"]), more="y"
+    )
+    with pytest.raises(typer.TyperException, match="--user"):
+        _run(command)
+
+
+def test_a_subclass_changes_an_option_in_place() -> None:
+    def command(*, asked: MoreNames) -> MoreNames:
+        return asked
+
+    _, options = _built(command)
+
+    assert [each.name for each in options] == ["user", "loud", "tags", "file", "count"]
+    assert options[2].help == "Which ones."
+    assert _run(command, "--user", "bob", "--count", "4").count == 8
+
+
+def test_the_default_of_a_group_gives_its_options_their_defaults() -> None:
+    def command(*, names: Names = Names(user="alice", loud=True, note="ours")) -> Names:
+        return names
+
+    _, options = _built(command)
+
+    assert [(each.default, each.required) for each in options[:2]] == [("alice", False), (True, False)]
+    assert _run(command, "--quiet") == Names(user="alice", note="ours")
+
+
+def test_an_option_that_a_command_lacks_keeps_its_default() -> None:
+    def command(*, tags: str = "own", asked: Annotated[Everything, Without("tags", "more", "loud")]) -> Everything:
+        assert tags == "mine"
+        return asked
+
+    _, options = _built(command)
+
+    assert [each.name for each in options] == ["tags", "user", "file"]
+    assert _run(command, "--user", "bob", "--tags", "mine") == Everything(names=Names(user="bob"), more="none")
+
+
+def test_completion_asks_the_function_of_the_option() -> None:
+    def command(*, names: Names) -> None:
+        pass
+
+    built, (user, *_) = _built(command)
+
+    found = user.shell_complete(built.context_class(built), "a")
+    assert [str(getattr(each, "value", each)) for each in found] == ["alice"]
+
+
+@pytest.mark.parametrize("other", ["--tag", "-u", "--quiet"])
+def test_groups_that_share_a_spelling_are_refused(other: str) -> None:
+    @option_group
+    class Rival:
+        """A group with one option."""
+
+        rival: bool = option(other, default=False, help="Taken.")
+
+    def command(*, names: Names, rival: Rival) -> None:
+        pass
+
+    with pytest.raises(TypeError, match=f"{other} is an option of two groups"):
+        expand_groups(command)
+
+
+def test_groups_that_share_a_name_are_refused() -> None:
+    def command(*, user: str = "x", names: Names) -> None:
+        pass
+
+    with pytest.raises(TypeError, match="user is an option of two groups"):
+        expand_groups(command)
+
+
+def test_a_command_without_groups_stays_as_it_is() -> None:
+    def command(*, file: Single = None) -> None:
+        pass
+
+    assert expand_groups(command) is command
