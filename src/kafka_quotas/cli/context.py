@@ -15,7 +15,7 @@ from kafka_quotas.cli.framework.option_groups import Without, option, option_gro
 from kafka_quotas.cli.framework.store_choice import Origin, Setting, StoreChoice, store_options
 from kafka_quotas.cli.options.journal import journal_setting
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
-from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, plain_columns, print_listing, write
 from kafka_quotas.cli.output.view import TABLE_VIEW
 from kafka_quotas.commands.context import remove_context, set_context, use_context
 from kafka_quotas.core.errors import UsageError
@@ -38,7 +38,7 @@ def contexts_listing(contexts: Contexts) -> Listing:
             ],
         },
         table=Table(
-            columns=(Column(title="in use"), Column(title="name"), Column(title="store")),
+            columns=columns("in use, name, store"),
             rows=[
                 ("*" if each.name == contexts.current else "", each.name, each.store_url) for each in contexts.contexts
             ],
@@ -54,7 +54,7 @@ def context_listing(context: Context) -> Listing:
         noun="context",
         items="settings",
         data={"name": context.name, "settings": [{"setting": name, "value": value} for name, value in shown]},
-        table=Table(columns=(Column(title="setting"), Column(title="value")), rows=shown),
+        table=Table(columns=columns("setting, value"), rows=shown),
     )
 
 
@@ -77,7 +77,7 @@ def settings_listing(choice: StoreChoice, journal: Setting, *, origin: bool) -> 
         items="settings",
         data={"settings": [dict(zip(titles, row, strict=True)) for row in rows]},
         table=Table(
-            columns=[Column(title=title) for title in titles],
+            columns=plain_columns(titles),
             rows=[
                 tuple("not set" if index == 1 and not cell else cell for index, cell in enumerate(row)) for row in rows
             ],

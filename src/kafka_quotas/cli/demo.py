@@ -17,7 +17,7 @@ from kafka_quotas.cli.load_test.views.chart import load_series
 from kafka_quotas.cli.load_test.views.live import live_watcher
 from kafka_quotas.cli.load_test.views.view import print_load
 from kafka_quotas.cli.options.stores import OutputForm
-from kafka_quotas.cli.output.render import Cell, Column, Table, is_terminal, print_table, write
+from kafka_quotas.cli.output.render import Cell, Table, columns, is_terminal, print_table, write
 from kafka_quotas.cli.output.values import in_words
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.commands.demo import CAST, DURATION_S, WINDOW, DemoClient, DemoTestBed
@@ -103,8 +103,7 @@ def _limits(result: EffectiveResult) -> Table:
         limited = [quota for quota in outcome.quotas if quota.limit is not None]
         name = str(outcome.client.client_id)
         rows += [[name, *_limit(quota)] for quota in limited] or [[name, "(any)", "unlimited", "", ""]]
-    titles = ("client-id", "key", "limit", "level", "set on")
-    return Table(columns=[Column(title=title, figures=title == "limit") for title in titles], rows=rows)
+    return Table(columns=columns("client-id, key, limit>, level, set on"), rows=rows)
 
 
 def _limit(quota: EffectiveQuota) -> list[Cell]:

@@ -6,7 +6,7 @@ import typer
 
 from kafka_quotas.cli.daemon.options import Control
 from kafka_quotas.cli.options.stores import ListingView
-from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing
+from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing
 from kafka_quotas.cli.output.view import TABLE_VIEW
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.core.model.units import parse_bytes
@@ -25,13 +25,7 @@ from kafka_quotas.enforcement.decisions.messages import (
 )
 
 _BYTES = (QuotaType.PRODUCE, QuotaType.FETCH, ResourceQuota.TOPIC)
-_COLUMNS = (
-    Column(title="delay", figures=True),
-    Column(title="quota"),
-    Column(title="entity"),
-    Column(title="limit", figures=True),
-    Column(title="observed", figures=True),
-)
+_COLUMNS = columns("delay>, quota, entity, limit>, observed>")
 
 OpArgument = Annotated[
     str, typer.Argument(metavar="record|check|unrecord", help="Charge an amount, ask about it, or give it back.")

@@ -3,31 +3,15 @@
 from collections.abc import Mapping
 
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Column, Listing, Table
+from kafka_quotas.cli.output.render import Listing, Table, columns
 from kafka_quotas.core.model.quota_key import QUOTA_KEYS, REQUEST_RATE, Unit
 from kafka_quotas.core.model.units import format_bytes
 from kafka_quotas.enforcement.quotas.reload import Reloaded, reloaded_to_json
 from kafka_quotas.enforcement.telemetry.status import DaemonStatus, status_to_json
 
-_COLUMNS = (
-    Column(title="quota"),
-    Column(title="entity"),
-    Column(title="user"),
-    Column(title="client-id"),
-    Column(title="broker"),
-    Column(title="limit", figures=True),
-    Column(title="observed", figures=True),
-    Column(title="connections", figures=True),
-    Column(title="throttle", figures=True),
-    Column(title="remaining", figures=True),
-)
+_COLUMNS = columns("quota, entity, user, client-id, broker, limit>, observed>, connections>, throttle>, remaining>")
 
-_RELOAD_COLUMNS = (
-    Column(title="store"),
-    Column(title="trouble"),
-    Column(title="changed", figures=True),
-    Column(title="limits", figures=True),
-)
+_RELOAD_COLUMNS = columns("store, trouble, changed>, limits>")
 
 
 def status_listing(status: DaemonStatus) -> Listing:

@@ -6,20 +6,13 @@ import typer
 
 from kafka_quotas.cli.daemon.options import Control
 from kafka_quotas.cli.options.stores import ListingView
-from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing
+from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing
 from kafka_quotas.cli.output.view import TABLE_VIEW
 from kafka_quotas.core.errors import UsageError
 from kafka_quotas.enforcement.control.client import ask_unmute
 from kafka_quotas.enforcement.session.unmute import ClientChoice, Unmuted, unmuted_to_json
 
-_COLUMNS = (
-    Column(title="user"),
-    Column(title="client-id"),
-    Column(title="broker"),
-    Column(title="quota"),
-    Column(title="connections", figures=True),
-    Column(title="remaining", figures=True),
-)
+_COLUMNS = columns("user, client-id, broker, quota, connections>, remaining>")
 
 UserOption = Annotated[
     str | None, typer.Option("--user", metavar="NAME", help="The user whose clients are let go. Default: any.")

@@ -9,7 +9,7 @@ import typer
 
 from kafka_quotas.cli.options.declarative import Values, checked_files
 from kafka_quotas.cli.options.stores import ListingView
-from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS
 from kafka_quotas.cli.output.view import TABLE_VIEW
 from kafka_quotas.commands.declarative.files import ValidateResult
@@ -81,7 +81,7 @@ def _listing(result: ValidateResult) -> Listing:
             ],
         },
         table=Table(
-            columns=(Column(title="where"), Column(title="problem"), Column(title="hint")),
+            columns=columns("where, problem, hint"),
             rows=[(str(problem.place), problem.message, problem.hint) for problem in result.problems],
         ),
     )

@@ -5,7 +5,7 @@ from contextlib import closing
 
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.output.static_note import print_static_note
 from kafka_quotas.cli.output.view import TABLE_VIEW
 from kafka_quotas.commands.insight.doctor import DoctorResult
@@ -54,18 +54,13 @@ def _listing(result: DoctorResult) -> Listing:
             "findings": [_data(finding) for finding in result.findings],
         },
         table=Table(
-            columns=(
-                Column(title="severity", whole=True),
-                Column(title="about"),
-                Column(title="finding"),
-                Column(title="remedy"),
-            ),
+            columns=columns("severity!, about, finding, remedy"),
             rows=[
                 (finding.severity.value, finding.about, finding.sentence, finding.remedy) for finding in result.findings
             ],
         ),
         records=Table(
-            columns=[Column(title=title) for title in ("severity", "check", "about", "finding", "remedy")],
+            columns=columns("severity, check, about, finding, remedy"),
             rows=[
                 (finding.severity.value, finding.check, finding.about, finding.sentence, finding.remedy)
                 for finding in result.findings

@@ -10,7 +10,16 @@ from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.options.usage import UsageOptions, store_for
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, is_terminal, print_listing, write
+from kafka_quotas.cli.output.render import (
+    Cell,
+    Listing,
+    Table,
+    columns,
+    is_terminal,
+    plain_columns,
+    print_listing,
+    write,
+)
 from kafka_quotas.cli.output.selection import check_columns, selected
 from kafka_quotas.cli.output.values import (
     client_text,
@@ -34,18 +43,9 @@ Interval = Annotated[
     float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="How often the table is drawn anew.")
 ]
 
-_COLUMNS = (
-    Column(title="client"),
-    Column(title="quota", whole=True),
-    Column(title="broker"),
-    Column(title="rate", figures=True, whole=True),
-    Column(title="limit", figures=True, whole=True),
-    Column(title="used", figures=True, whole=True),
-    Column(title="throttle", figures=True, whole=True),
-    Column(title="level", figures=True),
-)
+_COLUMNS = columns("client, quota!, broker, rate>!, limit>!, used>!, throttle>!, level>")
 _RECORD_TITLES = ("user", "client-id", "key", "broker", "rate", "limit", "share", "throttle_ms", "level", "entity")
-_RECORDS = [Column(title=title) for title in _RECORD_TITLES]
+_RECORDS = plain_columns(_RECORD_TITLES)
 
 
 def top(

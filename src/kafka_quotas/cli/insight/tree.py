@@ -12,7 +12,7 @@ from kafka_quotas.cli.framework.entity_command import EntityCommand
 from kafka_quotas.cli.options.entity import ClientNames
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, takes_every_letter, write
+from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, takes_every_letter, write
 from kafka_quotas.cli.output.static_note import print_static_note
 from kafka_quotas.cli.output.values import in_words, plain
 from kafka_quotas.cli.output.view import TABLE_VIEW
@@ -107,20 +107,12 @@ def _mark(standing: StoredQuotaStatus) -> str:
 
 
 def _listing(result: TreeResult) -> Listing:
-    columns = [
-        Column(title="key", whole=True),
-        Column(title="level", figures=True, whole=True),
-        Column(title="entity"),
-        Column(title="value", figures=True, whole=True),
-        Column(title="stand", whole=True),
-        Column(title="shadowed by"),
-    ]
     return Listing(
         noun="tree",
         items="quotas",
         data={"store": result.store_url, "quotas": [_data(standing) for standing in result.standings]},
         table=Table(
-            columns=columns,
+            columns=columns("key!, level>!, entity, value>!, stand!, shadowed by"),
             rows=[
                 (
                     standing.key,

@@ -13,7 +13,7 @@ from kafka_quotas.cli.options.entity import ClientNames
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.options.usage import UsageOptions, store_for
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, folded, print_listing, write
+from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, folded, plain_columns, print_listing, write
 from kafka_quotas.cli.output.values import (
     client_text,
     in_words,
@@ -33,15 +33,7 @@ from kafka_quotas.core.resolution.usage import share_used
 
 app = typer.Typer(add_completion=False)
 
-_COLUMNS = (
-    Column(title="quota", whole=True),
-    Column(title="limit", figures=True, whole=True),
-    Column(title="set on"),
-    Column(title="broker"),
-    Column(title="observed", figures=True, whole=True),
-    Column(title="used", figures=True, whole=True),
-    Column(title="throttle", figures=True, whole=True),
-)
+_COLUMNS = columns("quota!, limit>!, set on, broker, observed>!, used>!, throttle>!")
 _RECORDS = ("key", "limit", "level", "entity", "broker", "observed", "share", "throttle_ms", "ends_at")
 
 
@@ -128,7 +120,7 @@ def _listing(result: WhyResult) -> Listing:
             caption=f"{client_text(result.user, result.client_id)}, by {result.origin}",
         ),
         records=Table(
-            columns=[Column(title=title) for title in _RECORDS],
+            columns=plain_columns(_RECORDS),
             rows=[row for answer in result.answers for row in _records(answer)],
         ),
     )

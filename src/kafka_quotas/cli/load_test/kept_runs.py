@@ -13,7 +13,7 @@ from kafka_quotas.cli.load_test.views.chart import load_series
 from kafka_quotas.cli.load_test.views.page import load_page
 from kafka_quotas.cli.load_test.views.view import print_load
 from kafka_quotas.cli.options.stores import OutputForm
-from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, folded, print_listing, write
+from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, folded, print_listing, write
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.commands.load_test.kept_runs import compare_runs, kept_run
 from kafka_quotas.core.errors import UsageError
@@ -88,7 +88,6 @@ def compare(
 
 
 def _comparison_listing(comparison: RunComparison) -> Listing:
-    titles = ("client", "figure", "first", "second", "change", "allowed", "verdict")
     return Listing(
         noun=_NOUN,
         data={
@@ -110,7 +109,7 @@ def _comparison_listing(comparison: RunComparison) -> Listing:
             ],
         },
         table=Table(
-            columns=[Column(title=title, figures=title in titles[2:6]) for title in titles],
+            columns=columns("client, figure, first>, second>, change>, allowed>, verdict"),
             rows=[_row(each) for each in _shown(comparison)],
             caption=f"{comparison.first.title}: {comparison.first.state}, then {comparison.second.state}",
         ),

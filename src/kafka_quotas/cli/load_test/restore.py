@@ -9,7 +9,7 @@ import typer
 from kafka_quotas.cli.load_test.target_options import JournalFolder, settings_of
 from kafka_quotas.cli.options.stores import CommandConfig, OutputForm
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.commands.load_test.cleanup import told_change
 from kafka_quotas.commands.load_test.restore import RestoredRun
@@ -45,7 +45,7 @@ def _listing(runs: Sequence[RestoredRun]) -> Listing:
         data={"runs": [_document(run) for run in runs]},
         items="runs",
         table=Table(
-            columns=[Column(title="run", whole=True), Column(title="scenario"), Column(title="what became of it")],
+            columns=columns("run!, scenario, what became of it"),
             rows=[(run.journal.stem, "" if run.place is None else run.place.scenario, _outcome(run)) for run in runs],
         ),
     )

@@ -11,7 +11,7 @@ from kafka_quotas.cli.load_test.run import Scale, complete_scenarios
 from kafka_quotas.cli.load_test.target_options import ClusterOptions
 from kafka_quotas.cli.options.stores import ListingView, OutputForm
 from kafka_quotas.cli.output.json_text import json_text
-from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.output.render import Listing, Table, columns, plain_columns, print_listing, write
 from kafka_quotas.cli.output.view import TABLE_VIEW, Output
 from kafka_quotas.commands.load_test.scenarios import (
     ListedScenario,
@@ -52,17 +52,12 @@ def list_(*, output: ListingView = TABLE_VIEW) -> None:
             items="scenarios",
             data={"scenarios": [_document(each) for each in scenarios]},
             table=Table(
-                columns=[
-                    Column(title="scenario", whole=True),
-                    Column(title="needs", whole=True),
-                    Column(title="s", figures=True),
-                    Column(title="shows"),
-                ],
+                columns=columns("scenario!, needs!, s>, shows"),
                 rows=[[each.name, _needs(each), round(each.seconds), each.title] for each in scenarios],
                 caption="s: seconds under load; run one with: kafka-quotas load-test run SCENARIO",
             ),
             records=Table(
-                columns=[Column(title=title) for title in _document(scenarios[0])],
+                columns=plain_columns(_document(scenarios[0])),
                 rows=[list(_document(each).values()) for each in scenarios],
             ),
         ),
@@ -135,12 +130,12 @@ def _validation_listing(check: ScenarioCheck) -> Listing:
             "obstacles": [{"message": each.message, "hint": each.hint} for each in check.obstacles],
         },
         table=Table(
-            columns=[Column(title="stands against it"), Column(title="what to do")],
+            columns=columns("stands against it, what to do"),
             rows=[(each.message, each.hint or "") for each in check.obstacles],
             caption=_validation_caption(check),
         ),
         records=Table(
-            columns=[Column(title=title) for title in ("scenario", "message", "hint")],
+            columns=columns("scenario, message, hint"),
             rows=[(check.name, each.message, each.hint or "") for each in check.obstacles],
         ),
         items="obstacles",

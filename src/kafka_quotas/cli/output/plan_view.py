@@ -4,31 +4,21 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Cell, Column, Table, print_table, write
+from kafka_quotas.cli.output.render import Cell, Column, Table, columns, plain_columns, print_table, write
 from kafka_quotas.cli.output.values import in_words, plain, record_kinds
 from kafka_quotas.commands.declarative.plan import DeclaredPlan
 from kafka_quotas.core.changes.blast_radius import Affected, BlastRadius, ClientQuotas
 from kafka_quotas.core.changes.plan import PlannedChange
 from kafka_quotas.core.model.entity import ENTITY_TYPES, Entity
 
-CHANGE_COLUMNS = (
-    Column(title="entity"),
-    Column(title="key", whole=True),
-    Column(title="old", figures=True),
-    Column(title="new", figures=True),
-)
-_RADIUS_COLUMNS = (
-    Column(title="client"),
-    Column(title="key", whole=True),
-    Column(title="before"),
-    Column(title="after"),
-)
+CHANGE_COLUMNS = columns("entity, key!, old>, new>")
+_RADIUS_COLUMNS = columns("client, key!, before, after")
 _FEW = 5
 
 
 def record_columns(kinds: Sequence[str]) -> list[Column]:
     """Return the columns of changes for machines."""
-    return [Column(title=title) for title in (*kinds, "defaults", "key", "old", "new")]
+    return plain_columns((*kinds, "defaults", "key", "old", "new"))
 
 
 RECORD_COLUMNS = record_columns(ENTITY_TYPES)

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from kafka_quotas.cli.output.json_text import Json, json_text
 from kafka_quotas.cli.output.selection import selected
-from kafka_quotas.cli.output.table import Cell, Column, Listing, Table
+from kafka_quotas.cli.output.table import Cell, Column, Listing, Table, columns, plain_columns
 from kafka_quotas.cli.output.view import Output, View
 from kafka_quotas.core.model.units import format_number
 
@@ -21,10 +21,12 @@ __all__ = [  # a command makes and prints listings by this one import
     "Listing",
     "Table",
     "cell_text",
+    "columns",
     "csv_text",
     "envelope",
     "folded",
     "is_terminal",
+    "plain_columns",
     "plain_text",
     "print_listing",
     "print_table",

@@ -1,6 +1,6 @@
 """What a listing is made of: columns, rows, and the document that JSON and YAML show."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_quotas.cli.output.json_text import Json
@@ -17,6 +17,17 @@ class Column:
     """Whether it holds figures, which are aligned right."""
     whole: bool = False
     """Whether its cells are never folded."""
+
+
+def columns(marked: str) -> tuple[Column, ...]:
+    """Return columns from titles between commas, marked by `>` for figures and by `!` where cells are never folded."""
+    titles = (title.strip() for title in marked.split(","))
+    return tuple(Column(title=each.rstrip(">!"), figures=">" in each, whole="!" in each) for each in titles)
+
+
+def plain_columns(titles: Iterable[str]) -> tuple[Column, ...]:
+    """Return columns of any text."""
+    return tuple(Column(title=title) for title in titles)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

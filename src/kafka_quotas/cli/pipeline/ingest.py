@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.options.stores import OutputForm
-from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.cli.pipeline.options import EngineOptions
 from kafka_quotas.cli.pipeline.progress import job_progress
@@ -144,7 +144,7 @@ def _listing(result: IngestResult) -> Listing:
                 for each in result.faults
             ],
         },
-        table=Table(columns=(Column(title="what"), Column(title="count", figures=True)), rows=rows, caption=where),
+        table=Table(columns=columns("what, count>"), rows=rows, caption=where),
     )
 
 

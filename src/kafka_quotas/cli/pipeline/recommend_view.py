@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Cell, Column, Listing, Table
+from kafka_quotas.cli.output.render import Cell, Listing, Table, columns
 from kafka_quotas.cli.pipeline.proposals import amount_text, bucket_text
 from kafka_quotas.commands.pipeline.recommend import RecommendResult
 from kafka_quotas.core.errors import UsageError
@@ -14,23 +14,8 @@ from kafka_quotas.pipeline.recommend.demand import BrokerDemand, Demand
 from kafka_quotas.pipeline.recommend.evidence import recommendation_rows
 from kafka_quotas.pipeline.recommend.quota_file import is_nameable, override_reason
 
-_COLUMNS = (
-    Column(title="entity"),
-    Column(title="quota", whole=True),
-    Column(title="value", figures=True, whole=True),
-    Column(title="peak", figures=True, whole=True),
-    Column(title="broker", figures=True, whole=True),
-    Column(title="skew", figures=True, whole=True),
-    Column(title="held", figures=True, whole=True),
-    Column(title="default", figures=True, whole=True),
-)
-_TRIED_COLUMNS = (
-    Column(title="broker", figures=True, whole=True),
-    Column(title="quota", whole=True),
-    Column(title="limit", figures=True, whole=True),
-    Column(title="held back", figures=True, whole=True),
-    Column(title="note"),
-)
+_COLUMNS = columns("entity, quota!, value>!, peak>!, broker>!, skew>!, held>!, default>!")
+_TRIED_COLUMNS = columns("broker>!, quota!, limit>!, held back>!, note")
 
 
 def advice_listing(result: RecommendResult) -> Listing:

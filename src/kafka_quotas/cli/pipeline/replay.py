@@ -9,7 +9,7 @@ import typer
 
 from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import WindowOptions
-from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, plain_columns, print_listing, write
 from kafka_quotas.cli.output.view import TABLE_VIEW, View
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions
 from kafka_quotas.cli.pipeline.progress import engine_notes, job_progress
@@ -80,20 +80,9 @@ Spans = Annotated[
     ),
 ]
 
-_COLUMNS = (
-    Column(title="proposal"),
-    Column(title="model", whole=True),
-    Column(title="broker", figures=True, whole=True),
-    Column(title="quota", whole=True),
-    Column(title="bucket"),
-    Column(title="limit", figures=True, whole=True),
-    Column(title="events", figures=True, whole=True),
-    Column(title="throttled", figures=True, whole=True),
-    Column(title="p50 s", figures=True, whole=True),
-    Column(title="p99 s", figures=True, whole=True),
-    Column(title="longest s", figures=True, whole=True),
-    Column(title="achieved", figures=True, whole=True),
-    Column(title="first", whole=True),
+_COLUMNS = columns(
+    "proposal, model!, broker>!, quota!, bucket, limit>!, events>!, throttled>!, p50 s>!, p99 s>!, "
+    "longest s>!, achieved>!, first!"
 )
 
 
@@ -196,9 +185,7 @@ def _listing(result: ReplayResult, request: ReplayRequest, view: View) -> Listin
             rows=[_cells(row) for row in found],
             caption=f"{counted}{left}\n{models}",
         ),
-        records=Table(
-            columns=[Column(title=name) for name in records], rows=[[row[name] for name in records] for row in found]
-        ),
+        records=Table(columns=plain_columns(records), rows=[[row[name] for name in records] for row in found]),
     )
 
 

@@ -14,7 +14,7 @@ import typer
 from kafka_quotas.cli.framework.option_groups import Without
 from kafka_quotas.cli.options.stores import StoreOptions, StoreOrContext
 from kafka_quotas.cli.options.windows import ClientWindow
-from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.cli.pipeline.options import EngineOptions
 from kafka_quotas.commands.declarative.reading import declared
@@ -212,9 +212,8 @@ def _say_batch(report: "BatchReport") -> None:
 def _show(rows: "pa.Table") -> None:
     """Print the buckets nearest to their limits, those without a limit last."""
     ranked = sorted(rows.to_pylist(), key=lambda row: (row["quota"] is None, -row["rate"] / (row["quota"] or 1)))
-    columns = ("broker", "quota", "user", "client-id", "rate", "limit", "throttled", "held until")
     table = Table(
-        columns=[Column(title=name, figures=name in ("rate", "limit", "throttled", "held until")) for name in columns],
+        columns=columns("broker, quota, user, client-id, rate>, limit>, throttled>, held until>"),
         rows=[
             (
                 row["broker_id"],

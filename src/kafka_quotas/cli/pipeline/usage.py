@@ -8,7 +8,7 @@ import typer
 
 from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import ClientWindow
-from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, plain_columns, print_listing, write
 from kafka_quotas.cli.output.view import TABLE_VIEW, View
 from kafka_quotas.cli.pipeline.options import Data, EngineOptions
 from kafka_quotas.cli.pipeline.progress import engine_notes, job_progress
@@ -28,19 +28,8 @@ Out = Annotated[
     typer.Option("--out", metavar="DIR", help="Write the tables entities, usage and usage_profile there, as Parquet."),
 ]
 
-_COLUMNS = (
-    Column(title="broker", figures=True, whole=True),
-    Column(title="quota", whole=True),
-    Column(title="bucket"),
-    Column(title="p50", figures=True, whole=True),
-    Column(title="p95", figures=True, whole=True),
-    Column(title="p99", figures=True, whole=True),
-    Column(title="max", figures=True, whole=True),
-    Column(title="limit", figures=True, whole=True),
-    Column(title="used", figures=True, whole=True),
-    Column(title="active", figures=True, whole=True),
-    Column(title="burst", figures=True, whole=True),
-    Column(title="throttled", figures=True, whole=True),
+_COLUMNS = columns(
+    "broker>!, quota!, bucket, p50>!, p95>!, p99>!, max>!, limit>!, used>!, active>!, burst>!, throttled>!"
 )
 
 
@@ -98,9 +87,7 @@ def _listing(result: UsageResult, source: str, view: View) -> Listing:
             caption=f"{result.events.count:,} events in {result.events.seconds:,} s, {len(rows):,} buckets{left}; "
             f"limits of {source}",
         ),
-        records=Table(
-            columns=[Column(title=name) for name in names], rows=[[row[name] for name in names] for row in shown]
-        ),
+        records=Table(columns=plain_columns(names), rows=[[row[name] for name in names] for row in shown]),
     )
 
 

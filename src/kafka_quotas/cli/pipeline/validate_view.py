@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Cell, Column, Listing, Table
+from kafka_quotas.cli.output.render import Cell, Listing, Table, columns
 from kafka_quotas.cli.pipeline.proposals import amount_text, bucket_text
 from kafka_quotas.commands.pipeline.validate import ValidationResult
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -14,20 +14,9 @@ from kafka_quotas.pipeline.validate.check import BucketCheck, ThrottleCheck, Ver
 if TYPE_CHECKING:
     from kafka_quotas.pipeline.validate.job import Validation
 
-_COLUMNS = (
-    Column(title="broker", figures=True, whole=True),
-    Column(title="quota", whole=True),
-    Column(title="bucket"),
-    Column(title="limit", figures=True, whole=True),
-    Column(title="peak", figures=True, whole=True),
-    Column(title="observed", figures=True, whole=True),
-    Column(title="simulated", figures=True, whole=True),
-    Column(title="error", figures=True, whole=True),
-    Column(title="requests", figures=True, whole=True),
-    Column(title="scraped", figures=True, whole=True),
-    Column(title="reckoned", figures=True, whole=True),
-    Column(title="error", figures=True, whole=True),
-    Column(title="verdict", whole=True),
+_COLUMNS = columns(
+    "broker>!, quota!, bucket, limit>!, peak>!, observed>!, simulated>!, error>!, requests>!, scraped>!, reckoned>!, "
+    "error>!, verdict!"
 )
 
 
@@ -37,7 +26,6 @@ def validation_listing(result: ValidationResult) -> Listing:
     tolerance = found.plan.tolerance
     buckets = sorted(found.buckets, key=lambda each: each.verdict(tolerance) is not Verdict.MISSED)
     has_rates = any(each.rate is not None for each in buckets)
-    columns = _COLUMNS if has_rates else (*_COLUMNS[:9], _COLUMNS[-1])
     return Listing(
         noun="pipeline-validate",
         data={
@@ -50,7 +38,7 @@ def validation_listing(result: ValidationResult) -> Listing:
         },
         items="buckets",
         table=Table(
-            columns=columns,
+            columns=_COLUMNS if has_rates else (*_COLUMNS[:9], _COLUMNS[-1]),
             rows=[_cells(each, tolerance, has_rates=has_rates) for each in buckets],
             caption=f"{result.events.count:,} events in {result.events.seconds:,} s under {found.plan.quotas.name}: "
             "throttle times as observed and as simulated\nrequests: how many were throttled, observed / simulated",

@@ -15,7 +15,15 @@ from kafka_quotas.cli.options.entity import OneEntity, entity_of, selected_parts
 from kafka_quotas.cli.options.journal import For, Reason, parse_for_ms, recorder_for
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Column, Listing, Table, is_terminal, print_listing, print_table, write
+from kafka_quotas.cli.output.render import (
+    Listing,
+    Table,
+    columns,
+    is_terminal,
+    print_listing,
+    print_table,
+    write,
+)
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
 from kafka_quotas.cli.output.values import in_words, plain
 from kafka_quotas.cli.output.view import TABLE_VIEW, View
@@ -32,7 +40,7 @@ app = typer.Typer(add_completion=False)
 
 _KAFKA_NAMES = {USER: "user", CLIENT_ID: "client", IP: "ip", TOPIC: "topic", BROKER: "broker"}
 _HOW_TO_CHOOSE = f"--bootstrap-server, --zookeeper, --store, --context or the variable {STORE_VARIABLE} choose another"
-_COLUMNS = (Column(title="key"), Column(title="old", figures=True), Column(title="new", figures=True))
+_COLUMNS = columns("key, old>, new>")
 
 
 @option_group

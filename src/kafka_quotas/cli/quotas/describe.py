@@ -13,7 +13,7 @@ from kafka_quotas.cli.framework.option_groups import Without
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.entity import EntityOptions, selected_filter
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
-from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.output.render import Listing, Table, columns, plain_columns, print_listing, write
 from kafka_quotas.cli.output.static_note import print_static_note
 from kafka_quotas.cli.output.values import in_words, plain, record_kinds
 from kafka_quotas.cli.output.view import TABLE_VIEW, View
@@ -99,16 +99,11 @@ def _listing(result: DescribeResult) -> Listing:
             ]
         },
         table=Table(
-            columns=(
-                Column(title="entity"),
-                Column(title="key", whole=True),
-                Column(title="value", figures=True, whole=True),
-                Column(title="in words", figures=True, whole=True),
-            ),
+            columns=columns("entity, key!, value>!, in words>!"),
             rows=[(str(entity), key, plain(key, value), in_words(key, value)) for entity, key, value in quotas],
         ),
         records=Table(
-            columns=[Column(title=title) for title in (*kinds, "defaults", "key", "value")],
+            columns=plain_columns((*kinds, "defaults", "key", "value")),
             rows=[(*_named(entity, kinds), _defaults(entity), key, plain(key, value)) for entity, key, value in quotas],
         ),
     )

@@ -7,12 +7,13 @@ from shutil import get_terminal_size
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.render import (
     Cell,
-    Column,
     Listing,
     Table,
     cell_text,
+    columns,
     folded,
     is_terminal,
+    plain_columns,
     print_listing,
     print_table,
     write,
@@ -56,12 +57,9 @@ def print_effective(result: EffectiveResult, output: View) -> None:
 
 def _print_one(outcome: ClientOutcome, cluster: ClusterView | None, usages: Usages) -> None:
     """Print the table of one client, and below it what does not fit into a table."""
-    columns = ("key", "limit", "in words", "level", "set on")
-    rows: list[list[Cell]] = [[quota.key.name, *_cells(quota)] for quota in outcome.quotas]
-    figures = ("limit", "in words")
     table = Table(
-        columns=[_column(title, figures) for title in columns],
-        rows=rows,
+        columns=columns("key!, limit>!, in words>!, level!, set on"),
+        rows=[[quota.key.name, *_cells(quota)] for quota in outcome.quotas],
         caption=f"What applies to {outcome.client}",
     )
     print_table(table, sys.stdout)
@@ -92,11 +90,6 @@ def _width(table: Table) -> int:
     lines = [[column.title for column in table.columns], *table.rows]
     gaps = 2 * (len(table.columns) - 1)
     return gaps + sum(max(len(cell_text(line[at])) for line in lines) for at in range(len(table.columns)))
-
-
-def _column(title: str, figures: Sequence[str]) -> Column:
-    """Return a column, which may be folded only if it holds entities or clients."""
-    return Column(title=title, figures=title in figures, whole=title not in ("client", "set on"))
 
 
 def _cells(quota: EffectiveQuota) -> list[Cell]:
@@ -183,9 +176,8 @@ def _many(result: EffectiveResult) -> Table:
         if not limited:
             empty = [""] * len(_total_titles(result.cluster))
             rows.append([str(outcome.client), "(any)", "unlimited", *empty, "", ""])
-    figures = ("limit", *_total_titles(result.cluster))
-    titles = ("client", "key", *figures, "level", "set on")
-    return Table(columns=[_column(title, figures) for title in titles], rows=rows)
+    totals = "".join(f"{title}>!, " for title in _total_titles(result.cluster))
+    return Table(columns=columns(f"client, key!, limit>!, {totals}level!, set on"), rows=rows)
 
 
 def _total_titles(cluster: ClusterView | None) -> list[str]:
@@ -220,7 +212,7 @@ def _records(result: EffectiveResult) -> Table:
             level = None if quota.level is None else str(quota.level)
             entity = None if quota.entity is None else str(quota.entity)
             rows.append([*who, quota.key.name, _plain(quota), level, entity, quota.shared_with])
-    return Table(columns=[Column(title=title) for title in titles], rows=rows)
+    return Table(columns=plain_columns(titles), rows=rows)
 
 
 def _cluster_data(cluster: ClusterView) -> dict[str, Json]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafka_quotas.cli.framework.store_choice import StoreChoice
-from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.output.values import in_words, plain
 from kafka_quotas.cli.output.view import View
 from kafka_quotas.commands.quotas.history import JournalWriter
@@ -95,12 +95,7 @@ def _listing(result: "ExemptResult") -> Listing:
             ],
         },
         table=Table(
-            columns=(
-                Column(title="entity"),
-                Column(title="key", whole=True),
-                Column(title="old", figures=True),
-                Column(title="new", figures=True),
-            ),
+            columns=columns("entity, key!, old>, new>"),
             rows=[
                 (str(change.entity), change.key, _words(change.key, change.old), _words(change.key, change.new))
                 for change in changes

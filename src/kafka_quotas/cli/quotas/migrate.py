@@ -12,7 +12,7 @@ from kafka_quotas.cli.options.journal import Reason, recorder_for
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.json_text import Json
 from kafka_quotas.cli.output.progress import ApplyProgress
-from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing, print_table, warn, write
+from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, print_table, warn, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
 from kafka_quotas.cli.output.values import plain_value, told_value
 from kafka_quotas.cli.output.view import TABLE_VIEW
@@ -21,14 +21,7 @@ from kafka_quotas.commands.quotas.migrate import migrate as run_migrate
 from kafka_quotas.core.errors import VerdictError
 from kafka_quotas.stores.store import Store
 
-_COLUMNS = (
-    Column(title="entity"),
-    Column(title="key", whole=True),
-    Column(title="from", figures=True),
-    Column(title="to", figures=True),
-    Column(title="outcome"),
-    Column(title="reason"),
-)
+_COLUMNS = columns("entity, key!, from>, to>, outcome, reason")
 _QUIET = (MigrationOutcome.MIGRATED, MigrationOutcome.SAME)
 _WOULD = {MigrationOutcome.MIGRATED: "would be migrated", MigrationOutcome.REFUSED: "would be refused"}
 
@@ -103,11 +96,7 @@ def _print_tables(result: MigrationResult, limit: int) -> None:
     counts = (("from", result.source), ("to, before", result.target_before), (_after(result), result.target_after))
     print_table(
         Table(
-            columns=(
-                Column(title="side"),
-                Column(title="entities", figures=True),
-                Column(title="quotas", figures=True),
-            ),
+            columns=columns("side, entities>, quotas>"),
             rows=[(side, count.entities, count.quotas) for side, count in counts],
         ),
         sys.stdout,

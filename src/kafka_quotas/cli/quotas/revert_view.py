@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Column, Listing, Table
+from kafka_quotas.cli.output.render import Column, Listing, Table, columns
 from kafka_quotas.cli.output.values import change_document, plain_value, told_value
 from kafka_quotas.commands.quotas.history import HistoryResult
 from kafka_quotas.commands.quotas.revert import RevertProposal, RevertResult
@@ -13,31 +13,12 @@ from kafka_quotas.core.changes.revert import settled_ids
 from kafka_quotas.core.model.time_format import format_instant
 
 _SHOWN_CHANGES = 3
-_RECORD_COLUMNS = (
-    "id",
-    "time",
-    "command",
-    "user",
-    "store",
-    "entity",
-    "key",
-    "old",
-    "new",
-    "reason",
-    "undo_at",
-    "reverts",
-    "confirmed",
-)
+_RECORD_COLUMNS = columns("id, time, command, user, store, entity, key, old, new, reason, undo_at, reverts, confirmed")
 
 
-def _columns(before: str, after: str, last: str) -> tuple[Column, ...]:
-    figures = (Column(title=title, figures=True, whole=True) for title in (before, after))
-    return (Column(title="entity"), Column(title="key", whole=True), *figures, Column(title=last))
-
-
-PROPOSED_COLUMNS = _columns("now", "then", "state")
-DONE_COLUMNS = _columns("was", "is to be", "state")
-UNDONE_COLUMNS = _columns("was", "is", "store")
+PROPOSED_COLUMNS = columns("entity, key!, now>!, then>!, state")
+DONE_COLUMNS = columns("entity, key!, was>!, is to be>!, state")
+UNDONE_COLUMNS = columns("entity, key!, was>!, is>!, store")
 
 
 def history_listing(result: HistoryResult) -> Listing:
@@ -49,14 +30,14 @@ def history_listing(result: HistoryResult) -> Listing:
         apart=True,
         data={"entries": [_entry_document(entry, settled) for entry in result.entries]},
         table=Table(
-            columns=(Column(title="id", whole=True), *(Column(title=title) for title in ("by", "changes", "note"))),
+            columns=columns("id!, by, changes, note"),
             rows=[
                 (entry.entry_id, f"{entry.command}, {entry.user}", _changes_in_words(entry), _note(entry, settled))
                 for entry in result.entries
             ],
         ),
         records=Table(
-            columns=[Column(title=title) for title in _RECORD_COLUMNS],
+            columns=_RECORD_COLUMNS,
             rows=[
                 (*_head_of(entry), str(change.entity), change.key, *_values_of(change), *_tail_of(entry))
                 for entry in result.entries

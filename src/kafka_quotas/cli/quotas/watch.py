@@ -11,7 +11,7 @@ from kafka_quotas.cli.framework.entity_command import EntityCommand
 from kafka_quotas.cli.options.entity import ShortFilter, selected_filter
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.plan_view import change_records
-from kafka_quotas.cli.output.render import Column, Listing, Table, warn, write
+from kafka_quotas.cli.output.render import Listing, Table, columns, plain_columns, warn, write
 from kafka_quotas.cli.output.row_stream import RowStream
 from kafka_quotas.cli.output.selection import check_columns
 from kafka_quotas.cli.output.values import change_document, told_value
@@ -30,10 +30,10 @@ Duration = Annotated[
     str | None, typer.Option("--duration", metavar="DURATION", help="Stop after, for example, 90s or 2h.")
 ]
 
-_COLUMNS = [Column(title=title) for title in ("time", "entity", "key", "change")]
+_COLUMNS = columns("time, entity, key, change")
 _KINDS = (*ENTITY_TYPES, *THRESHOLD_TYPES)
 """What a change may be about: the header stands before the first is seen."""
-_RECORDS = [Column(title=title) for title in ("time", *_KINDS, "defaults", "key", "old", "new")]
+_RECORDS = plain_columns(("time", *_KINDS, "defaults", "key", "old", "new"))
 
 
 @app.command(cls=EntityCommand)

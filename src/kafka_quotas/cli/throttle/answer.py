@@ -4,7 +4,16 @@ import sys
 from collections.abc import Sequence
 
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Column, Listing, Table, plain_text, print_listing, print_table, write
+from kafka_quotas.cli.output.render import (
+    Column,
+    Listing,
+    Table,
+    columns,
+    plain_text,
+    print_listing,
+    print_table,
+    write,
+)
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.commands.throttle.arithmetic import Calculation, CalculatorAnswer, Given, Step, quantity
 from kafka_quotas.core.model.quota_window import QuotaWindow
@@ -61,7 +70,7 @@ def _side_by_side(calculations: Sequence[Calculation]) -> Table:
 
 def _arithmetic(calculation: Calculation) -> Table:
     return Table(
-        columns=[Column(title="figure"), Column(title="arithmetic"), Column(title="result", figures=True)],
+        columns=columns("figure, arithmetic, result>"),
         rows=[[step.name, step.arithmetic, quantity(step.value, step.unit)] for step in calculation.steps],
         caption=calculation.title,
     )
@@ -70,7 +79,7 @@ def _arithmetic(calculation: Calculation) -> Table:
 def answer_records(answer: CalculatorAnswer) -> Table:
     """Return one row per figure, for CSV."""
     return Table(
-        columns=[Column(title=title) for title in ("method", "figure", "arithmetic", "value", "unit")],
+        columns=columns("method, figure, arithmetic, value, unit"),
         rows=[
             [each.method, step.name, step.arithmetic, without_noise(step.value), step.unit]
             for each in answer.calculations

@@ -8,7 +8,7 @@ from pathlib import Path
 from kafka_quotas.cli.charts.plot import check_plot_targets, show_chart
 from kafka_quotas.cli.charts.text_chart import Series, Style
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, print_listing, write
+from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.cli.throttle.answer import print_tables, window_data, without_noise
 from kafka_quotas.commands.throttle.arithmetic import MS, quantity
@@ -121,9 +121,8 @@ def _levels(comparison: AlgorithmComparison, index: int, times_s: list[float]) -
 
 
 def _outcome_table(comparison: AlgorithmComparison) -> Table:
-    titles = ("algorithm", "state", "delay by formula", "admitted", "as told")
     return Table(
-        columns=[Column(title=title, figures=index > 2) for index, title in enumerate(titles)],
+        columns=columns("algorithm, state, delay by formula, admitted>, as told>"),
         rows=[_outcome_row(comparison, each) for each in comparison.outcomes],
     )
 
@@ -142,10 +141,7 @@ def _outcome_row(comparison: AlgorithmComparison, compared: ComparedOutcome) -> 
 
 def _state_table(comparison: AlgorithmComparison) -> Table:
     return Table(
-        columns=[
-            Column(title="time after", figures=True),
-            *(Column(title=algorithm, figures=True) for algorithm in MUTATION_ALGORITHMS),
-        ],
+        columns=columns(", ".join(f"{title}>" for title in ("time after", *MUTATION_ALGORITHMS))),
         rows=[
             [quantity(row.after_ms, MS), *(_state(*pair) for pair in zip(row.levels, row.admits, strict=True))]
             for row in comparison.states
@@ -159,9 +155,8 @@ def _state(level: float, admits: bool) -> str:
 
 
 def _outcome_records(comparison: AlgorithmComparison) -> Table:
-    names = ("algorithm", "admits_iff", "level", "unit", "delay_ms", "admitted_after_ms", "retries", "retried_ms")
     return Table(
-        columns=[Column(title=name) for name in names],
+        columns=columns("algorithm, admits_iff, level, unit, delay_ms, admitted_after_ms, retries, retried_ms"),
         rows=[
             [
                 each.outcome.algorithm,

@@ -14,7 +14,7 @@ from kafka_quotas.cli.options.figures import GenericQuota, client_window, contro
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.options.windows import BrokerWindowOptions
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import Column, Listing, Table, print_listing
+from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.cli.throttle.answer import window_data, without_noise
 from kafka_quotas.cli.throttle.decision_writer import NOUN, DecisionWriter, Units, decision_writer
@@ -164,7 +164,7 @@ class _View:
         """Print the totals alone."""
         totals = _summary_data(summary)
         rows = [[name, value if isinstance(value, int | float) else str(value)] for name, value in totals.items()]
-        table = Table(columns=[Column(title="figure"), Column(title="value", figures=True)], rows=rows)
+        table = Table(columns=columns("figure, value>"), rows=rows)
         data: dict[str, Json] = {**self._head(), "summary": totals}
         print_listing(Listing(noun=NOUN, data=data, table=table), self._output)
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from kafka_quotas.cli.output.render import Cell, Column, Listing, Table, folded, print_listing, write
+from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, folded, print_listing, write
 from kafka_quotas.cli.output.values import duration_text
 from kafka_quotas.cli.output.view import Output
 from kafka_quotas.loadtest.judgement import Aspect, Judgement, State
@@ -32,18 +32,13 @@ def print_load(result: LoadResult, output: Output) -> None:
 def load_listing(result: LoadResult) -> Listing:
     """Return the result with its versioned document."""
     mixed = len({entity.workload for entity in result.entities}) > 1  # then the workloads, else the latency fits
-    titles = (
-        *("client", *(["does"] if mixed else []), "achieved", "quota", "ratio", "throttled"),
-        *([] if mixed else ["p99"]),
-        "verdict",
-    )
-    figures = ("achieved", "quota", "ratio", "throttled", "p99")
+    does, latency = ("does, ", "") if mixed else ("", "p99>, ")
     return Listing(
         noun=NOUN,
         version=VERSION,
         data=run_document(result),
         table=Table(
-            columns=[Column(title=title, figures=title in figures) for title in titles],
+            columns=columns(f"client, {does}achieved>, quota>, ratio>, throttled>, {latency}verdict"),
             rows=[_row(entity, told_verdict(entity, result), mixed=mixed) for entity in first_entities(result)],
             caption=_caption(result),
         ),
@@ -152,24 +147,11 @@ _DOES = {
 
 def _records(result: LoadResult) -> Table:
     """Return one row per client with plain figures, for CSV."""
-    titles = (
-        "user",
-        "client_id",
-        "does",
-        "unit",
-        "kind",
-        "ok",
-        "achieved",
-        "quota",
-        "ratio",
-        "cycles",
-        "acked",
-        "throttle_count",
-        "throttle_sum_ms",
-        "response_p50_us",
-        "response_p99_us",
+    titles = columns(
+        "user, client_id, does, unit, kind, ok, achieved, quota, ratio, cycles, acked, throttle_count, "
+        "throttle_sum_ms, response_p50_us, response_p99_us"
     )
-    return Table(columns=[Column(title=title) for title in titles], rows=[_record(each) for each in result.entities])
+    return Table(columns=titles, rows=[_record(each) for each in result.entities])
 
 
 def _record(entity: ClientResult) -> list[Cell]:
