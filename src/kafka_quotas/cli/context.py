@@ -120,18 +120,14 @@ Use = Annotated[bool, typer.Option("--use", help="Use this context from now on."
 class LoginOptions:
     """The options of a context about logging in."""
 
-    username: str | None = option("--username", metavar="NAME", help="Whom to log in as (SASL).")
-    password_file: str | None = option("--password-file", metavar="FILE", help="The file that holds the password.")
-    password_variable: str | None = option(
-        "--password-variable", metavar="VARIABLE", help="The variable that holds the password."
-    )
+    username: str | None = option("--username NAME", help="Whom to log in as (SASL).")
+    password_file: str | None = option("--password-file FILE", help="The file that holds the password.")
+    password_variable: str | None = option("--password-variable VARIABLE", help="The variable that holds the password.")
     password_command: str | None = option(
-        "--password-command",
-        metavar="COMMAND",
-        help="The command that prints the password, for example 'pass show kafka'.",
+        "--password-command COMMAND", help="The command that prints the password, for example 'pass show kafka'."
     )
     property_: list[str] | None = option(
-        "--property", metavar="KEY=VALUE", help="A client property by Kafka's own name. May be repeated."
+        "--property KEY=VALUE", help="A client property by Kafka's own name. May be repeated."
     )
 
     def password(self) -> Secret | None:
@@ -176,11 +172,7 @@ def list_contexts(*, output: ListingView = TABLE_VIEW) -> None:
 
 @app.command()
 def show(
-    *,
-    name: MaybeName = None,
-    origin: ShowOrigin = False,
-    store: StoreOptions,
-    output: ListingView = TABLE_VIEW,
+    *, name: MaybeName = None, origin: ShowOrigin = False, store: StoreOptions, output: ListingView = TABLE_VIEW
 ) -> None:
     """Show a context, or without a name the settings that count now.
 
@@ -208,11 +200,7 @@ def use(*, name: MaybeName = None, none: NoContext = False) -> None:
 
 @app.command("set")
 def set_(
-    *,
-    name: Name,
-    store: Annotated[StoreOptions, Without("context")],
-    login: LoginOptions,
-    use_it: Use = False,
+    *, name: Name, store: Annotated[StoreOptions, Without("context")], login: LoginOptions, use_it: Use = False
 ) -> None:
     """Make a context, or change what is given of one.
 

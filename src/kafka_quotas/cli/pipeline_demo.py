@@ -82,10 +82,7 @@ def steps(out: Path, logs: Path, in_force: Path, window: QuotaWindow, default_of
             *("--model", "closed", *windows, "--limit", "10"),
         ),
     )
-    yield DemoStep(
-        title="Which quotas to set",
-        arguments=("pipeline", "recommend", data, *advice, "--file", quotas),
-    )
+    yield DemoStep(title="Which quotas to set", arguments=("pipeline", "recommend", data, *advice, "--file", quotas))
     yield DemoStep(
         title="The same for people who don't run Kafka",
         arguments=(
@@ -132,10 +129,7 @@ class Recording:
 
 
 def demo(
-    *,
-    out: Out = Path("pipeline-demo-output"),
-    jars: Jars = None,
-    sample: Sample = Path("examples/request-log"),
+    *, out: Out = Path("pipeline-demo-output"), jars: Jars = None, sample: Sample = Path("examples/request-log")
 ) -> None:
     """Show the pipeline on real traffic: record, ingest, profile, replay, recommend, report, apply.
 

@@ -219,14 +219,7 @@ def scaled(panel: Panel, rows: int) -> tuple[Panel, float]:
 
 
 def _draw(
-    grid: list[list[_Cell]],
-    column: int,
-    value: float,
-    *,
-    panel: Panel,
-    series: Series,
-    index: int,
-    marks: Marks,
+    grid: list[list[_Cell]], column: int, value: float, *, panel: Panel, series: Series, index: int, marks: Marks
 ) -> None:
     """Mark the value in its column of the grid."""
     height = len(grid)

@@ -19,8 +19,7 @@ from kafka_quotas.wire.protocol.api_table import API_TABLE
 _COLUMNS = columns("api, us per request (estimated)>, ns per request byte>, ns per response byte>")
 
 Upstream = Annotated[
-    str,
-    typer.Option("--upstream", metavar="HOST:PORT", help="A broker of the cluster to enforce in front of."),
+    str, typer.Option("--upstream", metavar="HOST:PORT", help="A broker of the cluster to enforce in front of.")
 ]
 CostModelTarget = Annotated[
     Path, typer.Option("--cost-model", metavar="FILE", help="Where to write the cost model (JSON).")
@@ -61,13 +60,7 @@ def calibrate(
 
     settings = choose_store(store=None, bootstrap_server=upstream, command_config=command_config).settings()
     model = run(
-        upstream,
-        settings,
-        window=window,
-        target=cost_model,
-        on_progress=_tell,
-        rounds=rounds,
-        warm_up_s=warm_up,
+        upstream, settings, window=window, target=cost_model, on_progress=_tell, rounds=rounds, warm_up_s=warm_up
     )
     print_listing(_listing(model), output)
 

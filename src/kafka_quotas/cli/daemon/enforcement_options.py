@@ -37,19 +37,15 @@ class PrincipalOptions:
     """The options about who a client is."""
 
     principal: str | None = option(
-        "--principal",
-        metavar="NAME",
-        help="Count every client as this user. Default: the name from SASL, ANONYMOUS without.",
+        "--principal NAME", help="Count every client as this user. Default: the name from SASL, ANONYMOUS without."
     )
     unknown_principal: str = option(
-        "--unknown-principal",
+        "--unknown-principal NAME",
         default=UNKNOWN_PRINCIPAL,
-        metavar="NAME",
         help="The user of clients that authenticate in a way that can't be read (GSSAPI, delegation tokens).",
     )
     internal_principal: list[str] | None = option(
-        "--internal-principal",
-        metavar="NAME",
+        "--internal-principal NAME",
         help="A user whose fetches as a replica are exempt; may be repeated. Nobody else's are.",
     )
 
@@ -64,10 +60,7 @@ class EnforcementOptions:
         help="mute: answer at once, then don't read (Kafka since 2.0). delay: hold the response back (before).",
     )
     max_throttle_ms: int | None = option(
-        "--max-throttle-ms",
-        metavar="MS",
-        min=1,
-        help="Cut throttle times at this. Default: as long as Kafka makes them.",
+        "--max-throttle-ms MS", min=1, help="Cut throttle times at this. Default: as long as Kafka makes them."
     )
     mode: Mode = option(
         "--mode",
@@ -114,13 +107,11 @@ class EnforcementOptions:
         help="The error for data of topics over a threshold: 44, which clients give up on, or 89, which some repeat.",
     )
     policy: Path | None = option(
-        "--policy",
-        metavar="FILE",
+        "--policy FILE",
         help="A TOML file of other terms for some users and client-ids, request rates, exemptions, topic thresholds.",
     )
     cost_model: Path | None = option(
-        "--cost-model",
-        metavar="FILE",
+        "--cost-model FILE",
         help="What `daemon calibrate` found that requests cost in thread time; request_percentage is estimated by it.",
     )
 

@@ -46,14 +46,12 @@ class BootstrapOptions:
     """The options that name the cluster, and where its clients connect."""
 
     upstream: list[str] = required(
-        "--upstream",
-        metavar="HOST:PORT,...",
+        "--upstream HOST:PORT,...",
         help="Brokers of the cluster to enforce in front of, tried in turn for who bootstraps; may be repeated.",
     )
     listen: str = option(
-        "--listen",
+        "--listen HOST:PORT",
         default="127.0.0.1:9092",
-        metavar="HOST:PORT",
         help="Where clients bootstrap; port 0 takes free ones. Brokers get listeners of their own on this host.",
     )
 
@@ -63,28 +61,22 @@ class ListenerOptions:
     """The options about the listeners of brokers, and about more listeners."""
 
     port_range: str | None = option(
-        "--port-range",
-        metavar="FIRST-LAST",
+        "--port-range FIRST-LAST",
         help="Ports for the brokers' listeners: FIRST + node id. Default: from the port after that of --listen on.",
     )
     broker_address: list[str] | None = option(
-        "--broker-address",
-        metavar="ID=[HOST:]PORT",
+        "--broker-address ID=[HOST:]PORT",
         help="The port (and host) of a broker's listener, FIRST-LAST=PORT for many node ids; may be repeated.",
     )
     advertised_host: str | None = option(
-        "--advertised-host",
-        metavar="HOST",
-        help="The host clients are told to connect to. Default: the one that they came to.",
+        "--advertised-host HOST", help="The host clients are told to connect to. Default: the one that they came to."
     )
     listener_config: Path | None = option(
-        "--listener-config",
-        metavar="FILE",
+        "--listener-config FILE",
         help="More about the listener of --listen: TLS on either side, PROXY protocol, host names, limits.",
     )
     listener: list[Path] | None = option(
-        "--listener",
-        metavar="FILE",
+        "--listener FILE",
         help="One more listener, its file says `listen` and `upstream` too; may be repeated. They share the quotas.",
     )
 
@@ -105,14 +97,12 @@ class LimitOptions:
     """The options about what is let in at all."""
 
     connection_rate: int | None = option(
-        "--connection-rate",
-        metavar="N",
+        "--connection-rate N",
         min=1,
         help="Connections per second to each broker in all, as max.connection.creation.rate; those beyond it wait.",
     )
     max_connections: int | None = option(
-        "--max-connections",
-        metavar="N",
+        "--max-connections N",
         min=1,
         help="Clients' connections in all; more wait to be accepted. Default: what the limit of open files allows.",
     )
@@ -128,15 +118,13 @@ class BufferOptions:
     """The options about how much of requests is read."""
 
     max_request_bytes: str = option(
-        "--max-request-bytes",
+        "--max-request-bytes SIZE",
         default="100MiB",
-        metavar="SIZE",
         help="A longer request closes its connection, as socket.request.max.bytes does at a broker.",
     )
     queued_max_request_bytes: str = option(
-        "--queued-max-request-bytes",
+        "--queued-max-request-bytes SIZE",
         default="256MiB",
-        metavar="SIZE",
         help="How much of requests that have to be seen as a whole may be gathered at a time, over all connections.",
     )
 
@@ -146,24 +134,20 @@ class MetricsOptions:
     """The options about Prometheus metrics."""
 
     metrics: str | None = option(
-        "--metrics-port",
-        metavar="[HOST:]PORT",
+        "--metrics-port [HOST:]PORT",
         help="Serve Prometheus metrics, /healthz and /readyz there, on 127.0.0.1 without a host.",
     )
     metrics_top: int = option(
-        "--metrics-top",
+        "--metrics-top N",
         default=TOP,
-        metavar="N",
         min=0,
         max=1000,
         help="How many buckets have series of their own: those that use most of their limit.",
     )
     metrics_user: list[str] | None = option(
-        "--metrics-user",
-        metavar="NAME",
-        help="A user whose buckets have series of their own in any case; may be repeated.",
+        "--metrics-user NAME", help="A user whose buckets have series of their own in any case; may be repeated."
     )
-    metrics_client: list[str] | None = option("--metrics-client", metavar="ID", help="The same for a client-id.")
+    metrics_client: list[str] | None = option("--metrics-client ID", help="The same for a client-id.")
 
     @property
     def address(self) -> Address | None:
@@ -190,23 +174,18 @@ class OperationOptions:
         help="How a line of the log is written: key=value pairs, or one JSON object.",
     )
     control: Control = None
-    control_mode: str = option(
-        "--control-mode", default="0600", metavar="OCTAL", help="The mode of the control socket's file."
-    )
+    control_mode: str = option("--control-mode OCTAL", default="0600", help="The mode of the control socket's file.")
     control_user: list[str] | None = option(
-        "--control-user",
-        metavar="NAME|UID",
+        "--control-user NAME|UID",
         help="Another user of this machine who may ask on the control socket; may be repeated. The mode must let him.",
     )
     state_file: Path | None = option(
-        "--state-file",
-        metavar="FILE",
+        "--state-file FILE",
         help="Remember what was charged, so that a restart forgives nobody. Saved every 5 seconds and at the end.",
     )
     max_bucket_memory: str = option(
-        "--max-bucket-memory",
+        "--max-bucket-memory SIZE",
         default="256MiB",
-        metavar="SIZE",
         help="What the buckets of all clients may take in memory together, at about 1300 bytes each; those idle "
         "longest are forgotten first, never one whose client is held back by a limit of its own.",
     )
@@ -230,32 +209,26 @@ class EventLogOptions:
     """The options of the event log."""
 
     event_log: str | None = option(
-        "--event-log",
-        metavar="DIR|kafka://HOST:PORT/TOPIC",
+        "--event-log DIR|kafka://HOST:PORT/TOPIC",
         help="Write a line of JSON per charge: who, how much, which throttle time. To rotated files, or to a topic.",
     )
     event_log_rotate: float = option(
-        "--event-log-rotate",
+        "--event-log-rotate SECONDS",
         default=ROTATE_S,
-        metavar="SECONDS",
         min=0.1,
         help="How long one file of the event log grows; it ends at 64 MiB in any case.",
     )
     event_log_keep: str = option(
-        "--event-log-keep",
+        "--event-log-keep SIZE",
         default="10GiB",
-        metavar="SIZE",
         help="How much the event log's folder may hold before the oldest files go.",
     )
     event_log_config: Path | None = option(
-        "--event-log-config",
-        metavar="FILE",
+        "--event-log-config FILE",
         help="librdkafka properties for the topic of the event log, such as security.protocol.",
     )
     cluster: str | None = option(
-        "--cluster",
-        metavar="NAME",
-        help="What the cluster is called in the event log. Default: the address of --upstream.",
+        "--cluster NAME", help="What the cluster is called in the event log. Default: the address of --upstream."
     )
 
     def settings(self, servers: str) -> EventLogSettings | None:
@@ -287,14 +260,10 @@ class TimeoutOptions:
     """The options about how long the daemon waits."""
 
     connect_timeout: float = option(
-        "--connect-timeout", default=10.0, metavar="SECONDS", min=0.1, help="How long a broker is tried."
+        "--connect-timeout SECONDS", default=10.0, min=0.1, help="How long a broker is tried."
     )
     drain_timeout: float = option(
-        "--drain-timeout",
-        default=10.0,
-        metavar="SECONDS",
-        min=0.0,
-        help="How long requests under way may take after SIGTERM.",
+        "--drain-timeout SECONDS", default=10.0, min=0.0, help="How long requests under way may take after SIGTERM."
     )
 
 

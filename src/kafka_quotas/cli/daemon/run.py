@@ -36,8 +36,7 @@ class DaemonOptions:
     bootstrap: BootstrapOptions
     store: Annotated[StoreOptions, Without("context", "bootstrap_server", "zookeeper")]
     static_quotas: Path | None = option(
-        "--static-quotas",
-        metavar="FILE",
+        "--static-quotas FILE",
         help="Properties quota.producer.default, quota.consumer.override and so on; they lie below the store's quotas.",
     )
     windows: UpstreamWindowOptions

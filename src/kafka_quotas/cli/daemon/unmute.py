@@ -23,11 +23,7 @@ ClientOption = Annotated[
 
 
 def unmute(
-    *,
-    client: ClientOption = None,
-    user: UserOption = None,
-    control: Control = None,
-    output: ListingView = TABLE_VIEW,
+    *, client: ClientOption = None, user: UserOption = None, control: Control = None, output: ListingView = TABLE_VIEW
 ) -> None:
     """End the throttle times of a client: its connections are read again at once.
 

@@ -71,12 +71,10 @@ class ApplyOptions:
     )
     reason: Reason = None
     watch: float | None = option(
-        "--watch",
-        metavar="SECONDS",
-        help="Do it again every so many seconds, the files read anew, until told to stop.",
+        "--watch SECONDS", help="Do it again every so many seconds, the files read anew, until told to stop."
     )
     metrics: str | None = option(
-        "--metrics", metavar="HOST:PORT", help="With --watch: serve the drift found as Prometheus metrics at /metrics."
+        "--metrics HOST:PORT", help="With --watch: serve the drift found as Prometheus metrics at /metrics."
     )
 
 
@@ -159,12 +157,7 @@ def _once(
     with ApplyProgress("checking" if how.dry_run else "applying") as progress:
         if plan is None:
             return run_apply(
-                store,
-                desire,
-                dry_run=how.dry_run,
-                allow_invalid=how.allow_invalid,
-                progress=progress,
-                made=made,
+                store, desire, dry_run=how.dry_run, allow_invalid=how.allow_invalid, progress=progress, made=made
             )
         return apply_plan(
             store,

@@ -18,30 +18,17 @@ from kafka_quotas.stores.files.atomic_write import save_text
 _SUFFIXES = {".yaml": FileFormat.YAML, ".yml": FileFormat.YAML, ".json": FileFormat.JSON, ".toml": FileFormat.TOML}
 
 Out = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        metavar="FILE",
-        help="Write to this file instead of standard output.",
-    ),
+    Path | None, typer.Option("--out", metavar="FILE", help="Write to this file instead of standard output.")
 ]
 Form = Annotated[
     FileFormat | None,
     typer.Option(
-        "--format",
-        metavar="FORM",
-        help="yaml, json or toml; without it the name of the file tells, else yaml.",
+        "--format", metavar="FORM", help="yaml, json or toml; without it the name of the file tells, else yaml."
     ),
 ]
 
 
-def export(
-    *,
-    out: Out = None,
-    form: Form = None,
-    selectors: Selectors = None,
-    store: StoreOptions,
-) -> None:
+def export(*, out: Out = None, form: Form = None, selectors: Selectors = None, store: StoreOptions) -> None:
     """Write stored quotas as a file that apply reads.
 
     Entities come sorted, one per line, so that two exports compare well. Applying an export elsewhere and exporting

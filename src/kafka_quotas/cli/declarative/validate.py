@@ -25,11 +25,7 @@ Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON schema of
 
 
 def validate(
-    files: Files = None,
-    *,
-    values: Values = None,
-    schema: Schema = False,
-    output: ListingView = TABLE_VIEW,
+    files: Files = None, *, values: Values = None, schema: Schema = False, output: ListingView = TABLE_VIEW
 ) -> None:
     """Check files of quotas without a store.
 

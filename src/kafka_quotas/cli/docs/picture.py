@@ -20,7 +20,7 @@ RUNS: dict[str, tuple[str, ...]] = {
         "alter --user-default --add-config producer_byte_rate=1MiB",
         "alter --user alice --add-config producer_byte_rate=10MiB,consumer_byte_rate=20MiB",
         "describe --effective --user alice --client app --brokers 3",
-    ),
+    )
 }
 """Each picture and the command lines that it shows, run one after the other on a new store."""
 

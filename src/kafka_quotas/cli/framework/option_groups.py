@@ -24,10 +24,12 @@ def option(*names: str, default: Any = None, **settings: Any) -> Any:
     """Return a field of a group that is an option.
 
     Args:
-        names: The option's spellings.
+        names: The option's spellings, the last with the name of its value, if it takes one: `--store URL`.
         settings: What `typer.Option` takes besides.
     """
-    return field(default=default, metadata={_INFO: typer.Option(*names, **settings)})
+    *others, last = names
+    last, _, metavar = last.partition(" ")
+    return field(default=default, metadata={_INFO: typer.Option(*others, last, metavar=metavar or None, **settings)})
 
 
 def required(*names: str, **settings: Any) -> Any:

@@ -134,11 +134,7 @@ def choose_store(
 
 
 def store_options(
-    *,
-    store: str | None,
-    bootstrap_server: str | None = None,
-    zookeeper: str | None = None,
-    context: str | None = None,
+    *, store: str | None, bootstrap_server: str | None = None, zookeeper: str | None = None, context: str | None = None
 ) -> dict[str, str]:
     """Return the option that names the store with its address, none where no option does.
 

@@ -13,11 +13,7 @@ from kafka_quotas.commands.insight.doctor import doctor as run_doctor
 from kafka_quotas.commands.insight.doctor_checks import Finding
 
 
-def doctor(
-    *,
-    store: StoreOptions,
-    output: ListingView = TABLE_VIEW,
-) -> int:
+def doctor(*, store: StoreOptions, output: ListingView = TABLE_VIEW) -> int:
     """Tell what is odd in a store, how bad it is, and what to do.
 
     Looked for: quotas that nobody gets, names that are easily confused, one address under two names, values that stop

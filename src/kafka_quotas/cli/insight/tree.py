@@ -35,13 +35,7 @@ _PIECES = {True: ("├── ", "└── ", "│   ", "    "), False: ("|-- ",
 
 
 @app.command(cls=EntityCommand)
-def tree(
-    *,
-    key: Key = None,
-    named: ClientNames,
-    store: StoreOptions,
-    output: ListingView = TABLE_VIEW,
-) -> None:
+def tree(*, key: Key = None, named: ClientNames, store: StoreOptions, output: ListingView = TABLE_VIEW) -> None:
     """Draw the stored quotas as the tree that Kafka looks through, one per quota key.
 
     Each quota is marked: it wins, only clients without a client-id get it, it is shadowed (nobody gets it) or ignored

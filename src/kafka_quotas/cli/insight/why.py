@@ -120,8 +120,7 @@ def _listing(result: WhyResult) -> Listing:
             caption=f"{client_text(result.user, result.client_id)}, by {result.origin}",
         ),
         records=Table(
-            columns=plain_columns(_RECORDS),
-            rows=[row for answer in result.answers for row in _records(answer)],
+            columns=plain_columns(_RECORDS), rows=[row for answer in result.answers for row in _records(answer)]
         ),
     )
 

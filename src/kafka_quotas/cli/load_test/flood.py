@@ -32,8 +32,7 @@ class FloodClientOptions(ClientOptions):
     """The options about the clients of a flood."""
 
     rate: list[str] | None = option(
-        "--rate",
-        metavar="RATE",
+        "--rate RATE",
         help="What a client offers: max (the default), 200req/s, 50conn/s or 2x-quota; once for all clients, or once "
         "for each in the order of --entity.",
     )

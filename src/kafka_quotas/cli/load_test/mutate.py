@@ -39,29 +39,22 @@ class MutationOptions:
         help="What each request does to its topics. Those to be deleted or grown are made before the load.",
     )
     topics: int | None = option(
-        "--topics",
-        metavar="N",
+        "--topics N",
         min=1,
         help="How many topics in all, for each client; creating ends with them. Default: as many as the time allows "
         "(create), 100 (delete, partitions).",
     )
-    topics_per_request: int = option(
-        "--topics-per-request", default=1, metavar="N", min=1, help="Topics in one request."
-    )
+    topics_per_request: int = option("--topics-per-request N", default=1, min=1, help="Topics in one request.")
     partitions: int = option(
-        "--partitions",
+        "--partitions N",
         default=1,
-        metavar="N",
         min=1,
         help="Partitions of each topic (create, delete), or by how many it grows each time (partitions).",
     )
-    replication_factor: int = option(
-        "--replication-factor", default=1, metavar="N", min=1, help="Replicas of new topics."
-    )
+    replication_factor: int = option("--replication-factor N", default=1, min=1, help="Replicas of new topics.")
     api_timeout: str = option(
-        "--api-timeout",
+        "--api-timeout TIME",
         default="60s",
-        metavar="TIME",
         help="How long a client asks again for topics that a quota refuses (error 89); after it they, and only they, "
         "have failed with it (default.api.timeout.ms).",
     )

@@ -72,13 +72,10 @@ class ClientOptions:
     """The options about the clients of a run, and the load that each of them is."""
 
     entity: list[str] | None = option(
-        "--entity",
-        metavar="[USER]/CLIENT-ID",
-        help="A client of the run; may be repeated. Without it there is one, /load-test.",
+        "--entity [USER]/CLIENT-ID", help="A client of the run; may be repeated. Without it there is one, /load-test."
     )
     rate: list[str] | None = option(
-        "--rate",
-        metavar="RATE",
+        "--rate RATE",
         help="What a client offers: max (the default), 5MB/s, 200rec/s or 2x-quota; once for all clients, or once for "
         "each in the order of --entity.",
     )
@@ -94,25 +91,20 @@ class ClientOptions:
         default=Arrival.CONSTANT,
         help="How arrivals are spread over time: evenly, at random, or --burst-size at once with pauses between.",
     )
-    burst_size: int = option(
-        "--burst-size", default=1, metavar="N", min=1, help="How many arrive at once with --arrival burst."
-    )
+    burst_size: int = option("--burst-size N", default=1, min=1, help="How many arrive at once with --arrival burst.")
     loop: Loop = option(
         "--loop",
         default=Loop.OPEN,
         help="open: arrivals come when they are due, whatever the target does. closed: the next waits for an answer.",
     )
     in_flight: int = option(
-        "--in-flight",
+        "--in-flight N",
         default=5,
-        metavar="N",
         min=1,
         help="How many requests may wait for an answer on a connection (connect: how many connections are begun at "
         "once where the rate is max).",
     )
-    connections: int = option(
-        "--connections", default=1, metavar="N", min=1, help="How many connections each client keeps."
-    )
+    connections: int = option("--connections N", default=1, min=1, help="How many connections each client keeps.")
 
     def spelled_out(self, what: ScenarioClient) -> tuple[ScenarioClient, ...]:
         """Return the load of each client in the order of `--entity`, based on `what`."""
@@ -146,10 +138,8 @@ class ClientOptions:
 class LengthOptions:
     """The options about how long a run takes."""
 
-    duration: str = option("--duration", default="30s", metavar="TIME", help="How long to measure: 60s, 2min.")
-    warmup: str | None = option(
-        "--warmup", metavar="TIME", help="How long before that, not judged. Default: one quota window."
-    )
+    duration: str = option("--duration TIME", default="30s", help="How long to measure: 60s, 2min.")
+    warmup: str | None = option("--warmup TIME", help="How long before that, not judged. Default: one quota window.")
 
     @property
     def duration_s(self) -> float:

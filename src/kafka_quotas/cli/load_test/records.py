@@ -55,11 +55,10 @@ class RecordTargetOptions:
     """The options about the target of records."""
 
     cluster: ClusterOptions
-    topic: str = option("--topic", default=DEFAULT_TOPIC, metavar="NAME", help="The topic, which must exist.")
+    topic: str = option("--topic NAME", default=DEFAULT_TOPIC, help="The topic, which must exist.")
     credentials: CredentialOptions
     set_quota: list[str] | None = option(
-        "--set-quota",
-        metavar="RATE",
+        "--set-quota RATE",
         help="Set this quota on the clients for the time of the run, judge by it, and put back what was there before: "
         "2MB/s; once for all or once for each. A client without a user has it by its client-id.",
     )
@@ -72,17 +71,15 @@ class RecordOptions:
 
     record_size: RecordSize = "1KiB"
     batch: str | None = option(
-        "--batch",
-        metavar="SIZE",
+        "--batch SIZE",
         help="Bytes in one request at most: 16KiB, 1MB. Default: a tenth of a second's quota, 16 KiB to 1 MB.",
     )
     compression: str = option(
-        "--compression",
+        "--compression none|gzip|snappy|lz4|zstd",
         default="none",
-        metavar="none|gzip|snappy|lz4|zstd",
         help="How batches are compressed. A quota counts what goes over the wire.",
     )
-    acks: str = option("--acks", default="all", metavar="0|1|all", help="Who confirms a record.")
+    acks: str = option("--acks 0|1|all", default="all", help="Who confirms a record.")
 
     def moved(self, does: Workload) -> ScenarioClient:
         """Return an unnamed client that moves these records.
@@ -109,16 +106,14 @@ class RecordVerdictOptions:
     """The options about what is judged where records move."""
 
     quota: list[str] | None = option(
-        "--quota",
-        metavar="RATE",
+        "--quota RATE",
         help="The quota to judge by, per broker: 2MB/s or unlimited; once for all or once for each. Without it the "
         "quotas come from --store, where that is given.",
     )
     brokers: Brokers = None
     expect: Expect = None
     control: str | None = option(
-        "--control",
-        metavar="[USER]/CLIENT-ID",
+        "--control [USER]/CLIENT-ID",
         help="The client, one of --entity, that the others must not harm. It runs alone first, and its p99 beside the "
         "others is held against that.",
     )
@@ -130,8 +125,7 @@ class RecordVerdictOptions:
         help="Read what was produced back from the topic, and count what was lost or came twice.",
     )
     store: str | None = option(
-        "--store",
-        metavar="URL",
+        "--store URL",
         help="Take the quotas to judge by from this store, as they resolve for each client. Without it from the one "
         "that the variable KAFKA_QUOTAS_STORE or the context in use names; where there is none, --quota alone counts.",
         autocompletion=complete_stores,

@@ -45,8 +45,7 @@ class TopicOptions:
     """The options about the topic of the requests."""
 
     topic: str | None = option(
-        "--topic",
-        metavar="NAME",
+        "--topic NAME",
         help="The topic that requests are about, which must exist. Without it a topic is made for those that need one, "
         "and removed at the end.",
     )
@@ -63,14 +62,13 @@ class FloodRequestOptions:
 
     honor_throttle: HonorThrottle = "yes"
     max_wait_ms: int = option(
-        "--max-wait-ms",
+        "--max-wait-ms MS",
         default=0,
-        metavar="MS",
         min=0,
         help="How long a Fetch may be kept waiting for records; 0 asks again at once (fetch.max.wait.ms).",
     )
     min_bytes: int = option(
-        "--min-bytes", default=1, metavar="BYTES", min=0, help="For how many bytes a Fetch waits (fetch.min.bytes)."
+        "--min-bytes BYTES", default=1, min=0, help="For how many bytes a Fetch waits (fetch.min.bytes)."
     )
     record_size: RecordSize = "100"
 

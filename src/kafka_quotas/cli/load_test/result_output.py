@@ -100,12 +100,9 @@ class ResultOutput:
     """The output of a result: its form on standard output, its plots, and its folder."""
 
     output: OutputForm = Output.TABLE
-    plot: list[Path] | None = option(
-        "--plot", metavar="FILE", help="Draw the run into FILE, .png or .svg; may be repeated."
-    )
+    plot: list[Path] | None = option("--plot FILE", help="Draw the run into FILE, .png or .svg; may be repeated.")
     out: Path | None = option(
-        "--out",
-        metavar="DIR",
+        "--out DIR",
         help="Keep run.json, report.html, samples.parquet and .hgrm files in DIR, which is made if need be.",
     )
 

@@ -57,8 +57,7 @@ class VerdictOptions:
     scale: Scale = None
     brokers: Brokers = None
     expect: list[str] | None = option(
-        "--expect",
-        metavar="THRESHOLD",
+        "--expect THRESHOLD",
         help="A threshold of your own that has to be met: 'achieved/quota in 0.9..1.05', "
         "'entity(app).response.p99 < 50ms'; may be repeated.",
     )

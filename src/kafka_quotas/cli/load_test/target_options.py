@@ -34,8 +34,7 @@ class ClusterOptions:
     """The options that name the cluster to put under load."""
 
     bootstrap_server: str | None = option(
-        "--bootstrap-server",
-        metavar="HOST:PORT",
+        "--bootstrap-server HOST:PORT",
         help="The cluster, or the daemon in front of it; several brokers are separated by commas.",
     )
     embedded: bool = option(
@@ -44,8 +43,7 @@ class ClusterOptions:
         help="A cluster inside this process. It keeps no quotas, so it shows what the clients can do.",
     )
     broker_jars: Path | None = option(
-        "--broker-jars",
-        metavar="DIR",
+        "--broker-jars DIR",
         help="Start a real broker from Kafka's jars in DIR (fetched into it by Maven where it is not there), and end "
         "it afterwards.",
     )
@@ -77,14 +75,10 @@ class CredentialOptions:
     """The options about how clients connect and log in."""
 
     properties: list[str] | None = option(
-        "-X",
-        metavar="KEY=VALUE",
-        help="A client property by librdkafka's name; may be repeated, and wins over the tool's own.",
+        "-X KEY=VALUE", help="A client property by librdkafka's name; may be repeated, and wins over the tool's own."
     )
-    config: Path | None = option("--config", metavar="FILE", help="A file of such properties; -X wins over it.")
-    passwords: Path | None = option(
-        "--passwords", metavar="FILE", help="SASL passwords, a line USER=PASSWORD for each user."
-    )
+    config: Path | None = option("--config FILE", help="A file of such properties; -X wins over it.")
+    passwords: Path | None = option("--passwords FILE", help="SASL passwords, a line USER=PASSWORD for each user.")
 
     def client_properties(self) -> dict[str, str]:
         """Return the properties of `-X` over those of the file.
@@ -120,8 +114,7 @@ class TargetOptions:
 
     cluster: ClusterOptions
     store: str | None = option(
-        "--store",
-        metavar="URL",
+        "--store URL",
         help="Where the quotas of --bootstrap-server are set and put back, if not in the cluster itself: zk://...",
     )
     command_config: CommandConfig = None

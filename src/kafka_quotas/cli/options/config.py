@@ -35,8 +35,7 @@ def parse_changes(
         changes[name] = None
     if not changes:
         raise UsageError(
-            "nothing to change",
-            hint="--add-config KEY=VALUE sets a quota, --delete-config KEY removes one",
+            "nothing to change", hint="--add-config KEY=VALUE sets a quota, --delete-config KEY removes one"
         )
     return dict(sorted(changes.items(), key=lambda change: _rank(change[0])))
 

@@ -37,9 +37,8 @@ class DesiredOptions:
     selectors: Selectors = None
     prune: bool = option("--prune", default=False, help="Remove stored quotas that are not declared.")
     prune_limit: float = option(
-        "--prune-limit",
+        "--prune-limit PERCENT",
         default=DEFAULT_PRUNE_LIMIT,
-        metavar="PERCENT",
         help="Refuse to remove more than this share of the stored entities or quotas.",
     )
 
@@ -55,11 +54,7 @@ class DesiredOptions:
                 f"--prune-limit is {limit:g}", hint=f"0 to 100 per cent; without it, it is {DEFAULT_PRUNE_LIMIT:g}"
             )
         return DesiredState(
-            paths=paths,
-            values=self.values or (),
-            selectors=self.selectors or (),
-            prune=self.prune,
-            prune_limit=limit,
+            paths=paths, values=self.values or (), selectors=self.selectors or (), prune=self.prune, prune_limit=limit
         )
 
 

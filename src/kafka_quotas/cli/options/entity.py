@@ -29,10 +29,10 @@ class ClientNames:
     """The options that name a client."""
 
     user: str | None = option(
-        "--user", metavar="NAME", help="A user (principal) by name, without 'User:'.", autocompletion=complete_users
+        "--user NAME", help="A user (principal) by name, without 'User:'.", autocompletion=complete_users
     )
-    client: str | None = option("--client", metavar="ID", help="A client-id.", autocompletion=complete_clients)
-    ip: str | None = option("--ip", metavar="ADDRESS", help="An address or host name.", autocompletion=complete_ips)
+    client: str | None = option("--client ID", help="A client-id.", autocompletion=complete_clients)
+    ip: str | None = option("--ip ADDRESS", help="An address or host name.", autocompletion=complete_ips)
 
     def check(self) -> None:
         """Check the names.
@@ -50,10 +50,7 @@ class EntityOptions(ClientNames):
     """The options that name an entity, or all entities that fit."""
 
     user_default: bool = option(
-        "--user-default",
-        "--user-defaults",
-        default=False,
-        help="The default for users without a quota of their own.",
+        "--user-default", "--user-defaults", default=False, help="The default for users without a quota of their own."
     )
     client_default: bool = option(
         "--client-default",
@@ -67,27 +64,21 @@ class EntityOptions(ClientNames):
     user_any: bool = option("--user-any", default=False, help="Any user, the default included.")
     client_any: bool = option("--client-any", default=False, help="Any client-id, the default included.")
     ip_any: bool = option("--ip-any", default=False, help="Any address, the default included.")
-    topic: str | None = option(
-        "--topic", metavar="NAME", help="A topic, for its threshold; kept in a local store alone."
-    )
+    topic: str | None = option("--topic NAME", help="A topic, for its threshold; kept in a local store alone.")
     broker: str | None = option(
-        "--broker", metavar="ID", help="A broker by node id, for its total threshold; in a local store alone."
+        "--broker ID", help="A broker by node id, for its total threshold; in a local store alone."
     )
     broker_default: bool = option(
         "--broker-default", "--broker-defaults", default=False, help="The total of brokers without one of their own."
     )
     entity_type: list[str] | None = option(
-        "--entity-type",
-        metavar="TYPE",
+        "--entity-type TYPE",
         help="users, clients or ips, as in kafka-configs; the first --entity-type goes with the first --entity-name "
         "or --entity-default, and so on.",
         autocompletion=complete_entity_types,
     )
     entity_name: list[str] | None = option(
-        "--entity-name",
-        metavar="NAME",
-        help="The name that goes with an --entity-type.",
-        autocompletion=complete_entity_names,
+        "--entity-name NAME", help="The name that goes with an --entity-type.", autocompletion=complete_entity_names
     )
     entity_default: int = option(
         "--entity-default",
@@ -202,8 +193,7 @@ def _long_parts(options: EntityOptions, order: Sequence[str]) -> Iterator[Filter
     named = [next(names) if name == "entity_name" else None for name in order if name in _NAMINGS]
     if len(named) > len(types):
         raise UsageError(
-            "an --entity-name or --entity-default has no --entity-type",
-            hint="--entity-type users --entity-name alice",
+            "an --entity-name or --entity-default has no --entity-type", hint="--entity-type users --entity-name alice"
         )
     for index, text in enumerate(types):
         entity_type = LONG_TYPES.get(text)

@@ -44,29 +44,24 @@ class StoreOptions:
     """The options that choose a store."""
 
     store: str | None = option(
-        "--store",
-        metavar="URL",
+        "--store URL",
         help="Where quotas live: local:PATH, zk://HOST:PORT/CHROOT, kafka://HOST:PORT or static:FILE. "
         "Without it the variable KAFKA_QUOTAS_STORE counts, then the context in use, else the local store in your "
         "data folder.",
         autocompletion=complete_stores,
     )
     context: str | None = option(
-        "--context",
-        metavar="NAME",
+        "--context NAME",
         help="The store and login of a context, see 'kafka-quotas context'. Without it and without a store the "
         "variable KAFKA_QUOTAS_CONTEXT counts, else the context in use.",
         autocompletion=complete_contexts,
     )
     bootstrap_server: str | None = option(
-        "--bootstrap-server",
-        metavar="HOST:PORT",
+        "--bootstrap-server HOST:PORT",
         help="Short for --store kafka://HOST:PORT; several brokers are separated by commas.",
     )
     zookeeper: str | None = option(
-        "--zookeeper",
-        metavar="HOST:PORT",
-        help="Short for --store zk://HOST:PORT; a chroot may follow, as in HOST:PORT/kafka.",
+        "--zookeeper HOST:PORT", help="Short for --store zk://HOST:PORT; a chroot may follow, as in HOST:PORT/kafka."
     )
     command_config: CommandConfig = None
 

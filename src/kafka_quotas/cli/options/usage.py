@@ -17,19 +17,16 @@ class UsageOptions:
     """The options that name the source of rates and throttle times."""
 
     control: Path | None = option(
-        "--control",
-        metavar="PATH",
+        "--control PATH",
         help="Ask the daemon behind this control socket. Without it and --prometheus your only daemon is asked.",
     )
     prometheus: list[str] | None = option(
-        "--prometheus",
-        metavar="URL",
+        "--prometheus URL",
         help="Ask the brokers' own metrics instead: an exporter (http://BROKER:PORT/metrics; may be repeated) or a "
         "Prometheus server (http://HOST:9090).",
     )
     metric_names: Path | None = option(
-        "--metric-names",
-        metavar="FILE",
+        "--metric-names FILE",
         help="With --prometheus: a TOML file that tells how the metrics are named, where none of the three usual "
         "styles fits.",
     )

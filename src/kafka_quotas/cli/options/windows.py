@@ -12,28 +12,21 @@ class WindowOptions:
     """The options of both quota windows, that of controller mutations and that of everything else."""
 
     quota_window_num: int | None = option(
-        "--quota-window-num",
-        metavar="N",
-        help="quota.window.num: samples kept, the current one included. Default 11.",
+        "--quota-window-num N", help="quota.window.num: samples kept, the current one included. Default 11."
     )
     quota_window_size_seconds: int | None = option(
-        "--quota-window-size-seconds",
-        metavar="SECONDS",
-        help="quota.window.size.seconds: length of one sample. Default 1.",
+        "--quota-window-size-seconds SECONDS", help="quota.window.size.seconds: length of one sample. Default 1."
     )
     controller_quota_window_num: int | None = option(
-        "--controller-quota-window-num",
-        metavar="N",
+        "--controller-quota-window-num N",
         help="controller.quota.window.num: samples of a burst of controller mutations. Default 11.",
     )
     controller_quota_window_size_seconds: int | None = option(
-        "--controller-quota-window-size-seconds",
-        metavar="SECONDS",
+        "--controller-quota-window-size-seconds SECONDS",
         help="controller.quota.window.size.seconds: length of one of these samples. Default 1.",
     )
     window_file: Path | None = option(
-        "--window-file",
-        metavar="FILE",
+        "--window-file FILE",
         help="Read the window settings from a broker's server.properties; an option beats the file.",
     )
 
@@ -64,14 +57,11 @@ class BrokerWindowOptions(WindowOptions):
     """The options of quota windows where the brokers of a cluster may be asked for them."""
 
     bootstrap_server: str | None = option(
-        "--bootstrap-server",
-        metavar="HOST:PORT",
+        "--bootstrap-server HOST:PORT",
         help="Read the window settings from the brokers of this cluster; options and --window-file beat them.",
     )
     command_config: Path | None = option(
-        "--command-config",
-        metavar="FILE",
-        help="A file of client properties by Kafka's own names, for --bootstrap-server.",
+        "--command-config FILE", help="A file of client properties by Kafka's own names, for --bootstrap-server."
     )
 
     def in_force(self) -> WindowSettings:

@@ -29,26 +29,18 @@ class EngineOptions:
         case_sensitive=False,
     )
     master: str | None = option(
-        "--master",
-        metavar="URL",
+        "--master URL",
         help=f"Spark's master: {DEFAULT_MASTER} (the default), spark://HOST:PORT, yarn, k8s://URL, or sc://HOST:PORT "
         "of a Spark Connect server. Naming one chooses Spark.",
     )
     env_archive: Path | None = option(
-        "--env-archive",
-        metavar="FILE",
+        "--env-archive FILE",
         help="A packed Python environment (venv-pack, conda-pack) for executors that lack the libraries.",
     )
-    driver_memory: str = option(
-        "--driver-memory", default="2g", metavar="SIZE", help="Spark's driver memory, for example 4g."
-    )
-    spark_conf: list[str] | None = option(
-        "--spark-conf", metavar="KEY=VALUE", help="A property of Spark; may be repeated."
-    )
+    driver_memory: str = option("--driver-memory SIZE", default="2g", help="Spark's driver memory, for example 4g.")
+    spark_conf: list[str] | None = option("--spark-conf KEY=VALUE", help="A property of Spark; may be repeated.")
     spark_log: Path | None = option(
-        "--spark-log",
-        metavar="FILE",
-        help="Where Spark's own messages go; by default a file in your folder for logs.",
+        "--spark-log FILE", help="Where Spark's own messages go; by default a file in your folder for logs."
     )
 
     def spark(self) -> SparkSettings:
@@ -97,45 +89,31 @@ class AdviceOptions:
         help="Whose default: of each user, each client-id, or each pair of both.",
     )
     clients_share: float = option(
-        "--clients-share",
+        "--clients-share SHARE",
         default=0.05,
-        metavar="SHARE",
         help="Which share of the clients may need more than the default, 0 to 1; they get quotas of their own.",
     )
     time_share: float = option(
-        "--time-share",
-        default=0.01,
-        metavar="SHARE",
-        help="For which share of its active time a client may be held back, 0 to 1.",
+        "--time-share SHARE", default=0.01, help="For which share of its active time a client may be held back, 0 to 1."
     )
     headroom: float = option(
-        "--headroom",
-        default=1.2,
-        metavar="FACTOR",
-        help="By which factor a quota of a client's own exceeds what it needed.",
+        "--headroom FACTOR", default=1.2, help="By which factor a quota of a client's own exceeds what it needed."
     )
     capacity: Path | None = option(
-        "--capacity",
-        metavar="FILE",
+        "--capacity FILE",
         help="What brokers can take, in the format of Cruise Control's capacity file; quotas are summed against it.",
     )
     capacity_share: float = option(
-        "--capacity-share",
+        "--capacity-share SHARE",
         default=0.8,
-        metavar="SHARE",
         help="Which share of a broker's capacity all clients together may ask for, 0 to 1.",
     )
     cluster: str | None = option(
-        "--cluster", metavar="NAME", help="Whose traffic counts, where the events are of several clusters."
+        "--cluster NAME", help="Whose traffic counts, where the events are of several clusters."
     )
 
     def request(
-        self,
-        events: EventsRequest,
-        windows: WindowOptions,
-        *,
-        file: Path | None = None,
-        tables: Path | None = None,
+        self, events: EventsRequest, windows: WindowOptions, *, file: Path | None = None, tables: Path | None = None
     ) -> RecommendRequest:
         """Return what to recommend quotas from.
 

@@ -180,11 +180,7 @@ def _listing(result: ReplayResult, request: ReplayRequest, view: View) -> Listin
             "rows": [{name: row[name] for name in records} for row in found],
         },
         items="rows",
-        table=Table(
-            columns=_COLUMNS,
-            rows=[_cells(row) for row in found],
-            caption=f"{counted}{left}\n{models}",
-        ),
+        table=Table(columns=_COLUMNS, rows=[_cells(row) for row in found], caption=f"{counted}{left}\n{models}"),
         records=Table(columns=plain_columns(records), rows=[[row[name] for name in records] for row in found]),
     )
 

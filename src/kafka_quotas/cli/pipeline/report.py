@@ -26,8 +26,7 @@ from kafka_quotas.pipeline.engine.runner import EventsWatcher
 Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="The page: one HTML file that needs nothing else.")]
 Title = Annotated[str, typer.Option("--title", metavar="TEXT", help="The page's heading.")]
 Quotas = Annotated[
-    str | None,
-    typer.Option("--quotas", metavar="FILE", help="The quotas in force; without it those in the store."),
+    str | None, typer.Option("--quotas", metavar="FILE", help="The quotas in force; without it those in the store.")
 ]
 
 
@@ -49,8 +48,7 @@ def report(
     require_libraries()
     _check_target(out)
     request = ReportRequest(
-        recommend=advice.request(engine.events(data), windows),
-        quotas=proposal_in_force(quotas, store),
+        recommend=advice.request(engine.events(data), windows), quotas=proposal_in_force(quotas, store)
     )
     with job_progress() as progress:
         result = run_report(

@@ -247,13 +247,7 @@ def _advice_rows(advice: Advice, per: DefaultScope) -> Iterator[tuple[str, ...]]
         reason += f", who would wait in at most {advice.tolerance.time_share:.0%} of their time"
     if advice.is_raised:
         reason += "; less might stop a consumer that meets a large record"
-    yield (
-        _EACH[per],
-        doing,
-        amount_text(kind, advice.default),
-        amount_text(kind, peak),
-        reason,
-    )
+    yield (_EACH[per], doing, amount_text(kind, advice.default), amount_text(kind, peak), reason)
     for each in advice.overrides:
         name = bucket_text(each.demand.user, each.demand.client_id)
         yield name, doing, amount_text(kind, each.limit), amount_text(kind, each.demand.peak), _why(each, advice)

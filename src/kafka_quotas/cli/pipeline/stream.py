@@ -87,12 +87,10 @@ Packages = Annotated[
     ),
 ]
 KafkaConfig = Annotated[
-    Path | None,
-    typer.Option("--kafka-config", metavar="FILE", help="Kafka's client properties for a topic as SOURCE."),
+    Path | None, typer.Option("--kafka-config", metavar="FILE", help="Kafka's client properties for a topic as SOURCE.")
 ]
 ProducerConfig = Annotated[
-    Path | None,
-    typer.Option("--producer-config", metavar="FILE", help="librdkafka's properties for a topic as --out."),
+    Path | None, typer.Option("--producer-config", metavar="FILE", help="librdkafka's properties for a topic as --out.")
 ]
 
 

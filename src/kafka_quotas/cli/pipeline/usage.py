@@ -52,12 +52,7 @@ def usage(
     require_libraries()
     settings = windows.settings()
     in_force = proposal_in_force(quotas, store)
-    request = UsageRequest(
-        events=engine.events(data),
-        quotas=in_force,
-        window=settings.client,
-        out=out,
-    )
+    request = UsageRequest(events=engine.events(data), quotas=in_force, window=settings.client, out=out)
     with job_progress() as progress:
         result = run_usage(request, EventsWatcher(progress=progress, chosen=engine_notes()))
     print_listing(_listing(result, in_force.name, output), output)

@@ -27,9 +27,7 @@ Quotas = Annotated[
 Tolerance = Annotated[
     float,
     typer.Option(
-        "--tolerance",
-        metavar="SHARE",
-        help="Which error is tolerated, as a share of what was observed, from 0.",
+        "--tolerance", metavar="SHARE", help="Which error is tolerated, as a share of what was observed, from 0."
     ),
 ]
 

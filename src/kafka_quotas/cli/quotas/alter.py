@@ -15,15 +15,7 @@ from kafka_quotas.cli.options.entity import OneEntity, entity_of, selected_parts
 from kafka_quotas.cli.options.journal import For, Reason, parse_for_ms, recorder_for
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.output.json_text import Json
-from kafka_quotas.cli.output.render import (
-    Listing,
-    Table,
-    columns,
-    is_terminal,
-    print_listing,
-    print_table,
-    write,
-)
+from kafka_quotas.cli.output.render import Listing, Table, columns, is_terminal, print_listing, print_table, write
 from kafka_quotas.cli.output.selection import DEFAULT_ROWS, check_columns
 from kafka_quotas.cli.output.values import in_words, plain
 from kafka_quotas.cli.output.view import TABLE_VIEW, View
@@ -48,18 +40,16 @@ class AlterOptions:
     """The options of `alter` about what changes, and how."""
 
     add_config: list[str] | None = option(
-        "--add-config",
-        metavar="KEY=VALUE,...",
+        "--add-config KEY=VALUE,...",
         help="Quotas to set, with units: producer_byte_rate=10MiB,consumer_byte_rate=2M. KEY=unlimited sets the "
         "largest value, which is an exemption. May be repeated.",
         autocompletion=complete_assignments,
     )
     add_config_file: Path | None = option(
-        "--add-config-file", metavar="FILE", help="A file of KEY=VALUE lines with quotas to set."
+        "--add-config-file FILE", help="A file of KEY=VALUE lines with quotas to set."
     )
     delete_config: list[str] | None = option(
-        "--delete-config",
-        metavar="KEY,...",
+        "--delete-config KEY,...",
         help="Quotas to remove: the entity falls to the next level. May be repeated.",
         autocompletion=complete_keys,
     )
@@ -84,12 +74,7 @@ class AlterOptions:
 
 @app.command(cls=EntityCommand)
 def alter(
-    ctx: typer.Context,
-    *,
-    named: OneEntity,
-    wanted: AlterOptions,
-    store: StoreOptions,
-    output: ListingView = TABLE_VIEW,
+    ctx: typer.Context, *, named: OneEntity, wanted: AlterOptions, store: StoreOptions, output: ListingView = TABLE_VIEW
 ) -> None:
     """Set or remove quotas of one entity.
 
@@ -159,9 +144,7 @@ def _report(result: AlterResult, head: FilterComponent, choice: StoreChoice, out
     if result.undo_at_ms is not None:
         write(_undoing(result.undo_at_ms), sys.stderr)
     warning = warning_of_old_brokers(
-        result.store_url,
-        [change.key for change in result.changes if change.new is not None],
-        settings=choice.settings,
+        result.store_url, [change.key for change in result.changes if change.new is not None], settings=choice.settings
     )
     if warning is not None:
         write(f"warning: {warning}", sys.stderr)

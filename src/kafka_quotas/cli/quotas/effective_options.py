@@ -41,25 +41,21 @@ class EffectiveOptions:
         "--all", default=False, help="With --effective: every client that the store, or --clients, tells of."
     )
     clients: Path | None = option(
-        "--clients",
-        metavar="FILE",
+        "--clients FILE",
         help="With --effective: answer for the clients of a CSV file with a header of user, client-id and ip.",
     )
     history: list[str] | None = option(
-        "--history",
-        metavar="LEVELS",
+        "--history LEVELS",
         help="With --effective: kinds of levels that the broker has seen quotas of before: client, user, pair, or the "
         "numbers 1 to 8; separated by commas.",
     )
     brokers: int | None = option(
-        "--brokers",
-        metavar="N",
+        "--brokers N",
         min=1,
         help="With --effective: show what the limits, which hold per broker, come to on this many brokers.",
     )
     topic: str | None = option(
-        "--topic",
-        metavar="NAME",
+        "--topic NAME",
         help="The threshold of a topic. With --effective and a Kafka store: what the limits come to on the brokers "
         "that lead this topic.",
     )

@@ -44,8 +44,7 @@ List = Annotated[bool, typer.Option("--list", help="Show the journal, oldest ent
 Due = Annotated[bool, typer.Option("--due", help="Undo everything that 'alter --for' said was to last until now.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Undo it now. Without this it is only shown.")]
 Out = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="FILE", help="Write the opposite change into a plan file, for 'apply'."),
+    Path | None, typer.Option("--out", metavar="FILE", help="Write the opposite change into a plan file, for 'apply'.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Go back also where a quota has another value by now.")]
 AllowInvalid = Annotated[

@@ -130,9 +130,4 @@ def _calculation(calculation: Calculation) -> dict[str, Json]:
 
 
 def _step(step: Step) -> dict[str, Json]:
-    return {
-        "figure": step.name,
-        "arithmetic": step.arithmetic,
-        "value": without_noise(step.value),
-        "unit": step.unit,
-    }
+    return {"figure": step.name, "arithmetic": step.arithmetic, "value": without_noise(step.value), "unit": step.unit}

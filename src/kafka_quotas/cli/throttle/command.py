@@ -37,11 +37,7 @@ from kafka_quotas.core.quotas.simulation import Algorithm
 KIP_599_WINDOW = QuotaWindow(samples=100, window_s=1)
 """The window of KIP-599's example."""
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    help="Calculate rates, delays and bursts as Kafka does.",
-)
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Calculate rates, delays and bursts as Kafka does.")
 app.command(name="simulate")(simulate)
 
 
@@ -58,16 +54,13 @@ class AlgorithmChoice(StrEnum):
 class BurstOptions:
     """The options that describe a burst of controller mutations."""
 
-    quota: str = required("--quota", metavar="RATE", help="controller_mutation_rate: partitions per --unit.")
-    burst: str = required(
-        "--burst", metavar="N", help="Partitions in one burst: 560, or 7x80 for 7 topics of 80 partitions."
-    )
+    quota: str = required("--quota RATE", help="controller_mutation_rate: partitions per --unit.")
+    burst: str = required("--burst N", help="Partitions in one burst: 560, or 7x80 for 7 topics of 80 partitions.")
     unit: FigureUnit = option(
         "--unit", default=FigureUnit.SECOND, help="The time unit of --quota: second, minute, hour or day."
     )
     max_burst: str | None = option(
-        "--max-burst",
-        metavar="N",
+        "--max-burst N",
         help="The most partitions a full bucket holds, in place of --controller-quota-window-num: "
         "samples = N / (quota x size). The drafts called it controller_mutations_burst.",
     )
@@ -98,13 +91,11 @@ _EXAMPLE = BurstOptions(quota="5", burst="560")
 class RateOptions:
     """The options of `throttle rate` about the traffic."""
 
-    quota: str = required("--quota", metavar="RATE", help="The byte rate allowed, for example 5MB/s.")
-    observed: str | None = option("--observed", metavar="RATE", help="The byte rate measured, for example 6MB/s.")
-    over: str | None = option(
-        "--over", metavar="TIME", help="What --observed was measured over. Default: the quota window."
-    )
-    steady: str | None = option("--steady", metavar="RATE", help="The byte rate before --burst. Default 0.")
-    burst: str | None = option("--burst", metavar="SIZE", help="The bytes sent within one sample, for example 15MB.")
+    quota: str = required("--quota RATE", help="The byte rate allowed, for example 5MB/s.")
+    observed: str | None = option("--observed RATE", help="The byte rate measured, for example 6MB/s.")
+    over: str | None = option("--over TIME", help="What --observed was measured over. Default: the quota window.")
+    steady: str | None = option("--steady RATE", help="The byte rate before --burst. Default 0.")
+    burst: str | None = option("--burst SIZE", help="The bytes sent within one sample, for example 15MB.")
 
     def traffic(self) -> RateTraffic:
         """Parse the options.
@@ -125,10 +116,7 @@ class RateOptions:
 
 @app.command()
 def rate(
-    *,
-    asked: RateOptions,
-    windows: Annotated[BrokerWindowOptions, ONLY_CLIENTS],
-    output: OutputForm = Output.TABLE,
+    *, asked: RateOptions, windows: Annotated[BrokerWindowOptions, ONLY_CLIENTS], output: OutputForm = Output.TABLE
 ) -> None:
     """Compute the delay of a produce or fetch quota, by KIP-13's arithmetic and by Kafka's own rate.
 
@@ -143,17 +131,15 @@ def rate(
 class RequestLoadOptions:
     """The options of `throttle request` about the load."""
 
-    quota: str = required("--quota", metavar="PERCENT", help="request_percentage: % of one thread, for example 0.1%.")
-    stall: str | None = option("--stall", metavar="TIME", help="Thread time of one long request, for example 100ms.")
-    steady: str | None = option("--steady", metavar="PERCENT", help="The use before --stall. Default: the quota.")
-    io_threads: int = option("--io-threads", default=DEFAULT_IO_THREADS, metavar="N", min=1, help="num.io.threads.")
+    quota: str = required("--quota PERCENT", help="request_percentage: % of one thread, for example 0.1%.")
+    stall: str | None = option("--stall TIME", help="Thread time of one long request, for example 100ms.")
+    steady: str | None = option("--steady PERCENT", help="The use before --stall. Default: the quota.")
+    io_threads: int = option("--io-threads N", default=DEFAULT_IO_THREADS, min=1, help="num.io.threads.")
     network_threads: int = option(
-        "--network-threads", default=DEFAULT_NETWORK_THREADS, metavar="N", min=1, help="num.network.threads."
+        "--network-threads N", default=DEFAULT_NETWORK_THREADS, min=1, help="num.network.threads."
     )
-    connections: int | None = option("--connections", metavar="C", min=1, help="Connections of the client.")
-    request_time: str | None = option(
-        "--request-time", metavar="R", help="Thread time of one request, for example 25ms."
-    )
+    connections: int | None = option("--connections C", min=1, help="Connections of the client.")
+    request_time: str | None = option("--request-time R", help="Thread time of one request, for example 25ms.")
 
     def load(self) -> RequestLoad:
         """Parse the options.

@@ -37,7 +37,7 @@ from kafka_quotas.core.quotas.simulation import (
 class SimulateOptions:
     """The options of `throttle simulate` about the algorithm, the events and what is shown."""
 
-    quota: str = required("--quota", metavar="RATE", help="The bound per second: 5MB/s, 0.1%, 5, as amounts count.")
+    quota: str = required("--quota RATE", help="The bound per second: 5MB/s, 0.1%, 5, as amounts count.")
     algorithm: Algorithm = option(
         "--algorithm",
         default=Algorithm.RATE,
@@ -53,9 +53,7 @@ class SimulateOptions:
     form: EventFormat | None = option("--format", help="jsonl or csv. Default: by the name, else by the content.")
     summary: bool = option("--summary", default=False, help="Only the totals, not each decision.")
     chart: bool = option("--chart", default=False, help="Draw rate, bound and delay over time.")
-    plot: list[Path] | None = option(
-        "--plot", metavar="FILE", help="Draw the same into a .png or .svg file; may be repeated."
-    )
+    plot: list[Path] | None = option("--plot FILE", help="Draw the same into a .png or .svg file; may be repeated.")
 
 
 def simulate(

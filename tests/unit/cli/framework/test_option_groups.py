@@ -25,7 +25,7 @@ Single = Annotated[Path | None, typer.Option("--file", metavar="FILE", help="A f
 class Names:
     """Options that name something."""
 
-    user: str = required("--user", "-u", metavar="NAME", help="Who.", autocompletion=_complete)
+    user: str = required("--user", "-u NAME", help="Who.", autocompletion=_complete)
     loud: bool = option("--loud/--quiet", default=False, help="How.")
     tags: list[str] | None = option("--tag", help="Which.", envvar="TAGS")
     file: Single = None

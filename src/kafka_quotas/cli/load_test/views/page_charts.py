@@ -13,14 +13,7 @@ from kafka_quotas.loadtest.result.result import BrokerSample, ClientResult, Load
 
 _MOST_CHARTS = 8
 _MOST_CURVES = 6
-_SHARES = (
-    ("min_us", 0.0),
-    ("p50_us", 50.0),
-    ("p90_us", 90.0),
-    ("p99_us", 99.0),
-    ("p999_us", 99.9),
-    ("max_us", 100.0),
-)
+_SHARES = (("min_us", 0.0), ("p50_us", 50.0), ("p90_us", 90.0), ("p99_us", 99.0), ("p999_us", 99.9), ("max_us", 100.0))
 
 
 def against_bounds(result: LoadResult) -> ReportSection:
