@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from kafka_quotas.cli.charts.html_page import require_jinja
 from kafka_quotas.cli.charts.plot import require_matplotlib
+from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.load_test.views.live import live_watcher
 from kafka_quotas.cli.load_test.views.view import print_load
 from kafka_quotas.cli.options.journal import JOURNAL_VARIABLE
@@ -98,22 +98,6 @@ _INTERRUPTED = 130
 _SAMPLE_WINDOW = QuotaWindow(samples=3, window_s=1)
 """Of the brokers whose request logs are the sample."""
 
-Out = Annotated[
-    Path, typer.Option("--out", metavar="DIR", help="Where everything goes; what an earlier demo left is replaced.")
-]
-Jars = Annotated[
-    Path | None,
-    typer.Option(
-        "--jars",
-        metavar="DIR",
-        help=f"Kafka's jars; fetched into it by Maven (release {VERSION}) where the folder is not there.",
-    ),
-]
-Sample = Annotated[
-    Path,
-    typer.Option("--sample", metavar="DIR", help="Request logs that are used where no Kafka broker can be started."),
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
@@ -128,9 +112,26 @@ class Recording:
     """Two defaults for bytes/s written: one that some clients exceed, one that few do."""
 
 
-def demo(
-    *, out: Out = Path("pipeline-demo-output"), jars: Jars = None, sample: Sample = Path("examples/request-log")
-) -> None:
+@option_group
+class DemoOptions:
+    """The options of `pipeline demo`."""
+
+    out: Path = option(
+        "--out DIR",
+        default=Path("pipeline-demo-output"),
+        help="Where everything goes; what an earlier demo left is replaced.",
+    )
+    jars: Path | None = option(
+        "--jars DIR", help=f"Kafka's jars; fetched into it by Maven (release {VERSION}) where the folder is not there."
+    )
+    sample: Path = option(
+        "--sample DIR",
+        default=Path("examples/request-log"),
+        help="Request logs that are used where no Kafka broker can be started.",
+    )
+
+
+def demo(*, asked: DemoOptions) -> None:
     """Show the pipeline on real traffic: record, ingest, profile, replay, recommend, report, apply.
 
     A real Kafka broker is started with its request log on, and a load test runs against it. Without Java
@@ -141,14 +142,14 @@ def demo(
     require_matplotlib()
     require_jinja()
     started_s = time.monotonic()
-    _clear(out)
-    recording = _record(out, jars, sample)
-    proposals(out, recording.default_of, recording.proposed)
-    with _journal_in(out):
-        for step in steps(out, recording.logs, recording.in_force, recording.window, recording.default_of):
+    _clear(asked.out)
+    recording = _record(asked.out, asked.jars, asked.sample)
+    proposals(asked.out, recording.default_of, recording.proposed)
+    with _journal_in(asked.out):
+        for step in steps(asked.out, recording.logs, recording.in_force, recording.window, recording.default_of):
             _run(step.title, step.command(has_spark=recording.has_spark))
     write("", sys.stdout)
-    write(f"Done in {time.monotonic() - started_s:.0f} s. Open {out / 'report.html'} in a browser.", sys.stdout)
+    write(f"Done in {time.monotonic() - started_s:.0f} s. Open {asked.out / 'report.html'} in a browser.", sys.stdout)
 
 
 def _clear(out: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from kafka_quotas.cli.daemon.options import Control
+from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing
 from kafka_quotas.cli.output.view import TABLE_VIEW
@@ -30,52 +31,38 @@ _COLUMNS = columns("delay>, quota, entity, limit>, observed>")
 OpArgument = Annotated[
     str, typer.Argument(metavar="record|check|unrecord", help="Charge an amount, ask about it, or give it back.")
 ]
-TypeOption = Annotated[
-    str,
-    typer.Option(
-        "--type",
-        metavar="TYPE",
+
+
+@option_group
+class DecideOptions:
+    """The options of `daemon decide` about the amount and whose it is."""
+
+    quota_type: str = option(
+        "--type TYPE",
+        default=QuotaType.PRODUCE.value,
         help=f"What the amount is of: {', '.join(ANY_QUOTA_TYPES)}.",
         autocompletion=lambda: list(ANY_QUOTA_TYPES),
-    ),
-]
-AmountOption = Annotated[
-    str,
-    typer.Option(
-        "--amount",
-        metavar="AMOUNT",
+    )
+    amount: str = option(
+        "--amount AMOUNT",
+        default="0",
         help="Bytes (with units), ms of thread time, partitions, requests or connections, by --type.",
-    ),
-]
-UserOption = Annotated[str, typer.Option("--user", metavar="NAME", help="Who it is.")]
-ClientOption = Annotated[str, typer.Option("--client", metavar="ID", help="The client-id.")]
-IpOption = Annotated[str, typer.Option("--ip", metavar="IP", help="The address that connects, for --type connection.")]
-TopicOption = Annotated[str, typer.Option("--topic", metavar="NAME", help="The topic, for --type topic.")]
-BrokerOption = Annotated[
-    int | None,
-    typer.Option("--broker", metavar="ID", help="Whose buckets. Default: the broker behind the bootstrap listener."),
-]
+    )
+    user: str = option("--user NAME", default=ANONYMOUS, help="Who it is.")
+    client: str = option("--client ID", default="", help="The client-id.")
+    ip: str = option("--ip IP", default="", help="The address that connects, for --type connection.")
+    topic: str = option("--topic NAME", default="", help="The topic, for --type topic.")
+    broker: int | None = option("--broker ID", help="Whose buckets. Default: the broker behind the bootstrap listener.")
 
 
-def decide(
-    op: OpArgument,
-    *,
-    quota_type: TypeOption = QuotaType.PRODUCE.value,
-    amount: AmountOption = "0",
-    user: UserOption = ANONYMOUS,
-    client: ClientOption = "",
-    ip: IpOption = "",
-    topic: TopicOption = "",
-    broker: BrokerOption = None,
-    control: Control = None,
-    output: ListingView = TABLE_VIEW,
-) -> None:
+def decide(op: OpArgument, *, asked: DecideOptions, control: Control = None, output: ListingView = TABLE_VIEW) -> None:
     """Ask a running daemon how long a client has to wait, and which quota says so.
 
     The answer comes from the buckets that the daemon charges its own clients to.
     """
-    asked = _type(quota_type)
-    ask = DecisionRequest(_op(op), asked, _amount(amount, asked), user, client, ip, topic, broker)
+    quota_type = _type(asked.quota_type)
+    amount = _amount(asked.amount, quota_type)
+    ask = DecisionRequest(_op(op), quota_type, amount, asked.user, asked.client, asked.ip, asked.topic, asked.broker)
     with DecisionClient(control or find_control_path()) as daemon:
         decision = daemon.ask(ask)
     print_listing(decision_listing(decision), output)

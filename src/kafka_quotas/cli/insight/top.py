@@ -2,10 +2,8 @@
 
 import sys
 from contextlib import closing
-from typing import Annotated
 
-import typer
-
+from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import StoreChoice
 from kafka_quotas.cli.options.stores import ListingView, StoreOptions
 from kafka_quotas.cli.options.usage import UsageOptions, store_for
@@ -35,42 +33,37 @@ from kafka_quotas.cli.output.view import TABLE_VIEW, View
 from kafka_quotas.commands.insight.top import SortBy, TopResult, TopRow
 from kafka_quotas.commands.insight.top import top as run_top
 
-Sort = Annotated[
-    SortBy, typer.Option("--sort", metavar="BY", help="share, rate, limit, throttle (largest first) or name.")
-]
-Once = Annotated[bool, typer.Option("--once", help="Show one moment and stop, as it does where no terminal is.")]
-Interval = Annotated[
-    float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="How often the table is drawn anew.")
-]
-
 _COLUMNS = columns("client, quota!, broker, rate>!, limit>!, used>!, throttle>!, level>")
 _RECORD_TITLES = ("user", "client-id", "key", "broker", "rate", "limit", "share", "throttle_ms", "level", "entity")
 _RECORDS = plain_columns(_RECORD_TITLES)
 
 
-def top(
-    *,
-    sort: Sort = SortBy.SHARE,
-    once: Once = False,
-    interval: Interval = 2.0,
-    source: UsageOptions,
-    store: StoreOptions,
-    output: ListingView = TABLE_VIEW,
-) -> None:
+@option_group
+class TopOptions:
+    """The options of `top` about the table."""
+
+    sort: SortBy = option(
+        "--sort BY", default=SortBy.SHARE, help="share, rate, limit, throttle (largest first) or name."
+    )
+    once: bool = option("--once", default=False, help="Show one moment and stop, as it does where no terminal is.")
+    interval: float = option("--interval SECONDS", default=2.0, min=0.1, help="How often the table is drawn anew.")
+
+
+def top(*, asked: TopOptions, source: UsageOptions, store: StoreOptions, output: ListingView = TABLE_VIEW) -> None:
     """Show who uses how much of which quota, live until Ctrl-C.
 
     A row is a bucket at a broker: its rate, the limit, the share used, the throttle time and the level that set the
     limit. Figures come from a running daemon or from the brokers' own metrics; limits of brokers from the store.
     """
     choice = store.choose()
-    if once or not output.is_table or not is_terminal(sys.stdout):
-        result = _now(source, choice, sort, output.limit or None)
+    if asked.once or not output.is_table or not is_terminal(sys.stdout):
+        result = _now(source, choice, asked.sort, output.limit or None)
         print_listing(_listing(result), output)
         for note in result.notes:
             write(note if note.startswith(" ") else f"note: {note}", sys.stderr)
         return
     check_columns(output, _COLUMNS, _RECORDS)
-    _live(source, choice, sort, output, interval_s=interval)
+    _live(source, choice, asked.sort, output, interval_s=asked.interval)
 
 
 def _now(source: UsageOptions, choice: StoreChoice, sort: SortBy, limit: int | None) -> TopResult:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.framework.option_groups import option, option_group, required
 from kafka_quotas.cli.options.stores import OutputForm
 from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, write
 from kafka_quotas.cli.output.view import Output
@@ -39,58 +40,34 @@ _ALWAYS = ("files", "unchanged", "lines", "events", "quarantined")
 Files = Annotated[
     list[Path] | None, typer.Argument(metavar="FILE", help="Files, or folders of files, plain or packed by gzip.")
 ]
-Source = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--source",
-        metavar="PATTERN",
+
+
+@option_group
+class IngestOptions:
+    """The options about what is read, and where to."""
+
+    source: list[str] | None = option(
+        "--source PATTERN",
         help="Files by a pattern with *, ** and ?, and with {broker_id}, {cluster} or {time} where the path tells "
         "them; may be repeated.",
-    ),
-]
-Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder of tables; what is new is added to it.")]
-Timezone = Annotated[
-    str | None,
-    typer.Option(
-        "--timezone", metavar="ZONE", help="The time zone of request logs, whose stamps have none: UTC, Europe/Berlin."
-    ),
-]
-BrokerId = Annotated[
-    int | None, typer.Option("--broker-id", min=0, metavar="N", help="The broker of all files whose path tells none.")
-]
-Cluster = Annotated[str, typer.Option("--cluster", metavar="NAME", help="The cluster's name, kept in every row.")]
-FormName = Annotated[
-    FileForm | None, typer.Option("--form", help="What all files are; without it each file's beginning tells.")
-]
-MetricNamesFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--metric-names",
-        metavar="FILE",
-        help="How an exporter names the quota metrics, as TOML; the usual styles are known.",
-    ),
-]
-Buckets = Annotated[
-    int | None,
-    typer.Option(
-        "--buckets", min=1, max=4096, metavar="N", help="Buckets of a new folder, 16 by default; more for more events."
-    ),
-]
+    )
+    out: Path = required("--out DIR", help="The folder of tables; what is new is added to it.")
+    timezone: str | None = option(
+        "--timezone ZONE", help="The time zone of request logs, whose stamps have none: UTC, Europe/Berlin."
+    )
+    broker_id: int | None = option("--broker-id N", min=0, help="The broker of all files whose path tells none.")
+    cluster: str = option("--cluster NAME", default="default", help="The cluster's name, kept in every row.")
+    form: FileForm | None = option("--form", help="What all files are; without it each file's beginning tells.")
+    metric_names: Path | None = option(
+        "--metric-names FILE", help="How an exporter names the quota metrics, as TOML; the usual styles are known."
+    )
+    buckets: int | None = option(
+        "--buckets N", min=1, max=4096, help="Buckets of a new folder, 16 by default; more for more events."
+    )
 
 
 def ingest(
-    *,
-    files: Files = None,
-    source: Source = None,
-    out: Out,
-    timezone: Timezone = None,
-    broker_id: BrokerId = None,
-    cluster: Cluster = "default",
-    form: FormName = None,
-    metric_names: MetricNamesFile = None,
-    buckets: Buckets = None,
-    engine: EngineOptions,
-    output: OutputForm = Output.TABLE,
+    *, files: Files = None, asked: IngestOptions, engine: EngineOptions, output: OutputForm = Output.TABLE
 ) -> None:
     """Read request logs, metrics, client statistics and event logs into tables (Parquet).
 
@@ -98,20 +75,20 @@ def ingest(
     """
     require_libraries()
     request = IngestRequest(
-        patterns=tuple(source or ()),
+        patterns=tuple(asked.source or ()),
         paths=tuple(files or ()),
-        out=out,
+        out=asked.out,
         terms=IngestTerms(
-            cluster=cluster,
-            broker_id=broker_id,
-            zone=timezone,
-            form=form,
-            names=read_metric_names(metric_names) if metric_names else BUILT_IN,
+            cluster=asked.cluster,
+            broker_id=asked.broker_id,
+            zone=asked.timezone,
+            form=asked.form,
+            names=read_metric_names(asked.metric_names) if asked.metric_names else BUILT_IN,
         ),
         spark=engine.spark(),
         engine=engine.engine,
         master=engine.master,
-        buckets=buckets,
+        buckets=asked.buckets,
     )
     with job_progress() as progress:
         result = run_ingest(request, IngestWatcher(progress=progress, waiting=_say_waiting, chosen=_say_engine))

@@ -2,10 +2,8 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.stores import ListingView
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.render import print_listing, write
@@ -19,30 +17,25 @@ from kafka_quotas.pipeline.engine.choice import require_libraries
 from kafka_quotas.pipeline.engine.progress import JobProgress
 from kafka_quotas.pipeline.engine.runner import EventsWatcher
 
-QuotaFile = Annotated[
-    Path | None, typer.Option("--file", metavar="FILE", help="Write the quotas there, as diff and apply take them.")
-]
-Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Write the table recommendation there, as Parquet.")
-]
-Explain = Annotated[
-    str | None,
-    typer.Option(
-        "--explain",
-        metavar="NAME",
+
+@option_group
+class AdviceOutputOptions:
+    """The options about what becomes of a recommendation."""
+
+    explain: str | None = option(
+        "--explain NAME",
         help="Show what one client did at each broker and what each limit would have done: a user, a client-id, or "
         "USER/CLIENT-ID, as --default-of says.",
-    ),
-]
+    )
+    file: Path | None = option("--file FILE", help="Write the quotas there, as diff and apply take them.")
+    out: Path | None = option("--out DIR", help="Write the table recommendation there, as Parquet.")
 
 
 def recommend(
     *,
     data: Data,
     advice: AdviceOptions,
-    explain: Explain = None,
-    file: QuotaFile = None,
-    out: Out = None,
+    wanted: AdviceOutputOptions,
     windows: WindowOptions,
     engine: EngineOptions,
     output: ListingView = TABLE_VIEW,
@@ -53,8 +46,8 @@ def recommend(
     time, than is tolerated. Every value is per broker, from each client's busiest one. --file writes what apply reads.
     """
     require_libraries()
-    request = advice.request(engine.events(data), windows, file=file, tables=out)
-    _run(request, explain, output)
+    request = advice.request(engine.events(data), windows, file=wanted.file, tables=wanted.out)
+    _run(request, wanted.explain, output)
 
 
 def _run(request: RecommendRequest, explain: str | None, output: View) -> None:

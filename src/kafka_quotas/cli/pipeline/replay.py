@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.options.stores import ListingView, StoreOrContext
 from kafka_quotas.cli.options.windows import WindowOptions
 from kafka_quotas.cli.output.render import Cell, Listing, Table, columns, plain_columns, print_listing, write
@@ -45,31 +46,6 @@ class Models(StrEnum):
 MoreFiles = Annotated[
     list[str] | None, typer.Argument(metavar="[FILE]...", help="More files of quotas, as after --quotas.")
 ]
-Quotas = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--quotas", metavar="FILE...", help="Proposed quotas, one proposal for each file, as apply takes them."
-    ),
-]
-SweepText = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--sweep",
-        metavar="KEY=LOW..HIGH",
-        help="A default quota through a range (or KEY=A,B,C), each value a proposal; on top of the first --quotas, if "
-        "there is one.",
-    ),
-]
-Steps = Annotated[int, typer.Option("--steps", metavar="N", help="How many values a range of --sweep has.")]
-Default = Annotated[
-    DefaultScope,
-    typer.Option(
-        "--default-of", help="Whose default --sweep sets: of each user, each client-id, or each pair of both."
-    ),
-]
-ModelName = Annotated[
-    Models, typer.Option("--model", help="open: requests come as recorded; closed: throttled clients wait; or both.")
-]
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Write the tables entities and whatif there, as Parquet.")
 ]
@@ -86,15 +62,34 @@ _COLUMNS = columns(
 )
 
 
+@option_group
+class ReplayOptions:
+    """The options about what is proposed, and how it is replayed."""
+
+    quotas: list[str] | None = option(
+        "--quotas FILE...", help="Proposed quotas, one proposal for each file, as apply takes them."
+    )
+    sweep: list[str] | None = option(
+        "--sweep KEY=LOW..HIGH",
+        help="A default quota through a range (or KEY=A,B,C), each value a proposal; on top of the first --quotas, if "
+        "there is one.",
+    )
+    steps: int = option("--steps N", default=DEFAULT_STEPS, help="How many values a range of --sweep has.")
+    default_of: DefaultScope = option(
+        "--default-of",
+        default=DefaultScope.PAIR,
+        help="Whose default --sweep sets: of each user, each client-id, or each pair of both.",
+    )
+    model: Models = option(
+        "--model", default=Models.BOTH, help="open: requests come as recorded; closed: throttled clients wait; or both."
+    )
+
+
 def replay(
     *,
     data: Data,
     more_files: MoreFiles = None,
-    quotas: Quotas = None,
-    sweep: SweepText = None,
-    steps: Steps = DEFAULT_STEPS,
-    default_of: Default = DefaultScope.PAIR,
-    model: ModelName = Models.BOTH,
+    asked: ReplayOptions,
     store: StoreOrContext,
     windows: WindowOptions,
     out: Out = None,
@@ -113,15 +108,15 @@ def replay(
     if spans and out is None:
         raise UsageError("--spans writes a table", hint="say where: --out DIR")
     settings = windows.settings()
-    files = [*(quotas or ()), *(more_files or ())]
-    proposals = _proposals(files, sweep or [], steps, default_of)
+    files = [*(asked.quotas or ()), *(more_files or ())]
+    proposals = _proposals(files, asked.sweep or [], asked.steps, asked.default_of)
     if not proposals:
         proposals = [proposal_of_store(store)]
     request = ReplayRequest(
         events=engine.events(data),
         plan=ReplayPlan(
             proposals=tuple(proposals),
-            models=tuple(Model) if model is Models.BOTH else (Model(model.value),),
+            models=tuple(Model) if asked.model is Models.BOTH else (Model(asked.model.value),),
             window=settings.client,
             controller_window=settings.controller,
             spans=spans,

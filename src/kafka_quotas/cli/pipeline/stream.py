@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafka_quotas.cli.framework.option_groups import Without
+from kafka_quotas.cli.framework.option_groups import Without, option, option_group
 from kafka_quotas.cli.options.stores import StoreOptions, StoreOrContext
 from kafka_quotas.cli.options.windows import ClientWindow
 from kafka_quotas.cli.output.render import Listing, Table, columns, print_listing, write
@@ -45,39 +45,6 @@ SourceText = Annotated[
         "or .parquet as ingest does).",
     ),
 ]
-OutText = Annotated[
-    str,
-    typer.Option(
-        "--out", metavar="TARGET", help="A folder for Parquet, kafka://HOST:PORT/TOPIC, or - to show batches."
-    ),
-]
-Checkpoint = Annotated[
-    Path | None,
-    typer.Option(
-        "--checkpoint",
-        metavar="DIR",
-        help="Where the stream keeps how far it came; by default below a folder of --out. Needed for a topic.",
-    ),
-]
-Quotas = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--quotas", metavar="FILE", help="Quotas of this file instead of those in the store; may be repeated."
-    ),
-]
-Once = Annotated[bool, typer.Option("--once", help="Take everything there is by now, and end.")]
-Interval = Annotated[str, typer.Option("--interval", metavar="TIME", help="How often a batch is taken.")]
-BatchSize = Annotated[
-    int | None,
-    typer.Option("--batch-size", min=1, metavar="N", help="At most so many records (of a folder: files) per batch."),
-]
-Lateness = Annotated[
-    str,
-    typer.Option(
-        "--lateness", metavar="TIME", help="How far behind its broker's latest an event may be; older ones are counted."
-    ),
-]
-Beginning = Annotated[bool, typer.Option("--from-beginning/--from-end", help="Where a new stream begins in a topic.")]
 Packages = Annotated[
     list[str] | None,
     typer.Option(
@@ -86,28 +53,53 @@ Packages = Annotated[
         help="Spark's Kafka source from Maven; by default that of PySpark's own version. May be repeated.",
     ),
 ]
-KafkaConfig = Annotated[
-    Path | None, typer.Option("--kafka-config", metavar="FILE", help="Kafka's client properties for a topic as SOURCE.")
-]
-ProducerConfig = Annotated[
-    Path | None, typer.Option("--producer-config", metavar="FILE", help="librdkafka's properties for a topic as --out.")
-]
+
+
+@option_group
+class StreamTargetOptions:
+    """The options about where a stream goes, and the quotas that it is held against."""
+
+    out: str = option(
+        "--out TARGET", default=CONSOLE, help="A folder for Parquet, kafka://HOST:PORT/TOPIC, or - to show batches."
+    )
+    checkpoint: Path | None = option(
+        "--checkpoint DIR",
+        help="Where the stream keeps how far it came; by default below a folder of --out. Needed for a topic.",
+    )
+    quotas: list[str] | None = option(
+        "--quotas FILE", help="Quotas of this file instead of those in the store; may be repeated."
+    )
+
+
+@option_group
+class BatchOptions:
+    """The options about the batches of a stream."""
+
+    once: bool = option("--once", default=False, help="Take everything there is by now, and end.")
+    interval: str = option("--interval TIME", default="5s", help="How often a batch is taken.")
+    batch_size: int | None = option(
+        "--batch-size N", min=1, help="At most so many records (of a folder: files) per batch."
+    )
+    lateness: str = option(
+        "--lateness TIME",
+        default="10s",
+        help="How far behind its broker's latest an event may be; older ones are counted.",
+    )
+    from_beginning: bool = option(
+        "--from-beginning/--from-end", default=True, help="Where a new stream begins in a topic."
+    )
+    kafka_config: Path | None = option("--kafka-config FILE", help="Kafka's client properties for a topic as SOURCE.")
+    producer_config: Path | None = option(
+        "--producer-config FILE", help="librdkafka's properties for a topic as --out."
+    )
 
 
 def stream(
     *,
     source: SourceText,
-    out: OutText = CONSOLE,
-    checkpoint: Checkpoint = None,
-    quotas: Quotas = None,
+    target: StreamTargetOptions,
     store: StoreOrContext,
-    once: Once = False,
-    interval: Interval = "5s",
-    batch_size: BatchSize = None,
-    lateness: Lateness = "10s",
-    from_beginning: Beginning = True,
-    kafka_config: KafkaConfig = None,
-    producer_config: ProducerConfig = None,
+    batches: BatchOptions,
     windows: Annotated[ClientWindow, Without("window_file")],
     packages: Packages = None,
     engine: Annotated[EngineOptions, Without("engine")],
@@ -119,22 +111,25 @@ def stream(
     require_libraries(*LIBRARIES, "pyspark")
     read_from = parse_source(source)
     if isinstance(read_from, TopicSource):
-        properties = read_properties(kafka_config) if kafka_config else {}
+        properties = read_properties(batches.kafka_config) if batches.kafka_config else {}
         read_from = TopicSource(
-            bootstrap=read_from.bootstrap, topic=read_from.topic, from_beginning=from_beginning, properties=properties
+            bootstrap=read_from.bootstrap,
+            topic=read_from.topic,
+            from_beginning=batches.from_beginning,
+            properties=properties,
         )
-    stored, static = _quotas(quotas, store)
-    with _checkpoint(checkpoint, out) as kept, _stop_on_signals() as stop:
+    stored, static = _quotas(target.quotas, store)
+    with _checkpoint(target.checkpoint, target.out) as kept, _stop_on_signals() as stop:
         request = StreamRequest(
             source=read_from,
-            target=_target(out, producer_config),
+            target=_target(target.out, batches.producer_config),
             checkpoint=kept,
             spark=engine.spark(),
             quotas=stored,
             static=static,
-            interval_s=None if once else float(parse_duration_ms(interval) / 1000),
-            batch_size=batch_size,
-            lateness_ms=round(parse_duration_ms(lateness)),
+            interval_s=None if batches.once else float(parse_duration_ms(batches.interval) / 1000),
+            batch_size=batches.batch_size,
+            lateness_ms=round(parse_duration_ms(batches.lateness)),
             window=windows.settings().client,
             packages=tuple(packages or ()),
         )

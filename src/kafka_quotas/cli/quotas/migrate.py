@@ -3,10 +3,8 @@
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from kafka_quotas.cli.framework.option_groups import option, option_group, required
 from kafka_quotas.cli.framework.store_choice import choose_known_store
 from kafka_quotas.cli.options.journal import Reason, recorder_for
 from kafka_quotas.cli.options.stores import ListingView
@@ -25,36 +23,28 @@ _COLUMNS = columns("entity, key!, from>, to>, outcome, reason")
 _QUIET = (MigrationOutcome.MIGRATED, MigrationOutcome.SAME)
 _WOULD = {MigrationOutcome.MIGRATED: "would be migrated", MigrationOutcome.REFUSED: "would be refused"}
 
-From = Annotated[
-    str, typer.Option("--from", metavar="URL", help="The store to copy, or context:NAME. It is only read.")
-]
-To = Annotated[str, typer.Option("--to", metavar="URL", help="The store to copy into, or context:NAME.")]
-FromConfig = Annotated[
-    Path | None,
-    typer.Option("--from-command-config", metavar="FILE", help="Client properties for --from; else its context's."),
-]
-ToConfig = Annotated[
-    Path | None,
-    typer.Option("--to-command-config", metavar="FILE", help="Client properties for --to; else its context's."),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Let the target check everything, compare, and write nothing.")]
-AllowInvalid = Annotated[
-    bool,
-    typer.Option("--allow-invalid", help="Into a zk:// store: take along values such as 0, which ZooKeeper takes."),
-]
+
+@option_group
+class MigrateOptions:
+    """The options of `migrate` about the two stores."""
+
+    source: str = required("--from URL", help="The store to copy, or context:NAME. It is only read.")
+    target: str = required("--to URL", help="The store to copy into, or context:NAME.")
+    from_command_config: Path | None = option(
+        "--from-command-config FILE", help="Client properties for --from; else its context's."
+    )
+    to_command_config: Path | None = option(
+        "--to-command-config FILE", help="Client properties for --to; else its context's."
+    )
+    dry_run: bool = option(
+        "--dry-run", default=False, help="Let the target check everything, compare, and write nothing."
+    )
+    allow_invalid: bool = option(
+        "--allow-invalid", default=False, help="Into a zk:// store: take along values such as 0, which ZooKeeper takes."
+    )
 
 
-def migrate(
-    *,
-    source: From,
-    target: To,
-    from_command_config: FromConfig = None,
-    to_command_config: ToConfig = None,
-    dry_run: DryRun = False,
-    allow_invalid: AllowInvalid = False,
-    reason: Reason = None,
-    output: ListingView = TABLE_VIEW,
-) -> None:
+def migrate(*, asked: MigrateOptions, reason: Reason = None, output: ListingView = TABLE_VIEW) -> None:
     """Copy all quotas of one store into another, and compare the two afterwards.
 
     What the target refuses is listed with its reason and ends in exit code 1; the rest is copied. What the target holds
@@ -62,12 +52,12 @@ def migrate(
     """
     check_columns(output, _COLUMNS)
     with (
-        closing(_opened(source, from_command_config)) as read,
-        closing(_opened(target, to_command_config, allow_invalid=allow_invalid)) as written,
+        closing(_opened(asked.source, asked.from_command_config)) as read,
+        closing(_opened(asked.target, asked.to_command_config, allow_invalid=asked.allow_invalid)) as written,
         ApplyProgress("migrating") as progress,
     ):
         recorder = recorder_for("migrate", reason=reason or f"migrate from {read.url}")
-        result = run_migrate(read, written, dry_run=dry_run, recorder=recorder, progress=progress)
+        result = run_migrate(read, written, dry_run=asked.dry_run, recorder=recorder, progress=progress)
     if output.is_table and not output.columns:
         _print_tables(result, output.limit_or(DEFAULT_ROWS))
     else:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from kafka_quotas.cli.framework.option_groups import option, option_group
 from kafka_quotas.cli.framework.store_choice import choose_known_store
 from kafka_quotas.cli.options.journal import Reason, open_journal, recorder_for
 from kafka_quotas.cli.options.stores import CommandConfig, ListingView
@@ -40,57 +41,50 @@ EntryId = Annotated[
         show_default=False,
     ),
 ]
-List = Annotated[bool, typer.Option("--list", help="Show the journal, oldest entries first.")]
-Due = Annotated[bool, typer.Option("--due", help="Undo everything that 'alter --for' said was to last until now.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Undo it now. Without this it is only shown.")]
-Out = Annotated[
-    Path | None, typer.Option("--out", metavar="FILE", help="Write the opposite change into a plan file, for 'apply'.")
-]
-Force = Annotated[bool, typer.Option("--force", help="Go back also where a quota has another value by now.")]
-AllowInvalid = Annotated[
-    bool,
-    typer.Option(
-        "--allow-invalid", help="With a zk:// store: go back also to values such as 0, which ZooKeeper takes."
-    ),
-]
 
 
-def revert(
-    *,
-    entry_id: EntryId = None,
-    list_: List = False,
-    due: Due = False,
-    yes: Yes = False,
-    out: Out = None,
-    force: Force = False,
-    allow_invalid: AllowInvalid = False,
-    reason: Reason = None,
-    command_config: CommandConfig = None,
-    output: ListingView = TABLE_VIEW,
-) -> int:
+@option_group
+class RevertOptions:
+    """The options of `revert` about what is undone, and how."""
+
+    list_: bool = option("--list", default=False, help="Show the journal, oldest entries first.")
+    due: bool = option("--due", default=False, help="Undo everything that 'alter --for' said was to last until now.")
+    yes: bool = option("--yes", "-y", default=False, help="Undo it now. Without this it is only shown.")
+    out: Path | None = option("--out FILE", help="Write the opposite change into a plan file, for 'apply'.")
+    force: bool = option("--force", default=False, help="Go back also where a quota has another value by now.")
+    allow_invalid: bool = option(
+        "--allow-invalid",
+        default=False,
+        help="With a zk:// store: go back also to values such as 0, which ZooKeeper takes.",
+    )
+    reason: Reason = None
+    command_config: CommandConfig = None
+
+
+def revert(*, entry_id: EntryId = None, asked: RevertOptions, output: ListingView = TABLE_VIEW) -> int:
     """Undo what was changed through this tool, as its journal on this machine has it.
 
     With --list, --limit is for the last entries.
     Shows the opposite of an entry's changes for the store as it is now; with --yes it is made. The store is the one
     that was changed, logged in to as its context or --command-config says.
     """
-    _check_options(entry_id, list_=list_, due=due, single=bool(yes or out or force))
-    if list_:
+    _check_options(entry_id, list_=asked.list_, due=asked.due, single=bool(asked.yes or asked.out or asked.force))
+    if asked.list_:
         _list(output)
         return 0
-    if due:
-        return _undo_due(command_config, reason, output, allow_invalid=allow_invalid)
-    check_columns(output, DONE_COLUMNS if yes else PROPOSED_COLUMNS)
+    if asked.due:
+        return _undo_due(asked.command_config, asked.reason, output, allow_invalid=asked.allow_invalid)
+    check_columns(output, DONE_COLUMNS if asked.yes else PROPOSED_COLUMNS)
     entries = find_entries(open_journal(), entry_id or "")
-    with closing(_store(store_of(entries), command_config, allow_invalid=allow_invalid)) as store:
-        proposal = propose(store, entries, force=force)
-        if not yes or proposal.opposite.changed_since:
-            print_listing(proposal_listing(proposal), replace(output, columns=()) if yes else output)
-        if out is not None and not proposal.opposite.changed_since:
-            _write_plan(out, KeptPlan(plan=proposal.plan, store_url=proposal.store_url))
-        if not yes:
-            return _told_proposal(proposal, out)
-        result = run_revert(store, proposal, recorder=recorder_for("revert", reason=reason))
+    with closing(_store(store_of(entries), asked.command_config, allow_invalid=asked.allow_invalid)) as store:
+        proposal = propose(store, entries, force=asked.force)
+        if not asked.yes or proposal.opposite.changed_since:
+            print_listing(proposal_listing(proposal), replace(output, columns=()) if asked.yes else output)
+        if asked.out is not None and not proposal.opposite.changed_since:
+            _write_plan(asked.out, KeptPlan(plan=proposal.plan, store_url=proposal.store_url))
+        if not asked.yes:
+            return _told_proposal(proposal, asked.out)
+        result = run_revert(store, proposal, recorder=recorder_for("revert", reason=asked.reason))
     print_listing(proposal_listing(proposal, result), output)
     return _told_result(result)
 
