@@ -164,6 +164,5 @@ def _version_line() -> str:
 
 
 def _error_lines(error: KafkaQuotasError, *, arguments: Sequence[str]) -> list[str]:
-    """Return the original's lines for an error, and our hint."""
     lines = told_lines(error, arguments) if isinstance(error, KafkaConfigsError) else [error.message]
     return [*lines, f"hint: {error.hint}"] if error.hint else lines

@@ -182,7 +182,6 @@ def _one_line(text: str) -> str:
 
 
 def _tell_usage(error: typer.TyperException, session: Invocation) -> int:
-    """Report an error that Typer found in the arguments, and return the exit code."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else PROGRAM
     if type(error).__name__ == "NoArgsIsHelpError":  # the class is private to Typer; its message is the help text

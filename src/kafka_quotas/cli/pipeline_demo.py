@@ -200,7 +200,6 @@ def _record(out: Path, jars: Path | None, sample: Path) -> Recording:
 
 
 def _sample(sample: Path, reason: KafkaQuotasError, *, has_spark: bool) -> Recording:
-    """Return the request logs that come with the sources."""
     in_force = sample / "quotas.yaml"
     if not in_force.is_file():
         raise KafkaQuotasError(

@@ -148,7 +148,6 @@ def _draw_curves(axes: Any, curves: Sequence[Curve], x_unit: str, y_name: str, *
 
 
 def _log_ticks(curves: Sequence[Curve]) -> Any:
-    """Return a handful of round values over the whole range."""
     from matplotlib.ticker import LogLocator  # noqa: PLC0415 - loaded by now
 
     values = [x for curve in curves for x, _ in curve.points if x > 0]

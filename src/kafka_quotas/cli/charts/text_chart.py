@@ -177,7 +177,6 @@ def _legend(panel: Panel, marks: Marks, width: int) -> Iterator[str]:
 
 
 def _mark(series: Series, index: int, marks: Marks) -> str:
-    """Return the character of a series."""
     if series.style is Style.LIMIT:
         return marks.limit
     return marks.lines[index % len(marks.lines)] if series.style is Style.LINE else marks.blocks[-1]
@@ -221,7 +220,6 @@ def scaled(panel: Panel, rows: int) -> tuple[Panel, float]:
 def _draw(
     grid: list[list[_Cell]], column: int, value: float, *, panel: Panel, series: Series, index: int, marks: Marks
 ) -> None:
-    """Mark the value in its column of the grid."""
     height = len(grid)
     filled = min(max((value - panel.low) / (panel.high - panel.low), 0.0), 1.0) * height
     colour = _LIMIT_COLOUR if series.style is Style.LIMIT else _COLOURS[index % len(_COLOURS)]
@@ -277,7 +275,6 @@ def _fill_gaps(columns: list[float | None], placed: list[int], *, hold: bool) ->
 
 
 def _time_axis(start: float, end: float, width: int) -> str:
-    """Return the labels of the time axis: start, middle and end."""
     room = width - _MARGIN
     first, middle, last = (f"{value_label(time, 's')} s" for time in (start, (start + end) / 2, end))
     line = f"{first:<{room // 2 - len(middle) // 2}}{middle}"

@@ -131,7 +131,6 @@ def _bash_line(environment: Mapping[str, str]) -> TypedLine | None:
 
 
 def _rejoined(pieces: Sequence[str]) -> list[str]:
-    """Join the words that bash broke."""
     words: list[str] = []
     broken = False
     for piece in pieces:

@@ -118,7 +118,6 @@ def names_path(choice: StoreChoice) -> Path:
 
 
 def _is_small_file(url: str | None) -> bool:
-    """Return whether a store is a file that is quick to read."""
     if url is None:
         return True
     scheme, _, path = url.partition(":")

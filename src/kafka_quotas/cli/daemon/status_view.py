@@ -57,7 +57,6 @@ def status_listing(status: DaemonStatus) -> Listing:
 
 
 def _rate(quota: str, value: float) -> str:
-    """Return a limit or what is measured against it, in the unit of the quota."""
     unit = next((key.unit for key in (*QUOTA_KEYS.values(), REQUEST_RATE) if key.name == quota), None)
     if unit is None or unit is Unit.BYTES_PER_SECOND:
         return f"{format_bytes(value)}/s"
@@ -102,7 +101,6 @@ def _over_thresholds(status: DaemonStatus) -> list[str]:
 
 
 def _kept_out(counters: Mapping[str, int]) -> list[str]:
-    """Return a line on connections that were delayed, throttled or refused, if there were any."""
     late, fast, many = (counters[f"connections_{what}"] for what in ("delayed", "throttled", "refused"))
     if not late + fast + many:
         return []
@@ -114,7 +112,6 @@ def _is_timed(status: DaemonStatus) -> bool:
 
 
 def _summary(status: DaemonStatus) -> str:
-    """Return the lines above the throttled clients."""
     store, counters = status.store, status.counters
     trouble = f", can't be read now: {store.trouble}" if store.trouble else ""
     throttles = sum(totals.times for totals in status.quota_totals)

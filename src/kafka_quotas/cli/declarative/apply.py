@@ -171,7 +171,6 @@ def _once(
 
 
 def _refuse_beside_plan(plan: KeptPlan | None, desire: DesiredState, watch: float | None) -> None:
-    """Refuse options that a plan has already decided."""
     if plan is None:
         return
     decided: Sequence[tuple[str, object]] = (
@@ -230,7 +229,6 @@ def _report_failures(result: ApplyResult) -> None:
 
 
 def _what_next(result: ApplyResult) -> str:
-    """Return a hint: another run after a lost store, other values after a refusal."""
     if any(isinstance(failure.error, StoreUnreachableError) for failure in result.failures):
         return "run it again: what is done already is left as it is"
     return "change what was refused; what is done already is left as it is"

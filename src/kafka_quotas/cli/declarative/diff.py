@@ -69,7 +69,6 @@ def diff(
 
 
 def _keep(path: Path, result: DiffResult) -> None:
-    """Write the plan into the file."""
     try:
         path.write_text(plan_text(result.kept()), encoding="utf-8")
     except OSError as error:

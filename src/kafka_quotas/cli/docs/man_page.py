@@ -69,7 +69,6 @@ def _children(group: TyperGroup) -> Iterator[tuple[str, Any]]:
 
 
 def _summary(command: TyperCommand | TyperGroup) -> str:
-    """Return the first line of the help, as a phrase."""
     first = inspect.cleandoc(command.help or "").split("\n\n")[0]
     return " ".join(first.split()).rstrip(".")
 
@@ -112,7 +111,6 @@ def _section(title: str, rows: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _see_also(command: TyperCommand | TyperGroup, context: Any) -> Iterator[str]:
-    """Yield the pages above and below this one."""
     pages = [page_name(context.parent)] if context.parent is not None else []
     if isinstance(command, TyperGroup):
         pages += [f"{page_name(context)}-{name}" for name, _ in _children(command)]

@@ -38,7 +38,6 @@ class PassThroughCommand(TyperCommand):
 
 
 def _parameters(options: Sequence[PassThroughOption]) -> list[Any]:
-    """Return Typer parameters for these options."""
 
     def carrier(**_: Any) -> None:
         """Carry the options in a signature that Typer reads."""

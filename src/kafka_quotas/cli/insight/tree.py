@@ -87,7 +87,6 @@ def _branch_text(branch: Branch) -> str:
 
 
 def _mark(standing: StoredQuotaStatus) -> str:
-    """Return the status of a quota in words."""
     before = None if standing.shadowed_by is None else str(standing.shadowed_by)
     match standing.stand:
         case QuotaStatus.WINS:

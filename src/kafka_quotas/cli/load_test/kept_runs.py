@@ -137,7 +137,6 @@ def _run(result: LoadResult) -> dict[str, str | int | float]:
 
 
 def _shown(comparison: RunComparison) -> list[Difference]:
-    """Return the rows for people, those that are worse first and without empty ones."""
     compared = [each for each in comparison.differences if each.outcome is not ComparisonOutcome.NOT_COMPARED]
     figures = [each for each in compared if each.first or each.second]
     return sorted(figures, key=lambda each: each.outcome is not ComparisonOutcome.WORSE)[:_MOST_ROWS]

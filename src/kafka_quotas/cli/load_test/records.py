@@ -212,7 +212,6 @@ def _run(does: Workload, asked: LoadOptions) -> int:
 
 
 def _request(does: Workload, asked: LoadOptions) -> LoadRequest:
-    """Parse all options, once, into a request."""
     clients = asked.clients.spelled_out(asked.records.moved(does))
     return LoadRequest(
         what=clients[0],
@@ -244,7 +243,6 @@ def _quota(text: str, *, spelling: str) -> float | None:
 
 
 def _quota_to_set(text: str) -> float:
-    """Parse a quota in bytes/s into the value that a store takes."""
     value = _quota(text, spelling="--set-quota")
     return float(PRODUCER_BYTE_RATE.unlimited) if value is None else value
 

@@ -69,7 +69,6 @@ def _names(delete: Sequence[str]) -> Iterator[str]:
 
 
 def _pieces(option: str, text: str) -> list[str]:
-    """Split the text at its commas and ignore one comma at the end."""
     pieces = [piece.strip() for piece in text.split(",")]
     if len(pieces) > 1 and not pieces[-1]:
         pieces.pop()

@@ -54,7 +54,6 @@ def recorder_for(command: str, *, reason: str | None) -> JournalWriter:
 
 
 def _user_name() -> str:
-    """Return the name of the system's user."""
     import getpass  # noqa: PLC0415 - only a change needs it
 
     try:

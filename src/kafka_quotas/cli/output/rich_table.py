@@ -46,7 +46,6 @@ def rich_table(table: Table, *, gap: int = 2) -> RichTable:
 
 
 def _print_rows_apart(table: Table, console: Console) -> None:
-    """Print each row as a block of lines, each with a column's title and the cell."""
     if table.caption:
         console.print(Text(table.caption, style="bold"))
     for number, row in enumerate(table.rows):

@@ -88,7 +88,6 @@ def _find(name: str, tables: Sequence[Table]) -> _Found:
 
 
 def _spelled(title: str) -> str:
-    """Normalize the spaces, hyphens and capitals of a column's title."""
     return title.lower().replace(" ", "-").replace("_", "-")
 
 

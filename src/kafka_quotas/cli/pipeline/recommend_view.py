@@ -112,7 +112,6 @@ def _named(demand: Demand, per: DefaultScope) -> str:
 
 
 def _why(advice: Advice, demand: Demand) -> str:
-    """Return the recommendation for a client and its reason in a line."""
     kind = advice.quota_type.value
     override = next((each for each in advice.overrides if each.demand is demand), None)
     if override is not None:

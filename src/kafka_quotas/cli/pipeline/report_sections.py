@@ -59,7 +59,6 @@ def report_page(result: ReportResult, *, title: str) -> ReportPage:
 
 
 def _top(result: ReportResult) -> ReportSection:
-    """Return the largest clients of each kind of traffic."""
     charts = []
     for kind in (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST):
         largest = [each for each in result.clients if each.quota_type is kind and each.average > 0][:_TOP]
@@ -158,7 +157,6 @@ def _standing(traffic: "Traffic") -> str:
 
 
 def _what_if(result: ReportResult) -> ReportSection:
-    """Chart the effect of other defaults, for each quota type in use."""
     charts = tuple(
         ReportChart(
             svg=curves_svg(

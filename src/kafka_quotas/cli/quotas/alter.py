@@ -173,7 +173,6 @@ def _who_checked(result: AlterResult) -> str:
 
 
 def _old_and_new(result: AlterResult) -> Table:
-    """Return the lines that show the change to a person."""
     rows = [(change.key, _shown(change.key, change.old), _shown(change.key, change.new)) for change in result.changes]
     return Table(columns=_COLUMNS, rows=rows, caption=f"{result.entity}{' (dry run)' if result.dry_run else ''}")
 
@@ -204,7 +203,6 @@ def _listing(result: AlterResult) -> Listing:
 
 
 def _affected(result: AlterResult) -> dict[str, Json]:
-    """Return the clients that the changes of a dry run would affect."""
     if result.radius is None:
         return {}
     from kafka_quotas.cli.output.plan_view import radius_documents  # noqa: PLC0415 - only a dry run pays for it

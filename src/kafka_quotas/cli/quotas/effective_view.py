@@ -56,7 +56,6 @@ def print_effective(result: EffectiveResult, output: View) -> None:
 
 
 def _print_one(outcome: ClientOutcome, cluster: ClusterView | None, usages: Usages) -> None:
-    """Print the table of one client, and below it what does not fit into a table."""
     table = Table(
         columns=columns("key!, limit>!, in words>!, level!, set on"),
         rows=[[quota.key.name, *_cells(quota)] for quota in outcome.quotas],
@@ -86,7 +85,6 @@ def _print_apart(table: Table) -> None:
 
 
 def _width(table: Table) -> int:
-    """Return the columns of a terminal that the table takes unfolded."""
     lines = [[column.title for column in table.columns], *table.rows]
     gaps = 2 * (len(table.columns) - 1)
     return gaps + sum(max(len(cell_text(line[at])) for line in lines) for at in range(len(table.columns)))
@@ -113,7 +111,6 @@ def _details(quota: EffectiveQuota, cluster: ClusterView | None) -> Iterator[str
 
 
 def _seen(quota: EffectiveQuota, usages: Usages) -> Iterator[str]:
-    """Yield the usage of the client's bucket at each broker."""
     found = () if usages is None else usage_under(quota, usages)
     for usage in found:
         limit = quota.limit if usage.limit is None else usage.limit
@@ -134,7 +131,6 @@ def scope(key: QuotaKey) -> str:
 
 
 def _arithmetic(quota: EffectiveQuota, cluster: ClusterView | None) -> Iterator[str]:
-    """Yield the calculation of the limit's total on the cluster."""
     if cluster is None:
         return
     total, of_topic = cluster.total(quota.key, quota.limit), cluster.topic_total(quota.key, quota.limit)
@@ -165,7 +161,6 @@ def _listing(result: EffectiveResult) -> Listing:
 
 
 def _many(result: EffectiveResult) -> Table:
-    """Return one row per client and limited key, or one row for a client without limits."""
     rows: list[list[Cell]] = []
     for outcome in result.outcomes:
         limited = [quota for quota in outcome.quotas if quota.limit is not None]
@@ -202,7 +197,6 @@ def _odd(result: EffectiveResult) -> Iterator[str]:
 
 
 def _records(result: EffectiveResult) -> Table:
-    """Return one row per client and key, for CSV."""
     titles = ("user", "client-id", "ip", "any_other", "key", "limit", "level", "entity", "shared_with")
     rows: list[list[Cell]] = []
     for outcome in result.outcomes:
@@ -247,7 +241,6 @@ def _quota_data(quota: EffectiveQuota, cluster: ClusterView | None) -> dict[str,
 
 
 def _usage_data(quota: EffectiveQuota, usages: Usages) -> dict[str, Json]:
-    """Return the usage at each broker where it was asked for."""
     if usages is None:
         return {}
     found = usage_under(quota, usages)

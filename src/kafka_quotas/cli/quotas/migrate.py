@@ -99,7 +99,6 @@ def _after(result: MigrationResult) -> str:
 
 
 def _summary(result: MigrationResult) -> str:
-    """Return the number of quotas of every outcome that occurred."""
     parts = [
         f"{number} {_word(outcome, result)}"
         for outcome in MigrationOutcome

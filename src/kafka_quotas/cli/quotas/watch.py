@@ -89,7 +89,6 @@ def _tell_lost(error: StoreUnreachableError) -> None:
 
 
 def _listing(seen: SeenChange, store_url: str) -> Listing:
-    """List one change."""
     change, time_text = seen.change, format_instant(seen.time_ms)
     told = f"{told_value(change.key, change.old)} -> {told_value(change.key, change.new)}"
     (record,) = change_records([change], kinds=_KINDS).rows

@@ -43,7 +43,6 @@ def _limit(entity: ClientResult) -> Series:
 
 
 def _throttles(limited: Sequence[ClientResult]) -> list[Series]:
-    """Return one series of the longest throttle time in each second, over all clients."""
     longest: dict[int, int] = {}
     for entity in limited:
         for each in entity.seconds:

@@ -89,7 +89,6 @@ def _row(entity: ClientProgress) -> tuple[str, ...]:
 
 
 def _sums(entities: Sequence[ClientProgress]) -> Iterator[tuple[str, ...]]:
-    """Yield one row for all clients of each unit."""
     for unit in dict.fromkeys(UNITS[entity.entity.workload] for entity in entities):
         alike = [entity for entity in entities if UNITS[entity.entity.workload] is unit]
         throttled = _throttled(sum(each.throttle_count for each in alike), sum(each.throttle_sum_ms for each in alike))

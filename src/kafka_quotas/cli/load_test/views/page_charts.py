@@ -182,7 +182,6 @@ def _throttle_series(entity: ClientResult) -> Series:
 
 
 def _window_table(entities: Sequence[ClientResult]) -> ReportTable:
-    """Compare the first window of each client with the others."""
     rows = []
     for entity in entities:
         for name, windows in (("first", entity.windows[:1]), ("later", entity.windows[1:])):

@@ -146,7 +146,6 @@ _DOES = {
 
 
 def _records(result: LoadResult) -> Table:
-    """Return one row per client with plain figures, for CSV."""
     titles = columns(
         "user, client_id, does, unit, kind, ok, achieved, quota, ratio, cycles, acked, throttle_count, "
         "throttle_sum_ms, response_p50_us, response_p99_us"
