@@ -16,7 +16,7 @@ _RADIUS_COLUMNS = columns("client, key!, before, after")
 _FEW = 5
 
 
-def record_columns(kinds: Sequence[str]) -> list[Column]:
+def record_columns(kinds: Sequence[str]) -> tuple[Column, ...]:
     """Return the columns of changes for machines."""
     return plain_columns((*kinds, "defaults", "key", "old", "new"))
 

@@ -88,7 +88,7 @@ def test_a_command_gets_its_groups_as_values(monkeypatch: pytest.MonkeyPatch) ->
     assert _run(command, "-u", "alice", "--more", "y")[1] == Everything(
         names=Names(user="alice", tags=["c", "d"]), more="y"
     )
-    with pytest.raises(typer.TyperException, match="--user"):
+    with pytest.raises(typer.TyperException, match="Missing parameter: user"):
         _run(command)
 
 
