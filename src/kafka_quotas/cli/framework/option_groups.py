@@ -21,11 +21,9 @@ _ANNOTATED: Any = Annotated
 
 
 def option(*names: str, default: Any = None, **settings: Any) -> Any:
-    """Return a field of a group that is an option.
+    """Return a field of a group that is an option, with the settings that `typer.Option` takes besides.
 
-    Args:
-        names: The option's spellings, the last with the name of its value, if it takes one: `--store URL`.
-        settings: What `typer.Option` takes besides.
+    The last of its spellings has the name of its value, if it takes one: `--store URL`.
     """
     *others, last = names
     last, _, metavar = last.partition(" ")

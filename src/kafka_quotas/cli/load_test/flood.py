@@ -63,8 +63,7 @@ def run_flood(
 ) -> int:
     """Run a flood and return its exit code.
 
-    Args:
-        change: What the flood does to an existing cluster, None for nothing.
+    `change` says what the flood does to an existing cluster, None for nothing.
 
     Raises:
         UsageError: No target was named.

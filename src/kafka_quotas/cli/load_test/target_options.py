@@ -126,9 +126,8 @@ class TargetOptions:
     ) -> LoadTarget:
         """Parse all options, once, into a target.
 
-        Args:
-            enforcers: The number of brokers that keep the quota, None for those that lead the topic.
-            through_daemon: Whether the daemon stands in front, None to go by the option.
+        The brokers that lead the topic keep the quota unless `enforcers` says how many do. Whether the daemon stands
+        between goes by the option if `through_daemon` is None.
         """
         cluster = self.cluster
         if self.store is not None and cluster.bootstrap_server is None:

@@ -101,10 +101,8 @@ ShortFilter = Annotated[
 def selected_parts(options: EntityOptions, order: Sequence[str] = ()) -> tuple[FilterComponent, ...]:
     """Return the parts that the options name, possibly none.
 
-    The part that kafka-configs names in its output comes first.
-
-    Args:
-        order: The names of the options in the order of the command line.
+    The part that kafka-configs names in its output comes first. `order` has the names of the options in the order of
+    the command line.
 
     Raises:
         UsageError: A name is empty, a type is named twice or unknown, or the two forms are mixed.

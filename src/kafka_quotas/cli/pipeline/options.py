@@ -115,11 +115,7 @@ class AdviceOptions:
     def request(
         self, events: EventsRequest, windows: WindowOptions, *, file: Path | None = None, tables: Path | None = None
     ) -> RecommendRequest:
-        """Return what to recommend quotas from.
-
-        Args:
-            file: Where to write the quotas, None for nowhere.
-            tables: Where to write the table recommendation, None for nowhere.
+        """Return what to recommend quotas from, and where to write them and the table recommendation, if anywhere.
 
         Raises:
             UsageError: A share or a window is out of range.

@@ -68,8 +68,7 @@ class BurstOptions:
     def within(self, window: QuotaWindow, origin: str, *, num: int | None) -> tuple[Burst, str]:
         """Return the burst in a window of this origin, and where its window came from in the end.
 
-        Args:
-            num: The samples that an option names, which leaves nothing to `--max-burst`.
+        The samples that an option names (`num`) leave nothing to `--max-burst`.
         """
         per_second = mutation_figure("--quota", self.quota, self.unit)
         partitions = burst_figure("--burst", self.burst)
